@@ -1,0 +1,41 @@
+# Everything a newcomer needs: `make up` runs the plane, `make test` runs the tests. Both set up .venv first.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+SEEDS ?= 300
+ARGS ?=
+
+.PHONY: up test check bench soak explore setup clean
+
+setup: $(VENV)/.ready
+
+$(VENV)/.ready: pyproject.toml requirements-dev.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
+up: setup
+	$(BIN)/pilothouse up $(ARGS)
+
+test: setup
+	$(BIN)/python -m pytest -n 2 $(ARGS)
+
+check: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: setup
+	$(BIN)/python -m bench $(ARGS)
+
+explore: setup
+	$(BIN)/python -m pytest tests/scenarios tests/determinism -n 2 --seeds $(SEEDS) $(ARGS)
+
+soak: setup
+	$(BIN)/python -m pytest tests -n 2 --seeds $(SEEDS) --soak $(ARGS)
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

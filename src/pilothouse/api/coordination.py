@@ -1,0 +1,28 @@
+"""``coordination.k8s.io``: leases."""
+
+import datetime
+
+from pilothouse.api.kinds import Kind
+from pilothouse.api.meta import ObjectMeta, View
+
+
+class LeaseSpec(View):
+    """Who holds a lease, and for how long others must wait."""
+
+    holder_identity: str = ""
+    lease_duration_seconds: int = 0
+    acquire_time: datetime.datetime | None = None
+    renew_time: datetime.datetime | None = None
+    lease_transitions: int = 0
+    strategy: str = ""
+    preferred_holder: str = ""
+
+
+class Lease(View):
+    """A lease."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: LeaseSpec = LeaseSpec()
+
+
+LEASES = Kind("coordination.k8s.io", "v1", "leases", "Lease", True, Lease)

@@ -1,0 +1,222 @@
+"""The core group, ``v1``: pods, nodes, namespaces, events."""
+
+import datetime
+
+import msgspec
+
+from pilothouse.api.kinds import Kind
+from pilothouse.api.meta import Condition, ObjectMeta, View
+
+
+class PodCondition(View):
+    """A condition of a pod."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    observed_generation: int = 0
+    last_probe_time: datetime.datetime | None = None
+    last_transition_time: datetime.datetime | None = None
+
+
+class ResourceRequirements(View):
+    """Quantities by resource name, as written."""
+
+    requests: dict[str, str] = {}
+    limits: dict[str, str] = {}
+
+
+class ContainerPort(View):
+    """A port of a container."""
+
+    name: str = ""
+    container_port: int = 0
+    host_port: int = 0
+    host_ip: str = msgspec.field(default="", name="hostIP")
+    protocol: str = ""
+
+
+class Container(View):
+    """A container of a pod."""
+
+    name: str = ""
+    image: str = ""
+    restart_policy: str = ""
+    resources: ResourceRequirements = ResourceRequirements()
+    ports: tuple[ContainerPort, ...] = ()
+
+
+class Toleration(View):
+    """A taint that a pod can live with."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+class PodReadinessGate(View):
+    """A condition that must be True before the pod is ready."""
+
+    condition_type: str = ""
+
+
+class PodSpec(View):
+    """What a pod should be."""
+
+    node_name: str = ""
+    scheduler_name: str = ""
+    restart_policy: str = ""
+    termination_grace_period_seconds: int | None = None
+    host_network: bool = False
+    node_selector: dict[str, str] = {}
+    tolerations: tuple[Toleration, ...] = ()
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    readiness_gates: tuple[PodReadinessGate, ...] = ()
+    overhead: dict[str, str] = {}
+    priority: int | None = None
+
+
+class ContainerStatus(View):
+    """What a container is."""
+
+    name: str = ""
+    restart_count: int = 0
+    ready: bool = False
+
+
+class PodStatus(View):
+    """What a pod is."""
+
+    phase: str = ""
+    reason: str = ""
+    conditions: tuple[PodCondition, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+    start_time: datetime.datetime | None = None
+    pod_ip: str = msgspec.field(default="", name="podIP")
+    nominated_node_name: str = ""
+
+
+class Pod(View):
+    """A pod."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+
+class PodTemplateSpec(View):
+    """What a pod is made from."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
+
+
+class Taint(View):
+    """What keeps pods that do not tolerate it from a node."""
+
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+    time_added: datetime.datetime | None = None
+
+
+class NodeSpec(View):
+    """What a node should be."""
+
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
+    pod_cidr: str = msgspec.field(default="", name="podCIDR")
+
+
+class NodeCondition(View):
+    """A condition of a node."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_heartbeat_time: datetime.datetime | None = None
+    last_transition_time: datetime.datetime | None = None
+
+
+class NodeStatus(View):
+    """What a node is."""
+
+    capacity: dict[str, str] = {}
+    allocatable: dict[str, str] = {}
+    conditions: tuple[NodeCondition, ...] = ()
+
+
+class Node(View):
+    """A node."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+class NamespaceSpec(View):
+    """What still has to be cleaned up before a namespace may go."""
+
+    finalizers: tuple[str, ...] = ()
+
+
+class NamespaceStatus(View):
+    """``Active`` or ``Terminating``, and how far the deletion has come."""
+
+    phase: str = ""
+    conditions: tuple[Condition, ...] = ()
+
+
+class Namespace(View):
+    """A namespace."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NamespaceSpec = NamespaceSpec()
+    status: NamespaceStatus = NamespaceStatus()
+
+
+class ObjectReference(View):
+    """Another object, or a part of it."""
+
+    api_version: str = ""
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    field_path: str = ""
+
+
+class EventSource(View):
+    """Who saw it."""
+
+    component: str = ""
+    host: str = ""
+
+
+class Event(View):
+    """Something that happened to an object."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    involved_object: ObjectReference = ObjectReference()
+    reason: str = ""
+    message: str = ""
+    type: str = ""
+    count: int = 0
+    first_timestamp: datetime.datetime | None = None
+    last_timestamp: datetime.datetime | None = None
+    source: EventSource = EventSource()
+    reporting_component: str = ""
+    reporting_instance: str = ""
+
+
+PODS = Kind("", "v1", "pods", "Pod", True, Pod)
+NODES = Kind("", "v1", "nodes", "Node", False, Node)
+NAMESPACES = Kind("", "v1", "namespaces", "Namespace", False, Namespace)
+EVENTS = Kind("", "v1", "events", "Event", True, Event)

@@ -1,0 +1,42 @@
+"""Random streams, uids and name suffixes.
+
+Each use of chance draws from a stream of its own name, so that one more draw in one place does not change what happens
+in another: a seed stays a story when the program around it grows.
+"""
+
+import os
+import random
+import zlib
+
+NAME_SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+"""No vowels and no look-alikes (apimachinery ``util/rand``, v0.36): generated names spell nothing."""
+
+_HEX = "0123456789abcdef"
+
+
+class Chance:
+    """All randomness of one process, from one seed. Without a seed it is drawn from the operating system."""
+
+    __slots__ = ("_streams", "seed")
+
+    def __init__(self, seed: int | None = None) -> None:
+        self.seed = seed if seed is not None else int.from_bytes(os.urandom(16), "big")
+        self._streams: dict[str, random.Random] = {}
+
+    def stream(self, name: str) -> random.Random:
+        """The random stream of that name; the same object every time."""
+        found = self._streams.get(name)
+        if found is None:
+            found = random.Random(f"{self.seed}/{name}/{zlib.crc32(name.encode())}")
+            self._streams[name] = found
+        return found
+
+    def uid(self) -> str:
+        """A new RFC 4122 version 4 uid."""
+        bits = self.stream("uid").getrandbits(128)
+        text = f"{bits:032x}"
+        return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-{_HEX[8 | (bits & 3)]}{text[17:20]}-{text[20:]}"
+
+    def name_suffix(self, length: int = 5) -> str:
+        """Random characters for ``generateName``, five as upstream."""
+        return "".join(self.stream("name").choices(NAME_SUFFIX_ALPHABET, k=length))

@@ -1,0 +1,33 @@
+"""The wall clock. Loop time (``asyncio.get_running_loop().time()``) is for durations, this is for timestamps.
+
+The two are independent on purpose: a wall clock can jump, forwards and back, while durations go on. Decisions about
+"how long since" that only concern this process use loop time; what is written into objects uses the wall clock.
+"""
+
+import datetime
+import time
+from typing import Protocol
+
+UTC = datetime.timezone.utc
+
+
+class Clock(Protocol):
+    """Wall time."""
+
+    def now(self) -> datetime.datetime:
+        """The current instant, aware, in UTC, with microseconds."""
+        ...
+
+
+class SystemClock:
+    """The machine's own clock."""
+
+    __slots__ = ()
+
+    def now(self) -> datetime.datetime:
+        return datetime.datetime.fromtimestamp(time.time(), UTC)
+
+
+def whole_seconds(instant: datetime.datetime) -> datetime.datetime:
+    """What ``metav1.Time`` keeps of an instant on the wire: whole seconds."""
+    return instant.replace(microsecond=0)

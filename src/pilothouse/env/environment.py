@@ -1,0 +1,37 @@
+"""``Env``: what a program is handed about the world."""
+
+import asyncio
+import datetime
+import random
+from dataclasses import dataclass, field
+
+from pilothouse.env.chance import Chance
+from pilothouse.env.clock import Clock, SystemClock
+
+
+@dataclass(frozen=True, slots=True)
+class Env:
+    """Wall clock, loop time and chance of one process. ``Env()`` is the real one."""
+
+    clock: Clock = field(default_factory=SystemClock)
+    chance: Chance = field(default_factory=Chance)
+
+    def now(self) -> datetime.datetime:
+        """Wall time, aware, in UTC. It may jump, also against ``monotonic``."""
+        return self.clock.now()
+
+    def monotonic(self) -> float:
+        """Seconds on the running loop's own clock: never goes back, says nothing about the date."""
+        return asyncio.get_running_loop().time()
+
+    def stream(self, name: str) -> random.Random:
+        """The random stream of that name (see ``Chance.stream``)."""
+        return self.chance.stream(name)
+
+    def uid(self) -> str:
+        """A new uid."""
+        return self.chance.uid()
+
+    def name_suffix(self) -> str:
+        """Five random characters for a generated name."""
+        return self.chance.name_suffix()

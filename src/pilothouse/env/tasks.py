@@ -1,0 +1,99 @@
+"""A task group whose order is chosen: tasks are started, cancelled and waited for in the order in which they came.
+
+``asyncio.TaskGroup`` keeps its tasks in a set and cancels them in that set's order, which changes with memory addresses;
+a simulation that must tell the same story twice can't use it. Semantics are otherwise those of ``asyncio.TaskGroup``: the
+first failure cancels the others, failures leave as an ``ExceptionGroup``, and the body is cancelled when a task fails.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+T = TypeVar("T")
+
+
+class TaskGroup:
+    """Owns tasks for the length of an ``async with`` block; leaves no task behind."""
+
+    def __init__(self, name: str = "tasks") -> None:
+        self.name = name
+        self._tasks: dict[asyncio.Task[Any], None] = {}
+        self._errors: list[BaseException] = []
+        self._parent: asyncio.Task[Any] | None = None
+        self._parent_cancelled_by_us = False
+        self._closing = False
+        self._wake: asyncio.Future[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._parent = asyncio.current_task()
+        assert self._parent is not None, "a TaskGroup is entered from within a task"
+        return self
+
+    def start(self, coroutine: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
+        """Run the coroutine as a task of this group."""
+        if self._parent is None or (self._closing and not self._tasks):
+            coroutine.close()
+            raise RuntimeError(f"task group {self.name!r} is not running")
+        task = asyncio.get_running_loop().create_task(coroutine, name=name)
+        self._tasks[task] = None
+        task.add_done_callback(self._on_done)
+        return task
+
+    def cancel(self) -> None:
+        """Cancel every task of the group, in the order in which they were started. The body goes on."""
+        for task in list(self._tasks):
+            task.cancel()
+
+    def _on_done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.pop(task, None)
+        if not self._tasks and self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is None:
+            return
+        self._errors.append(error)
+        self.cancel()
+        if not self._closing and not self._parent_cancelled_by_us:
+            assert self._parent is not None
+            self._parent_cancelled_by_us = True
+            self._parent.cancel()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        self._closing = True
+        parent = self._parent
+        assert parent is not None
+        propagate_cancel: asyncio.CancelledError | None = None
+        if isinstance(error, asyncio.CancelledError):
+            # Ours, or from outside? uncancel() says how many requests are left once ours is taken back.
+            if not self._parent_cancelled_by_us or parent.uncancel() > 0:
+                propagate_cancel = error
+        elif error is not None:
+            self._errors.insert(0, error)
+        if error is not None:
+            self.cancel()
+        while self._tasks:
+            self._wake = asyncio.get_running_loop().create_future()
+            try:
+                await self._wake
+            except asyncio.CancelledError as cancelled:
+                if not self._parent_cancelled_by_us:
+                    propagate_cancel = cancelled
+                    self.cancel()
+            self._wake = None
+        self._parent = None
+        if propagate_cancel is not None and not self._errors:
+            raise propagate_cancel
+        failures = [e for e in self._errors if e is not error] if error in self._errors else self._errors
+        if error is not None and error in self._errors and not failures:
+            return False
+        if self._errors:
+            for failure in self._errors:
+                if isinstance(failure, KeyboardInterrupt | SystemExit):
+                    raise failure
+            raise BaseExceptionGroup(f"failures in task group {self.name!r}", self._errors)
+        return isinstance(error, asyncio.CancelledError)

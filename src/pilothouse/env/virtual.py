@@ -1,0 +1,261 @@
+"""The virtual loop: no sockets, no threads, no waiting. Time is a number that jumps to the next timer.
+
+``run(main)`` executes a program to its end. Whenever nothing can run, loop time jumps to the earliest timer; if there is
+no timer either, the program could never go on, and ``Stuck`` is raised inside ``run`` with the waiting tasks named.
+Callbacks run in the order in which they became due; equal deadlines keep the order in which they were set. The wall clock
+is loop time plus an offset that a simulation may move (``VirtualClock.jump``).
+"""
+
+import asyncio
+import contextvars
+import datetime
+import heapq
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from pilothouse.env.chance import Chance
+from pilothouse.env.environment import Env
+
+T = TypeVar("T")
+
+START = datetime.datetime(2026, 1, 1, tzinfo=datetime.timezone.utc)
+"""Where virtual wall clocks begin unless told otherwise."""
+
+
+class Stuck(RuntimeError):
+    """Nothing can run and no timer is set: the program waits for something that cannot happen."""
+
+
+class VirtualLoop(asyncio.AbstractEventLoop):
+    """An event loop without I/O. Only what coroutines, futures, tasks and timers need is there."""
+
+    def __init__(self) -> None:
+        self._ready: deque[asyncio.Handle] = deque()
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._timer_count = 0
+        self._time = 0.0
+        self._running = False
+        self._closed = False
+        self._stopping = False
+        self._cancelled_timers = 0
+        self._exception_handler: Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object] | None = None
+        self._task_factory: Any = None
+        self._failure: BaseException | None = None
+        self.tasks: dict[asyncio.Task[Any], None] = {}
+        """Tasks that are not done, oldest first."""
+
+    # Time
+
+    def time(self) -> float:
+        return self._time
+
+    # Scheduling
+
+    def call_soon(
+        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    def call_later(
+        self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self._time + delay, callback, *args, context=context)
+
+    def call_at(
+        self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        timer = asyncio.TimerHandle(max(when, self._time), callback, args, self, context)
+        timer._scheduled = True  # type: ignore[attr-defined]  # read by TimerHandle.cancel to tell the loop
+        self._timer_count += 1
+        heapq.heappush(self._timers, (timer.when(), self._timer_count, timer))
+        return timer
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        self._cancelled_timers += 1
+        if self._cancelled_timers > 1000 and self._cancelled_timers * 2 > len(self._timers):
+            self._timers = [entry for entry in self._timers if not entry[2].cancelled()]
+            heapq.heapify(self._timers)
+            self._cancelled_timers = 0
+
+    def call_soon_threadsafe(
+        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        raise RuntimeError("there are no threads on the virtual loop")
+
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> asyncio.Future[Any]:
+        raise RuntimeError("there are no threads on the virtual loop")
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self)
+
+    def create_task(
+        self,
+        coro: Any,
+        *,
+        name: str | None = None,
+        context: contextvars.Context | None = None,
+        **_options: Any,
+    ) -> asyncio.Task[Any]:
+        task: asyncio.Task[Any] = asyncio.Task(coro, loop=self, name=name, context=context)
+        self.tasks[task] = None
+        task.add_done_callback(self._forget_task)
+        return task
+
+    def _forget_task(self, task: asyncio.Task[Any]) -> None:
+        self.tasks.pop(task, None)
+
+    # Running
+
+    def run_forever(self) -> None:
+        self._run()
+
+    def run_until_complete(self, future: Any) -> Any:
+        main = future if isinstance(future, asyncio.Future) else self.create_task(future, name="main")
+        main.add_done_callback(self._stop_for)
+        try:
+            self._run()
+        finally:
+            main.remove_done_callback(self._stop_for)
+        if not main.done():
+            raise RuntimeError("the virtual loop was stopped before its program ended")
+        return main.result()
+
+    def _stop_for(self, _done: asyncio.Future[Any]) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        self._stopping = True
+
+    def _run(self) -> None:
+        if self._running:
+            raise RuntimeError("this virtual loop is running already")
+        self._running = True
+        self._stopping = False
+        asyncio._set_running_loop(self)
+        ready, popleft = self._ready, self._ready.popleft
+        try:
+            while not self._stopping:
+                while ready:
+                    handle = popleft()
+                    if not handle.cancelled():
+                        handle._run()
+                        if self._failure is not None:
+                            failure, self._failure = self._failure, None
+                            raise failure
+                    if self._stopping:
+                        return
+                self._jump()
+        finally:
+            self._running = False
+            asyncio._set_running_loop(None)
+
+    def _jump(self) -> None:
+        """Move to the next timer and make everything due at that instant ready, in the order it was set."""
+        timers = self._timers
+        while timers and timers[0][2].cancelled():
+            heapq.heappop(timers)
+            self._cancelled_timers -= 1
+        if not timers:
+            waiting = ", ".join(task.get_name() for task in self.tasks)
+            raise Stuck(f"nothing can run at {self._time:.3f} s and no timer is set; waiting: {waiting}")
+        self._time = timers[0][0]
+        while timers and timers[0][0] <= self._time:
+            _when, _count, timer = heapq.heappop(timers)
+            timer._scheduled = False  # type: ignore[attr-defined]
+            if timer.cancelled():
+                self._cancelled_timers -= 1
+            else:
+                self._ready.append(timer)
+
+    # State
+
+    def is_running(self) -> bool:
+        return self._running
+
+    def is_closed(self) -> bool:
+        return self._closed
+
+    def close(self) -> None:
+        self._closed = True
+        self._ready.clear()
+        self._timers.clear()
+
+    def get_debug(self) -> bool:
+        return False
+
+    def set_debug(self, enabled: bool) -> None:
+        raise RuntimeError("the virtual loop has no debug mode")
+
+    async def shutdown_asyncgens(self) -> None:
+        return None
+
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+        return None
+
+    # Errors
+
+    def get_exception_handler(self) -> Any:
+        return self._exception_handler
+
+    def set_exception_handler(self, handler: Any) -> None:
+        self._exception_handler = handler
+
+    def default_exception_handler(self, context: dict[str, Any]) -> None:
+        # In a simulation an exception that nobody looked at is a bug of the program: stop the run with it.
+        error = context.get("exception")
+        self._failure = error if isinstance(error, BaseException) else RuntimeError(str(context.get("message")))
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        if self._exception_handler is not None:
+            self._exception_handler(self, context)
+        else:
+            self.default_exception_handler(context)
+
+
+class VirtualClock:
+    """Wall time on the virtual loop: a start, plus loop time, plus the jumps made so far."""
+
+    __slots__ = ("_loop", "_start")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, start: datetime.datetime = START) -> None:
+        self._loop = loop
+        self._start = start
+
+    def now(self) -> datetime.datetime:
+        return self._start + datetime.timedelta(seconds=self._loop.time())
+
+    def jump(self, seconds: float) -> None:
+        """Move the wall clock forwards, or back, without loop time noticing."""
+        self._start += datetime.timedelta(seconds=seconds)
+
+
+def run(main: Callable[[Env], Coroutine[Any, Any, T]], *, seed: int = 0, start: datetime.datetime = START) -> T:
+    """Run ``main(env)`` to its end in virtual time and return its result.
+
+    Tasks that are left when it ends are cancelled, newest last, and given the chance to clean up.
+    """
+    loop = VirtualLoop()
+    env = Env(clock=VirtualClock(loop, start), chance=Chance(seed))
+    try:
+        return _run_and_drain(loop, main(env))
+    finally:
+        loop.close()
+
+
+def _run_and_drain(loop: VirtualLoop, main: Coroutine[Any, Any, T]) -> T:
+    try:
+        result: T = loop.run_until_complete(main)
+    finally:
+        left = list(loop.tasks)
+        for task in left:
+            task.cancel()
+        if left:
+            loop.run_until_complete(_gone(left))
+    return result
+
+
+async def _gone(tasks: list[asyncio.Task[Any]]) -> None:
+    await asyncio.gather(*tasks, return_exceptions=True)
