@@ -8,7 +8,7 @@ from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import LabelSelector, ObjectMeta, View
 
 
-class ReplicaSetSpec(View):
+class ReplicaSetSpec(View, frozen=True):
     """What a ReplicaSet should be.
 
     The template stays raw: it is copied into pods as it came, also the fields that nobody here knows.
@@ -20,7 +20,7 @@ class ReplicaSetSpec(View):
     template: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-class ReplicaSetCondition(View):
+class ReplicaSetCondition(View, frozen=True):
     """A condition of a ReplicaSet."""
 
     type: str = ""
@@ -30,7 +30,7 @@ class ReplicaSetCondition(View):
     last_transition_time: datetime.datetime | None = None
 
 
-class ReplicaSetStatus(View):
+class ReplicaSetStatus(View, frozen=True):
     """What a ReplicaSet is."""
 
     replicas: int = 0
@@ -42,7 +42,7 @@ class ReplicaSetStatus(View):
     conditions: tuple[ReplicaSetCondition, ...] = ()
 
 
-class ReplicaSet(View):
+class ReplicaSet(View, frozen=True):
     """A ReplicaSet."""
 
     metadata: ObjectMeta = ObjectMeta()

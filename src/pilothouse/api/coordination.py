@@ -6,7 +6,7 @@ from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import ObjectMeta, View
 
 
-class LeaseSpec(View):
+class LeaseSpec(View, frozen=True):
     """Who holds a lease, and for how long others must wait."""
 
     holder_identity: str = ""
@@ -18,7 +18,7 @@ class LeaseSpec(View):
     preferred_holder: str = ""
 
 
-class Lease(View):
+class Lease(View, frozen=True):
     """A lease."""
 
     metadata: ObjectMeta = ObjectMeta()

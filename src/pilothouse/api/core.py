@@ -8,7 +8,7 @@ from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import Condition, ObjectMeta, View
 
 
-class PodCondition(View):
+class PodCondition(View, frozen=True):
     """A condition of a pod."""
 
     type: str = ""
@@ -20,14 +20,14 @@ class PodCondition(View):
     last_transition_time: datetime.datetime | None = None
 
 
-class ResourceRequirements(View):
+class ResourceRequirements(View, frozen=True):
     """Quantities by resource name, as written."""
 
     requests: dict[str, str] = {}
     limits: dict[str, str] = {}
 
 
-class ContainerPort(View):
+class ContainerPort(View, frozen=True):
     """A port of a container."""
 
     name: str = ""
@@ -37,7 +37,7 @@ class ContainerPort(View):
     protocol: str = ""
 
 
-class Container(View):
+class Container(View, frozen=True):
     """A container of a pod."""
 
     name: str = ""
@@ -47,7 +47,7 @@ class Container(View):
     ports: tuple[ContainerPort, ...] = ()
 
 
-class Toleration(View):
+class Toleration(View, frozen=True):
     """A taint that a pod can live with."""
 
     key: str = ""
@@ -57,13 +57,13 @@ class Toleration(View):
     toleration_seconds: int | None = None
 
 
-class PodReadinessGate(View):
+class PodReadinessGate(View, frozen=True):
     """A condition that must be True before the pod is ready."""
 
     condition_type: str = ""
 
 
-class PodSpec(View):
+class PodSpec(View, frozen=True):
     """What a pod should be."""
 
     node_name: str = ""
@@ -80,7 +80,7 @@ class PodSpec(View):
     priority: int | None = None
 
 
-class ContainerStatus(View):
+class ContainerStatus(View, frozen=True):
     """What a container is."""
 
     name: str = ""
@@ -88,7 +88,7 @@ class ContainerStatus(View):
     ready: bool = False
 
 
-class PodStatus(View):
+class PodStatus(View, frozen=True):
     """What a pod is."""
 
     phase: str = ""
@@ -101,7 +101,7 @@ class PodStatus(View):
     nominated_node_name: str = ""
 
 
-class Pod(View):
+class Pod(View, frozen=True):
     """A pod."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -109,14 +109,14 @@ class Pod(View):
     status: PodStatus = PodStatus()
 
 
-class PodTemplateSpec(View):
+class PodTemplateSpec(View, frozen=True):
     """What a pod is made from."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PodSpec = PodSpec()
 
 
-class Taint(View):
+class Taint(View, frozen=True):
     """What keeps pods that do not tolerate it from a node."""
 
     key: str = ""
@@ -125,7 +125,7 @@ class Taint(View):
     time_added: datetime.datetime | None = None
 
 
-class NodeSpec(View):
+class NodeSpec(View, frozen=True):
     """What a node should be."""
 
     unschedulable: bool = False
@@ -133,7 +133,7 @@ class NodeSpec(View):
     pod_cidr: str = msgspec.field(default="", name="podCIDR")
 
 
-class NodeCondition(View):
+class NodeCondition(View, frozen=True):
     """A condition of a node."""
 
     type: str = ""
@@ -144,7 +144,7 @@ class NodeCondition(View):
     last_transition_time: datetime.datetime | None = None
 
 
-class NodeStatus(View):
+class NodeStatus(View, frozen=True):
     """What a node is."""
 
     capacity: dict[str, str] = {}
@@ -152,7 +152,7 @@ class NodeStatus(View):
     conditions: tuple[NodeCondition, ...] = ()
 
 
-class Node(View):
+class Node(View, frozen=True):
     """A node."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -160,20 +160,20 @@ class Node(View):
     status: NodeStatus = NodeStatus()
 
 
-class NamespaceSpec(View):
+class NamespaceSpec(View, frozen=True):
     """What still has to be cleaned up before a namespace may go."""
 
     finalizers: tuple[str, ...] = ()
 
 
-class NamespaceStatus(View):
+class NamespaceStatus(View, frozen=True):
     """``Active`` or ``Terminating``, and how far the deletion has come."""
 
     phase: str = ""
     conditions: tuple[Condition, ...] = ()
 
 
-class Namespace(View):
+class Namespace(View, frozen=True):
     """A namespace."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -181,7 +181,7 @@ class Namespace(View):
     status: NamespaceStatus = NamespaceStatus()
 
 
-class ObjectReference(View):
+class ObjectReference(View, frozen=True):
     """Another object, or a part of it."""
 
     api_version: str = ""
@@ -193,14 +193,14 @@ class ObjectReference(View):
     field_path: str = ""
 
 
-class EventSource(View):
+class EventSource(View, frozen=True):
     """Who saw it."""
 
     component: str = ""
     host: str = ""
 
 
-class Event(View):
+class Event(View, frozen=True):
     """Something that happened to an object."""
 
     metadata: ObjectMeta = ObjectMeta()

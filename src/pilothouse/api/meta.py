@@ -12,7 +12,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     """Base of every view: immutable, read by field name, absent fields read as their zero value."""
 
 
-class OwnerReference(View):
+class OwnerReference(View, frozen=True):
     """One owner of an object. At most one of them has ``controller`` set."""
 
     api_version: str = ""
@@ -23,7 +23,7 @@ class OwnerReference(View):
     block_owner_deletion: bool = False
 
 
-class ObjectMeta(View):
+class ObjectMeta(View, frozen=True):
     """``metadata`` of an object."""
 
     name: str = ""
@@ -41,7 +41,7 @@ class ObjectMeta(View):
     finalizers: tuple[str, ...] = ()
 
 
-class Object(View):
+class Object(View, frozen=True):
     """Any object, seen only by its metadata (``PartialObjectMetadata``)."""
 
     api_version: str = ""
@@ -49,7 +49,7 @@ class Object(View):
     metadata: ObjectMeta = ObjectMeta()
 
 
-class ListMeta(View):
+class ListMeta(View, frozen=True):
     """``metadata`` of a list."""
 
     resource_version: str = ""
@@ -57,14 +57,14 @@ class ListMeta(View):
     remaining_item_count: int | None = None
 
 
-class ObjectList(View, Generic[T]):
+class ObjectList(View, Generic[T], frozen=True):
     """A page of objects of one view."""
 
     metadata: ListMeta = ListMeta()
     items: tuple[T, ...] = ()
 
 
-class LabelSelectorRequirement(View):
+class LabelSelectorRequirement(View, frozen=True):
     """One expression of a label selector."""
 
     key: str = ""
@@ -72,14 +72,14 @@ class LabelSelectorRequirement(View):
     values: tuple[str, ...] = ()
 
 
-class LabelSelector(View):
+class LabelSelector(View, frozen=True):
     """``matchLabels`` and ``matchExpressions``, all of which must hold. Empty selects everything."""
 
     match_labels: dict[str, str] = {}
     match_expressions: tuple[LabelSelectorRequirement, ...] = ()
 
 
-class Condition(View):
+class Condition(View, frozen=True):
     """A condition as most kinds have it."""
 
     type: str = ""
@@ -90,7 +90,7 @@ class Condition(View):
     last_transition_time: datetime.datetime | None = None
 
 
-class StatusCause(View):
+class StatusCause(View, frozen=True):
     """One cause of a failure."""
 
     reason: str = ""
@@ -98,7 +98,7 @@ class StatusCause(View):
     field: str = ""
 
 
-class StatusDetails(View):
+class StatusDetails(View, frozen=True):
     """What a failure is about."""
 
     name: str = ""
@@ -109,7 +109,7 @@ class StatusDetails(View):
     retry_after_seconds: int = 0
 
 
-class Status(View):
+class Status(View, frozen=True):
     """What the API server answers instead of an object."""
 
     api_version: str = "v1"

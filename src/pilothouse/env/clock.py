@@ -8,7 +8,7 @@ import datetime
 import time
 from typing import Protocol
 
-UTC = datetime.timezone.utc
+UTC = datetime.UTC
 
 
 class Clock(Protocol):

@@ -1,9 +1,9 @@
 """The virtual loop: no sockets, no threads, no waiting. Time is a number that jumps to the next timer.
 
-``run(main)`` executes a program to its end. Whenever nothing can run, loop time jumps to the earliest timer; if there is
-no timer either, the program could never go on, and ``Stuck`` is raised inside ``run`` with the waiting tasks named.
-Callbacks run in the order in which they became due; equal deadlines keep the order in which they were set. The wall clock
-is loop time plus an offset that a simulation may move (``VirtualClock.jump``).
+``run(main)`` executes a program to its end. Whenever nothing can run, loop time jumps to the earliest timer; if there
+is no timer either, the program could never go on, and ``Stuck`` is raised inside ``run`` with the waiting tasks named.
+Callbacks run in the order in which they became due; equal deadlines keep the order in which they were set. The wall
+clock is loop time plus an offset that a simulation may move (``VirtualClock.jump``).
 """
 
 import asyncio
@@ -19,8 +19,11 @@ from pilothouse.env.environment import Env
 
 T = TypeVar("T")
 
-START = datetime.datetime(2026, 1, 1, tzinfo=datetime.timezone.utc)
+START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 """Where virtual wall clocks begin unless told otherwise."""
+
+
+_NO_THREADS = "there are no threads on the virtual loop"
 
 
 class Stuck(RuntimeError):
@@ -52,19 +55,19 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     # Scheduling
 
-    def call_soon(
+    def call_soon(  # type: ignore[override]  # typeshed ties args to the callback with a TypeVarTuple
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
         handle = asyncio.Handle(callback, args, self, context)
         self._ready.append(handle)
         return handle
 
-    def call_later(
+    def call_later(  # type: ignore[override]  # typeshed ties args to the callback with a TypeVarTuple
         self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
         return self.call_at(self._time + delay, callback, *args, context=context)
 
-    def call_at(
+    def call_at(  # type: ignore[override]  # typeshed ties args to the callback with a TypeVarTuple
         self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
         timer = asyncio.TimerHandle(max(when, self._time), callback, args, self, context)
@@ -80,13 +83,15 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             heapq.heapify(self._timers)
             self._cancelled_timers = 0
 
-    def call_soon_threadsafe(
+    def call_soon_threadsafe(  # type: ignore[override]  # typeshed ties args to the callback with a TypeVarTuple
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
-        raise RuntimeError("there are no threads on the virtual loop")
+        raise RuntimeError(_NO_THREADS)
 
-    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> asyncio.Future[Any]:
-        raise RuntimeError("there are no threads on the virtual loop")
+    def run_in_executor(  # type: ignore[override]  # as above
+        self, executor: Any, func: Any, *args: Any
+    ) -> asyncio.Future[Any]:
+        raise RuntimeError(_NO_THREADS)
 
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)
@@ -237,7 +242,7 @@ def run(main: Callable[[Env], Coroutine[Any, Any, T]], *, seed: int = 0, start: 
 
     Tasks that are left when it ends are cancelled, newest last, and given the chance to clean up.
     """
-    loop = VirtualLoop()
+    loop = VirtualLoop()  # type: ignore[abstract]  # what needs sockets or processes is absent on purpose
     env = Env(clock=VirtualClock(loop, start), chance=Chance(seed))
     try:
         return _run_and_drain(loop, main(env))
