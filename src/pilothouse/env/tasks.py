@@ -3,7 +3,7 @@
 ``asyncio.TaskGroup`` keeps its tasks in a set and cancels them in that set's order, which changes with memory
 addresses; a simulation that must tell the same story twice can't use it. Semantics are otherwise those of
 ``asyncio.TaskGroup``: the first failure cancels the others, failures leave as an ``ExceptionGroup``, and the body is
-cancelled when a task fails.
+cancelled when a task fails. One difference: an exception that only the body raised leaves as it is, not in a group.
 """
 
 import asyncio

@@ -1,0 +1,102 @@
+"""The task group: order is chosen, failures travel, nothing is left behind."""
+
+import asyncio
+
+import pytest
+
+from pilothouse.env import Env, TaskGroup
+from pilothouse.env.virtual import run
+
+
+def test_tasks_are_cancelled_in_the_order_they_were_started() -> None:
+    async def main(_env: Env) -> list[int]:
+        seen: list[int] = []
+
+        async def worker(number: int) -> None:
+            try:
+                await asyncio.sleep(100)
+            finally:
+                seen.append(number)
+
+        async with TaskGroup() as group:
+            for number in range(20):
+                group.start(worker(number))
+            await asyncio.sleep(1)
+            group.cancel()
+        return seen
+
+    assert run(main) == list(range(20))
+
+
+def test_the_first_failure_cancels_the_others_and_the_body() -> None:
+    async def main(env: Env) -> float:
+        async def fails() -> None:
+            await asyncio.sleep(2)
+            raise ValueError("broken")
+
+        with pytest.raises(ExceptionGroup) as caught:
+            async with TaskGroup() as group:
+                group.start(fails())
+                group.start(asyncio.sleep(1000))
+                await asyncio.sleep(1000)
+        assert [str(e) for e in caught.value.exceptions] == ["broken"]
+        await asyncio.sleep(0)  # the cancellation of the body was taken back
+        return env.monotonic()
+
+    assert run(main) == 2.0
+
+
+def test_cancelling_from_outside_cancels_the_tasks_and_passes_through() -> None:
+    async def main(_env: Env) -> list[str]:
+        seen: list[str] = []
+
+        async def worker() -> None:
+            try:
+                await asyncio.sleep(100)
+            except asyncio.CancelledError:
+                await asyncio.sleep(1)
+                seen.append("worker ended")
+                raise
+
+        async def owner() -> None:
+            async with TaskGroup() as group:
+                group.start(worker())
+
+        task = asyncio.get_running_loop().create_task(owner())
+        await asyncio.sleep(1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return seen
+
+    assert run(main) == ["worker ended"]
+
+
+def test_a_failing_body_waits_for_its_tasks_and_keeps_its_own_exception() -> None:
+    async def main(_env: Env) -> list[str]:
+        seen: list[str] = []
+
+        async def worker() -> None:
+            try:
+                await asyncio.sleep(100)
+            finally:
+                seen.append("ended")
+
+        with pytest.raises(KeyError):
+            async with TaskGroup() as group:
+                group.start(worker())
+                await asyncio.sleep(1)
+                raise KeyError("body")
+        return seen
+
+    assert run(main) == ["ended"]
+
+
+def test_a_group_that_is_over_takes_no_more_tasks() -> None:
+    async def main(_env: Env) -> None:
+        async with TaskGroup("done") as group:
+            pass
+        with pytest.raises(RuntimeError, match="'done' is not running"):
+            group.start(asyncio.sleep(1))
+
+    run(main)
