@@ -1,0 +1,307 @@
+"""Failures as clients see them: ``Status`` bodies with upstream's reasons, codes and words.
+
+Handlers raise ``StatusError``; the server writes its ``body``. The constructors below follow
+apimachinery's ``pkg/api/errors/errors.go`` (v0.36) name by name. ``FieldError`` and its constructors follow
+``pkg/util/validation/field/errors.go``; a list of them becomes one 422 through ``invalid``.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from pilothouse.apiserver.resources import ResourceInfo
+
+_encode = msgspec.json.Encoder().encode
+
+
+class StatusError(Exception):
+    """An answer other than the object asked for. ``reason`` may be empty (a plain 500)."""
+
+    def __init__(
+        self,
+        code: int,
+        reason: str,
+        message: str,
+        *,
+        details: dict[str, Any] | None = None,
+        continue_: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.message = message
+        self.details = details
+        self.continue_ = continue_
+
+    @property
+    def retry_after(self) -> int:
+        """Seconds for the Retry-After header; 0 for none."""
+        seconds: int = (self.details or {}).get("retryAfterSeconds", 0)
+        return seconds
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """The ``Status`` object."""
+        status: dict[str, Any] = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {"continue": self.continue_} if self.continue_ else {},
+            "status": "Failure",
+            "message": self.message,
+        }
+        if self.reason:
+            status["reason"] = self.reason
+        if self.details is not None:
+            status["details"] = self.details
+        status["code"] = self.code
+        return status
+
+    @property
+    def body(self) -> bytes:
+        """The ``Status`` as JSON."""
+        return _encode(self.status)
+
+
+class PlainNotFound(Exception):
+    """A path that nothing is served at: 404 with the text ``404 page not found``, not a Status."""
+
+
+def success(details: dict[str, Any] | None = None, *, code: int = 0) -> dict[str, Any]:
+    """A ``Status`` that reports success."""
+    status: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+    if details is not None:
+        status["details"] = details
+    if code:
+        status["code"] = code
+    return status
+
+
+def _resource_details(info: ResourceInfo, name: str) -> dict[str, Any]:
+    details: dict[str, Any] = {}
+    if name:
+        details["name"] = name
+    if info.group:
+        details["group"] = info.group
+    details["kind"] = info.resource
+    return details
+
+
+def bad_request(message: str) -> StatusError:
+    """400, in the words given."""
+    return StatusError(400, "BadRequest", message)
+
+
+def forbidden(info: ResourceInfo, name: str, why: str, *, causes: Sequence[dict[str, str]] = ()) -> StatusError:
+    """403, about an object or (without a name) a resource."""
+    details = _resource_details(info, name)
+    if causes:
+        details["causes"] = list(causes)
+    subject = f'{info.group_resource} "{name}"' if name else info.group_resource
+    return StatusError(403, "Forbidden", f"{subject} is forbidden: {why}", details=details)
+
+
+def not_found(info: ResourceInfo, name: str) -> StatusError:
+    """404, about one object."""
+    return StatusError(
+        404, "NotFound", f'{info.group_resource} "{name}" not found', details=_resource_details(info, name)
+    )
+
+
+def namespace_not_found(name: str) -> StatusError:
+    """404, about a namespace that a request is in."""
+    return StatusError(404, "NotFound", f'namespaces "{name}" not found', details={"name": name, "kind": "namespaces"})
+
+
+def no_such_resource() -> StatusError:
+    """404, about a path in a group and version that is served."""
+    return StatusError(404, "NotFound", "the server could not find the requested resource", details={})
+
+
+def method_not_allowed() -> StatusError:
+    """405, about a path that takes other methods."""
+    return StatusError(
+        405, "MethodNotAllowed", "the server does not allow this method on the requested resource", details={}
+    )
+
+
+def already_exists(info: ResourceInfo, name: str, *, being_deleted: bool = False) -> StatusError:
+    """409, about a name that is taken."""
+    message = f'{info.group_resource} "{name}" already exists'
+    if being_deleted:
+        message = f"object is being deleted: {message}"
+    return StatusError(409, "AlreadyExists", message, details=_resource_details(info, name))
+
+
+def no_unique_name(info: ResourceInfo, name: str) -> StatusError:
+    """409, after every attempt at generating a name found it taken."""
+    return StatusError(
+        409,
+        "AlreadyExists",
+        f'{info.group_resource} "{name}" already exists, '
+        "the server was not able to generate a unique name for the object",
+        details={**_resource_details(info, name), "retryAfterSeconds": 1},
+    )
+
+
+def conflict(info: ResourceInfo, name: str, why: str, *, subresource: str = "") -> StatusError:
+    """409, about a write that lost against another one, or a state that does not allow it."""
+    suffix = f"/{subresource}" if subresource else ""
+    details = _resource_details(info, name)
+    details["kind"] += suffix
+    qualified = f"{info.resource}{suffix}.{info.group}" if info.group else f"{info.resource}{suffix}"
+    return StatusError(
+        409, "Conflict", f'Operation cannot be fulfilled on {qualified} "{name}": {why}', details=details
+    )
+
+
+def modified(info: ResourceInfo, name: str) -> StatusError:
+    """409, about a write that was based on an older version."""
+    return conflict(
+        info, name, "the object has been modified; please apply your changes to the latest version and try again"
+    )
+
+
+def wrong_uid(info: ResourceInfo, namespace: str, name: str, expected: str, found: str) -> StatusError:
+    """409, about an update that names another object's uid."""
+    path = f"/registry/{info.resource}/{namespace}/{name}" if info.namespaced else f"/registry/{info.resource}/{name}"
+    return conflict(
+        info,
+        name,
+        f"StorageError: invalid object, Code: 4, Key: {path}, ResourceVersion: 0, AdditionalErrorMsg: "
+        f"Precondition failed: UID in precondition: {expected}, UID in object meta: {found}",
+    )
+
+
+def expired(message: str, *, continue_: str = "") -> StatusError:
+    """410, about history that is gone."""
+    return StatusError(410, "Expired", message, continue_=continue_)
+
+
+def too_large_resource_version(wanted: int, current: int) -> StatusError:
+    """504, about a revision that has not come after three seconds."""
+    return StatusError(
+        504,
+        "Timeout",
+        f"Timeout: Too large resource version: {wanted}, current: {current}",
+        details={
+            "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
+            "retryAfterSeconds": 1,
+        },
+    )
+
+
+def timeout(message: str) -> StatusError:
+    """504, about a request that took too long."""
+    return StatusError(504, "Timeout", f"Timeout: {message}", details={})
+
+
+def too_large(message: str) -> StatusError:
+    """413."""
+    return StatusError(413, "RequestEntityTooLarge", message)
+
+
+def unsupported_media_type(message: str, *, details: dict[str, Any] | None = None) -> StatusError:
+    """415."""
+    return StatusError(415, "UnsupportedMediaType", message, details=details)
+
+
+def internal(message: str) -> StatusError:
+    """500 with a reason."""
+    return StatusError(
+        500,
+        "InternalError",
+        f"Internal error occurred: {message}",
+        details={"causes": [{"message": message}]},
+    )
+
+
+def plain(message: str, *, code: int = 500) -> StatusError:
+    """500 without a reason: an error that upstream passes on as its text."""
+    return StatusError(code, "", message)
+
+
+def rejected_patch() -> StatusError:
+    """422, about a JSON patch that cannot be applied to this object."""
+    return StatusError(422, "Invalid", "the server rejected our request due to an error in our request", details={})
+
+
+def invalid(group: str, kind: str, name: str, errors: Iterable["FieldError"]) -> StatusError:
+    """422, about fields. The same message is listed once in the text, but every cause is kept."""
+    errors = list(errors)
+    texts = list(dict.fromkeys(str(error) for error in errors))
+    listed = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    qualified = f"{kind}.{group}" if group else kind
+    details: dict[str, Any] = {}
+    if name:
+        details["name"] = name
+    if group:
+        details["group"] = group
+    if kind:
+        details["kind"] = kind
+    if errors:
+        details["causes"] = [{"reason": error.reason, "message": error.text, "field": error.field} for error in errors]
+    return StatusError(422, "Invalid", f'{qualified} "{name}" is invalid: {listed}', details=details)
+
+
+class FieldError(msgspec.Struct, frozen=True):
+    """One thing wrong with one field. ``text`` is the message without the field's name."""
+
+    field: str
+    reason: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.text}"
+
+
+def shown(value: object) -> str:
+    """A value as it appears in a message: strings quoted, numbers bare, all else compact JSON."""
+    return _encode(value).decode()
+
+
+def invalid_value(field: str, value: object, detail: str) -> FieldError:
+    """``Invalid value``."""
+    return FieldError(field, "FieldValueInvalid", f"Invalid value: {shown(value)}: {detail}")
+
+
+def invalid_type(field: str, value: object, detail: str) -> FieldError:
+    """``Invalid value``, because of its type."""
+    return FieldError(field, "FieldValueTypeInvalid", f"Invalid value: {shown(value)}: {detail}")
+
+
+def required(field: str, detail: str = "") -> FieldError:
+    """``Required value``."""
+    return FieldError(field, "FieldValueRequired", f"Required value: {detail}" if detail else "Required value")
+
+
+def not_supported(field: str, value: object, supported: Iterable[str]) -> FieldError:
+    """``Unsupported value``, with what would be supported, in the order given."""
+    listed = ", ".join(shown(choice) for choice in supported)
+    return FieldError(field, "FieldValueNotSupported", f"Unsupported value: {shown(value)}: supported values: {listed}")
+
+
+def duplicate(field: str, value: object) -> FieldError:
+    """``Duplicate value``."""
+    return FieldError(field, "FieldValueDuplicate", f"Duplicate value: {shown(value)}")
+
+
+def not_allowed(field: str, detail: str) -> FieldError:
+    """``Forbidden``."""
+    return FieldError(field, "FieldValueForbidden", f"Forbidden: {detail}")
+
+
+def too_long(field: str, limit: int) -> FieldError:
+    """``Too long``, in bytes."""
+    return FieldError(field, "FieldValueTooLong", f"Too long: may not be more than {limit} bytes")
+
+
+def too_many(field: str, count: int, limit: int) -> FieldError:
+    """``Too many`` items."""
+    items = "item" if limit == 1 else "items"
+    return FieldError(field, "FieldValueTooMany", f"Too many: {count}: must have at most {limit} {items}")
+
+
+def value_not_found(field: str, value: object) -> FieldError:
+    """``Not found``: a name that refers to nothing."""
+    return FieldError(field, "FieldValueNotFound", f"Not found: {shown(value)}")

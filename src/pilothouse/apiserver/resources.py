@@ -1,0 +1,200 @@
+"""Which resources are served: the built-in ones of v1.36, and those that custom resource definitions add.
+
+The built-in table is data (``data/resources.json``, as discovery of kube-apiserver v1.36.2 shows it). Routing asks it what
+a path means, handlers ask it where objects are stored, and discovery prints it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib import resources as package_files
+from typing import Any
+
+import msgspec
+
+STANDARD_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+
+
+@dataclass(frozen=True, slots=True)
+class Subresource:
+    """A part of a resource with an address of its own. Empty group and version mean those of the resource."""
+
+    name: str
+    kind: str
+    group: str
+    version: str
+    verbs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ResourceInfo:
+    """One resource in one version, as it is served. Two are the same only if they are the same object.
+
+    ``custom`` is None for built-in resources; for a custom one it is what the definition says beyond this table
+    (``customresources.CustomVersion``).
+    """
+
+    group: str
+    version: str
+    resource: str
+    kind: str
+    namespaced: bool
+    verbs: tuple[str, ...] = STANDARD_VERBS
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    subresources: Mapping[str, Subresource] = field(default_factory=dict)
+    singular: str = ""
+    list_kind: str = ""
+    custom: Any = None
+    api_version: str = ""
+    group_resource: str = ""
+    group_kind: str = ""
+    prefix: str = ""
+    head: bytes = b""
+
+    @staticmethod
+    def make(
+        group: str,
+        version: str,
+        resource: str,
+        kind: str,
+        *,
+        namespaced: bool,
+        verbs: tuple[str, ...] = STANDARD_VERBS,
+        short_names: tuple[str, ...] = (),
+        categories: tuple[str, ...] = (),
+        subresources: Mapping[str, Subresource] | None = None,
+        singular: str = "",
+        list_kind: str = "",
+        custom: Any = None,
+    ) -> "ResourceInfo":
+        """A row with everything that follows from its names filled in."""
+        api_version = f"{group}/{version}" if group else version
+        return ResourceInfo(
+            group=group,
+            version=version,
+            resource=resource,
+            kind=kind,
+            namespaced=namespaced,
+            verbs=verbs,
+            short_names=short_names,
+            categories=categories,
+            subresources=subresources or {},
+            singular=singular or kind.lower(),
+            list_kind=list_kind or kind + "List",
+            custom=custom,
+            api_version=api_version,
+            group_resource=f"{resource}.{group}" if group else resource,
+            group_kind=f"{kind}.{group}" if group else kind,
+            prefix=storage_prefix(group, resource),
+            head=b'{"kind":"%s","apiVersion":"%s",' % (kind.encode(), api_version.encode()),
+        )
+
+    def key(self, namespace: str, name: str) -> str:
+        """Where the object of that name is stored."""
+        return f"{self.prefix}{namespace}/{name}" if self.namespaced else self.prefix + name
+
+    def list_prefix(self, namespace: str) -> str:
+        """What the keys of the objects of that namespace begin with; an empty namespace means all."""
+        return f"{self.prefix}{namespace}/" if namespace else self.prefix
+
+
+def storage_prefix(group: str, resource: str) -> str:
+    """What the keys of all objects of a resource begin with.
+
+    Events are one kind of object under two groups (v1 and events.k8s.io/v1), stored once.
+    """
+    if group == "events.k8s.io":
+        group = ""
+    return f"{group or 'core'}/{resource}/"
+
+
+class _Row(msgspec.Struct, rename="camel"):
+    group: str
+    version: str
+    resource: str
+    kind: str
+    namespaced: bool
+    verbs: tuple[str, ...] = STANDARD_VERBS
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    subresources: dict[str, tuple[str, str, str, tuple[str, ...]]] = {}
+
+
+@lru_cache(maxsize=1)
+def built_in() -> tuple[ResourceInfo, ...]:
+    """The built-in resources, in the order in which discovery shows them."""
+    text = package_files.files("pilothouse.apiserver").joinpath("data", "resources.json").read_bytes()
+    return tuple(
+        ResourceInfo.make(
+            row.group,
+            row.version,
+            row.resource,
+            row.kind,
+            namespaced=row.namespaced,
+            verbs=row.verbs,
+            short_names=row.short_names,
+            categories=row.categories,
+            subresources={
+                name: Subresource(name, kind, group, version, verbs)
+                for name, (kind, group, version, verbs) in row.subresources.items()
+            },
+        )
+        for row in msgspec.json.decode(text, type=list[_Row])
+    )
+
+
+class ResourceTable:
+    """What one server serves now: the built-in resources, plus the custom ones.
+
+    ``generation`` rises with every change, so that what is derived from the table (discovery, OpenAPI) can be kept until
+    then. Built-in resources come first and never change.
+    """
+
+    def __init__(self) -> None:
+        self.generation = 0
+        self._by_path: dict[tuple[str, str, str], ResourceInfo] = {
+            (info.group, info.version, info.resource): info for info in built_in()
+        }
+        self._custom: dict[str, tuple[ResourceInfo, ...]] = {}
+        self._group_versions: dict[tuple[str, str], int] = {}
+        self._listeners: list[Callable[[], None]] = []
+        self._count_group_versions()
+
+    def find(self, group: str, version: str, resource: str) -> ResourceInfo | None:
+        """The resource served at that path, if any."""
+        return self._by_path.get((group, version, resource))
+
+    def serves(self, group: str, version: str) -> bool:
+        """Whether anything is served in that group and version."""
+        return (group, version) in self._group_versions
+
+    def __iter__(self) -> Iterator[ResourceInfo]:
+        return iter(self._by_path.values())
+
+    def custom(self, definition: str) -> tuple[ResourceInfo, ...]:
+        """The versions served for the custom resource definition of that name."""
+        return self._custom.get(definition, ())
+
+    def set_custom(self, definition: str, infos: tuple[ResourceInfo, ...]) -> None:
+        """Serve exactly these versions for a custom resource definition; none takes it out of service."""
+        for info in self._custom.pop(definition, ()):
+            del self._by_path[(info.group, info.version, info.resource)]
+        if infos:
+            self._custom[definition] = infos
+        for info in infos:
+            self._by_path[(info.group, info.version, info.resource)] = info
+        self._count_group_versions()
+        self.generation += 1
+        for listener in self._listeners:
+            listener()
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Call ``listener`` after every change."""
+        self._listeners.append(listener)
+
+    def _count_group_versions(self) -> None:
+        counts: dict[tuple[str, str], int] = {}
+        for group, version, _resource in self._by_path:
+            counts[(group, version)] = counts.get((group, version), 0) + 1
+        self._group_versions = counts

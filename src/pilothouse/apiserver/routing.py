@@ -1,0 +1,154 @@
+"""What a request asks for: path, query and method read as verb, resource, namespace and name.
+
+Feeds authorization and the handlers. Follows apiserver's ``pkg/endpoints/request/requestinfo.go`` (v0.36), watch prefix
+(``/api/v1/watch/...``) included. Paths outside ``/api/<version>/`` and ``/apis/<group>/<version>/`` are not resources.
+"""
+
+from collections.abc import Mapping
+from urllib.parse import parse_qsl, unquote
+
+import msgspec
+
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.resources import ResourceInfo, ResourceTable, Subresource
+
+_VERBS = {
+    "POST": "create",
+    "GET": "get",
+    "HEAD": "get",
+    "PUT": "update",
+    "PATCH": "patch",
+    "DELETE": "delete",
+}
+_NAMESPACE_SUBRESOURCES = ("status", "finalize")
+
+
+class Query(dict[str, list[str]]):
+    """Query parameters. The first of several values counts unless somebody asks for all."""
+
+    def first(self, name: str) -> str:
+        """The first value, or an empty string."""
+        values = self.get(name)
+        return values[0] if values else ""
+
+    def flag(self, name: str) -> bool:
+        """A boolean as apimachinery reads it: absent, empty, ``0`` and ``false`` are False, all else is True."""
+        values = self.get(name)
+        return bool(values) and values[0].lower() not in ("", "0", "false")
+
+    def number(self, name: str) -> int | None:
+        """An integer; raises the 400 that upstream answers for anything else."""
+        values = self.get(name)
+        if not values or not values[0]:
+            return None
+        try:
+            return int(values[0])
+        except ValueError:
+            raise errors.bad_request(f'strconv.ParseInt: parsing "{values[0]}": invalid syntax') from None
+
+
+NO_QUERY = Query()
+
+
+class RequestInfo(msgspec.Struct, gc=False):
+    """What a request is about.
+
+    For a path that is no resource, ``resource_request`` is False and only ``path``, ``query`` and ``verb`` (the method in
+    lower case) mean something. ``resource`` may name something that is not served; ``info`` is then None. A list, watch or
+    deletecollection whose field selector asks for one name carries that name, and is authorised with it.
+    """
+
+    path: str
+    query: Query
+    verb: str
+    resource_request: bool = False
+    group: str = ""
+    version: str = ""
+    namespace: str = ""
+    resource: str = ""
+    subresource: str = ""
+    name: str = ""
+    parts_after: tuple[str, ...] = ()
+    info: ResourceInfo | None = None
+    sub: Subresource | None = None
+
+
+def split_target(target: str) -> tuple[str, Query]:
+    """The path, still percent-encoded, and the query of a request target."""
+    path, separator, text = target.partition("?")
+    if not separator or not text:
+        return path, NO_QUERY
+    query = Query()
+    for name, value in parse_qsl(text, keep_blank_values=True):
+        query.setdefault(name, []).append(value)
+    return path, query
+
+
+def read_request(method: str, target: str, table: ResourceTable) -> RequestInfo:
+    """Read a request line. Never fails: what is not served shows as ``info`` None."""
+    path, query = split_target(target)
+    parts = path.split("/")
+    # "/api/v1/pods" splits into ["", "api", "v1", "pods"]; a trailing slash leaves an empty last part.
+    if parts[-1] == "" and len(parts) > 1:
+        parts.pop()
+    root = parts[1] if len(parts) > 1 else ""
+    if root == "api" and len(parts) > 3:
+        group, version, rest = "", parts[2], parts[3:]
+    elif root == "apis" and len(parts) > 4:
+        group, version, rest = parts[2], parts[3], parts[4:]
+    else:
+        return RequestInfo(path, query, method.lower())
+    if "%" in path:
+        rest = [unquote(part) for part in rest]
+
+    verb = _VERBS.get(method, "")
+    watch_prefix = False
+    if rest[0] == "watch" and len(rest) > 1 and verb == "get":
+        watch_prefix = True
+        rest = rest[1:]
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 1:
+        namespace = rest[1]
+        if len(rest) > 2 and rest[2] not in _NAMESPACE_SUBRESOURCES:
+            rest = rest[2:]
+    resource = rest[0]
+    name = rest[1] if len(rest) > 1 else ""
+    subresource = rest[2] if len(rest) > 2 else ""
+    if resource == "namespaces":
+        namespace = name
+
+    if watch_prefix:
+        verb = "watch"
+    elif not name:
+        if verb == "get":
+            verb = "watch" if query.flag("watch") else "list"
+        elif verb == "delete":
+            verb = "deletecollection"
+    if not name and "fieldSelector" in query and verb in ("list", "watch", "deletecollection"):
+        name = single_name(query)
+    info = table.find(group, version, resource)
+    return RequestInfo(
+        path=path,
+        query=query,
+        verb=verb,
+        resource_request=True,
+        group=group,
+        version=version,
+        namespace=namespace,
+        resource=resource,
+        subresource=subresource,
+        name=name,
+        parts_after=tuple(rest[3:]),
+        info=info,
+        sub=info.subresources.get(subresource) if info is not None and subresource else None,
+    )
+
+
+def single_name(query: Mapping[str, list[str]]) -> str:
+    """The one name that a field selector asks for, or an empty string."""
+    for term in (query.get("fieldSelector") or [""])[0].split(","):
+        for operator in ("==", "="):
+            path, found, value = term.partition(operator)
+            if found and path == "metadata.name" and not path.endswith("!"):
+                return value
+    return ""
