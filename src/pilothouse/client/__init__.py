@@ -1,0 +1,33 @@
+"""The way to an API server: verbs, errors, patches, watches, two transports, credentials.
+
+``Client`` is what programs hold. It sends through a ``wire.Transport``: ``RemoteTransport`` (HTTP, made by
+``connect``), the embedded server's local one, or an ``Interceptor`` around either.
+"""
+
+from pilothouse.client.client import Client, default_user_agent
+from pilothouse.client.decode import Entry, Page
+from pilothouse.client.memo import DecodeMemo
+from pilothouse.client.metrics import ClientMetrics
+from pilothouse.client.patches import Patch, apply_patch, json_patch, merge_patch, strategic_merge_patch
+from pilothouse.client.rate_limit import RateLimiter
+from pilothouse.client.requests import Body, NewObject
+from pilothouse.client.watch import Watch, WatchEvent
+
+__all__ = [
+    "Body",
+    "Client",
+    "ClientMetrics",
+    "DecodeMemo",
+    "Entry",
+    "NewObject",
+    "Page",
+    "Patch",
+    "RateLimiter",
+    "Watch",
+    "WatchEvent",
+    "apply_patch",
+    "default_user_agent",
+    "json_patch",
+    "merge_patch",
+    "strategic_merge_patch",
+]

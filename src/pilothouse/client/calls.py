@@ -1,0 +1,168 @@
+"""One call: throttled, fenced, sent, repeated where that is safe, counted.
+
+Between ``Client``, which knows verbs, and a transport, which knows bytes.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from pilothouse.api import wire
+from pilothouse.client.errors import ApiError, error_of, is_connection_lost
+from pilothouse.client.metrics import ClientMetrics
+from pilothouse.client.rate_limit import RateLimiter
+from pilothouse.client.requests import FencedRequest, FixedHeaders
+from pilothouse.client.retry import MAX_RETRIES, retry_after, retry_error_after
+from pilothouse.env import Env, Log
+
+_log = Log("client")
+
+
+class Calls:
+    """Sends requests for one client."""
+
+    def __init__(
+        self,
+        transport: wire.Transport,
+        env: Env,
+        *,
+        qps: float,
+        burst: int,
+        fence: Callable[[], None] | None,
+        metrics: ClientMetrics | None,
+        host: str,
+    ) -> None:
+        self._transport = transport
+        self._env = env
+        # client-go rest.RESTClientForConfigAndClient: a qps without a burst means the default burst, 10.
+        self._limiter = RateLimiter(env, qps, burst or 10) if qps > 0 else None
+        self._fence = fence
+        self._metrics = metrics
+        self._host = host
+
+    async def send(self, method: str, target: str, headers: FixedHeaders, body: bytes = b"") -> bytes:
+        """The body of the answer, or its error."""
+        return (await self.exchange(method, target, headers, body)).body
+
+    async def exchange(self, method: str, target: str, headers: FixedHeaders, body: bytes) -> wire.Response:
+        """The whole answer, when its status is 2xx, or its error."""
+        if self._limiter is not None:
+            await self._take_token(self._limiter, method, target)
+        previous: Exception | None = None
+        for attempt in range(MAX_RETRIES + 1):
+            if attempt and self._limiter is not None:
+                await self._take_token(self._limiter, method, target)
+            error: Exception
+            wait: float | None
+            try:
+                response = await self._attempt(method, target, headers, body, attempt)
+            except (ConnectionError, TimeoutError) as failed:
+                error, wait = failed, retry_error_after(failed, method=method, watch=False)
+            else:
+                if 200 <= response.status < 300:
+                    return response
+                error, wait = error_of(response.status, response.body, response), retry_after(response)
+            if wait is None or attempt == MAX_RETRIES:
+                raise _with_previous(error, previous)
+            previous = error
+            await self._pause(wait, attempt, method, target, error)
+        raise AssertionError("the last attempt returns or raises")
+
+    async def open(self, target: str, headers: FixedHeaders) -> wire.Stream | None:
+        """Open a watch. None: no connection held, however often it was tried; the watch is over before it began."""
+        previous: Exception | None = None
+        for attempt in range(MAX_RETRIES + 1):
+            if attempt and self._limiter is not None:
+                await self._take_token(self._limiter, "GET", target)
+            error: Exception
+            wait: float | None
+            try:
+                stream = await self._attempt_open(target, headers, attempt)
+            except (ConnectionError, TimeoutError) as failed:
+                error, wait = failed, retry_error_after(failed, method="GET", watch=True)
+            else:
+                if stream.status == 200:
+                    return stream
+                wait = retry_after(stream)
+                error = await _refusal(stream)
+            if attempt == MAX_RETRIES and (is_connection_lost(error) or isinstance(error, TimeoutError)):
+                return None
+            if wait is None or attempt == MAX_RETRIES:
+                raise _with_previous(error, previous)
+            previous = error
+            await self._pause(wait, attempt, "GET", target, error)
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _attempt(
+        self, method: str, target: str, headers: FixedHeaders, body: bytes, attempt: int
+    ) -> wire.Response:
+        fence = self._fence
+        if fence is None or method == "GET":
+            request = wire.Request(method, target, headers, body)
+        else:
+            fence()
+            request = FencedRequest(method, target, headers, body, fence)
+        metrics = self._metrics
+        if metrics is None:
+            return await self._transport.request(request)
+        started = self._env.monotonic()
+        code, size = "<error>", 0
+        try:
+            response = await self._transport.request(request)
+            code, size = str(response.status), len(response.body)
+            return response
+        finally:
+            seconds = self._env.monotonic() - started
+            metrics.request_done(
+                method, self._host, code, seconds=seconds, request_bytes=len(body), response_bytes=size
+            )
+            if attempt:
+                metrics.retried(method, self._host, code)
+
+    async def _attempt_open(self, target: str, headers: FixedHeaders, attempt: int) -> wire.Stream:
+        request = wire.Request("GET", target, headers)
+        metrics = self._metrics
+        if metrics is None:
+            return await self._transport.open(request)
+        started = self._env.monotonic()
+        code = "<error>"
+        try:
+            stream = await self._transport.open(request)
+            code = str(stream.status)
+            return stream
+        finally:
+            seconds = self._env.monotonic() - started
+            metrics.request_done("GET", self._host, code, seconds=seconds, request_bytes=0, response_bytes=0)
+            if attempt:
+                metrics.retried("GET", self._host, code)
+
+    async def _take_token(self, limiter: RateLimiter, method: str, target: str) -> None:
+        waited = await limiter.acquire(f"{method}:{target}")
+        if self._metrics is not None:
+            self._metrics.throttled(method, self._host, waited)
+
+    async def _pause(self, wait: float, attempt: int, method: str, target: str, error: Exception) -> None:
+        _log.info(
+            "Got a Retry-After response",
+            v=4,
+            delay=f"{wait}s",
+            attempt=attempt + 1,
+            request=f"{method}:{target}",
+            err=error,
+        )
+        await asyncio.sleep(wait)
+
+
+async def _refusal(stream: wire.Stream) -> ApiError:
+    try:
+        body = b"".join([piece async for piece in stream])
+    except ConnectionError:
+        body = b""  # the status line alone already says that it was refused
+    finally:
+        await stream.close()
+    return error_of(stream.status, body, wire.Response(stream.status, stream.headers))
+
+
+def _with_previous(error: Exception, previous: Exception | None) -> Exception:
+    if previous is not None and str(previous) != str(error):
+        error.args = (f"{error} - error from a previous attempt: {previous}",)
+    return error

@@ -1,0 +1,425 @@
+"""The client: every verb of the API, typed and raw, on whichever transport it is given.
+
+Loops reach the cluster only through this. Below it is a ``wire.Transport``: ``RemoteTransport``, the embedded server's
+local one, or an ``Interceptor`` around either.
+"""
+
+import platform
+import sys
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+import pilothouse
+from pilothouse.api import wire
+from pilothouse.api.kinds import Kind
+from pilothouse.api.meta import ObjectList
+from pilothouse.client.calls import Calls
+from pilothouse.client.decode import Entry, OnUndecodable, Page, decoders_of
+from pilothouse.client.errors import Expired
+from pilothouse.client.memo import DecodeMemo
+from pilothouse.client.metrics import ClientMetrics
+from pilothouse.client.patches import Patch
+from pilothouse.client.requests import (
+    Body,
+    FixedHeaders,
+    collection_path,
+    creation_path,
+    delete_options,
+    encode_body,
+    object_path,
+    with_query,
+)
+from pilothouse.client.watch import Watch
+from pilothouse.env import Env
+
+if TYPE_CHECKING:
+    from pilothouse.client.discovery import Discovery
+
+T = TypeVar("T")
+
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+_JSON = "application/json"
+
+
+def default_user_agent(program: str = "pilothouse", suffix: str = "") -> str:
+    """``<program>/<version> (<os>/<arch>)`` and ``/<suffix>``, as upstream's programs introduce themselves."""
+    machine = platform.machine().lower()
+    agent = f"{program}/v{pilothouse.__version__} ({sys.platform}/{_ARCHITECTURES.get(machine, machine)})"
+    return f"{agent}/{suffix}" if suffix else agent
+
+
+class Client:
+    """An API server as one program sees it.
+
+    ``qps`` and ``burst`` throttle as upstream's token bucket does (0: no limit); opening a watch is not throttled.
+    Requests are repeated as ``client.retry`` says. ``fence`` is called before every attempt of a write and stops it by
+    raising. ``memo`` shares decoded watch events between the clients of one process.
+
+    A call raises ``ApiError`` when the server refuses, ``TransportError`` (a ``ConnectionError``) or ``TimeoutError``
+    when there was no answer, ``UndecodableObject`` when the answer does not fit the view, and ``ValueError`` when the
+    request makes no sense (a name or namespace is missing). Cancelling a write leaves open whether it happened.
+    There is no overall time limit: use ``asyncio.timeout``.
+
+    Namespaces: ``""`` means every namespace for list and watch, and is refused for anything that names or creates an
+    object of a namespaced kind. For cluster-scoped kinds it is ignored. ``namespace_default`` is only carried along,
+    for programs that take theirs from a kubeconfig's context.
+    """
+
+    def __init__(
+        self,
+        transport: wire.Transport,
+        env: Env,
+        *,
+        qps: float = 0,
+        burst: int = 0,
+        user_agent: str = "",
+        fence: Callable[[], None] | None = None,
+        metrics: ClientMetrics | None = None,
+        memo: DecodeMemo | None = None,
+        host: str = "",
+        namespace_default: str = "default",
+    ) -> None:
+        self.env = env
+        self.user_agent = user_agent or default_user_agent()
+        self.namespace_default = namespace_default
+        self.transport = transport
+        self._calls = Calls(
+            transport,
+            env,
+            qps=qps,
+            burst=burst,
+            fence=fence,
+            metrics=metrics,
+            host=host or getattr(transport, "host", ""),
+        )
+        self._memo = memo
+        self._headers: dict[tuple[str, str], FixedHeaders] = {}
+        self._plain = self._header_set(_JSON, "")
+        self._writing = self._header_set(_JSON, _JSON)
+
+    # Reading
+
+    async def get(
+        self, kind: Kind[T], name: str, namespace: str = "", *, subresource: str = "", resource_version: str = ""
+    ) -> T:
+        """One object. ``resource_version="0"`` accepts what the server has at hand."""
+        target = object_path(kind, namespace, name, subresource)
+        if resource_version:
+            target = with_query(target, resourceVersion=resource_version)
+        return self._read(kind, await self._calls.send("GET", target, self._accepting(kind)), namespace, name)
+
+    async def list(
+        self,
+        kind: Kind[T],
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 0,
+        continue_: str = "",
+        resource_version: str = "",
+        resource_version_match: str = "",
+        on_undecodable: OnUndecodable | None = None,
+    ) -> ObjectList[T]:
+        """The objects of a kind, or a page of them.
+
+        An object that does not fit the view fails the call, unless ``on_undecodable`` takes it; then it is left out.
+        """
+        target = with_query(
+            collection_path(kind, namespace),
+            labelSelector=label_selector,
+            fieldSelector=field_selector,
+            limit=limit,
+            continue_=continue_,
+            resourceVersion=resource_version,
+            resourceVersionMatch=resource_version_match,
+        )
+        body = await self._calls.send("GET", target, self._accepting(kind, many=True))
+        return decoders_of(kind.view).list(kind, body, on_undecodable)
+
+    async def list_page(
+        self,
+        kind: Kind[T],
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 0,
+        continue_: str = "",
+        resource_version: str = "",
+        resource_version_match: str = "",
+        keep_raw: bool = True,
+        on_undecodable: OnUndecodable | None = None,
+    ) -> Page[T]:
+        """As ``list``, with each object's own JSON (a copy, so that it does not keep the page in memory)."""
+        target = with_query(
+            collection_path(kind, namespace),
+            labelSelector=label_selector,
+            fieldSelector=field_selector,
+            limit=limit,
+            continue_=continue_,
+            resourceVersion=resource_version,
+            resourceVersionMatch=resource_version_match,
+        )
+        body = await self._calls.send("GET", target, self._accepting(kind, many=True))
+        return decoders_of(kind.view).page(kind, body, keep_raw=keep_raw, on_undecodable=on_undecodable)
+
+    async def list_all(
+        self,
+        kind: Kind[T],
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        page_size: int = 500,
+        keep_raw: bool = False,
+        on_undecodable: OnUndecodable | None = None,
+    ) -> Page[T]:
+        """Every object, fetched page by page at one resourceVersion.
+
+        When the continue token expires on the way, everything is fetched anew in one piece (client-go ``tools/pager``).
+        """
+        entries: list[Entry[T]] = []
+        token, limit = "", page_size
+        while True:
+            try:
+                page = await self.list_page(
+                    kind,
+                    namespace,
+                    label_selector=label_selector,
+                    field_selector=field_selector,
+                    limit=limit,
+                    continue_=token,
+                    keep_raw=keep_raw,
+                    on_undecodable=on_undecodable,
+                )
+            except Expired:
+                if not token:
+                    raise
+                entries, token, limit = [], "", 0
+                continue
+            entries += page.items
+            token = page.metadata.continue_
+            if not token:
+                return Page(page.metadata, entries)
+
+    def watch(
+        self,
+        kind: Kind[T],
+        namespace: str = "",
+        *,
+        resource_version: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        allow_bookmarks: bool = True,
+        send_initial_events: bool | None = None,
+        timeout_seconds: int | None = None,
+        keep_raw: bool = False,
+        on_undecodable: OnUndecodable | None = None,
+    ) -> Watch[T]:
+        """Changes as they happen: ``async with client.watch(...) as batches: async for batch in batches: ...``.
+
+        ``send_initial_events`` asks for the present state first (with True, as events; see ``resourceVersionMatch``).
+        ``keep_raw`` gives every event its object's JSON. Entering the context sends the request and raises what the
+        server answered; when no connection held after all repeats, the watch is empty.
+        """
+        target = with_query(
+            collection_path(kind, namespace),
+            watch=True,
+            resourceVersion=resource_version,
+            labelSelector=label_selector,
+            fieldSelector=field_selector,
+            allowWatchBookmarks=allow_bookmarks,
+            sendInitialEvents="" if send_initial_events is None else str(send_initial_events).lower(),
+            resourceVersionMatch="" if send_initial_events is None else "NotOlderThan",
+            timeoutSeconds=timeout_seconds,
+        )
+        headers = self._accepting(kind)
+        return Watch(
+            kind,
+            lambda: self._calls.open(target, headers),
+            keep_raw=keep_raw,
+            timeout_seconds=timeout_seconds,
+            on_undecodable=on_undecodable,
+            memo=self._memo,
+        )
+
+    # Writing
+
+    async def create(
+        self,
+        kind: Kind[T],
+        body: Body,
+        namespace: str = "",
+        *,
+        subresource: str = "",
+        name: str = "",
+        dry_run: bool = False,
+        field_manager: str = "",
+    ) -> T:
+        """A new object; with ``name`` and ``subresource`` a new binding, eviction or token of an existing one."""
+        if subresource:
+            target = object_path(kind, namespace, name, subresource)
+        else:
+            target = creation_path(kind, namespace)
+        if dry_run or field_manager:
+            target = with_query(target, dryRun="All" if dry_run else "", fieldManager=field_manager)
+        headers = self._accepting(kind, _JSON)
+        return self._read(kind, await self._calls.send("POST", target, headers, encode_body(body)), namespace, name)
+
+    async def update(
+        self,
+        kind: Kind[T],
+        name: str,
+        body: msgspec.Raw | bytes,
+        namespace: str = "",
+        *,
+        subresource: str = "",
+        dry_run: bool = False,
+        field_manager: str = "",
+    ) -> T:
+        """The whole object, replaced. ``body`` is JSON, never a view: a view would erase what it does not show.
+
+        With a resourceVersion in it, the server answers ``Conflict`` unless the object is still at that version.
+        """
+        target = object_path(kind, namespace, name, subresource)
+        if dry_run or field_manager:
+            target = with_query(target, dryRun="All" if dry_run else "", fieldManager=field_manager)
+        headers = self._accepting(kind, _JSON)
+        return self._read(kind, await self._calls.send("PUT", target, headers, encode_body(body)), namespace, name)
+
+    async def patch(
+        self,
+        kind: Kind[T],
+        name: str,
+        patch: Patch,
+        namespace: str = "",
+        *,
+        subresource: str = "",
+        field_manager: str = "",
+        force: bool | None = None,
+        dry_run: bool = False,
+    ) -> T:
+        """A change to an object. ``force`` (only with ``apply_patch``) takes over fields that others own."""
+        target = object_path(kind, namespace, name, subresource)
+        if field_manager or force is not None or dry_run:
+            target = with_query(
+                target,
+                fieldManager=field_manager,
+                force="" if force is None else str(force).lower(),
+                dryRun="All" if dry_run else "",
+            )
+        headers = self._accepting(kind, patch.content_type)
+        return self._read(kind, await self._calls.send("PATCH", target, headers, patch.body), namespace, name)
+
+    async def delete(
+        self,
+        kind: Kind[Any],
+        name: str,
+        namespace: str = "",
+        *,
+        uid: str = "",
+        resource_version: str = "",
+        propagation_policy: str = "",
+        grace_period_seconds: int | None = None,
+        dry_run: bool = False,
+    ) -> msgspec.Raw:
+        """Delete one object. ``uid`` and ``resource_version`` are preconditions (``Conflict`` when they fail).
+
+        Returns the server's answer: the object as it was or still is, or a Status, depending on kind and finalizers.
+        """
+        options = delete_options(
+            uid=uid,
+            resource_version=resource_version,
+            propagation_policy=propagation_policy,
+            grace_period_seconds=grace_period_seconds,
+            dry_run=dry_run,
+        )
+        target = object_path(kind, namespace, name)
+        return msgspec.Raw(await self._calls.send("DELETE", target, self._accepting(kind, _JSON), options))
+
+    async def delete_collection(
+        self,
+        kind: Kind[Any],
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        resource_version: str = "",
+        propagation_policy: str = "",
+        grace_period_seconds: int | None = None,
+        dry_run: bool = False,
+    ) -> None:
+        """Delete every object that the selectors pick. A namespaced kind needs a namespace."""
+        target = with_query(
+            creation_path(kind, namespace),
+            labelSelector=label_selector,
+            fieldSelector=field_selector,
+            resourceVersion=resource_version,
+        )
+        options = delete_options(
+            uid="",
+            resource_version="",
+            propagation_policy=propagation_policy,
+            grace_period_seconds=grace_period_seconds,
+            dry_run=dry_run,
+        )
+        await self._calls.send("DELETE", target, self._accepting(kind, _JSON, many=True), options)
+
+    # Everything else
+
+    async def discover(self) -> "Discovery":
+        """What the server serves; see ``client.discovery``. Parts that could not be fetched are in its ``failures``."""
+        from pilothouse.client.discovery import discover
+
+        return await discover(self)
+
+    async def server_version(self) -> dict[str, str]:
+        """``/version``: ``gitVersion``, ``major``, ``minor`` and more."""
+        body = await self._calls.send("GET", "/version", self._plain)
+        found: dict[str, str] = msgspec.json.decode(body)
+        return found
+
+    async def request(
+        self, method: str, target: str, *, body: bytes = b"", headers: Mapping[str, str] | None = None
+    ) -> wire.Response:
+        """Any request, throttled, fenced and repeated like the others. Raises ``ApiError`` unless the answer is 2xx."""
+        base = self._writing if body else self._plain
+        merged = FixedHeaders({**base, **headers}) if headers else base
+        return await self._calls.exchange(method, target, merged, body)
+
+    async def close(self) -> None:
+        """Close the transport."""
+        await self.transport.close()
+
+    # Parts
+
+    def _read(self, kind: Kind[T], body: bytes, namespace: str, name: str) -> T:
+        view = kind.view
+        if view is msgspec.Raw:
+            return msgspec.Raw(body)  # type: ignore[return-value]
+        where = f"{namespace}/{name}" if namespace else name
+        return decoders_of(view).one(body, lambda: f"{kind.group_resource} {where}")
+
+    def _accepting(self, kind: Kind[Any], content_type: str = "", *, many: bool = False) -> FixedHeaders:
+        if kind.metadata_only:
+            form = "PartialObjectMetadataList" if many else "PartialObjectMetadata"
+            accept = f"application/json;as={form};g=meta.k8s.io;v=v1,application/json"
+        elif not content_type:
+            return self._plain
+        elif content_type == _JSON:
+            return self._writing
+        else:
+            accept = _JSON
+        return self._header_set(accept, content_type)
+
+    def _header_set(self, accept: str, content_type: str) -> FixedHeaders:
+        found = self._headers.get((accept, content_type))
+        if found is None:
+            headers = {"accept": accept, "user-agent": self.user_agent}
+            if content_type:
+                headers["content-type"] = content_type
+            found = self._headers[accept, content_type] = FixedHeaders(headers)
+        return found

@@ -1,0 +1,136 @@
+"""From bytes to views: single objects, lists, and the lines of a watch.
+
+``Client`` and ``Watch`` read with this. Go reads JSON ``null`` as the zero value of any field and its servers write
+some, so an object that does not fit its view at first is read again without its nulls; that path is slow and rare.
+An object that still does not fit becomes ``UndecodableObject``, which names it.
+"""
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from pilothouse.api.kinds import Kind
+from pilothouse.api.meta import ListMeta, Object, ObjectList
+from pilothouse.client.errors import UndecodableObject
+
+T = TypeVar("T")
+
+OnUndecodable = Callable[[UndecodableObject], None]
+"""Told of an object that was left out because it does not fit its view."""
+
+
+class Entry(msgspec.Struct, Generic[T], frozen=True, gc=False):
+    """An object and, where that was asked for, the JSON it came as (a copy of its own)."""
+
+    object: T
+    raw: bytes
+
+
+class Page(msgspec.Struct, Generic[T], frozen=True):
+    """A page of a list."""
+
+    metadata: ListMeta
+    items: list[Entry[T]]
+
+
+class _RawList(msgspec.Struct, gc=False, frozen=True):
+    metadata: ListMeta = ListMeta()
+    items: list[msgspec.Raw] | None = None
+
+
+_raw_list = msgspec.json.Decoder(_RawList)
+_object = msgspec.json.Decoder(Object)
+
+
+class Decoders(Generic[T]):
+    """The decoders of one view, made once (making one costs more than using it)."""
+
+    __slots__ = ("_list", "_one", "is_raw", "view")
+
+    def __init__(self, view: type[T]) -> None:
+        self.view = view
+        self.is_raw = view is msgspec.Raw
+        self._one = msgspec.json.Decoder(view)
+        self._list: msgspec.json.Decoder[ObjectList[T]] = msgspec.json.Decoder(
+            ObjectList[view]  # type: ignore[valid-type]  # msgspec makes a decoder of the view given at run time
+        )
+
+    def one(self, body: bytes | memoryview, what: Callable[[], str]) -> T:
+        """One object. ``what`` names it should it not fit."""
+        try:
+            return self._one.decode(body)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            return self._again(bytes(body), what, error)
+
+    def list(self, kind: Kind[Any], body: bytes, on_undecodable: OnUndecodable | None) -> ObjectList[T]:
+        """A whole list."""
+        if not self.is_raw:
+            try:
+                return self._list.decode(body)
+            except (msgspec.MsgspecError, UnicodeDecodeError):
+                pass  # item by item below: either nulls are in the way, or the culprit gets its name
+        page = self.page(kind, body, keep_raw=False, on_undecodable=on_undecodable)
+        return ObjectList(metadata=page.metadata, items=tuple(entry.object for entry in page.items))
+
+    def page(self, kind: Kind[Any], body: bytes, *, keep_raw: bool, on_undecodable: OnUndecodable | None) -> Page[T]:
+        """A whole list, item by item."""
+        try:
+            raw_list = _raw_list.decode(body)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise UndecodableObject(f"a list of {kind.group_resource}", str(error), body) from error
+        entries: list[Entry[T]] = []
+        for item in raw_list.items or ():
+            # A slice of the page would keep the whole page in memory for as long as the one object is kept.
+            copy = bytes(item) if keep_raw or self.is_raw else b""
+            try:
+                found: T = msgspec.Raw(copy) if self.is_raw else self._item(kind, item)  # type: ignore[assignment]
+            except UndecodableObject as error:
+                if on_undecodable is None:
+                    raise
+                on_undecodable(error)
+                continue
+            entries.append(Entry(found, copy if keep_raw else b""))
+        return Page(raw_list.metadata, entries)
+
+    def _item(self, kind: Kind[Any], item: msgspec.Raw) -> T:
+        try:
+            return self._one.decode(item)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raw = bytes(item)
+            return self._again(raw, lambda: name_of(kind, raw), error)
+
+    def _again(self, body: bytes, what: Callable[[], str], first: Exception) -> T:
+        try:
+            return msgspec.convert(_without_nulls(msgspec.json.decode(body)), self.view)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise UndecodableObject(what(), str(error), body) from first
+
+
+def name_of(kind: Kind[Any], raw: bytes) -> str:
+    """``replicasets.apps default/web``, as far as the object still tells its name."""
+    try:
+        metadata = _object.decode(raw).metadata
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return f"an object of {kind.group_resource}"
+    name = f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
+    return f"{kind.group_resource} {name}"
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value]
+    return value
+
+
+_decoders: dict[type[Any], Decoders[Any]] = {}
+
+
+def decoders_of(view: type[T]) -> Decoders[T]:
+    """The decoders of that view, the same ones for everybody."""
+    found = _decoders.get(view)
+    if found is None:
+        found = _decoders[view] = Decoders(view)
+    return found

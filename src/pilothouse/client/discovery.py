@@ -1,0 +1,355 @@
+"""What an API server serves, and which resource belongs to a kind.
+
+``discover`` asks for the aggregated form (one document each for ``/api`` and ``/apis``) and falls back to a document
+per group version. A group version that cannot be fetched is a *partial failure*: the rest is returned, and ``failures``
+says what is missing, so that a broken aggregated API server does not stop garbage collection everywhere else.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import msgspec
+
+from pilothouse.api import wire
+from pilothouse.api.kinds import Kind
+from pilothouse.api.meta import Object, View
+from pilothouse.client.decode import decoders_of
+from pilothouse.client.errors import ApiError, NotFound, UndecodableObject
+
+_AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+
+
+class Resource(msgspec.Struct, frozen=True):
+    """One resource as served. Subresources are in ``subresources``, not resources of their own."""
+
+    group: str
+    version: str
+    name: str
+    """The plural: ``replicasets``."""
+    kind: str
+    namespaced: bool
+    verbs: tuple[str, ...] = ()
+    singular: str = ""
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    subresources: tuple[str, ...] = ()
+
+    @property
+    def api_version(self) -> str:
+        """``apps/v1``, or ``v1`` for the core group."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def group_resource(self) -> str:
+        """``replicasets.apps``, or ``pods`` for the core group."""
+        return f"{self.name}.{self.group}" if self.group else self.name
+
+    def supports(self, *verbs: str) -> bool:
+        """Whether the resource has all of these verbs."""
+        return all(verb in self.verbs for verb in verbs)
+
+    def as_kind(self) -> Kind[Object]:
+        """The ``Kind`` to ask the client with; use ``.metadata``, ``.raw`` or ``.read_as`` as needed."""
+        return Kind(self.group, self.version, self.name, self.kind, self.namespaced, Object)
+
+
+class GroupVersion(msgspec.Struct, frozen=True):
+    """One version of a group with its resources, in the server's order."""
+
+    group: str
+    version: str
+    resources: tuple[Resource, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """``apps/v1``, or ``v1`` for the core group."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+class Discovery(msgspec.Struct, frozen=True):
+    """What was served at one moment."""
+
+    versions: tuple[GroupVersion, ...]
+    """In the server's order: the first version of a group is its preferred one."""
+    failures: dict[str, str] = {}
+    """Group versions (``metrics.k8s.io/v1beta1``) that could not be fetched, and why."""
+
+    def resources(self) -> list[Resource]:
+        """Every resource in every version."""
+        return [resource for version in self.versions for resource in version.resources]
+
+    def preferred_resources(self) -> list[Resource]:
+        """Every resource once, in its group's preferred version, or in the first that has it.
+
+        As client-go's ``ServerPreferredResources``: what all controllers that work on "every resource" go by.
+        """
+        found: dict[tuple[str, str], Resource] = {}
+        for resource in self.resources():
+            found.setdefault((resource.group, resource.name), resource)
+        return list(found.values())
+
+    def find(self, api_version: str, kind: str) -> Resource | None:
+        """The resource that serves objects of that apiVersion and kind."""
+        for version in self.versions:
+            if version.name == api_version:
+                for resource in version.resources:
+                    if resource.kind == kind:
+                        return resource
+        return None
+
+    def serves(self, kind: Kind[Any]) -> bool:
+        """Whether the server has this resource in this version."""
+        return any(
+            resource.name == kind.resource
+            for version in self.versions
+            if version.name == kind.api_version
+            for resource in version.resources
+        )
+
+
+class Requester(Protocol):
+    """The part of ``Client`` that discovery needs."""
+
+    async def request(
+        self, method: str, target: str, *, body: bytes = b"", headers: Mapping[str, str] | None = None
+    ) -> wire.Response:
+        """Send, or raise ``ApiError``."""
+        ...
+
+
+async def discover(client: Requester) -> Discovery:
+    """Ask the server what it serves.
+
+    Raises ``ApiError`` or ``ConnectionError`` when not even the list of groups can be had.
+    """
+    core, named = await asyncio.gather(_root(client, "/api"), _root(client, "/apis"))
+    versions: list[GroupVersion] = []
+    failures: dict[str, str] = {}
+    wanted: list[str] = []
+    for root in (core, named):
+        versions += root.versions
+        failures |= root.failures
+        wanted += root.unfetched
+    fetched = await asyncio.gather(*(_legacy_version(client, name) for name in wanted))
+    for name, answer in zip(wanted, fetched, strict=True):
+        if isinstance(answer, GroupVersion):
+            versions.append(answer)
+        else:
+            failures[name] = answer
+    return Discovery(tuple(versions), failures)
+
+
+class RestMapper:
+    """Kind to resource, remembered until ``reset``.
+
+    What is not known stays unknown until the next reset; kube-controller-manager resets every 30 s.
+    """
+
+    def __init__(self, client: Requester) -> None:
+        self._client = client
+        self._discovery: Discovery | None = None
+        self._asking: asyncio.Future[Discovery] | None = None
+
+    def reset(self) -> None:
+        """Forget; the next use asks the server again."""
+        self._discovery = None
+
+    async def discovery(self) -> Discovery:
+        """What the server serves, as remembered."""
+        if self._discovery is None:
+            if self._asking is None:
+                # One question for all who want to know now. It must not die with the caller that happened to be first.
+                self._asking = asyncio.ensure_future(discover(self._client))
+                self._asking.add_done_callback(self._answered)
+            return await asyncio.shield(self._asking)
+        return self._discovery
+
+    def _answered(self, asking: asyncio.Future[Discovery]) -> None:
+        self._asking = None
+        if not asking.cancelled() and asking.exception() is None:
+            self._discovery = asking.result()
+
+    async def resource_for(self, api_version: str, kind: str) -> Resource | None:
+        """The resource for objects of that apiVersion and kind; None when the server has none.
+
+        Raises what ``discover`` raises, and ``LookupError`` when the answer is unknown because this very group version
+        could not be fetched.
+        """
+        discovery = await self.discovery()
+        found = discovery.find(api_version, kind)
+        if found is None and api_version in discovery.failures:
+            raise LookupError(f"{api_version} {kind}: discovery failed: {discovery.failures[api_version]}")
+        return found
+
+    async def kind_for(self, api_version: str, kind: str) -> Kind[Object] | None:
+        """As ``resource_for``, in the form that the client takes."""
+        found = await self.resource_for(api_version, kind)
+        return found.as_kind() if found is not None else None
+
+
+# Wire forms
+
+
+class _ResponseKind(View, frozen=True):
+    group: str = ""
+    version: str = ""
+    kind: str = ""
+
+
+class _AggregatedSubresource(View, frozen=True):
+    subresource: str = ""
+
+
+class _AggregatedResource(View, frozen=True):
+    resource: str = ""
+    response_kind: _ResponseKind | None = None
+    scope: str = ""
+    singular_resource: str = ""
+    verbs: tuple[str, ...] = ()
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    subresources: tuple[_AggregatedSubresource, ...] = ()
+
+
+class _AggregatedVersion(View, frozen=True):
+    version: str = ""
+    freshness: str = ""
+    resources: tuple[_AggregatedResource, ...] = ()
+
+
+class _Name(View, frozen=True):
+    name: str = ""
+
+
+class _AggregatedGroup(View, frozen=True):
+    metadata: _Name = _Name()
+    versions: tuple[_AggregatedVersion, ...] = ()
+
+
+class _AggregatedList(View, frozen=True):
+    kind: str = ""
+    items: tuple[_AggregatedGroup, ...] = ()
+
+
+class _LegacyVersion(View, frozen=True):
+    group_version: str = ""
+
+
+class _LegacyGroup(View, frozen=True):
+    name: str = ""
+    versions: tuple[_LegacyVersion, ...] = ()
+    preferred_version: _LegacyVersion = _LegacyVersion()
+
+
+class _LegacyRoot(View, frozen=True):
+    versions: tuple[str, ...] = ()
+    groups: tuple[_LegacyGroup, ...] = ()
+
+
+class _LegacyResource(View, frozen=True):
+    name: str = ""
+    singular_name: str = ""
+    namespaced: bool = False
+    group: str = ""
+    version: str = ""
+    kind: str = ""
+    verbs: tuple[str, ...] = ()
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+
+
+class _LegacyResources(View, frozen=True):
+    group_version: str = ""
+    resources: tuple[_LegacyResource, ...] = ()
+
+
+class _Root(msgspec.Struct):
+    versions: list[GroupVersion] = msgspec.field(default_factory=list)
+    failures: dict[str, str] = msgspec.field(default_factory=dict)
+    unfetched: list[str] = msgspec.field(default_factory=list)
+
+
+async def _root(client: Requester, path: str) -> _Root:
+    try:
+        response = await client.request("GET", path, headers={"accept": f"{_AGGREGATED},application/json"})
+    except NotFound:
+        return _Root()  # a server that has only one of the two (aggregated API servers lack /api)
+    # Which form came is told by the answer's type, not by what was asked for.
+    if "as=apigroupdiscoverylist" in response.headers.get("content-type", "").lower().replace(" ", ""):
+        return _aggregated(_decode(response.body, _AggregatedList, path))
+    legacy = _decode(response.body, _LegacyRoot, path)
+    unfetched = list(legacy.versions)
+    for group in legacy.groups:
+        names = [version.group_version for version in group.versions]
+        # The preferred version goes first, as it does in the aggregated form.
+        preferred = group.preferred_version.group_version
+        unfetched += sorted(names, key=lambda name, first=preferred: name != first)  # type: ignore[misc]
+    return _Root(unfetched=unfetched)
+
+
+def _aggregated(document: _AggregatedList) -> _Root:
+    root = _Root()
+    for group in document.items:
+        for version in group.versions:
+            found = GroupVersion(group.metadata.name, version.version)
+            if version.freshness == "Stale":
+                root.failures[found.name] = "stale GroupVersion discovery"
+                continue
+            resources = tuple(
+                Resource(
+                    group=group.metadata.name,
+                    version=version.version,
+                    name=resource.resource,
+                    kind=resource.response_kind.kind,
+                    namespaced=resource.scope == "Namespaced",
+                    verbs=resource.verbs,
+                    singular=resource.singular_resource,
+                    short_names=resource.short_names,
+                    categories=resource.categories,
+                    subresources=tuple(sub.subresource for sub in resource.subresources),
+                )
+                for resource in version.resources
+                if resource.response_kind is not None
+            )
+            root.versions.append(msgspec.structs.replace(found, resources=resources))
+    return root
+
+
+async def _legacy_version(client: Requester, name: str) -> GroupVersion | str:
+    group, _, version = name.rpartition("/")
+    path = f"/apis/{name}" if group else f"/api/{name}"
+    try:
+        response = await client.request("GET", path)
+        document = _decode(response.body, _LegacyResources, path)
+    except (ApiError, ConnectionError, TimeoutError, UndecodableObject) as error:
+        return str(error) or type(error).__name__
+    subresources: dict[str, list[str]] = {}
+    for resource in document.resources:
+        parent, slash, sub = resource.name.partition("/")
+        if slash:
+            subresources.setdefault(parent, []).append(sub)
+    return GroupVersion(
+        group,
+        version,
+        tuple(
+            Resource(
+                group=group,
+                version=version,
+                name=resource.name,
+                kind=resource.kind,
+                namespaced=resource.namespaced,
+                verbs=resource.verbs,
+                singular=resource.singular_name,
+                short_names=resource.short_names,
+                categories=resource.categories,
+                subresources=tuple(subresources.get(resource.name, ())),
+            )
+            for resource in document.resources
+            if "/" not in resource.name
+        ),
+    )
+
+
+def _decode(body: bytes, view: type[msgspec.Struct], what: str) -> Any:
+    return decoders_of(view).one(body, lambda: f"discovery at {what}")

@@ -1,0 +1,145 @@
+"""Small parts of a request: headers encoded once, the fence, paths and queries, bodies.
+
+``Client`` puts requests together with these; ``RemoteTransport`` knows the two that let it do less (headers) and check
+later (fence).
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from pilothouse.api import wire
+from pilothouse.api.kinds import Kind
+
+
+class NewObject(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
+    """Base of structs that are only ever written: a new object, declared field by field.
+
+    Not a view, and no view is one: what a view was read from may hold more than the view shows.
+    """
+
+
+Body = msgspec.Raw | bytes | Mapping[str, Any] | NewObject
+"""What a new object may be given as."""
+
+
+class FixedHeaders(dict[str, str]):
+    """Headers that never change after they were made, with their HTTP/1.1 form kept beside them.
+
+    Encoding the same six headers again for every request would cost more than sending it.
+    """
+
+    __slots__ = ("block",)
+
+    def __init__(self, headers: Mapping[str, str]) -> None:
+        super().__init__(headers)
+        self.block = encode_headers(headers)
+
+
+def encode_headers(headers: Mapping[str, str]) -> bytes:
+    """Header lines as they go over the wire. Refuses line breaks, which would start a header of their own."""
+    block = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    if block.count("\r") != len(headers) or block.count("\n") != len(headers):
+        raise ValueError("a header name or value contains a line break")
+    return block.encode("latin-1")
+
+
+class FencedRequest(wire.Request, frozen=True, gc=False):
+    """A write that asks for permission once more when its connection is at hand.
+
+    It may have waited for one, and leadership may be over by then. ``fence`` raises to stop it.
+    """
+
+    fence: Callable[[], None] | None = None
+
+
+_plain_segment = re.compile(r"[A-Za-z0-9._:~-]+").fullmatch
+
+
+def _segment(name: str) -> str:
+    if _plain_segment(name) is not None:
+        if name in {".", ".."}:
+            raise ValueError(f"invalid resource name {name!r}: may not be '.' or '..'")
+        return name
+    # client-go rest/request.go Name (v0.36) refuses the same two characters, which would change the path's meaning.
+    for character in "/%":
+        if character in name:
+            raise ValueError(f"invalid resource name {name!r}: may not contain {character!r}")
+    return quote(name, safe=":")
+
+
+def collection_path(kind: Kind[Any], namespace: str) -> str:
+    """The path of all objects of a kind, in a namespace or everywhere."""
+    prefix = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
+    if namespace and kind.namespaced:
+        return f"{prefix}/namespaces/{_segment(namespace)}/{kind.resource}"
+    return f"{prefix}/{kind.resource}"
+
+
+def creation_path(kind: Kind[Any], namespace: str) -> str:
+    """Where new objects are posted. A namespaced kind needs a namespace."""
+    if kind.namespaced and not namespace:
+        raise ValueError(f"creating {kind.group_resource}: an empty namespace may not be set during creation")
+    return collection_path(kind, namespace)
+
+
+def object_path(kind: Kind[Any], namespace: str, name: str, subresource: str = "") -> str:
+    """The path of one object. Refuses what the server would read as something else, such as an empty name."""
+    if not name:
+        raise ValueError(f"{kind.group_resource}: resource name may not be empty")
+    if kind.namespaced and not namespace:
+        raise ValueError(
+            f"{kind.group_resource} {name!r}: an empty namespace may not be set when a resource name is provided"
+        )
+    path = f"{collection_path(kind, namespace)}/{_segment(name)}"
+    return f"{path}/{subresource}" if subresource else path
+
+
+def with_query(path: str, **parameters: str | int | bool | None) -> str:
+    """The path with those parameters that are not "", 0, False or None; ``continue_`` loses its underscore."""
+    pairs = [
+        (name.removesuffix("_"), "true" if value is True else str(value)) for name, value in parameters.items() if value
+    ]
+    return f"{path}?{urlencode(pairs)}" if pairs else path
+
+
+def encode_body(body: Body) -> bytes:
+    """JSON as it is sent."""
+    if isinstance(body, bytes):
+        return body
+    if isinstance(body, msgspec.Raw):
+        return bytes(body)
+    return msgspec.json.encode(body)
+
+
+class _Preconditions(NewObject, frozen=True):
+    uid: str = ""
+    resource_version: str = ""
+
+
+class _DeleteOptions(NewObject, frozen=True, tag_field="kind", tag="DeleteOptions"):
+    api_version: str
+    grace_period_seconds: int | None = None
+    preconditions: _Preconditions | None = None
+    propagation_policy: str = ""
+    dry_run: tuple[str, ...] = ()
+
+
+def delete_options(
+    *, uid: str, resource_version: str, propagation_policy: str, grace_period_seconds: int | None, dry_run: bool
+) -> bytes:
+    """The body of a DELETE."""
+    return msgspec.json.encode(
+        _DeleteOptions(
+            api_version="v1",
+            grace_period_seconds=grace_period_seconds,
+            preconditions=_Preconditions(uid=uid, resource_version=resource_version)
+            if uid or resource_version
+            else None,
+            propagation_policy=propagation_policy,
+            dry_run=("All",) if dry_run else (),
+        )
+    )

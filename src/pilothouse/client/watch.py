@@ -1,0 +1,252 @@
+"""Watches: lines in, batches of decoded events out.
+
+``Client.watch`` makes one, the reflector in ``runtime`` reads it. A batch is what arrived in one piece, so a reader
+that falls behind catches up in fewer, larger steps.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from types import TracebackType
+from typing import Any, Generic, Literal, Self, TypeVar, get_args
+
+import msgspec
+
+from pilothouse.api import wire
+from pilothouse.api.kinds import Kind
+from pilothouse.api.meta import Status
+from pilothouse.client.decode import OnUndecodable, decoders_of, name_of
+from pilothouse.client.errors import ConnectionLost, UndecodableObject, error_for
+from pilothouse.client.memo import DecodeMemo
+
+T = TypeVar("T")
+
+EventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
+"""What a reader sees; ERROR is raised instead."""
+
+
+class WatchEvent(msgspec.Struct, Generic[T], frozen=True, gc=False):
+    """One change, or a bookmark.
+
+    The object of a BOOKMARK has only metadata. ``raw`` is the object's JSON in a copy of its own when the watch was
+    opened with ``keep_raw``, else empty.
+    """
+
+    type: EventType
+    object: T
+    raw: bytes = b""
+
+
+class _Envelope(msgspec.Struct, frozen=True, gc=False):
+    type: str = ""
+    object: msgspec.Raw = msgspec.Raw(b"")
+
+
+class _OnlyMetadata(msgspec.Struct, frozen=True, gc=False):
+    metadata: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+_envelope = msgspec.json.Decoder(_Envelope)
+_status = msgspec.json.Decoder(Status)
+_only_metadata = msgspec.json.Decoder(_OnlyMetadata)
+_types: tuple[EventType, ...] = get_args(EventType)
+# How every known server begins its lines. Whatever does not begin like this is read the long way.
+_prefixes: dict[bytes, tuple[EventType, int]] = {}
+for _type in _types[:3]:
+    _prefix = b'{"type":"%s","object":' % _type.encode()
+    # The first eleven bytes tell the types apart: {"type":"AD, "MO, "DE.
+    _prefixes[_prefix[:11]] = (_type, len(_prefix))
+
+
+class Watch(Generic[T]):
+    """An open watch: an async context manager, and the iterator of its batches.
+
+    Batches come in the server's order; none is empty. Iteration ends when the server ends the watch, raises the
+    ``ApiError`` of an ERROR event (after the events before it were delivered), and ``ConnectionLost`` when the
+    connection breaks or the server stays silent for ``grace_seconds`` past the end that was asked for.
+    """
+
+    grace_seconds = 30.0
+
+    def __init__(
+        self,
+        kind: Kind[T],
+        connect: Callable[[], Awaitable[wire.Stream | None]],
+        *,
+        keep_raw: bool = False,
+        timeout_seconds: int | None = None,
+        on_undecodable: OnUndecodable | None = None,
+        memo: DecodeMemo | None = None,
+    ) -> None:
+        self._kind = kind
+        self._connect = connect
+        self._keep_raw = keep_raw
+        self._timeout_seconds = timeout_seconds
+        self._on_undecodable = on_undecodable
+        self._memo = memo
+        self._decoders = decoders_of(kind.view)
+        self._stream: wire.Stream | None = None
+        self._pieces: AsyncIterator[bytes] | None = None
+        self._partial: list[bytes] = []
+        self._failure: Exception | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._waiting: asyncio.Task[Any] | None = None
+        self._overdue = False
+
+    async def __aenter__(self) -> Self:
+        self._stream = await self._connect()
+        if self._stream is not None:
+            self._pieces = self._stream.__aiter__()
+            if self._timeout_seconds:
+                loop = asyncio.get_running_loop()
+                self._timer = loop.call_later(self._timeout_seconds + self.grace_seconds, self._on_deadline)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Stop watching. Safe to call twice."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._pieces = None
+        if self._stream is not None:
+            await self._stream.close()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> list[WatchEvent[T]]:
+        while True:
+            if self._failure is not None:
+                raise self._failure
+            if self._pieces is None:
+                raise StopAsyncIteration
+            try:
+                piece = await self._next_piece(self._pieces)
+            except StopAsyncIteration:
+                self._pieces = None
+                if self._partial:
+                    lost = f"the watch of {self._kind.group_resource} ended in the middle of an event"
+                    raise ConnectionLost(lost) from None
+                raise
+            batch = self._events(piece)
+            if batch:
+                return batch  # a failure that came behind it is raised by the next call
+
+    async def _next_piece(self, pieces: AsyncIterator[bytes]) -> bytes:
+        self._waiting = task = asyncio.current_task()
+        try:
+            if self._overdue:
+                raise self._too_late()
+            return await pieces.__anext__()
+        except asyncio.CancelledError:
+            # Ours, or from outside? As in asyncio.timeout, uncancel() says whether others asked as well.
+            if self._overdue and task is not None and task.uncancel() == 0:
+                raise self._too_late() from None
+            raise
+        finally:
+            self._waiting = None
+
+    def _on_deadline(self) -> None:
+        # One timer for the whole watch, not one per event. A server (or something in between) that died without a word
+        # is noticed here at the latest; the keep-alive probes of the remote transport notice most of them sooner.
+        self._overdue = True
+        if self._waiting is not None:
+            self._waiting.cancel()
+
+    def _too_late(self) -> ConnectionLost:
+        return ConnectionLost(
+            f"the watch of {self._kind.group_resource} did not end when its {self._timeout_seconds} s were over"
+        )
+
+    def _events(self, piece: bytes) -> list[WatchEvent[T]]:
+        end = piece.find(b"\n") + 1
+        if end == len(piece) and end and not self._partial:
+            lines = [piece]  # one whole line, the local transport's usual case: the memo knows it by this very object
+        else:
+            lines = self._split(piece, end)
+        events: list[WatchEvent[T]] = []
+        for line in lines:
+            if line and not line.isspace():
+                try:
+                    event = self._event(line)
+                except UndecodableObject as error:
+                    if self._on_undecodable is None:
+                        self._failure = error
+                        break
+                    self._on_undecodable(error)
+                    continue
+                if event is None:
+                    break
+                events.append(event)
+        return events
+
+    def _split(self, piece: bytes, end: int) -> list[bytes]:
+        partial = self._partial
+        if end == 0:
+            partial.append(piece)  # joined once the line is whole: a large object must not cost its length squared
+            return []
+        lines = piece.split(b"\n")
+        if partial:
+            partial.append(lines[0])
+            lines[0] = b"".join(partial)
+            partial.clear()
+        rest = lines.pop()
+        if rest:
+            partial.append(rest)
+        return lines
+
+    def _event(self, line: bytes) -> WatchEvent[T] | None:
+        memo = self._memo
+        if memo is not None:
+            found: WatchEvent[T] | None = memo.get(self._kind.view, self._keep_raw, line)
+            if found is not None:
+                return found
+        event = self._decode(line)
+        if memo is not None and event is not None:
+            memo.put(self._kind.view, self._keep_raw, line, event)
+        return event
+
+    def _decode(self, line: bytes) -> WatchEvent[T] | None:
+        known = _prefixes.get(line[:11])
+        if known is None or not line.startswith(b',"object":', known[1] - 10):
+            return self._decode_the_long_way(line)
+        type_, start = known
+        end = line.rfind(b"}")
+        decoders = self._decoders
+        if self._keep_raw or decoders.is_raw:
+            raw = line[start:end]
+            if decoders.is_raw:
+                return WatchEvent(type_, msgspec.Raw(raw), raw if self._keep_raw else b"")  # type: ignore[arg-type]
+            return WatchEvent(type_, decoders.one(raw, lambda: name_of(self._kind, raw)), raw)
+        body = memoryview(line)[start:end]
+        return WatchEvent(type_, decoders.one(body, lambda: name_of(self._kind, bytes(body))))
+
+    def _decode_the_long_way(self, line: bytes) -> WatchEvent[T] | None:
+        """Bookmarks, errors, and lines written in an unusual way. None: the watch has failed."""
+        what = f"an event of {self._kind.group_resource}"
+        try:
+            envelope = _envelope.decode(line)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise UndecodableObject(what, str(error), line) from error
+        raw = bytes(envelope.object)
+        if envelope.type == "ERROR":
+            try:
+                self._failure = error_for(_status.decode(raw))
+            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+                raise UndecodableObject(what, str(error), line) from error
+            return None
+        if envelope.type not in _types:
+            raise UndecodableObject(what, f"unknown event type {envelope.type!r}", line)
+        kept = raw if self._keep_raw else b""
+        if self._decoders.is_raw:
+            return WatchEvent(envelope.type, msgspec.Raw(raw), kept)  # type: ignore[arg-type]
+        body = raw
+        if envelope.type == "BOOKMARK":
+            # Typed bookmarks of a Go server show zero values such as ``"spec":{"containers":null}``: nothing in them
+            # but the metadata means anything.
+            body = b'{"metadata":' + bytes(_only_metadata.decode(raw).metadata) + b"}"
+        return WatchEvent(envelope.type, self._decoders.one(body, lambda: name_of(self._kind, raw)), kept)
