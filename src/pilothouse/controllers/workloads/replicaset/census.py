@@ -1,0 +1,83 @@
+"""How many pods each owner has, by labels and state, kept up to date pod by pod.
+
+A ReplicaSet is looked at after nearly every event of one of its pods, mostly only to report how many there are. Going
+through 5,000 pods each time costs milliseconds; a census costs about a microsecond per event and answers in a few. It
+is fed by the pod informer's handlers, before the controller's own, and holds the same instant as the informer's cache.
+Pods are told apart by labels because it is the owner that knows its selector and its template; nearly always all pods
+of an owner carry the same ones.
+"""
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from pilothouse.api.core import Pod
+from pilothouse.semantics.pods import is_ready
+
+Labels = tuple[tuple[str, str], ...]
+"""Labels in the order in which they came. Another order is only another class of the same pods."""
+
+
+class Tally(msgspec.Struct, gc=False):
+    """Pods of one owner with the same labels."""
+
+    active: int = 0
+    ready: int = 0
+    """Active pods that are ready."""
+    terminating: int = 0
+    others: int = 0
+    """Finished pods."""
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.active + self.terminating + self.others
+
+
+class Census:
+    """Tallies by owner. ``owner_key`` says under whom a pod is counted, ``None`` for pods that nobody controls."""
+
+    def __init__(self, owner_key: Callable[[Pod], str | None]) -> None:
+        self._owner_key = owner_key
+        self._owners: dict[str, dict[Labels, Tally]] = {}
+
+    def of(self, owner: str) -> Mapping[Labels, Tally]:
+        """The tallies of one owner, in the order in which their labels first appeared. Not to be kept."""
+        return self._owners.get(owner, {})
+
+    def add(self, pod: Pod) -> None:
+        """The pod is in the cache now."""
+        self._count(pod, 1)
+
+    def replace(self, old: Pod, new: Pod) -> None:
+        """The pod has changed."""
+        self._count(old, -1)
+        self._count(new, 1)
+
+    def remove(self, pod: Pod) -> None:
+        """The pod, last seen like this, has left the cache."""
+        self._count(pod, -1)
+
+    def _count(self, pod: Pod, by: int) -> None:
+        owner = self._owner_key(pod)
+        if owner is None:
+            return
+        labels = tuple(pod.metadata.labels.items())
+        tallies = self._owners.get(owner)
+        if tallies is None:
+            tallies = self._owners[owner] = {}
+        tally = tallies.get(labels)
+        if tally is None:
+            tally = tallies[labels] = Tally()
+        if pod.status.phase in {"Succeeded", "Failed"}:
+            tally.others += by
+        elif pod.metadata.deletion_timestamp is not None:
+            tally.terminating += by
+        else:
+            tally.active += by
+            if is_ready(pod):
+                tally.ready += by
+        if by < 0 and not tally.total:
+            del tallies[labels]
+            if not tallies:
+                del self._owners[owner]

@@ -1,0 +1,103 @@
+"""What a ReplicaSet reports. Pure: what was seen, and what became of the attempt to change it, give the status."""
+
+import datetime
+from collections.abc import Iterable
+
+import msgspec
+
+from pilothouse.api.apps import ReplicaSet, ReplicaSetCondition, ReplicaSetStatus
+from pilothouse.api.core import Pod
+from pilothouse.env.clock import whole_seconds
+from pilothouse.semantics.pods import is_available, is_ready
+
+REPLICA_FAILURE = "ReplicaFailure"
+
+
+class Headcount(msgspec.Struct, frozen=True, kw_only=True):
+    """The pods of one ReplicaSet, counted at one instant."""
+
+    active: int = 0
+    fully_labeled: int = 0
+    """Active pods that carry every label of the template."""
+    ready: int = 0
+    available: int = 0
+    terminating: int | None = 0
+    """Pods on their way out, or ``None`` where they are not reported."""
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """Creating or deleting pods went wrong. ``difference`` is active minus wanted pods at that moment."""
+
+    message: str
+    difference: int
+
+    @property
+    def reason(self) -> str:
+        """``FailedCreate`` when pods were missing, ``FailedDelete`` when there were too many."""
+        if self.difference < 0:
+            return "FailedCreate"
+        return "FailedDelete" if self.difference > 0 else ""
+
+
+def count(
+    pods: Iterable[Pod],
+    *,
+    terminating: int | None,
+    template_labels: dict[str, str],
+    min_ready_seconds: int,
+    now: datetime.datetime,
+) -> Headcount:
+    """Count active pods one by one (``census`` knows the usual numbers without looking at every pod)."""
+    active = fully_labeled = ready = available = 0
+    wanted = template_labels.items()
+    for pod in pods:
+        active += 1
+        if wanted <= pod.metadata.labels.items():
+            fully_labeled += 1
+        if is_ready(pod):
+            ready += 1
+            if is_available(pod, min_ready_seconds, now):
+                available += 1
+    return Headcount(
+        active=active, fully_labeled=fully_labeled, ready=ready, available=available, terminating=terminating
+    )
+
+
+def next_status(
+    owner: ReplicaSet, seen: Headcount, failure: Failure | None, now: datetime.datetime
+) -> ReplicaSetStatus:
+    """The status after one look, about the generation that was looked at.
+
+    A ``ReplicaFailure`` that is there already keeps its first message and time while failures go on, and goes with the
+    first look without one, also one that did nothing because it still waited (v1.36 ``calculateStatus``).
+    """
+    conditions = owner.status.conditions
+    present = any(condition.type == REPLICA_FAILURE for condition in conditions)
+    if failure is not None and not present:
+        conditions = (
+            *conditions,
+            ReplicaSetCondition(
+                type=REPLICA_FAILURE,
+                status="True",
+                reason=failure.reason,
+                message=failure.message,
+                last_transition_time=whole_seconds(now),
+            ),
+        )
+    elif failure is None and present:
+        conditions = tuple(condition for condition in conditions if condition.type != REPLICA_FAILURE)
+    return ReplicaSetStatus(
+        replicas=seen.active,
+        fully_labeled_replicas=seen.fully_labeled,
+        ready_replicas=seen.ready,
+        available_replicas=seen.available,
+        terminating_replicas=seen.terminating,
+        observed_generation=owner.metadata.generation,
+        conditions=conditions,
+    )
+
+
+def encode(status: ReplicaSetStatus) -> bytes:
+    """The status as JSON. ``replicas`` is required there, so it is sent also when it is 0."""
+    fields = msgspec.to_builtins(status)
+    return msgspec.json.encode({"replicas": status.replicas, **fields})

@@ -1,0 +1,67 @@
+"""The census says what counting would say."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.controllers.replicaset.builders import owned_by, pod
+
+from pilothouse.api.core import Pod
+from pilothouse.controllers.workloads.replicaset.census import Census, Tally
+
+
+def owner_key(seen: Pod) -> str | None:
+    return seen.metadata.owner_references[0].uid if seen.metadata.owner_references else None
+
+
+_OWNERS = st.sampled_from([(), owned_by(uid="one"), owned_by(uid="two")])
+_SHAPES = st.builds(
+    pod,
+    st.sampled_from(["a", "b", "c"]),
+    phase=st.sampled_from(["Pending", "Running", "Succeeded", "Failed"]),
+    ready=st.booleans(),
+    deleted=st.booleans(),
+    labels=st.sampled_from([{}, {"app": "web"}, {"app": "web", "x": "y"}]),
+    owner=_OWNERS,
+)
+
+
+@given(st.lists(st.tuples(_SHAPES, st.booleans()), max_size=30))
+def test_a_census_is_what_counting_would_say(history: list[tuple[Pod, bool]]) -> None:
+    """Pods come, change in any way, and go; the census stays equal to a recount of what is there."""
+    census, there = Census(owner_key), dict[str, Pod]()
+    for seen, leaves in history:
+        name = seen.metadata.name
+        if name not in there:
+            census.add(seen)
+            there[name] = seen
+        elif leaves:
+            census.remove(there.pop(name))
+        else:
+            census.replace(there[name], seen)
+            there[name] = seen
+        for owner in ("one", "two"):
+            assert dict(census.of(owner)) == _recount(owner, there)
+
+
+def _recount(owner: str, there: dict[str, Pod]) -> dict[tuple[tuple[str, str], ...], Tally]:
+    expected: dict[tuple[tuple[str, str], ...], Tally] = {}
+    for seen in there.values():
+        if owner_key(seen) != owner:
+            continue
+        tally = expected.setdefault(tuple(seen.metadata.labels.items()), Tally())
+        if seen.status.phase in ("Succeeded", "Failed"):
+            tally.others += 1
+        elif seen.metadata.deletion_timestamp:
+            tally.terminating += 1
+        else:
+            tally.active += 1
+            tally.ready += bool(seen.status.conditions)
+    return expected
+
+
+def test_an_owner_without_pods_leaves_nothing_behind() -> None:
+    census = Census(owner_key)
+    seen = pod("a", owner=owned_by(uid="one"))
+    census.add(seen)
+    census.remove(seen)
+    assert not census.of("one")
+    assert not census._owners

@@ -1,0 +1,299 @@
+"""Which pods go first.
+
+Pairs marked "upstream" are those of v1.36 ``pkg/controller/controller_utils_test.go``, TestSortingActivePods and
+TestSortingActivePodsWithRanks.
+"""
+
+import itertools
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.controllers.replicaset.builders import NOW, ago, pod
+
+from pilothouse.api.core import Pod
+from pilothouse.controllers.workloads.replicaset.ranking import age_ratios, choose
+
+
+def first_of(*pods: Pod, neighbours: Mapping[str, int] | None = None, use_deletion_cost: bool = True) -> str:
+    """Who goes when one must, whatever the order in which they are listed."""
+    names = {
+        choose(order, 1, now=NOW, neighbours=lambda: neighbours or {}, use_deletion_cost=use_deletion_cost)[
+            0
+        ].metadata.name
+        for order in itertools.permutations(pods)
+    }
+    assert len(names) == 1, f"the answer depends on the order of the question: {names}"
+    return names.pop()
+
+
+MONTH = ago(days=31)
+
+PENDING = {"phase": "Pending", "ready": False}
+
+
+@pytest.mark.parametrize(
+    ("goes", "stays"),
+    [
+        pytest.param(
+            pod("z", node="", phase="Pending", ready=False),
+            pod("a", node="node", phase="Pending", ready=False),
+            id="upstream: without a node before pending on a node",
+        ),
+        pytest.param(
+            pod("z", node="", phase="Running", restarts=(0,)),
+            pod("a", node="node", phase="Pending", ready=False),
+            id="without a node goes first even when it runs",
+        ),
+        pytest.param(
+            pod("z", phase="Pending", ready=False),
+            pod("a", phase="Unknown", ready=False),
+            id="upstream: pending before unknown",
+        ),
+        pytest.param(
+            pod("z", phase="Unknown", ready=False),
+            pod("a", phase="Running", ready=False),
+            id="upstream: unknown before running",
+        ),
+        pytest.param(
+            pod("z", phase="Strange", ready=False),
+            pod("a", phase="Unknown", ready=False),
+            id="a phase nobody knows ranks like pending",
+        ),
+        pytest.param(pod("z", ready=False), pod("a"), id="upstream: not ready before ready"),
+        pytest.param(
+            pod("z", cost="10", ready_since=MONTH),
+            pod("a", cost="100", ready_since=NOW),
+            id="upstream: the cheaper one",
+        ),
+        pytest.param(pod("z", cost="-1"), pod("a"), id="a missing cost is 0"),
+        pytest.param(pod("z", cost="-1"), pod("a", cost="+10"), id="an invalid cost is 0"),
+        pytest.param(
+            pod("z"), pod("a", ready_since=NOW), id="upstream: ready since nobody knows when counts as youngest"
+        ),
+        pytest.param(
+            pod("z", ready_since=NOW, created=NOW),
+            pod("a", ready_since=MONTH, created=MONTH),
+            id="upstream: ready just now before ready for a month",
+        ),
+        pytest.param(
+            pod("z", ready_since=ago(hours=2)),
+            pod("a", ready_since=ago(hours=5)),
+            id="upstream: ready for 2 h before 5 h",
+        ),
+        pytest.param(
+            pod("a", ready_since=ago(hours=8)),
+            pod("z", ready_since=ago(hours=5)),
+            id="upstream: ready for 5 h and 8 h is the same on the scale, the smaller uid goes",
+        ),
+        pytest.param(
+            pod("a", ready_since=ago(hours=8), restarts=(0,)),
+            pod("z", ready_since=ago(hours=5), restarts=(9,)),
+            id="ready at different instants on one step of the scale: restarts do not matter",
+        ),
+        pytest.param(
+            pod("z", ready_since=NOW, created=NOW, restarts=(9001,)),
+            pod("a", ready_since=NOW, created=NOW, restarts=(0,)),
+            id="upstream: more restarts first",
+        ),
+        pytest.param(
+            pod("z", ready_since=MONTH, restarts=(3, 0)),
+            pod("a", ready_since=MONTH, restarts=(2, 2)),
+            id="upstream: the container that restarted most counts, not the sum",
+        ),
+        pytest.param(
+            pod("z", ready_since=MONTH, restarts=(2,), sidecar_restarts=(4,)),
+            pod("a", ready_since=MONTH, restarts=(2,), sidecar_restarts=(1,)),
+            id="on a tie the sidecars' restarts count",
+        ),
+        pytest.param(
+            pod("z", ready_since=NOW, created=NOW), pod("a", ready_since=NOW, created=MONTH), id="upstream: newer first"
+        ),
+        pytest.param(
+            pod("z", **PENDING, created=ago(hours=2)),  # type: ignore[arg-type]
+            pod("a", **PENDING, created=ago(hours=5)),  # type: ignore[arg-type]
+            id="pods that were never ready: newer first",
+        ),
+        pytest.param(
+            pod("a", **PENDING, created=ago(hours=8)),  # type: ignore[arg-type]
+            pod("z", **PENDING, created=ago(hours=5)),  # type: ignore[arg-type]
+            id="upstream: created 5 h and 8 h ago is the same on the scale, the smaller uid goes",
+        ),
+        pytest.param(
+            pod("z", **PENDING),  # type: ignore[arg-type]
+            pod("a", **PENDING, created=NOW),  # type: ignore[arg-type]
+            id="a missing creation time counts as newest",
+        ),
+        pytest.param(pod("a"), pod("z"), id="nothing tells them apart: the smaller uid, for determinism"),
+    ],
+)
+def test_of_two_pods_one_goes_first(goes: Pod, stays: Pod) -> None:
+    assert first_of(goes, stays) == goes.metadata.name
+
+
+def test_pods_on_the_fuller_node_go_before_those_ready_for_a_shorter_time() -> None:
+    """Upstream: rank 2 beats every rule after it, and no rule before it."""
+    crowded = pod("z", node="full", ready_since=MONTH, restarts=(0,))
+    alone = pod("a", node="empty", ready_since=NOW, restarts=(9001,))
+    assert first_of(crowded, alone, neighbours={"full": 2, "empty": 1}) == "z"
+    assert first_of(crowded, alone) == "a"
+    unready = pod("b", node="empty", ready=False)
+    assert first_of(crowded, unready, neighbours={"full": 2, "empty": 1}) == "b"
+
+
+def test_deletion_cost_can_be_switched_off() -> None:
+    """Upstream, gate PodDeletionCost: with it off the fuller node decides."""
+    costly = pod("a", node="full", cost="100")
+    cheap = pod("b", node="empty", cost="10")
+    crowd = {"full": 2, "empty": 1}
+    assert first_of(costly, cheap, neighbours=crowd) == "b"
+    assert first_of(costly, cheap, neighbours=crowd, use_deletion_cost=False) == "a"
+
+
+def test_related_pods_are_counted_only_when_no_earlier_rule_decides() -> None:
+    asked = []
+
+    def neighbours() -> dict[str, int]:
+        asked.append(1)
+        return {}
+
+    pods = [pod("a", ready=False), pod("b"), pod("c")]
+    assert [victim.metadata.name for victim in choose(pods, 1, now=NOW, neighbours=neighbours)] == ["a"]
+    assert not asked
+    choose(pods, 2, now=NOW, neighbours=neighbours)
+    assert asked == [1]
+
+
+def test_all_are_chosen_without_asking_anything() -> None:
+    pods = [pod("b"), pod("a")]
+    assert choose(pods, 2, now=NOW) == pods
+
+
+def test_the_nine_pods_of_upstream_go_in_their_order() -> None:
+    """TestSortingActivePods: each prefix of the order is what goes when that many must."""
+    order = [
+        pod("unscheduled", node="", phase="Pending", ready=False),
+        pod("pending", node="bar", phase="Pending", ready=False),
+        pod("unknown", phase="Unknown", ready=False),
+        pod("unready", ready=False),
+        pod("ready-since-ever", restarts=(3, 0)),
+        pod("ready-now", ready_since=NOW, restarts=(3, 0)),
+        pod("ready-month", ready_since=MONTH, restarts=(3, 0)),
+        pod("fewer-restarts", ready_since=MONTH, restarts=(2, 1), created=NOW),
+        pod("older", ready_since=MONTH, restarts=(2, 1), created=MONTH),
+    ]
+    for count in range(len(order) + 1):
+        assert {p.metadata.name for p in choose(order[::-1], count, now=NOW)} == {
+            p.metadata.name for p in order[:count]
+        }
+
+
+def _pairwise_before(one: Pod, other: Pod, crowd: Mapping[str, int]) -> bool:
+    """The eight rules for one pair, written down as the facts put them; an oracle for ``choose``."""
+
+    def ready(p: Pod) -> bool:
+        return any(c.type == "Ready" and c.status == "True" for c in p.status.conditions)
+
+    def scale(at: object) -> int:
+        if at is None:
+            return -2
+        nanoseconds = int((NOW - at).total_seconds() * 10**9)  # type: ignore[operator]
+        return nanoseconds.bit_length() - 1 if nanoseconds > 0 else -1
+
+    phases = {"Unknown": 1, "Running": 2}
+    for question in (
+        lambda p: p.spec.node_name != "",
+        lambda p: phases.get(p.status.phase, 0),
+        ready,
+        lambda p: int(p.metadata.annotations.get("controller.kubernetes.io/pod-deletion-cost", "0")),
+        lambda p: -crowd.get(p.spec.node_name, 0),
+    ):
+        if question(one) != question(other):
+            return bool(question(one) < question(other))
+    if ready(one):
+        first, second = (p.status.conditions[0].last_transition_time for p in (one, other))
+        if first != second:
+            if scale(first) == scale(second):
+                return one.metadata.uid < other.metadata.uid
+            return scale(first) < scale(second)
+    first_max, second_max = (
+        max((s.restart_count for s in p.status.container_statuses), default=0) for p in (one, other)
+    )
+    if first_max != second_max:
+        return first_max > second_max
+    first_born, second_born = one.metadata.creation_timestamp, other.metadata.creation_timestamp
+    if scale(first_born) != scale(second_born):
+        return scale(first_born) < scale(second_born)
+    return one.metadata.uid < other.metadata.uid
+
+
+_AGES = st.sampled_from([None, NOW, ago(seconds=20), ago(seconds=21), ago(hours=5), ago(hours=6)])
+_PODS = st.lists(
+    st.tuples(
+        st.sampled_from(["", "n1", "n2"]),
+        st.sampled_from(["Pending", "Running"]),
+        st.booleans(),
+        _AGES,
+        _AGES,
+        st.integers(0, 2),
+        st.sampled_from([None, "-5", "7"]),
+    ),
+    min_size=2,
+    max_size=7,
+)
+
+
+@given(_PODS, st.data())
+def test_whoever_every_stayer_yields_to_is_chosen(shapes: list[tuple], data: st.DataObject) -> None:  # type: ignore[type-arg]
+    """Where the pairwise rules agree on a set of victims, that set is chosen."""
+    pods = [
+        pod(
+            f"p{i}",
+            node=node,
+            phase=phase,
+            ready=ready,
+            ready_since=since,
+            created=born,
+            restarts=(restarts,),
+            cost=cost,
+        )
+        for i, (node, phase, ready, since, born, restarts, cost) in enumerate(shapes)
+    ]
+    crowd = {"n1": 2, "n2": 1}
+    count = data.draw(st.integers(0, len(pods)))
+    chosen = choose(data.draw(st.permutations(pods)), count, now=NOW, neighbours=lambda: crowd)
+    assert len({p.metadata.name for p in chosen}) == len(chosen) == count
+    names = {p.metadata.name for p in chosen}
+    wins = {p.metadata.name: sum(_pairwise_before(p, other, crowd) for other in pods if other is not p) for p in pods}
+    if sorted(wins.values()) == list(range(len(pods))):  # no cycle: the rules make one order
+        expected = sorted(wins, key=wins.__getitem__, reverse=True)[:count]
+        assert names == set(expected)
+
+
+@pytest.mark.parametrize(
+    ("pods", "victims", "expected"),
+    [
+        pytest.param(
+            [pod("old", created=ago(seconds=100)), pod("young", created=ago(seconds=40))],
+            ["old"],
+            [2.0],
+            id="age of the victim over that of the youngest, in whole numbers",
+        ),
+        pytest.param(
+            [pod("unready", created=ago(seconds=100), ready=False), pod("young", created=ago(seconds=40))],
+            ["unready"],
+            [],
+            id="unready victims are not counted",
+        ),
+        pytest.param(
+            [pod("old", created=ago(seconds=100)), pod("young", created=NOW)],
+            ["old"],
+            [],
+            id="a youngest pod without age is no divisor",
+        ),
+        pytest.param([pod("a", ready=False)], ["a"], [], id="no ready pod, no ratio"),
+    ],
+)
+def test_age_ratios(pods: list[Pod], victims: list[str], expected: list[float]) -> None:
+    assert age_ratios(pods, [p for p in pods if p.metadata.name in victims], NOW) == expected
