@@ -1,0 +1,61 @@
+"""Storage: revisions, watch history and two places to keep them, memory and one SQLite file.
+
+A write has two steps. ``stage`` checks it against the newest staged state and assigns its revision; ``commit`` waits
+until it is durable and visible. Reads and watches only ever see what is committed. The API server above chooses keys
+and values; nothing here looks into a value. ``MemoryStore`` is a store that forgets, ``SqliteStore`` one that
+doesn't; they share everything but the commit, and one suite (``tests/conformance/test_store.py``) holds both.
+
+    OSError
+     └─ DataDirectoryError        a data directory that can't be used
+         ├─ DataDirectoryLocked   another process has it
+         ├─ NewerFormat           a newer pilothouse wrote it
+         └─ DamagedStore          what is on disk is not what was written
+    StoreError
+     ├─ Mismatch                  the key is not in the state that the write expects
+     ├─ CommitFailed              the write was staged and did not become durable
+     ├─ Compacted                 that much history is not kept
+     ├─ FutureRevision            that revision does not exist yet
+     ├─ WatcherOverrun            the watcher did not keep up
+     └─ StoreClosed
+"""
+
+from pilothouse.storage.errors import (
+    CommitFailed,
+    Compacted,
+    DamagedStore,
+    DataDirectoryError,
+    DataDirectoryLocked,
+    FutureRevision,
+    Mismatch,
+    NewerFormat,
+    StoreClosed,
+    StoreError,
+    WatcherOverrun,
+)
+from pilothouse.storage.history import Retention
+from pilothouse.storage.memory import MemoryStore
+from pilothouse.storage.records import Change, Page, Record, Staged
+from pilothouse.storage.store import Store
+from pilothouse.storage.watchers import Watcher
+
+__all__ = [
+    "Change",
+    "CommitFailed",
+    "Compacted",
+    "DamagedStore",
+    "DataDirectoryError",
+    "DataDirectoryLocked",
+    "FutureRevision",
+    "MemoryStore",
+    "Mismatch",
+    "NewerFormat",
+    "Page",
+    "Record",
+    "Retention",
+    "Staged",
+    "Store",
+    "StoreClosed",
+    "StoreError",
+    "Watcher",
+    "WatcherOverrun",
+]

@@ -1,0 +1,90 @@
+"""One resource's keys and recent changes, and how much of the past is kept.
+
+History is kept per resource, as upstream's watch caches do: a burst of pod changes does not push out the few changes of
+Deployments that a reconnecting watch still needs.
+"""
+
+from collections import deque
+
+import msgspec
+
+from pilothouse.storage.ordered_keys import OrderedKeys
+from pilothouse.storage.records import Change, Record
+
+_OVERHEAD = 200
+"""Bytes of one change besides its values: the structs and their place in the deque."""
+
+
+class Retention(msgspec.Struct, frozen=True, kw_only=True):
+    """How much history is kept. All bounds hold; ``seconds`` for the whole store, the others for each resource.
+
+    etcd behind kube-apiserver keeps 5 to 10 minutes (``--etcd-compaction-interval``, v1.36) and the watch cache at
+    least 75 s within its capacity of up to 102,400 events per resource. ``bytes`` counts the values that only history
+    keeps alive; an encoded event in ``Change.memo`` may double it.
+    """
+
+    seconds: float = 300.0
+    changes: int = 50_000
+    bytes: int = 32 * 1024 * 1024
+
+
+class Collection:
+    """All of one resource: its keys in order, and its changes, oldest first, above ``floor``."""
+
+    __slots__ = ("changes", "floor", "keys", "prefix", "size")
+
+    def __init__(self, prefix: str, floor: int, keys: OrderedKeys | None = None) -> None:
+        self.prefix = prefix
+        self.keys = keys if keys is not None else OrderedKeys()
+        self.changes: deque[Change] = deque()
+        self.size = 0
+        self.floor = floor
+        """Changes at or below this revision are gone."""
+
+    def remember(self, change: Change, retention: Retention) -> None:
+        """Add the newest change, and let go of what is over the bounds."""
+        changes = self.changes
+        changes.append(change)
+        self.size += _weight(change)
+        while self.size > retention.bytes or len(changes) > retention.changes:
+            self._drop_oldest()
+
+    def forget(self, revision: int) -> None:
+        """Let go of everything at or below ``revision``."""
+        changes = self.changes
+        while changes and changes[0].revision <= revision:
+            self._drop_oldest()
+        self.floor = max(self.floor, revision)
+
+    def _drop_oldest(self) -> None:
+        oldest = self.changes.popleft()
+        self.size -= _weight(oldest)
+        self.floor = oldest.revision
+
+    def since(self, revision: int) -> list[Change]:
+        """The changes after ``revision``, oldest first. The cost is their number, not that of the history."""
+        found = []
+        for change in reversed(self.changes):
+            if change.revision <= revision:
+                break
+            found.append(change)
+        found.reverse()
+        return found
+
+    def undo(self, revision: int) -> dict[str, Record | None]:
+        """What the keys changed after ``revision`` held then; None where there was nothing."""
+        then: dict[str, Record | None] = {}
+        for change in reversed(self.changes):
+            if change.revision <= revision:
+                break
+            then[change.key] = change.before  # Going back: the oldest change after the revision has the last word.
+        return then
+
+
+def _weight(change: Change) -> int:
+    weight = _OVERHEAD
+    if change.before is not None:
+        weight += len(change.before.value)
+    if change.type == "DELETED":
+        weight += len(change.value)
+    return weight

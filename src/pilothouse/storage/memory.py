@@ -1,0 +1,33 @@
+"""``MemoryStore``: a store that lives as long as its process.
+
+For tests, for simulation, and for ``pilothouse up`` without a data directory.
+"""
+
+from pilothouse.storage.errors import CommitFailed, StoreClosed
+from pilothouse.storage.records import Staged
+from pilothouse.storage.store import Store
+
+
+class MemoryStore(Store):
+    """Commits inline: ``commit`` makes everything staged so far visible and returns without yielding to the loop."""
+
+    async def commit(self, staged: Staged) -> None:
+        """Make the write visible, and with it everything staged so far. Fails only once the store is closed."""
+        if staged.committed:
+            return
+        if staged.failure:
+            raise CommitFailed(staged.failure)
+        if self._closed:
+            raise StoreClosed("the store is closed")
+        self._commit_queue()
+
+    def _commit_queue(self) -> None:
+        group = self._queue
+        if group:
+            self._queue = []
+            self._apply(group)
+
+    async def close(self) -> None:
+        """Commit what is staged, end every watcher, and accept nothing more."""
+        self._commit_queue()
+        await super().close()

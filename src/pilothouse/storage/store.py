@@ -1,0 +1,362 @@
+"""``Store``: the state in memory, its revisions, its history and its watchers; everything but how a commit becomes
+durable.
+
+Above it the API server decides what to write; below it ``MemoryStore`` and ``SqliteStore`` decide when a staged write
+counts.
+
+Keys are ``<group>/<resource>/<name>`` or ``<group>/<resource>/<namespace>/<name>``, the group being empty for the
+core. A *prefix* is empty or ends in ``/`` and selects what is below it.
+
+What holds at every instant: reads and watches see exactly the commits so far, each commit whole; revisions grow by one
+with each write and are never seen twice with different content; ``staged`` sees what the next ``stage`` is checked
+against.
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+
+from pilothouse.env import Env
+from pilothouse.storage.errors import CommitFailed, Compacted, FutureRevision, Mismatch, StoreClosed
+from pilothouse.storage.history import Collection, Retention
+from pilothouse.storage.ordered_keys import OrderedKeys
+from pilothouse.storage.records import Change, Page, Record, Staged
+from pilothouse.storage.watchers import CAPACITY, Watcher, WatcherIndex, resource_end
+
+FIRST_REVISION = 1
+"""What an empty store is at, as etcd: the first write gets 2, and "watch from 1" is the whole history."""
+
+Changes = list[Change]
+"""One commit's changes. (Named here because ``Store.list`` hides ``list`` from the signatures below it.)"""
+
+_MARK_SECONDS = 1.0
+
+
+class Store(ABC):
+    """A revisioned store of bytes, for one event loop. See the module for what it promises."""
+
+    def __init__(
+        self,
+        env: Env,
+        *,
+        retention: Retention = Retention(),  # noqa: B008  # frozen
+        records: Iterable[Record] = (),
+        revision: int = FIRST_REVISION,
+    ) -> None:
+        self.revision = revision
+        """The newest committed revision."""
+        self.compacted = revision if revision > FIRST_REVISION else 0
+        """No history at or below this is kept. A single resource may have lost more, to its own bounds."""
+        self.retention = retention
+        self.on_commit: list[Callable[[Changes], None]] = []
+        """Called with each commit's changes once they are visible, before anyone who waits for them runs. An exception
+        goes to the loop's exception handler, which on the virtual loop ends the run."""
+        self._env = env
+        self._records: dict[str, Record] = {}
+        self._collections: dict[str, Collection] = {}
+        self._watchers = WatcherIndex()
+        self._next = revision + 1
+        self._newest_staged: dict[str, Staged] = {}
+        self._queue: list[Staged] = []
+        """Staged, and not handed to a commit yet; in revision order."""
+        self._marks: deque[tuple[float, int]] = deque()
+        """(loop time, revision) about once per second: what was committed by then."""
+        self._awaited: list[tuple[int, asyncio.Future[None]]] = []
+        self._closed = False
+        self._load(records)
+
+    def _load(self, records: Iterable[Record]) -> None:
+        keys: dict[str, list[str]] = {}
+        for record in records:
+            self._records[record.key] = record
+            keys.setdefault(_resource(record.key), []).append(record.key)
+        for prefix, found in keys.items():
+            self._collections[prefix] = Collection(prefix, self.compacted, OrderedKeys(found))
+
+    # Reading
+
+    def get(self, key: str) -> Record | None:
+        """The newest committed record."""
+        return self._records.get(key)
+
+    def staged(self, key: str) -> Record | None:
+        """The newest staged record, committed or not: what the next ``stage`` of this key is checked against."""
+        newest = self._newest_staged.get(key)
+        return self._records.get(key) if newest is None else newest.record
+
+    def list(self, prefix: str, *, after: str = "", limit: int = 0, revision: int = 0) -> Page:
+        """The records under ``prefix`` with keys beyond ``after``, in key order, at most ``limit`` unless it is 0.
+
+        With ``revision``, all of it as it was then; raises ``Compacted`` when that much history is not kept and
+        ``FutureRevision`` when it is still to come. Pages of one revision never overlap and leave nothing out.
+        """
+        after = max(prefix, after)
+        before = _end_of(prefix)
+        if revision and revision != self.revision:
+            return self._list_then(prefix, after, before, limit, revision)
+        records = self._records
+        collections = self._under(prefix)
+        if len(collections) == 1:
+            ordered = collections[0].keys
+            keys = ordered.range(after, before, limit)
+            left = ordered.count(after, before) - len(keys) if limit else 0
+        else:
+            keys = [key for collection in collections for key in collection.keys.range(after, before)]
+            left = 0
+            if limit and limit < len(keys):
+                left = len(keys) - limit
+                del keys[limit:]
+        return Page([records[key] for key in keys], self.revision, left > 0, left)
+
+    def _list_then(self, prefix: str, after: str, before: str | None, limit: int, revision: int) -> Page:
+        """A list at an earlier revision: the state of now, with every change since undone."""
+        if revision > self.revision:
+            raise FutureRevision(revision, self.revision)
+        self._check_kept(prefix, revision)
+        now = self._records
+        found: list[Record] = []
+        for collection in self._under(prefix):
+            keys = collection.keys.range(after, before)
+            then = collection.undo(revision)
+            if then:
+                keys = [key for key in keys if key not in then]
+                keys += [
+                    key
+                    for key, record in then.items()
+                    if record is not None and key > after and (before is None or key < before)
+                ]
+                keys.sort()
+            found += [then.get(key) or now[key] for key in keys]
+        left = len(found) - limit if limit and limit < len(found) else 0
+        return Page(found[:limit] if left else found, revision, left > 0, left)
+
+    def count(self, prefix: str) -> int:
+        """How many records there are under ``prefix``."""
+        before = _end_of(prefix)
+        return sum(collection.keys.count(prefix, before) for collection in self._under(prefix))
+
+    def _under(self, prefix: str) -> Sequence[Collection]:
+        """The resources that a prefix touches, in key order."""
+        end = resource_end(prefix)
+        if end:
+            collection = self._collections.get(prefix[:end])
+            return [] if collection is None else [collection]
+        return [self._collections[name] for name in sorted(self._collections) if name.startswith(prefix)]
+
+    # Writing
+
+    def next_revision(self) -> int:
+        """The revision that the next ``stage`` will assign."""
+        return self._next
+
+    def stage(
+        self,
+        key: str,
+        make: Callable[[int], bytes] | None,
+        *,
+        expected: int | None = None,
+        last: Callable[[int], bytes] | None = None,
+    ) -> Staged:
+        """Check a write against the newest staged state and give it the next revision.
+
+        ``make(revision)`` makes the new value. ``make=None`` deletes; ``last(revision)`` then makes the last state
+        that watchers see (without it they see the value as it was). ``expected`` is None for any state, 0 for absent,
+        or the modification revision that the record must have; a deletion always needs a record. Raises ``Mismatch``
+        with the newest staged record otherwise. If ``make`` raises, nothing was staged.
+
+        Follow it with ``commit``: until then the write is visible to nobody but later calls of ``stage`` and
+        ``staged``. A write whose ``commit`` is never called goes with the next one.
+        """
+        if self._closed:
+            raise StoreClosed("the store is closed")
+        newest = self._newest_staged.get(key)
+        current = self._records.get(key) if newest is None else newest.record
+        if expected is not None and expected != (0 if current is None else current.revision):
+            raise Mismatch(key, expected, current)
+        revision = self._next
+        if make is None:
+            if current is None:
+                raise Mismatch(key, expected, None)
+            value = current.value if last is None else last(revision)
+            staged = Staged(Change(revision, current.key, "DELETED", value, current), None)
+        elif current is None:
+            if newest is None:
+                _resource(key)
+            value = make(revision)
+            staged = Staged(Change(revision, key, "ADDED", value, None), Record(key, value, revision, revision))
+        else:
+            value = make(revision)
+            key = current.key
+            staged = Staged(
+                Change(revision, key, "MODIFIED", value, current), Record(key, value, revision, current.created)
+            )
+        assert self._next == revision, "what makes a value must not stage another"
+        self._next = revision + 1
+        self._newest_staged[key] = staged
+        self._queue.append(staged)
+        return staged
+
+    @abstractmethod
+    async def commit(self, staged: Staged) -> None:
+        """Return once the write is durable and visible.
+
+        Raises ``CommitFailed`` when it could not be made durable; then every write staged after the last commit has
+        failed with it, and ``staged`` shows the last commit again. Cancelling the wait leaves the write undecided.
+        """
+
+    def _apply(self, group: Sequence[Staged]) -> None:
+        """Make a group of writes visible: state, history, watchers, in that order, in one step."""
+        records, collections, retention = self._records, self._collections, self.retention
+        newest = self._newest_staged
+        changes = []
+        for staged in group:
+            change = staged.change
+            key = change.key
+            name = key[: resource_end(key)]
+            collection = collections.get(name)
+            if collection is None:
+                collection = collections[name] = Collection(name, self.compacted)
+            record = staged.record
+            if record is None:
+                del records[key]
+                collection.keys.remove(key)
+            else:
+                records[key] = record
+                if change.before is None:
+                    collection.keys.add(key)
+            if newest.get(key) is staged:
+                del newest[key]
+            collection.remember(change, retention)
+            staged.committed = True
+            changes.append(change)
+        self.revision = changes[-1].revision
+        self._expire()
+        if self.on_commit:
+            self._call_hooks(changes)
+        self._watchers.publish(changes)
+        if self._awaited:
+            self._notify_awaited()
+
+    def _call_hooks(self, changes: "Changes") -> None:
+        for hook in list(self.on_commit):
+            try:
+                hook(changes)
+            except Exception as error:  # noqa: BLE001  # the writer did nothing wrong: the loop is told, not the writer
+                asyncio.get_running_loop().call_exception_handler(
+                    {"message": f"a commit hook failed at revision {self.revision}", "exception": error}
+                )
+
+    def _fall_back(self, failed: Sequence[Staged], reason: str) -> None:
+        """Forget everything staged after the last commit: it was checked against what did not come to be."""
+        for staged in failed:
+            staged.failure = reason
+            if staged.waiter is not None and not staged.waiter.done():
+                staged.waiter.set_exception(CommitFailed(reason))
+        self._newest_staged.clear()
+        self._next = self.revision + 1
+
+    async def reached(self, revision: int) -> None:
+        """Wait until ``revision`` is committed."""
+        if revision > self.revision:
+            waiter = asyncio.get_running_loop().create_future()
+            self._awaited.append((revision, waiter))
+            await waiter
+
+    def _notify_awaited(self) -> None:
+        still = []
+        for revision, waiter in self._awaited:
+            if waiter.done():
+                continue
+            if self._closed:
+                waiter.set_exception(StoreClosed("the store is closed"))
+            elif revision <= self.revision:
+                waiter.set_result(None)
+            else:
+                still.append((revision, waiter))
+        self._awaited = still
+
+    # Watching, and the past
+
+    def watch(self, prefix: str, after: int, *, capacity: int = CAPACITY) -> Watcher:
+        """Every change after revision ``after`` under ``prefix``; a prefix that does not end in ``/`` is one key.
+
+        Starts with what is committed already. ``after`` may lie in the future. Raises ``Compacted`` when history
+        after it is gone. Close the watcher when done.
+        """
+        if self._closed:
+            raise StoreClosed("the store is closed")
+        one_key = bool(prefix) and not prefix.endswith("/")
+        if one_key:
+            _resource(prefix)
+        backlog: list[Change] = []
+        if after < self.revision:
+            self._check_kept(prefix, after)
+            collections = self._under(prefix)
+            for collection in collections:
+                backlog += collection.since(after)
+            if len(collections) > 1:
+                backlog.sort(key=lambda change: change.revision)
+            if one_key:
+                backlog = [change for change in backlog if change.key == prefix]
+            elif resource_end(prefix) != len(prefix):
+                backlog = [change for change in backlog if change.key.startswith(prefix)]
+        watcher = Watcher(self._watchers, prefix, after, backlog, capacity)
+        self._watchers.add(watcher)
+        return watcher
+
+    def _check_kept(self, prefix: str, revision: int) -> None:
+        self._expire()
+        oldest = max((collection.floor for collection in self._under(prefix)), default=0)
+        oldest = max(oldest, self.compacted)
+        if revision < oldest:
+            raise Compacted(revision, oldest)
+
+    def compact(self, revision: int) -> None:
+        """Let go of all history at or below ``revision``. The current state is untouched."""
+        revision = min(revision, self.revision)
+        if revision > self.compacted:
+            self.compacted = revision
+            for collection in self._collections.values():
+                collection.forget(revision)
+
+    def _expire(self) -> None:
+        """Let go of what is older than the retention's seconds, looked at once per second at most."""
+        marks = self._marks
+        now = self._env.monotonic()
+        if not marks or now - marks[-1][0] >= _MARK_SECONDS:
+            if not marks or marks[-1][1] != self.revision:
+                marks.append((now, self.revision))
+            horizon = now - self.retention.seconds
+            oldest = 0
+            while marks and marks[0][0] <= horizon:
+                oldest = marks.popleft()[1]
+            self.compact(oldest)
+
+    # The end
+
+    async def close(self) -> None:
+        """Commit what is staged, end every watcher, and accept nothing more. Reading still works.
+
+        Safe to call twice.
+        """
+        self._closed = True
+        for watcher in self._watchers:
+            watcher.close()
+        self._notify_awaited()
+
+
+def _resource(key: str) -> str:
+    end = resource_end(key)
+    if not end or end == len(key):
+        raise ValueError(f"{key!r} is no key: <group>/<resource>/[<namespace>/]<name> is")
+    return key[:end]
+
+
+def _end_of(prefix: str) -> str | None:
+    """The first string beyond everything under the prefix."""
+    if not prefix:
+        return None
+    if not prefix.endswith("/"):
+        raise ValueError(f"{prefix!r} is no prefix: one is empty or ends in a slash")
+    return prefix[:-1] + "0"  # "0" follows "/"

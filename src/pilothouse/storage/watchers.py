@@ -1,0 +1,182 @@
+"""Watchers, and the index that finds those a change concerns.
+
+The store hands over each commit's changes in one batch. A batch goes to the watchers of every prefix of the changed
+key, found by looking those few prefixes up: watchers of other resources, namespaces or objects cost nothing. All
+watchers of one prefix get the *same* list.
+"""
+
+import asyncio
+from collections.abc import Iterator
+
+from pilothouse.storage.errors import WatcherOverrun
+from pilothouse.storage.records import Change
+
+CAPACITY = 4096
+"""Changes that may wait for one watcher. Upstream's channels hold 10 to 1,000, and block for up to 50 ms when full
+(``storage/cacher``, v1.36); here nobody waits."""
+
+
+class Watcher:
+    """The committed changes under one prefix, in revision order, in batches: an asynchronous iterator for one reader.
+
+    No change is skipped or repeated, also when a wait is cancelled. More than ``capacity`` changes waiting for
+    the reader end the watcher: the reader still gets what waits, then ``WatcherOverrun`` is raised. A batch that comes
+    while nothing waits is accepted whatever its size. ``close`` ends the iteration; so does closing the store.
+    Batches are shared between watchers: read them, don't change them.
+    """
+
+    __slots__ = ("_after", "_closed", "_index", "_pending", "_waiting", "_wake", "capacity", "overrun", "prefix")
+
+    def __init__(self, index: "WatcherIndex", prefix: str, after: int, backlog: list[Change], capacity: int) -> None:
+        self._index = index
+        self._after = after
+        self._pending: list[list[Change]] = [backlog] if backlog else []
+        self._waiting = len(backlog)
+        self._wake: asyncio.Future[None] | None = None
+        self._closed = False
+        self.prefix = prefix
+        self.capacity = capacity
+        self.overrun = False
+        """Whether the reader was too slow and gets no further changes."""
+
+    @property
+    def idle(self) -> bool:
+        """Whether the reader has everything up to the store's revision: true for one that may announce a bookmark."""
+        return not self._pending and not self.overrun
+
+    def __aiter__(self) -> "Watcher":
+        return self
+
+    async def __anext__(self) -> list[Change]:
+        while not self._pending:
+            if self._closed:
+                raise StopAsyncIteration
+            if self.overrun:
+                raise WatcherOverrun(f"more than {self.capacity} changes under {self.prefix!r} waited for their reader")
+            assert self._wake is None, "a watcher has one reader"
+            self._wake = asyncio.get_running_loop().create_future()
+            try:
+                await self._wake
+            finally:
+                self._wake = None
+        return self.take()
+
+    def take(self) -> list[Change]:
+        """What waits, without waiting; possibly nothing."""
+        pending = self._pending
+        if not pending:
+            return []
+        self._pending = []
+        self._waiting = 0
+        return pending[0] if len(pending) == 1 else [change for batch in pending for change in batch]
+
+    def close(self) -> None:
+        """Receive nothing more, and end the iteration. Safe to call twice."""
+        if not self._closed:
+            self._closed = True
+            self._pending = []
+            self._waiting = 0
+            self._index.remove(self)
+            self._notify()
+
+    def deliver(self, batch: list[Change]) -> None:
+        """The store's side: take a commit's changes under this prefix."""
+        if batch[0].revision <= self._after:
+            # A watch may start at a revision that is still to come; what happens until then is not for it.
+            batch = [change for change in batch if change.revision > self._after]
+            if not batch:
+                return
+        if self._pending and self._waiting + len(batch) > self.capacity:
+            self.overrun = True
+            self._index.remove(self)
+        else:
+            self._pending.append(batch)
+            self._waiting += len(batch)
+        self._notify()
+
+    def _notify(self) -> None:
+        wake = self._wake
+        if wake is not None and not wake.done():
+            wake.set_result(None)
+
+
+class WatcherIndex:
+    """Watchers by prefix. Within a prefix, and between prefixes, they are served in the order in which they came."""
+
+    __slots__ = ("_by_prefix", "_narrow", "_wide")
+
+    def __init__(self) -> None:
+        self._by_prefix: dict[str, dict[Watcher, None]] = {}
+        self._narrow: dict[str, int] = {}
+        """How many watchers look at less than a resource, by the resource's prefix."""
+        self._wide = 0
+        """How many look at more than one resource."""
+
+    def add(self, watcher: Watcher) -> None:
+        """Serve this watcher from the next commit on."""
+        self._by_prefix.setdefault(watcher.prefix, {})[watcher] = None
+        self._count(watcher.prefix, 1)
+
+    def remove(self, watcher: Watcher) -> None:
+        """Serve this watcher no more. Safe to call twice."""
+        served = self._by_prefix.get(watcher.prefix)
+        if served is None or watcher not in served:
+            return
+        del served[watcher]
+        if not served:
+            del self._by_prefix[watcher.prefix]
+        self._count(watcher.prefix, -1)
+
+    def _count(self, prefix: str, difference: int) -> None:
+        end = resource_end(prefix)
+        if not end:
+            self._wide += difference
+        elif end < len(prefix):
+            resource = prefix[:end]
+            self._narrow[resource] = self._narrow.get(resource, 0) + difference
+            if not self._narrow[resource]:
+                del self._narrow[resource]
+
+    def __len__(self) -> int:
+        return sum(map(len, self._by_prefix.values()))
+
+    def __iter__(self) -> Iterator[Watcher]:
+        return iter([watcher for served in self._by_prefix.values() for watcher in served])
+
+    def publish(self, changes: list[Change]) -> None:
+        """Hand one commit's changes to those they concern."""
+        by_prefix = self._by_prefix
+        if not by_prefix:
+            return
+        batches: dict[str, list[Change]] = {}
+        for change in changes:
+            for prefix in self._prefixes(change.key):
+                if prefix in by_prefix:
+                    batch = batches.get(prefix)
+                    if batch is None:
+                        batches[prefix] = [change]
+                    else:
+                        batch.append(change)
+        for prefix, batch in batches.items():
+            for watcher in list(by_prefix[prefix]):
+                watcher.deliver(batch)
+
+    def _prefixes(self, key: str) -> list[str]:
+        """The prefixes of a key that a watcher may have, as far as there are watchers that wide or narrow."""
+        end = resource_end(key)
+        resource = key[:end]
+        prefixes = [resource]
+        if self._wide:
+            prefixes += ["", key[: key.index("/") + 1]]
+        if self._narrow and resource in self._narrow:
+            end = key.find("/", end) + 1
+            while end:
+                prefixes.append(key[:end])
+                end = key.find("/", end) + 1
+            prefixes.append(key)
+        return prefixes
+
+
+def resource_end(key: str) -> int:
+    """Where ``<group>/<resource>/`` ends in a key; 0 when the key has less than that."""
+    return key.find("/", key.find("/") + 1) + 1
