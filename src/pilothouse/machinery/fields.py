@@ -1,0 +1,114 @@
+"""Field selectors: ``metadata.name=x,status.phase!=Running``.
+
+Grammar and error texts are upstream's (apimachinery 0.36, ``pkg/fields/selector.go``). Which paths a kind supports is
+the API server's business; here a path is only a name that a getter is asked for.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+_OPERATORS = ("!=", "==", "=")
+
+
+class FieldSelectorError(ValueError):
+    """A field selector that upstream refuses, in upstream's words."""
+
+
+class FieldTerm(msgspec.Struct, frozen=True):
+    """One comparison. ``operator`` is ``=`` or ``!=``."""
+
+    path: str
+    operator: str
+    value: str
+
+    def __str__(self) -> str:
+        return f"{self.path}{self.operator}{escape_value(self.value)}"
+
+
+class FieldSelector(msgspec.Struct, frozen=True):
+    """Terms that must all hold, in the order of their text."""
+
+    terms: tuple[FieldTerm, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        """Whether everything matches."""
+        return not self.terms
+
+    def matches(self, get: Callable[[str], str]) -> bool:
+        """Whether the object whose fields ``get`` returns is selected. ``get`` gives "" for what is missing."""
+        return all((get(term.path) == term.value) is (term.operator == "=") for term in self.terms)
+
+    def exact(self, path: str) -> str | None:
+        """The one value that ``path`` must have, if the selector fixes it."""
+        for term in self.terms:
+            if term.path == path and term.operator == "=":
+                return term.value
+        return None
+
+    def __str__(self) -> str:
+        return ",".join(map(str, self.terms))
+
+
+def parse_field_selector(text: str) -> FieldSelector:
+    """The field selector that a client wrote; empty terms are skipped. Raises ``FieldSelectorError``."""
+    terms = []
+    for part in sorted(_split_terms(text)):
+        if not part:
+            continue
+        path, operator, value = _split_term(text, part)
+        terms.append(FieldTerm(path, "!=" if operator == "!=" else "=", _unescape(value)))
+    return FieldSelector(tuple(terms))
+
+
+def escape_value(value: str) -> str:
+    """``value`` so that it can stand in a field selector."""
+    return value.replace("\\", "\\\\").replace(",", "\\,").replace("=", "\\=")
+
+
+def _split_terms(text: str) -> list[str]:
+    if "\\" not in text:
+        return text.split(",")
+    parts, start, escaped = [], 0, False
+    for index, character in enumerate(text):
+        if escaped:
+            escaped = False
+        elif character == "\\":
+            escaped = True
+        elif character == ",":
+            parts.append(text[start:index])
+            start = index + 1
+    parts.append(text[start:])
+    return parts
+
+
+def _split_term(selector: str, term: str) -> tuple[str, str, str]:
+    # The first operator splits, and "!=" and "==" win over the "=" they contain.
+    for index in range(len(term)):
+        for operator in _OPERATORS:
+            if term.startswith(operator, index):
+                return term[:index], operator, term[index + len(operator) :]
+    raise FieldSelectorError(f"invalid selector: '{selector}'; can't understand '{term}'")
+
+
+def _unescape(value: str) -> str:
+    if not any(c in value for c in "\\,="):
+        return value
+    result, escaped = [], False
+    for character in value:
+        if escaped:
+            if character not in "\\,=":
+                raise FieldSelectorError(f"invalid field selector: invalid escape sequence: \\{character}")
+            result.append(character)
+            escaped = False
+        elif character == "\\":
+            escaped = True
+        elif character in ",=":
+            # Upstream prints the number of the character, not the character.
+            raise FieldSelectorError(f"invalid field selector: unescaped character in value: {ord(character)}")
+        else:
+            result.append(character)
+    if escaped:
+        raise FieldSelectorError("invalid field selector: invalid escape sequence: \\")
+    return "".join(result)

@@ -1,0 +1,81 @@
+"""How Go prints values, for messages that clients compare word for word.
+
+``quote`` is the verb %q, ``print_value`` the verb %v, ``compact_json`` is ``encoding/json``.
+"""
+
+import math
+from typing import Any
+
+import msgspec
+
+_ESCAPES = {
+    "\a": "\\a",
+    "\b": "\\b",
+    "\f": "\\f",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\v": "\\v",
+    "\\": "\\\\",
+    '"': '\\"',
+}
+
+
+def quote(text: str) -> str:
+    """``text`` in double quotes as ``strconv.Quote`` writes it."""
+    if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
+    return '"' + "".join(_quoted_character(c) for c in text) + '"'
+
+
+def _quoted_character(character: str) -> str:
+    if character in _ESCAPES:
+        return _ESCAPES[character]
+    if character.isprintable():
+        return character
+    code = ord(character)
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def print_value(value: Any) -> str:
+    """A decoded JSON value as ``fmt`` prints it with %v: ``map[a:1 b:[x y]]``, keys sorted, ``<nil>`` for null."""
+    match value:
+        case None:
+            return "<nil>"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return value
+        case float():
+            return print_float(value)
+        case dict():
+            return "map[" + " ".join(f"{key}:{print_value(value[key])}" for key in sorted(value)) + "]"
+        case list() | tuple():
+            return "[" + " ".join(print_value(item) for item in value) + "]"
+        case _:
+            return str(value)
+
+
+def print_float(value: float) -> str:
+    """A float64 as %v prints it: shortest digits, exponent form below 1e-4 and from 1e21."""
+    if math.isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    if math.isnan(value):
+        return "NaN"
+    if value == 0 or 1e-4 <= abs(value) < 1e21:
+        text = repr(value)
+        if "e" in text:
+            text = f"{value:.0f}"
+        return text.removesuffix(".0")
+    mantissa, exponent = f"{value!r}".split("e") if "e" in repr(value) else f"{value:e}".split("e")
+    return f"{mantissa.removesuffix('.0')}e{int(exponent):+03d}"
+
+
+def compact_json(value: Any) -> str:
+    """``value`` as ``encoding/json`` marshals it: no spaces, and <, > and & escaped."""
+    text = msgspec.json.encode(value).decode()
+    if "<" in text or ">" in text or "&" in text:
+        text = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    return text

@@ -1,0 +1,186 @@
+"""Names: which texts are labels, subdomains, qualified names; and how generated names are put together.
+
+Every check returns what is wrong as a list of sentences in upstream's words, empty when all is well
+(apimachinery 0.36, ``pkg/util/validation/validation.go`` and ``pkg/api/validate/content``). Lengths count bytes.
+"""
+
+import re
+from collections.abc import Sequence
+
+_DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_DNS_SUBDOMAIN = _DNS_LABEL + "(\\." + _DNS_LABEL + ")*"
+_DNS_1035_LABEL = "[a-z]([-a-z0-9]*[a-z0-9])?"
+_LABEL_KEY = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+_LABEL_VALUE = "(" + _LABEL_KEY + ")?"
+_CONFIG_KEY = "[-._a-zA-Z0-9]+"
+
+_dns_label = re.compile(_DNS_LABEL)
+_dns_subdomain = re.compile(_DNS_SUBDOMAIN)
+_dns_1035_label = re.compile(_DNS_1035_LABEL)
+_label_key = re.compile(_LABEL_KEY)
+_label_value = re.compile(_LABEL_VALUE)
+_config_key = re.compile(_CONFIG_KEY)
+_port_name = re.compile("[-a-z0-9]+")
+
+MAX_LABEL = 63
+MAX_SUBDOMAIN = 253
+# apiserver 0.36, pkg/storage/names/generate.go: five random characters must still fit into a DNS label.
+MAX_GENERATED_PREFIX = 58
+
+
+def regex_error(message: str, pattern: str, examples: Sequence[str]) -> str:
+    """``message`` with examples and the pattern, as every format error ends."""
+    shown = " or ".join(f"'{example}', " for example in examples)
+    return f"{message} (e.g. {shown}regex used for validation is '{pattern}')"
+
+
+def _size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def dns_label_errors(text: str) -> list[str]:
+    """Why ``text`` is no DNS-1123 label."""
+    errors = []
+    if _size(text) > MAX_LABEL:
+        errors.append(f"must be no more than {MAX_LABEL} characters")
+    if not _dns_label.fullmatch(text):
+        if _dns_subdomain.fullmatch(text):
+            errors.append("must not contain dots")
+        else:
+            errors.append(
+                regex_error(
+                    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must "
+                    "start and end with an alphanumeric character",
+                    _DNS_LABEL,
+                    ("my-name", "123-abc"),
+                )
+            )
+    return errors
+
+
+def dns_subdomain_errors(text: str, *, unit: str = "characters") -> list[str]:
+    """Why ``text`` is no DNS-1123 subdomain. Inside label keys the length is counted in ``unit`` "bytes"."""
+    errors = []
+    if _size(text) > MAX_SUBDOMAIN:
+        errors.append(f"must be no more than {MAX_SUBDOMAIN} {unit}")
+    if not _dns_subdomain.fullmatch(text):
+        errors.append(
+            regex_error(
+                "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and "
+                "must start and end with an alphanumeric character",
+                _DNS_SUBDOMAIN,
+                ("example.com",),
+            )
+        )
+    return errors
+
+
+def dns_1035_label_errors(text: str) -> list[str]:
+    """Why ``text`` is no DNS-1035 label (the names of Services, before 1.34)."""
+    errors = []
+    if _size(text) > MAX_LABEL:
+        errors.append(f"must be no more than {MAX_LABEL} characters")
+    if not _dns_1035_label.fullmatch(text):
+        errors.append(
+            regex_error(
+                "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic "
+                "character, and end with an alphanumeric character",
+                _DNS_1035_LABEL,
+                ("my-name", "abc-123"),
+            )
+        )
+    return errors
+
+
+def qualified_name_errors(text: str) -> list[str]:
+    """Why ``text`` is no qualified name: a label key, ``name`` or ``prefix/name``."""
+    if len(text) <= MAX_LABEL and _label_key.fullmatch(text):
+        return []
+    message = (
+        "must consist of alphanumeric characters, '-', '_' or '.', "
+        "and must start and end with an alphanumeric character"
+    )
+    examples = ("MyName", "my.name", "123-abc")
+    parts = text.split("/")
+    errors: list[str] = []
+    if len(parts) > 2:
+        why = "a valid label key " + regex_error(message, _LABEL_KEY, examples)
+        return [why + " with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"]
+    name = parts[-1]
+    if len(parts) == 2:
+        if not parts[0]:
+            errors.append("prefix part must be non-empty")
+        else:
+            errors.extend(f"prefix part {error}" for error in dns_subdomain_errors(parts[0], unit="bytes"))
+    if not name:
+        errors.append("name part must be non-empty")
+    elif _size(name) > MAX_LABEL:
+        errors.append(f"name part must be no more than {MAX_LABEL} bytes")
+    if not _label_key.fullmatch(name):
+        errors.append("name part " + regex_error(message, _LABEL_KEY, examples))
+    return errors
+
+
+def label_value_errors(text: str) -> list[str]:
+    """Why ``text`` is no label value."""
+    errors = []
+    if _size(text) > MAX_LABEL:
+        errors.append(f"must be no more than {MAX_LABEL} bytes")
+    if not _label_value.fullmatch(text):
+        errors.append(
+            regex_error(
+                "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and "
+                "must start and end with an alphanumeric character",
+                _LABEL_VALUE,
+                ("MyValue", "my_value", "12345"),
+            )
+        )
+    return errors
+
+
+def config_key_errors(text: str) -> list[str]:
+    """Why ``text`` is no key of a ConfigMap or Secret."""
+    errors = []
+    if _size(text) > MAX_SUBDOMAIN:
+        errors.append(f"must be no more than {MAX_SUBDOMAIN} characters")
+    if not _config_key.fullmatch(text):
+        errors.append(
+            regex_error(
+                "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
+                _CONFIG_KEY,
+                ("key.name", "KEY_NAME", "key-name"),
+            )
+        )
+    if text in (".", ".."):
+        errors.append(f"must not be '{text}'")
+    elif text.startswith(".."):
+        errors.append("must not start with '..'")
+    return errors
+
+
+def port_name_errors(text: str) -> list[str]:
+    """Why ``text`` is no name of a port (an IANA service name)."""
+    errors = []
+    if _size(text) > 15:
+        errors.append("must be no more than 15 characters")
+    if not _port_name.fullmatch(text):
+        errors.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
+    if not re.search("[a-z]", text):
+        errors.append("must contain at least one letter (a-z)")
+    if "--" in text:
+        errors.append("must not contain consecutive hyphens")
+    if text.startswith("-") or text.endswith("-"):
+        errors.append("must not begin or end with a hyphen")
+    return errors
+
+
+def path_segment_errors(text: str) -> list[str]:
+    """Why ``text`` cannot stand in a path (apimachinery 0.36, ``pkg/api/validate/content/path.go``)."""
+    if text in (".", ".."):
+        return [f"may not be '{text}'"]
+    return [f"may not contain '{character}'" for character in "/%" if character in text]
+
+
+def generated_name(prefix: str, suffix: str) -> str:
+    """``prefix`` cut so that ``suffix`` fits, then ``suffix``: what ``generateName`` becomes."""
+    return prefix[:MAX_GENERATED_PREFIX] + suffix
