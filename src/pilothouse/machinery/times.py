@@ -1,0 +1,120 @@
+"""Times on the wire: RFC 3339, whole seconds for ``Time``, exactly six digits for ``MicroTime``, always UTC.
+
+The errors are those of Go's ``time.Parse``, which the API server hands on to clients.
+"""
+
+import datetime
+import re
+
+from pilothouse.machinery.go_text import quote
+
+TIME_LAYOUT = "2006-01-02T15:04:05Z07:00"
+MICRO_TIME_LAYOUT = "2006-01-02T15:04:05.000000Z07:00"
+
+_time = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:[.,](\d+))?(?:Z|([+-])(\d\d):(\d\d))", re.ASCII)
+_micro_time = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)\.(\d{6})(?:Z|([+-])(\d\d):(\d\d))", re.ASCII)
+
+
+class TimeError(ValueError):
+    """Text that is no time, in the words of Go's ``time.Parse``."""
+
+
+def format_time(at: datetime.datetime) -> str:
+    """``2026-01-01T00:00:00Z``; fractions of a second are cut off, as upstream does."""
+    return _utc(at).strftime("%Y-%m-%dT%H:%M:%SZ") if at.year >= 1000 else _utc(at).isoformat()[:19] + "Z"
+
+
+def format_micro_time(at: datetime.datetime) -> str:
+    """``2026-01-01T00:00:00.000000Z``."""
+    return _utc(at).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+
+
+def _utc(at: datetime.datetime) -> datetime.datetime:
+    assert at.tzinfo is not None, "times are aware: a naive one could mean anything"
+    return at if at.tzinfo is datetime.UTC else at.astimezone(datetime.UTC)
+
+
+def parse_time(text: str) -> datetime.datetime:
+    """The instant in UTC; any fraction and offset are accepted. Raises ``TimeError``."""
+    return _parse(text, _time, TIME_LAYOUT)
+
+
+def parse_micro_time(text: str) -> datetime.datetime:
+    """The instant in UTC; there must be exactly six digits after the dot. Raises ``TimeError``."""
+    return _parse(text, _micro_time, MICRO_TIME_LAYOUT)
+
+
+def _parse(text: str, pattern: re.Pattern[str], layout: str) -> datetime.datetime:
+    found = pattern.fullmatch(text)
+    if found is None:
+        raise TimeError(_complaint(text, layout))
+    year, month, day, hour, minute, second, fraction, sign, offset_hours, offset_minutes = found.groups()
+    microsecond = int((fraction or "0")[:6].ljust(6, "0"))
+    try:
+        at = datetime.datetime(
+            int(year), int(month), int(day), int(hour), int(minute), int(second), microsecond, tzinfo=datetime.UTC
+        )
+        if sign:
+            offset = datetime.timedelta(hours=int(offset_hours), minutes=int(offset_minutes))
+            at = at - offset if sign == "+" else at + offset
+    except (ValueError, OverflowError):
+        raise TimeError(_complaint(text, layout)) from None
+    if sign and (int(offset_hours) > 24 or int(offset_minutes) >= 60):
+        raise TimeError(_complaint(text, layout))
+    return at
+
+
+def _complaint(text: str, layout: str) -> str:
+    """Walks the layout as Go 1.26's ``time.parse`` does, up to the place where it gives up."""
+    rest = text
+    numbers: dict[str, int] = {}
+
+    def cannot(element: str) -> str:
+        return f"parsing time {quote(text)} as {quote(layout)}: cannot parse {quote(rest)} as {quote(element)}"
+
+    def out_of_range(what: str) -> str:
+        return f"parsing time {quote(text)}: {what} out of range"
+
+    limits = {"01": ("month", 1, 12), "15": ("hour", 0, 23), "04": ("minute", 0, 59), "05": ("second", 0, 59)}
+    for element in ("2006", "-", "01", "-", "02", "T", "15", ":", "04", ":", "05"):
+        if not element.isdigit():
+            if not rest.startswith(element):
+                return cannot(element)
+            rest = rest[1:]
+            continue
+        width = len(element)
+        if not (rest[:width].isascii() and rest[:width].isdigit() and len(rest) >= width):
+            return cannot(element)
+        numbers[element] = int(rest[:width])
+        if element in limits:
+            what, low, high = limits[element]
+            if not low <= numbers[element] <= high:
+                return out_of_range(what)
+        rest = rest[width:]
+    if layout == MICRO_TIME_LAYOUT:
+        if not re.match(r"\.\d{6}", rest, re.ASCII):
+            return cannot(".000000")
+        rest = rest[7:]
+        if rest[:1].isdigit():
+            return cannot("Z07:00")
+    elif fraction := re.match(r"[.,]\d+", rest, re.ASCII):
+        rest = rest[fraction.end() :]
+    zone = re.match(r"Z|[+-](\d\d):(\d\d)", rest, re.ASCII)
+    if zone is None:
+        return cannot("Z07:00")
+    if zone[1] is not None:
+        if int(zone[1]) > 24:
+            return out_of_range("time zone offset hour")
+        if int(zone[2]) >= 60:
+            return out_of_range("time zone offset minute")
+    if rest[zone.end() :]:
+        return f"parsing time {quote(text)}: extra text: {quote(rest[zone.end() :])}"
+    return out_of_range("day" if numbers["02"] < 1 or not _is_date(numbers) else "year")
+
+
+def _is_date(numbers: dict[str, int]) -> bool:
+    try:
+        datetime.date(max(numbers["2006"], 1), numbers["01"], numbers["02"])
+    except ValueError:
+        return False
+    return True
