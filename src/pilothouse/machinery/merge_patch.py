@@ -1,0 +1,36 @@
+"""JSON merge patch (RFC 7396), as the API server applies it: ``null`` deletes, objects merge, the rest replaces."""
+
+from typing import Any
+
+
+def apply_merge_patch(document: Any, patch: Any) -> Any:
+    """``document`` with ``patch`` merged in. Neither is changed; the result shares unchanged parts with both.
+
+    One departure from the RFC is upstream's (evanphx/json-patch v4, ``merge.go``): where a new value is put in whole,
+    members that are null are left out also inside arrays.
+    """
+    if not isinstance(patch, dict):
+        return patch
+    if not isinstance(document, dict):
+        return _without_nulls(patch)
+    result = dict(document)
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+            continue
+        current = result.get(name)
+        if not isinstance(current, dict):
+            result[name] = _without_nulls(value)
+        elif isinstance(value, dict):
+            result[name] = apply_merge_patch(current, value)
+        else:
+            result[name] = value
+    return result
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_nulls(member) for name, member in value.items() if member is not None}
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value]
+    return value

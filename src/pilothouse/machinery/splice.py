@@ -1,0 +1,68 @@
+"""Changing named fields of a raw JSON object and leaving every other value as it came, byte for byte.
+
+This is how an object is written back that was read through a view: the view shows a few fields, the raw JSON has them
+all, and what nobody here knows must survive (docs/design/views.md).
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+Json = bytes | msgspec.Raw
+
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_encode = msgspec.json.Encoder().encode
+
+
+def replace_fields(raw: Json, changes: Mapping[str, Json | None]) -> bytes:
+    """``raw`` with fields replaced, added at the end, or (``None``) removed.
+
+    A key is the name of a top-level field, or ``outer.inner`` for a field one level down; an ``outer`` that is missing
+    or null is made when something is put into it. Values that are not named stay as they are, in their place, down to
+    the spelling of numbers and the spaces inside; only between top-level fields spaces go. Raises
+    ``msgspec.DecodeError`` when ``raw`` is no JSON object. New values are taken as they are and not checked.
+    """
+    fields = _fields.decode(raw)
+    nested: dict[str, dict[str, Json | None]] = {}
+    for path, value in changes.items():
+        name, dot, inner = path.partition(".")
+        if dot:
+            nested.setdefault(name, {})[inner] = value
+        else:
+            _put(fields, name, value)
+    for name, inner_changes in nested.items():
+        outer = fields.get(name)
+        if outer is None or bytes(outer) == b"null":
+            inner_changes = {key: value for key, value in inner_changes.items() if value is not None}
+            if not inner_changes:
+                continue
+            outer = msgspec.Raw(b"{}")
+        inner_fields = _fields.decode(outer)
+        for key, value in inner_changes.items():
+            _put(inner_fields, key, value)
+        fields[name] = msgspec.Raw(_encode(inner_fields))
+    return _encode(fields)
+
+
+def _put(fields: dict[str, msgspec.Raw], name: str, value: Json | None) -> None:
+    if value is None:
+        fields.pop(name, None)
+    else:
+        fields[name] = value if isinstance(value, msgspec.Raw) else msgspec.Raw(value)
+
+
+def take_field(raw: Json, path: str) -> msgspec.Raw | None:
+    """The value at ``path`` (names joined by dots) as it is written, or ``None`` where it is missing or null.
+
+    The result is a copy: it does not keep the page alive that ``raw`` came in.
+    """
+    value: Json = raw
+    for name in path.split("."):
+        try:
+            found = _fields.decode(value).get(name)
+        except msgspec.ValidationError:
+            return None
+        if found is None or bytes(found) == b"null":
+            return None
+        value = found
+    return msgspec.Raw(bytes(value))
