@@ -1,0 +1,66 @@
+"""Conditions of a status: one per type, found by type, changed without touching the tuple that others hold."""
+
+import datetime
+from collections.abc import Iterable
+from typing import Protocol, TypeVar
+
+import msgspec
+
+
+class _Condition(Protocol):
+    @property
+    def type(self) -> str: ...
+    @property
+    def status(self) -> str: ...
+    @property
+    def last_transition_time(self) -> datetime.datetime | None: ...
+
+
+class _Typed(Protocol):
+    @property
+    def type(self) -> str: ...
+    @property
+    def status(self) -> str: ...
+
+
+C = TypeVar("C", bound=_Condition)
+S = TypeVar("S", bound=_Typed)
+
+
+def find_condition(conditions: Iterable[S], type_: str) -> S | None:
+    """The condition of this type, if there."""
+    for condition in conditions:
+        if condition.type == type_:
+            return condition
+    return None
+
+
+def is_condition_true(conditions: Iterable[_Typed], type_: str) -> bool:
+    """Whether the condition of this type is there and ``True``."""
+    for condition in conditions:
+        if condition.type == type_:
+            return condition.status == "True"
+    return False
+
+
+def with_condition(conditions: Iterable[C], new: C) -> tuple[C, ...]:
+    """``conditions`` with ``new`` in the place of the one of its type, or at the end.
+
+    While the status stays what it was, so does ``last_transition_time``: it tells when the status changed last, not
+    when somebody last looked.
+    """
+    result = list(conditions)
+    for index, old in enumerate(result):
+        if old.type == new.type:
+            if old.status == new.status:
+                new = msgspec.structs.replace(  # type: ignore[type-var]
+                    new, last_transition_time=old.last_transition_time
+                )
+            result[index] = new
+            return tuple(result)
+    return (*result, new)
+
+
+def without_condition(conditions: Iterable[S], type_: str) -> tuple[S, ...]:
+    """``conditions`` without the one of this type."""
+    return tuple(condition for condition in conditions if condition.type != type_)
