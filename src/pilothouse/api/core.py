@@ -57,6 +57,45 @@ class Toleration(View, frozen=True):
     toleration_seconds: int | None = None
 
 
+class NodeSelectorRequirement(View, frozen=True):
+    """One expression about a node's labels or fields."""
+
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class NodeSelectorTerm(View, frozen=True):
+    """Expressions that must all hold. An empty term selects nothing."""
+
+    match_expressions: tuple[NodeSelectorRequirement, ...] = ()
+    match_fields: tuple[NodeSelectorRequirement, ...] = ()
+
+
+class NodeSelector(View, frozen=True):
+    """Terms of which one must hold."""
+
+    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
+
+
+class NodeAffinity(View, frozen=True):
+    """Which nodes a pod needs."""
+
+    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+
+
+class Affinity(View, frozen=True):
+    """What a pod wants to be near."""
+
+    node_affinity: NodeAffinity | None = None
+
+
+class PodSchedulingGate(View, frozen=True):
+    """What keeps the scheduler's hands off a pod."""
+
+    name: str = ""
+
+
 class PodReadinessGate(View, frozen=True):
     """A condition that must be True before the pod is ready."""
 
@@ -76,6 +115,9 @@ class PodSpec(View, frozen=True):
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
     readiness_gates: tuple[PodReadinessGate, ...] = ()
+    scheduling_gates: tuple[PodSchedulingGate, ...] = ()
+    affinity: Affinity | None = None
+    resources: ResourceRequirements = ResourceRequirements()
     overhead: dict[str, str] = {}
     priority: int | None = None
 

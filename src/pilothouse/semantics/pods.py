@@ -1,0 +1,142 @@
+"""What a pod's fields say: is it live, ready, available, and how cheap is it to delete.
+
+Workload controllers, the scheduler and the simulated nodes import these predicates by name. Sources: kubernetes
+v1.36, ``pkg/api/v1/pod/util.go``, ``pkg/controller/controller_utils.go``,
+``component-helpers/resource/helpers.go``.
+"""
+
+import datetime
+import re
+from collections.abc import Mapping
+
+from pilothouse.api.core import Pod, PodCondition
+from pilothouse.machinery.quantities import parse_quantity
+
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+
+_integer = re.compile("0|-[0-9]+|[1-9][0-9]*", re.ASCII)
+
+
+def is_terminal(pod: Pod) -> bool:
+    """Whether it has run to its end: Succeeded or Failed."""
+    return pod.status.phase in ("Succeeded", "Failed")
+
+
+def is_active(pod: Pod) -> bool:
+    """Whether it counts as a replica: neither at its end nor being deleted."""
+    return pod.metadata.deletion_timestamp is None and pod.status.phase not in ("Succeeded", "Failed")
+
+
+def is_terminating(pod: Pod) -> bool:
+    """Whether it is being deleted and has not yet run to its end."""
+    return pod.metadata.deletion_timestamp is not None and not is_terminal(pod)
+
+
+def ready_condition(pod: Pod) -> PodCondition | None:
+    """The condition ``Ready``, if there."""
+    for condition in pod.status.conditions:
+        if condition.type == "Ready":
+            return condition
+    return None
+
+
+def is_ready(pod: Pod) -> bool:
+    """Whether the condition ``Ready`` is True."""
+    for condition in pod.status.conditions:
+        if condition.type == "Ready":
+            return condition.status == "True"
+    return False
+
+
+def is_available(pod: Pod, min_ready_seconds: int, now: datetime.datetime) -> bool:
+    """Whether it has been ready for at least ``min_ready_seconds``; for 0 being ready is enough."""
+    return time_until_available(pod, min_ready_seconds, now) == 0
+
+
+def time_until_available(pod: Pod, min_ready_seconds: int, now: datetime.datetime) -> float | None:
+    """Seconds until it will be available if it stays ready; 0 when it is, ``None`` when it is not ready.
+
+    ``None`` also when it is ready since nobody knows when and must be ready for some time: nothing that passes by
+    makes such a pod available, only a new transition does.
+    """
+    condition = ready_condition(pod)
+    if condition is None or condition.status != "True":
+        return None
+    if min_ready_seconds == 0:
+        return 0
+    since = condition.last_transition_time
+    if since is None:
+        return None
+    left = (since - now).total_seconds() + min_ready_seconds
+    return left if left > 0 else 0
+
+
+def deletion_cost(annotations: Mapping[str, str]) -> int:
+    """What the annotation says, a 32-bit integer; lower goes first. Missing and invalid count as 0.
+
+    Upstream reads neither ``+10`` nor ``008`` (``pkg/controller/controller_utils.go``, ``validFirstDigit``).
+    """
+    text = annotations.get(DELETION_COST)
+    if text is None or not _integer.fullmatch(text) or len(text) > 64:
+        return 0
+    cost = int(text)
+    return cost if -(1 << 31) <= cost < 1 << 31 else 0
+
+
+def max_restart_counts(pod: Pod) -> tuple[int, int]:
+    """The highest restart count of regular containers, and of sidecars (init containers that restart)."""
+    regular = max((status.restart_count for status in pod.status.container_statuses), default=0)
+    if not pod.status.init_container_statuses:
+        return regular, 0
+    sidecars = {container.name for container in pod.spec.init_containers if container.restart_policy == "Always"}
+    return regular, max(
+        (status.restart_count for status in pod.status.init_container_statuses if status.name in sidecars), default=0
+    )
+
+
+def effective_requests(pod: Pod) -> dict[str, int]:
+    """What it needs of every resource on its node: ``cpu`` in thousandths, all else in whole units.
+
+    Containers run together with the sidecars; a plain init container runs alone with the sidecars started before it,
+    so the need is the larger of the two, plus the overhead of the runtime. What the pod itself requests for cpu,
+    memory and huge pages takes the place of the sum of its containers.
+    """
+    spec = pod.spec
+    total: dict[str, int] = {}
+    for container in spec.containers:
+        _add(total, container.resources.requests)
+    if spec.init_containers:
+        sidecars: dict[str, int] = {}
+        peak: dict[str, int] = {}
+        for container in spec.init_containers:
+            if container.restart_policy == "Always":
+                _add(total, container.resources.requests)
+                _add(sidecars, container.resources.requests)
+                need = sidecars
+            else:
+                need = dict(sidecars)
+                _add(need, container.resources.requests)
+            _raise(peak, need)
+        _raise(total, peak)
+    for name, text in spec.resources.requests.items():
+        if name in ("cpu", "memory") or name.startswith("hugepages-"):
+            total[name] = _amount(name, text)
+    if spec.overhead:
+        _add(total, spec.overhead)
+    return total
+
+
+def _amount(name: str, text: str) -> int:
+    quantity = parse_quantity(text)
+    return quantity.milli_value if name == "cpu" else quantity.value
+
+
+def _add(total: dict[str, int], more: Mapping[str, str]) -> None:
+    for name, text in more.items():
+        total[name] = total.get(name, 0) + _amount(name, text)
+
+
+def _raise(total: dict[str, int], floor: Mapping[str, int]) -> None:
+    for name, amount in floor.items():
+        if amount > total.get(name, -1):
+            total[name] = amount
