@@ -1,0 +1,21 @@
+"""The real-cluster fixture itself: users have just the rights they were given."""
+
+import pytest
+from tests.real_cluster import RealCluster
+
+
+def test_the_administrator_may_do_everything(real_cluster: RealCluster) -> None:
+    namespace = real_cluster.namespace()
+    assert real_cluster.request("GET", f"/api/v1/namespaces/{namespace}")["metadata"]["name"] == namespace
+
+
+def test_a_user_has_only_the_rights_it_was_given(real_cluster: RealCluster) -> None:
+    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}]
+    kubeconfig = real_cluster.user("reader", rules=rules)
+    assert real_cluster.kubectl("get", "pods", kubeconfig=kubeconfig) == ""
+    with pytest.raises(AssertionError, match="forbidden"):
+        real_cluster.kubectl("get", "nodes", kubeconfig=kubeconfig)
+
+
+def test_kubectl_speaks_to_it(real_cluster: RealCluster) -> None:
+    assert "Server Version" in real_cluster.kubectl("version")
