@@ -1,0 +1,208 @@
+"""The types of the API as data: fields, their types, and how lists merge, for every built-in of the followed release.
+
+The table is generated (``scripts/generate_schema.py``). It is the source for type checks of bodies, strategic merge,
+server-side apply and OpenAPI; ``load()`` costs about a millisecond because a definition is only read when asked for.
+
+What it does not know, because the JSON schema does not: defaults (except those of list map keys), which empty values Go
+leaves out when it prints, the order in which Go declares fields, and the names of Go's own string types.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib import resources
+from typing import Any, Literal
+
+import msgspec
+
+TypeName = Literal[
+    "string",
+    "int32",
+    "int64",
+    "bool",
+    "number",
+    "quantity",
+    "int-or-string",
+    "time",
+    "micro-time",
+    "bytes",
+    "any",
+    "list",
+    "map",
+    "object",
+]
+
+
+class Type:
+    """The type of a value.
+
+    ``element`` is set for ``list`` and ``map`` (whose keys are strings), ``definition`` for ``object``. Types are
+    shared and never change; two types are the same when they are one object or compare by their parts.
+    """
+
+    __slots__ = ("_definition", "element", "name")
+
+    def __init__(
+        self,
+        name: TypeName,
+        element: "Type | None" = None,
+        definition: "Definition | Callable[[], Definition] | None" = None,
+    ) -> None:
+        self.name = name
+        self.element = element
+        self._definition = definition
+
+    @property
+    def definition(self) -> "Definition":
+        """The fields of an ``object``. Definitions refer to each other, so it is looked up when first needed."""
+        found = self._definition
+        assert found is not None, f"a {self.name} has no definition"
+        if not isinstance(found, Definition):
+            found = self._definition = found()
+        return found
+
+    def __repr__(self) -> str:
+        if self.name == "object":
+            return self.definition.name
+        return f"{self.name} of {self.element!r}" if self.element else self.name
+
+
+class Field(msgspec.Struct, frozen=True, kw_only=True):
+    """One field of an object.
+
+    ``list_type`` is "atomic", "set", "map" or "" (as atomic); ``map_keys`` are the keys of a list of type "map".
+    ``map_type`` is "atomic" or "" (granular). ``patch_strategies`` (``merge``, ``retainKeys``, ``replace``) and
+    ``merge_key`` are what strategic merge goes by. ``default`` is only known for list map keys.
+    """
+
+    name: str
+    type: Type
+    required: bool = False
+    list_type: str = ""
+    map_keys: tuple[str, ...] = ()
+    map_type: str = ""
+    patch_strategies: tuple[str, ...] = ()
+    merge_key: str = ""
+    default: Any = None
+
+
+class Definition:
+    """One object type. ``kinds`` are its (group, version, kind), for those that stand on their own.
+
+    The API server also makes definitions of its own, for custom resources.
+    """
+
+    __slots__ = ("fields", "kinds", "map_type", "name")
+
+    def __init__(
+        self,
+        name: str,
+        fields: Mapping[str, Field],
+        *,
+        kinds: tuple[tuple[str, str, str], ...] = (),
+        map_type: str = "",
+    ) -> None:
+        self.name = name
+        self.fields = fields
+        self.kinds = kinds
+        self.map_type = map_type
+
+    @property
+    def go_name(self) -> str:
+        """The name of the Go struct: ``PodSpec``."""
+        return self.name.rpartition(".")[2]
+
+    @property
+    def go_type(self) -> str:
+        """The name with its Go package, as in error texts: ``v1.PodSpec``."""
+        return ".".join(self.name.split(".")[-2:])
+
+    def __repr__(self) -> str:
+        return f"Definition({self.name})"
+
+
+class Schema:
+    """Every built-in type of one release. Definitions are read when they are asked for, and kept."""
+
+    def __init__(self, release: str, kinds: Mapping[str, str], definitions: Mapping[str, msgspec.Raw]) -> None:
+        self.release = release
+        self._kinds = kinds
+        self._raw = definitions
+        self._definitions: dict[str, Definition] = {}
+        self._types: dict[str, Type] = {}
+
+    def definition(self, name: str) -> Definition:
+        """The definition of this name, as in OpenAPI: ``io.k8s.api.core.v1.Pod``. Raises ``KeyError``."""
+        found = self._definitions.get(name)
+        if found is None:
+            entry: dict[str, Any] = msgspec.json.decode(self._raw[name])
+            found = self._definitions[name] = Definition(
+                name,
+                {field: self._field(field, value) for field, value in entry["fields"].items()},
+                kinds=tuple(_split_kind(kind) for kind in entry.get("kinds", ())),
+                map_type=entry.get("map_type", ""),
+            )
+        return found
+
+    def for_kind(self, group: str, version: str, kind: str) -> Definition | None:
+        """The definition of a built-in kind, or ``None`` when it is not one; the core group is ""."""
+        name = self._kinds.get(f"{group}/{version}/{kind}")
+        return None if name is None else self.definition(name)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all definitions, sorted."""
+        return tuple(self._raw)
+
+    @property
+    def kinds(self) -> tuple[tuple[str, str, str], ...]:
+        """All (group, version, kind) that have a definition, sorted."""
+        return tuple(_split_kind(kind) for kind in self._kinds)
+
+    def _field(self, name: str, value: Any) -> Field:
+        wire, more = (value, {}) if isinstance(value, str) else value
+        return Field(
+            name=name,
+            type=self._type(wire),
+            required=more.get("required", False),
+            list_type=more.get("list_type", ""),
+            map_keys=tuple(more.get("map_keys", ())),
+            map_type=more.get("map_type", ""),
+            patch_strategies=tuple(more.get("patch_strategies", ())),
+            merge_key=more.get("merge_key", ""),
+            default=more.get("default"),
+        )
+
+    def _type(self, wire: str) -> Type:
+        found = self._types.get(wire)
+        if found is None:
+            match wire[0]:
+                case "[":
+                    found = Type("list", element=self._type(wire[1:]))
+                case "{":
+                    found = Type("map", element=self._type(wire[1:]))
+                case "#":
+                    name = wire[1:]
+                    found = Type("object", definition=lambda: self.definition(name))
+                case _:
+                    found = Type(wire)  # type: ignore[arg-type]
+            self._types[wire] = found
+        return found
+
+
+def _split_kind(text: str) -> tuple[str, str, str]:
+    group, version, kind = text.split("/")
+    return group, version, kind
+
+
+class _Table(msgspec.Struct):
+    kubernetes: str
+    kinds: dict[str, str]
+    definitions: dict[str, msgspec.Raw]
+
+
+@cache
+def load() -> Schema:
+    """The schema of the followed release. Read once in a process."""
+    data = resources.files("pilothouse.api").joinpath("data/schema.json").read_bytes()
+    table = msgspec.json.decode(data, type=_Table)
+    return Schema(table.kubernetes, table.kinds, table.definitions)
