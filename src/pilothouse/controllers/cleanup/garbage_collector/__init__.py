@@ -1,0 +1,59 @@
+"""Deletes objects whose owners are gone, and keeps owners until their dependents are.
+
+Promises: an object is deleted only after a live look at it and at every owner that it names found none that exists
+(apart from owners that are themselves waiting for it to go), and only in the state in which it was looked at. A
+reference counts with all its coordinates: an owner of another kind, name or namespace is no owner, and an owner that
+was deleted and made again is another one. An object with a reference that cannot be checked, because its kind is not
+served, is never deleted. With one owner left the object stays and loses the references to the others.
+``foregroundDeletion`` keeps an owner until no dependent blocks it; ``orphan`` keeps it until no dependent names it.
+
+Not promised: an order among objects, and that a dependent that was created in the same moment in which its owner was
+orphaned has been seen.
+
+The work grows with what changes: an event of an object without owner, dependents or deletion costs a look into a dict.
+docs/controllers/garbage_collector.md has what wakes it and where it differs from upstream.
+"""
+
+import msgspec
+
+from pilothouse.machinery.flags import BOOL, INT32, Flag
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec
+
+
+class GarbageCollectorOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What can be set."""
+
+    concurrent_syncs: int = 20
+    enabled: bool = True
+    ignored: tuple[str, ...] = ("events", "events.events.k8s.io")
+    """Resources (``name.group``) that are neither collected nor own anything."""
+
+
+DESCRIPTOR = Descriptor(
+    name="garbage-collector-controller",
+    aliases=("garbagecollector",),
+    client_name="generic-garbage-collector",
+    options=GarbageCollectorOptions,
+    flags=(
+        FlagSpec(
+            field="concurrent_syncs",
+            flag=Flag(
+                "concurrent-gc-syncs",
+                INT32,
+                20,
+                "The number of garbage collector workers that are allowed to sync concurrently.",
+            ),
+        ),
+        FlagSpec(
+            field="enabled",
+            flag=Flag(
+                "enable-garbage-collector",
+                BOOL,
+                True,
+                "Enables the generic garbage collector. MUST be synced with the corresponding flag of the "
+                "kube-apiserver.",
+            ),
+        ),
+    ),
+    factory="pilothouse.controllers.cleanup.garbage_collector.controller:build",
+)

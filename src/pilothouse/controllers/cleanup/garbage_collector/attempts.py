@@ -1,0 +1,192 @@
+"""What happens to one node that the graph wants looked at: read live, decide, act, tell the graph.
+
+``controller.py`` runs this from the two queues. Keys are uids: whoever was queued under an identity that has been
+corrected since is looked at under the corrected one, once.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from pilothouse.api.meta import Object, ObjectMeta, OwnerReference
+from pilothouse.client.errors import NotFound
+from pilothouse.controllers.cleanup.garbage_collector import patches
+from pilothouse.controllers.cleanup.garbage_collector.absent import AbsentOwners
+from pilothouse.controllers.cleanup.garbage_collector.decide import (
+    Delete,
+    Keep,
+    Observed,
+    PressDependents,
+    ReleaseOwner,
+    RemoveOwners,
+    Standing,
+    decide,
+    decide_foreground,
+    standing_of,
+)
+from pilothouse.controllers.cleanup.garbage_collector.graph import (
+    FOREGROUND_FINALIZER,
+    ORPHAN_FINALIZER,
+    Graph,
+    Identity,
+    Instructions,
+    Node,
+    TryDelete,
+    claimed_identity,
+)
+from pilothouse.controllers.cleanup.garbage_collector.live import Live, Located, UnknownKind
+from pilothouse.env import Log
+from pilothouse.runtime.controller import RetryLater
+
+ORPHANS_AT_ONCE = 100
+"""How many dependents of one owner are patched at the same time."""
+
+
+class _NamespacedOwner(Exception):
+    """A cluster-scoped object names a namespaced owner. Nobody can say which one, now or later."""
+
+
+class Attempts:
+    """``apply`` takes the instructions that follow from what a lookup found; ``cached`` gives the informer's object."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        absent: AbsentOwners,
+        live: Live,
+        *,
+        apply: Callable[[Instructions], None],
+        cached: Callable[[Identity], Object | None],
+        log: Log,
+    ) -> None:
+        self._graph = graph
+        self._absent = absent
+        self._live = live
+        self._apply = apply
+        self._cached = cached
+        self._log = log
+
+    async def delete(self, node: Node) -> None:
+        """Delete the node's object if it has no owner left, and whatever else its state asks for.
+
+        Raises ``RetryLater`` while the object of a virtual node has not been seen by an informer: an object that came
+        and went while a watch was down would otherwise stay in the graph for ever (kubernetes#56121).
+        """
+        self._log.info("Processing item", v=2, item=node.identity, virtual=node.virtual)
+        if node.being_deleted and not node.deleting_dependents:
+            return  # On its way; its dependents are looked at when it is gone.
+        try:
+            where = await self._locate(node)
+            latest = await self._live.get(where)
+            if latest is None or latest.uid != node.uid:
+                self._disprove(node.identity)
+                return
+            if node.deleting_dependents:
+                await self._press_or_release(node, where)
+            else:
+                await self._decide_and_act(node, where, latest)
+        except _NamespacedOwner:
+            return
+        except UnknownKind as error:
+            self._log.warning("Cannot look up the kind of an object or of its owner", item=node.identity, err=error)
+            raise RetryLater(str(error)) from error
+        current = self._graph.get(node.uid)
+        if current is not None and current.virtual:
+            raise RetryLater("no informer has shown the object yet")
+
+    async def orphan(self, owner: Node) -> None:
+        """Take the references to the owner out of its dependents, then take its finalizer away.
+
+        If one of them fails, all of it is tried again.
+        """
+        try:
+            where = await self._locate(owner)
+            dependents = owner.dependent_nodes()
+            for start in range(0, len(dependents), ORPHANS_AT_ONCE):
+                part = dependents[start : start + ORPHANS_AT_ONCE]
+                results = await asyncio.gather(*(self._disown(one, owner.uid) for one in part), return_exceptions=True)
+                for failure in results:
+                    if failure is not None:
+                        raise failure
+            await self._live.remove_finalizer(where, owner.uid, ORPHAN_FINALIZER)
+        except _NamespacedOwner:
+            return
+        except UnknownKind as error:
+            raise RetryLater(str(error)) from error
+
+    async def _disown(self, dependent: Node, owner_uid: str) -> None:
+        try:
+            await self._remove_owners(dependent, await self._locate(dependent), (owner_uid,))
+        except NotFound:
+            pass
+
+    async def _locate(self, node: Node) -> Located:
+        kind = await self._live.kind_of(node.api_version, node.kind)
+        if kind.namespaced and not node.namespace:
+            # Only a virtual node can be like this: a cluster-scoped object claims a namespaced owner.
+            raise _NamespacedOwner
+        return Located(kind, node.namespace if kind.namespaced else "", node.name)
+
+    def _disprove(self, identity: Identity) -> None:
+        instructions = self._graph.disprove(identity)
+        again = [i for i in instructions if isinstance(i, TryDelete) and i.later]
+        self._apply([i for i in instructions if i not in again])
+        if again:
+            # Of the very key that is being worked on. The identities that are claimed have their turns one after the
+            # other, with growing pauses as long as none is found.
+            raise RetryLater("the owner may have other coordinates")
+
+    async def _press_or_release(self, owner: Node, where: Located) -> None:
+        match decide_foreground(owner):
+            case ReleaseOwner():
+                self._log.info("Removing the foreground finalizer", v=2, item=owner.identity)
+                await self._live.remove_finalizer(where, owner.uid, FOREGROUND_FINALIZER)
+            case PressDependents(nodes):
+                self._apply([TryDelete(node) for node in nodes])
+
+    async def _decide_and_act(self, node: Node, where: Located, latest: ObjectMeta) -> None:
+        owners = [(ref, await self._standing(node, ref)) for ref in latest.owner_references]
+        # The lookups took time: the graph may know more dependents now, and the node may have been replaced.
+        node = self._graph.get(node.uid) or node
+        decision = decide(
+            Observed(
+                finalizers=latest.finalizers,
+                owners=tuple(owners),
+                has_dependents=bool(node.dependents),
+                dependent_waits=any(dependent.deleting_dependents for dependent in node.dependents or ()),
+            )
+        )
+        match decision:
+            case Keep():
+                return
+            case RemoveOwners(uids):
+                self._log.info("Removing references to owners that are gone", v=2, item=node.identity, owners=uids)
+                await self._remove_owners(node, where, uids)
+            case Delete(policy, unblock):
+                if unblock:
+                    self._log.info("Unblocking the owners, to break a possible circle", v=2, item=node.identity)
+                    body = patches.unblock_owners(node.uid, node.owners)
+                    await self._live.patch(where, body, patches.unblock_owners_whole, self._cached(node.identity))
+                self._log.info("Deleting item", v=2, item=node.identity, propagationPolicy=policy)
+                if not await self._live.delete(where, latest, policy):
+                    self._disprove(node.identity)
+
+    async def _remove_owners(self, node: Node, where: Located, uids: tuple[str, ...]) -> None:
+        body = patches.remove_owners(node.uid, uids)
+        await self._live.patch(
+            where, body, lambda meta: patches.remove_owners_whole(meta, uids), self._cached(node.identity)
+        )
+
+    async def _standing(self, node: Node, reference: OwnerReference) -> Standing:
+        in_cluster = claimed_identity(reference, "")
+        in_namespace = claimed_identity(reference, node.namespace)
+        if in_cluster in self._absent or in_namespace in self._absent:
+            return Standing.DANGLING
+        kind = await self._live.kind_of(reference.api_version, reference.kind)
+        if kind.namespaced and not node.namespace:
+            self._log.info("A cluster-scoped item refers to a namespaced owner", v=2, item=node.identity)
+            raise _NamespacedOwner
+        namespace = node.namespace if kind.namespaced else ""
+        standing = standing_of(await self._live.get(Located(kind, namespace, reference.name)), reference)
+        if standing is Standing.DANGLING:
+            self._absent.add(in_namespace if kind.namespaced else in_cluster)
+        return standing

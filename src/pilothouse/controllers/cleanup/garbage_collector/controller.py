@@ -1,0 +1,159 @@
+"""The garbage collector put together: informers feed the graph, the graph fills two queues, workers look and act.
+
+See the package for the promises. ``monitors.py`` watches, ``graph.py`` knows who owns whom, ``attempts.py`` looks up
+and acts, ``decide.py`` says what to do.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from pilothouse.api.core import ObjectReference
+from pilothouse.client.discovery import RestMapper
+from pilothouse.controllers.cleanup.garbage_collector import DESCRIPTOR, GarbageCollectorOptions
+from pilothouse.controllers.cleanup.garbage_collector.absent import AbsentOwners
+from pilothouse.controllers.cleanup.garbage_collector.attempts import Attempts
+from pilothouse.controllers.cleanup.garbage_collector.dump import to_dot
+from pilothouse.controllers.cleanup.garbage_collector.graph import (
+    Graph,
+    Instructions,
+    RememberAbsent,
+    ReportInvalidNamespace,
+    TryDelete,
+    TryOrphan,
+)
+from pilothouse.controllers.cleanup.garbage_collector.live import Live
+from pilothouse.controllers.cleanup.garbage_collector.monitors import SYNC_SECONDS, Monitors
+from pilothouse.env import TaskGroup
+from pilothouse.runtime.context import ControllerContext
+from pilothouse.runtime.controller import WorkerPool
+from pilothouse.runtime.events import EventRecorder
+from pilothouse.runtime.workqueue import WorkQueue
+
+
+def build(context: ControllerContext) -> "GarbageCollector":
+    """The factory of the descriptor."""
+    return GarbageCollector(context)
+
+
+class GarbageCollector:
+    """One graph, two queues, two pools of workers. Create it on the running loop."""
+
+    name = DESCRIPTOR.name
+
+    def __init__(self, context: ControllerContext) -> None:
+        options = context.options_as(GarbageCollectorOptions)
+        env, metrics, log = context.env, context.metrics, context.log
+        mapper = context.rest_mapper if context.rest_mapper is not None else RestMapper(context.client)
+        self.graph = Graph()
+        self._options = options
+        self._log = log
+        self._absent = AbsentOwners()
+        self._recorder = EventRecorder(context.client, env, DESCRIPTOR.name)
+        self.monitors = Monitors(
+            context.client,
+            context.metadata_informers,
+            mapper,
+            self.graph,
+            apply=self._apply,
+            ignored=options.ignored,
+            metrics=metrics,
+            log=log,
+        )
+        self._attempts = Attempts(
+            self.graph,
+            self._absent,
+            Live(context.client, mapper),
+            apply=self._apply,
+            cached=self.monitors.cached,
+            log=log,
+        )
+        # Keys are uids. The graph itself is changed at once by the event handlers: upstream's third queue is not needed
+        # where there is one thread.
+        self._to_delete: WorkQueue[str] = WorkQueue(env, "garbage_collector_attempt_to_delete", metrics)
+        self._to_orphan: WorkQueue[str] = WorkQueue(env, "garbage_collector_attempt_to_orphan", metrics)
+        self._unverified: set[str] = set()  # queued only because nobody has seen the object yet; never iterated
+        self._pools = [
+            WorkerPool(f"{self.name}-{what}", queue, work, workers=options.concurrent_syncs, metrics=metrics, log=log)
+            for what, queue, work in (
+                ("delete", self._to_delete, self._try_delete),
+                ("orphan", self._to_orphan, self._try_orphan),
+            )
+        ]
+
+    async def run(self) -> None:
+        """Work until cancelled. Collecting begins when the caches are filled, and after 30 s even if some are not."""
+        if not self._options.enabled:
+            self._log.info("The garbage collector is switched off", controller=self.name)
+            return
+        self._log.info("Starting controller", controller=self.name)
+        try:
+            async with TaskGroup(self.name) as group:
+                group.start(self._recorder.run(), name=f"{self.name}-events")
+                first_sync = group.start(self.monitors.sync(), name=f"{self.name}-first-sync")
+                await asyncio.wait_for(asyncio.shield(first_sync), SYNC_SECONDS + 1)
+                synced = self.monitors.is_synced
+                self._log.info("Proceeding to collect garbage", controller=self.name, synced=synced)
+                group.start(self._follow_discovery(), name=f"{self.name}-discovery")
+                for pool in self._pools:
+                    group.start(pool.run(), name=pool.name)
+        finally:
+            self._to_delete.shut_down()
+            self._to_orphan.shut_down()
+            self._log.info("Stopped controller", controller=self.name)
+
+    def graph_as_dot(self, uids: Sequence[str] = ()) -> str:
+        """The graph, or what is connected with these uids, for the debug endpoint (``text/vnd.graphviz``)."""
+        return to_dot(self.graph, uids)
+
+    async def _follow_discovery(self) -> None:
+        await asyncio.sleep(SYNC_SECONDS)
+        await self.monitors.run()
+
+    def _apply(self, instructions: Instructions) -> None:
+        for instruction in instructions:
+            match instruction:
+                case TryDelete(node, later):
+                    if node.virtual:
+                        self._unverified.add(node.uid)
+                    else:
+                        self._unverified.discard(node.uid)
+                    if later:
+                        self._to_delete.add_rate_limited(node.uid)
+                    else:
+                        self._to_delete.add(node.uid)
+                case TryOrphan(node):
+                    self._to_orphan.add(node.uid)
+                case RememberAbsent(owner):
+                    self._absent.add(owner)
+                case ReportInvalidNamespace():
+                    self._report(instruction)
+
+    def _report(self, report: ReportInvalidNamespace) -> None:
+        dependent = report.dependent
+        reference = ObjectReference(
+            api_version=dependent.api_version,
+            kind=dependent.kind,
+            namespace=dependent.namespace,
+            name=dependent.name,
+            uid=dependent.uid,
+        )
+        self._recorder.event(reference, "Warning", "OwnerRefInvalidNamespace", report.message)
+
+    async def _try_delete(self, uid: str) -> None:
+        node = self.graph.get(uid)
+        unverified = uid in self._unverified
+        self._unverified.discard(uid)
+        if node is None or (unverified and not node.virtual):
+            return  # Gone, or an informer has shown what was to be verified: no request for that.
+        settled = False
+        try:
+            await self._attempts.delete(node)
+            settled = True
+        finally:
+            if unverified and not settled:
+                self._unverified.add(uid)
+
+    async def _try_orphan(self, uid: str) -> None:
+        owner = self.graph.get(uid)
+        if owner is not None:
+            await self._attempts.orphan(owner)

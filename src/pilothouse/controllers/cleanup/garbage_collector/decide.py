@@ -1,0 +1,104 @@
+"""What to do with an object once its owners have been looked up: pure.
+
+``attempts.py`` reads the object and its owners live, puts what it saw into ``Observed`` and does what is decided.
+"""
+
+import enum
+from typing import TypeAlias
+
+import msgspec
+
+from pilothouse.api.meta import ObjectMeta, OwnerReference
+from pilothouse.controllers.cleanup.garbage_collector.graph import FOREGROUND_FINALIZER, ORPHAN_FINALIZER, Node
+
+
+class Standing(enum.Enum):
+    """How things are with the owner that a reference names."""
+
+    SOLID = "it exists, and does not wait for its dependents to go"
+    DANGLING = "it does not exist"
+    WAITING = "it is being deleted in the foreground and waits for its dependents"
+
+
+class Observed(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything the decision may look at: the object as it is now, and each of its owners."""
+
+    finalizers: tuple[str, ...] = ()
+    owners: tuple[tuple[OwnerReference, Standing], ...] = ()
+    has_dependents: bool = False
+    dependent_waits: bool = False
+    """Some dependent is itself being deleted in the foreground: it may wait for this object, in a circle."""
+
+
+class Keep(msgspec.Struct, frozen=True):
+    """Leave the object as it is."""
+
+
+class RemoveOwners(msgspec.Struct, frozen=True):
+    """Take these references out of the object; it lives on because of another owner."""
+
+    uids: tuple[str, ...]
+
+
+class Delete(msgspec.Struct, frozen=True):
+    """Delete the object. ``unblock`` first: its references must not hold up its owners any longer."""
+
+    propagation_policy: str
+    unblock: bool = False
+
+
+Decision: TypeAlias = Keep | RemoveOwners | Delete
+
+
+def decide(seen: Observed) -> Decision:
+    """Keep what has an owner left, and delete the rest the way that its owners and its finalizers ask for."""
+    by_standing = {
+        standing: tuple(ref.uid for ref, found in seen.owners if found is standing)
+        for standing in (Standing.SOLID, Standing.DANGLING, Standing.WAITING)
+    }
+    gone, waiting = by_standing[Standing.DANGLING], by_standing[Standing.WAITING]
+    if not seen.owners:
+        return Keep()
+    if by_standing[Standing.SOLID]:
+        # References to waiting owners go too, or those owners would wait for ever for an object that stays.
+        return RemoveOwners(gone + waiting) if gone or waiting else Keep()
+    if waiting and seen.has_dependents:
+        # The owner waits for this object, so this object must wait for its own dependents. With a dependent that waits
+        # as well there may be a circle in which each waits for the next (this also finds some that are none): stop
+        # blocking, and nobody has to wait for this object.
+        return Delete("Foreground", unblock=seen.dependent_waits)
+    if ORPHAN_FINALIZER in seen.finalizers:
+        return Delete("Orphan")
+    if FOREGROUND_FINALIZER in seen.finalizers:
+        return Delete("Foreground")
+    return Delete("Background")
+
+
+def standing_of(owner: ObjectMeta | None, reference: OwnerReference) -> Standing:
+    """How it stands with a reference, given what is at its coordinates now."""
+    if owner is None or owner.uid != reference.uid:
+        return Standing.DANGLING
+    if owner.deletion_timestamp is not None and FOREGROUND_FINALIZER in owner.finalizers:
+        return Standing.WAITING
+    return Standing.SOLID
+
+
+class ReleaseOwner(msgspec.Struct, frozen=True):
+    """Nobody blocks the owner any more: take its foreground finalizer away."""
+
+
+class PressDependents(msgspec.Struct, frozen=True):
+    """These still block the owner: look at them again. Empty: they are on their way, wait for their end."""
+
+    nodes: tuple[Node, ...]
+
+
+def decide_foreground(owner: Node) -> ReleaseOwner | PressDependents:
+    """What an owner that is being deleted in the foreground waits for.
+
+    Dependents that do not block are deleted with the rest, but not waited for.
+    """
+    blocking = owner.blocking_dependents()
+    if not blocking:
+        return ReleaseOwner()
+    return PressDependents(tuple(node for node in blocking if not node.deleting_dependents))

@@ -1,0 +1,427 @@
+"""The ownership graph: what the informers tell goes in, what must be looked at comes out.
+
+``monitors.py`` feeds it (``observe``, ``forget``), ``attempts.py`` tells it what live lookups found out (``disprove``).
+Every call changes the graph and returns *instructions*: plain values that say which nodes to look at, in order. Nothing
+here talks to a server, waits, or knows the time, so a whole history can be replayed as a table.
+
+A node stands for one object, found by uid. Because owner references are written by anybody, the graph also holds
+*virtual* nodes: owners that some object names and that no informer has shown yet. A virtual node has the coordinates
+that its first dependent claims, in that dependent's namespace; they are believed until a lookup or an informer says
+better. That, and checking the coordinates of every reference one by one, is what keeps a wrong reference from harming
+the children whose references are right (kubernetes#65200, kubernetes#92743).
+
+Promises: dependents keep the order in which they came; no call costs more than the node's own references and, where all
+of them must be looked at again, its dependents.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from pilothouse.api.meta import ObjectMeta, OwnerReference
+
+FOREGROUND_FINALIZER = "foregroundDeletion"
+ORPHAN_FINALIZER = "orphan"
+
+
+class Identity(msgspec.Struct, frozen=True, gc=False):
+    """Where an object is said to be. ``namespace`` is empty for cluster-scoped objects."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+
+    def __str__(self) -> str:
+        """Upstream's form, which is part of an event message (graph.go, v1.36)."""
+        return f"[{self.api_version}/{self.kind}, namespace: {self.namespace}, name: {self.name}, uid: {self.uid}]"
+
+
+def claimed_identity(reference: OwnerReference, namespace: str) -> Identity:
+    """Where an owner is said to be by a reference in an object of that namespace."""
+    return Identity(reference.api_version, reference.kind, namespace, reference.name, reference.uid)
+
+
+class Node:
+    """One object of the cluster, or (``virtual``) the owner that some object claims to have.
+
+    There is one for every object, so it has slots and shares its strings with the newest object in the informer's
+    cache. Nodes compare by who they are: a node whose identity turned out wrong is *replaced*, and work queued under
+    the old one can tell that it is outdated.
+    """
+
+    __slots__ = (
+        "api_version",
+        "being_deleted",
+        "deleting_dependents",
+        "dependents",
+        "kind",
+        "name",
+        "namespace",
+        "owners",
+        "uid",
+        "virtual",
+    )
+
+    def __init__(self, identity: Identity, owners: tuple[OwnerReference, ...] = (), *, virtual: bool = False) -> None:
+        self.api_version = identity.api_version
+        self.kind = identity.kind
+        self.namespace = identity.namespace
+        self.name = identity.name
+        self.uid = identity.uid
+        self.owners = owners
+        self.dependents: dict[Node, None] | None = None  # Most objects own nothing: no dict until the first.
+        self.being_deleted = False
+        self.deleting_dependents = False  # being deleted, and with the foreground finalizer
+        self.virtual = virtual
+
+    def __repr__(self) -> str:
+        return f"Node({self.identity}{', virtual' if self.virtual else ''})"
+
+    @property
+    def identity(self) -> Identity:
+        """The coordinates as one value."""
+        return Identity(self.api_version, self.kind, self.namespace, self.name, self.uid)
+
+    def dependent_nodes(self) -> list["Node"]:
+        """Those that name this node as an owner, in the order in which they came."""
+        return list(self.dependents) if self.dependents else []
+
+    def blocking_dependents(self) -> list["Node"]:
+        """The dependents whose reference to this node has ``blockOwnerDeletion``."""
+        return [
+            dependent
+            for dependent in self.dependents or ()
+            if any(ref.uid == self.uid and ref.block_owner_deletion for ref in dependent.owners)
+        ]
+
+    def _add_dependent(self, node: "Node") -> None:
+        if self.dependents is None:
+            self.dependents = {}
+        self.dependents[node] = None
+
+    def _remove_dependent(self, node: "Node") -> None:
+        if self.dependents is not None and self.dependents.pop(node, node) is None and not self.dependents:
+            self.dependents = None
+
+    def _replacement(self, identity: Identity) -> "Node":
+        copy = Node(identity, self.owners, virtual=self.virtual)
+        copy.dependents = dict(self.dependents) if self.dependents else None
+        copy.being_deleted = self.being_deleted
+        copy.deleting_dependents = self.deleting_dependents
+        return copy
+
+
+class TryDelete(msgspec.Struct, frozen=True):
+    """Find out whether this node must go. ``later``: with back-off, it may be asked again and again."""
+
+    node: Node
+    later: bool = False
+
+
+class TryOrphan(msgspec.Struct, frozen=True):
+    """Take the references to this node out of its dependents, then let it go."""
+
+    node: Node
+
+
+class RememberAbsent(msgspec.Struct, frozen=True):
+    """No object with this identity exists, and none ever will again: uids are not reused."""
+
+    owner: Identity
+
+
+class ReportInvalidNamespace(msgspec.Struct, frozen=True):
+    """Tell the dependent's people that its owner lives in another namespace, which cannot work."""
+
+    dependent: Identity
+    reference: OwnerReference
+
+    @property
+    def message(self) -> str:
+        """The text of the event ``OwnerRefInvalidNamespace``."""
+        namespace = self.dependent.namespace
+        claimed = claimed_identity(self.reference, namespace)
+        return f'ownerRef {claimed} does not exist in namespace "{namespace}"'
+
+
+Instruction: TypeAlias = TryDelete | TryOrphan | RememberAbsent | ReportInvalidNamespace
+Instructions: TypeAlias = Sequence[Instruction]
+
+NOTHING: Instructions = ()
+
+
+class Graph:
+    """All nodes by uid, and the rules by which they change (graph_builder.go, v1.36)."""
+
+    __slots__ = ("_nodes",)
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, Node] = {}
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def get(self, uid: str) -> Node | None:
+        """The node with that uid."""
+        return self._nodes.get(uid)
+
+    def nodes(self) -> Iterable[Node]:
+        """Every node, in the order in which their uids were first heard of."""
+        return self._nodes.values()
+
+    def observe(self, api_version: str, kind: str, old: ObjectMeta | None, new: ObjectMeta) -> Instructions:
+        """An informer showed an object (``old`` is None) or a change of it."""
+        node = self._nodes.get(new.uid)
+        if node is None:
+            return self._insert(api_version, kind, old, new)
+        if (
+            not node.virtual
+            and new.deletion_timestamp is None
+            and node.owners == new.owner_references
+            and node.kind == kind
+            and node.api_version == api_version
+        ):
+            # Nearly every update ends here: something else of the object changed. The strings of the object that just
+            # left the cache are let go, or every object that was ever updated would be held twice.
+            node.name, node.namespace, node.owners = new.name, new.namespace, new.owner_references
+            return NOTHING
+        out: list[Instruction] = []
+        if node.virtual:
+            node = self._materialize(node, Identity(api_version, kind, new.namespace, new.name, new.uid), out)
+        elif node.kind != kind or node.api_version != api_version:
+            node = self._rename(node, api_version, kind)
+        self._set_owners(node, new.owner_references, out)
+        if new.deletion_timestamp is not None:
+            node.being_deleted = True  # A one-way trip: never reset.
+        _transitions(node, old, new, out)
+        return out
+
+    def forget(self, api_version: str, kind: str, meta: ObjectMeta) -> Instructions:
+        """An informer saw the object go."""
+        node = self._nodes.get(meta.uid)
+        if node is None:
+            return NOTHING
+        out: list[Instruction] = []
+        identity = Identity(api_version, kind, meta.namespace, meta.name, meta.uid)
+        if node.virtual:
+            # Seen for the first time when it goes: those who claim other coordinates are told as if it had been seen.
+            node = self._materialize(node, identity, out)
+        self._remove(node, identity, out)
+        return out
+
+    def disprove(self, identity: Identity) -> Instructions:
+        """A live lookup found nothing at ``identity``, or an object with another uid there."""
+        node = self._nodes.get(identity.uid)
+        if node is None:
+            return NOTHING
+        out: list[Instruction] = []
+        if not node.virtual:
+            if node.identity == identity:
+                self._remove(node, identity, out)
+            else:
+                # The informer knows the object under other coordinates and is right. Only those who claimed the ones
+                # that were looked up have a wrong reference.
+                _disown(partition(node.dependents or (), identity)[0], identity, out)
+            return out
+        matching, mismatching = partition(node.dependents or (), identity)
+        if not mismatching:
+            self._remove(node, identity, out)
+            return out
+        _disown(matching, identity, out)
+        if node.identity == identity:
+            alternative = alternative_identity(mismatching, identity)
+            if alternative is not None:
+                replacement = node._replacement(alternative)
+                self._nodes[node.uid] = replacement
+                out.append(TryDelete(replacement, later=True))
+        return out
+
+    def _insert(self, api_version: str, kind: str, old: ObjectMeta | None, new: ObjectMeta) -> Instructions:
+        node = Node(Identity(api_version, kind, new.namespace, new.name, new.uid), new.owner_references)
+        self._nodes[new.uid] = node
+        if not new.owner_references and new.deletion_timestamp is None:
+            return NOTHING
+        out: list[Instruction] = []
+        if new.deletion_timestamp is not None:
+            node.being_deleted = True
+            node.deleting_dependents = FOREGROUND_FINALIZER in new.finalizers
+        self._link(node, new.owner_references, out)
+        _transitions(node, old, new, out)
+        return out
+
+    def _materialize(self, node: Node, identity: Identity, out: list[Instruction]) -> Node:
+        """A virtual node turns out to exist. Dependents that claim something else about it are looked at."""
+        if node.identity != identity:
+            for dependent in partition(node.dependents or (), identity)[1]:
+                if identity.namespace and dependent.namespace != identity.namespace:
+                    _report(dependent, identity.uid, out)
+                out.append(TryDelete(dependent))
+            node = node._replacement(identity)
+            self._nodes[node.uid] = node
+        node.virtual = False
+        return node
+
+    def _rename(self, node: Node, api_version: str, kind: str) -> Node:
+        """The same object, now served as another version or kind."""
+        renamed = node._replacement(Identity(api_version, kind, node.namespace, node.name, node.uid))
+        self._nodes[node.uid] = renamed
+        for reference in renamed.owners:
+            owner = self._nodes.get(reference.uid)
+            if owner is not None and owner.dependents and node in owner.dependents:
+                owner._remove_dependent(node)
+                owner._add_dependent(renamed)
+        return renamed
+
+    def _set_owners(self, node: Node, references: tuple[OwnerReference, ...], out: list[Instruction]) -> None:
+        if node.owners == references:
+            node.owners = references
+            return
+        before = {reference.uid: reference for reference in node.owners}
+        added = [reference for reference in references if reference.uid not in before]
+        after = {reference.uid: reference for reference in references}
+        removed = [reference for uid, reference in before.items() if uid not in after]
+        # An owner that waits for its dependents may have waited for exactly this.
+        unblocked = [reference.uid for reference in removed if reference.block_owner_deletion]
+        unblocked += [
+            uid
+            for uid, reference in after.items()
+            if uid in before and before[uid].block_owner_deletion and not reference.block_owner_deletion
+        ]
+        for uid in unblocked:
+            owner = self._nodes.get(uid)
+            if owner is not None:
+                out.append(TryDelete(owner))
+        node.owners = references
+        self._link(node, added, out)
+        self._unlink(node, removed)
+
+    def _link(self, node: Node, references: Iterable[OwnerReference], out: list[Instruction]) -> None:
+        doubtful = False
+        for reference in references:
+            owner = self._nodes.get(reference.uid)
+            if owner is None:
+                owner = Node(claimed_identity(reference, node.namespace), virtual=True)
+                self._nodes[reference.uid] = owner
+                owner._add_dependent(node)
+                out.append(TryDelete(owner))
+                continue
+            owner._add_dependent(node)
+            if doubtful:
+                continue  # One doubt is enough for a look; upstream reports no second one either.
+            if owner.namespace and owner.namespace != node.namespace:
+                if not owner.virtual:
+                    _report(node, owner.uid, out)
+                doubtful = True
+            elif not _matches(reference, owner.api_version, owner.kind, owner.name):
+                doubtful = True
+            elif not owner.namespace and node.namespace and owner.virtual:
+                # Said to be cluster-scoped by a cluster-scoped dependent, and nobody has seen it: it may as well be a
+                # missing namespaced object (kubernetes#98040).
+                doubtful = True
+        if doubtful:
+            out.append(TryDelete(node))
+
+    def _unlink(self, node: Node, references: Iterable[OwnerReference]) -> None:
+        for reference in references:
+            owner = self._nodes.get(reference.uid)
+            if owner is not None:
+                owner._remove_dependent(node)
+
+    def _remove(self, node: Node, identity: Identity, out: list[Instruction]) -> None:
+        del self._nodes[node.uid]
+        self._unlink(node, node.owners)
+        if node.dependents:
+            _disown(node.dependents, identity, out)
+        for reference in node.owners:
+            owner = self._nodes.get(reference.uid)
+            if owner is not None and owner.deleting_dependents:
+                out.append(TryDelete(owner))  # This may have been the last one it waited for.
+
+
+def partition(dependents: Iterable[Node], owner: Identity) -> tuple[list[Node], list[Node]]:
+    """Those who mean exactly ``owner``, and those who mean its uid but something else by it.
+
+    A dependent with several references to the uid can be in both lists. In another namespace than a namespaced owner
+    nobody means it, whatever the reference says.
+    """
+    matching: list[Node] = []
+    mismatching: list[Node] = []
+    for dependent in dependents:
+        if owner.namespace and dependent.namespace != owner.namespace:
+            mismatching.append(dependent)
+            continue
+        verdicts = [
+            _matches(reference, owner.api_version, owner.kind, owner.name)
+            for reference in dependent.owners
+            if reference.uid == owner.uid
+        ]
+        if True in verdicts:
+            matching.append(dependent)
+        if False in verdicts:
+            mismatching.append(dependent)
+    return matching, mismatching
+
+
+def alternative_identity(dependents: Iterable[Node], absent: Identity) -> Identity | None:
+    """Another identity under which ``dependents`` know the owner that is not at ``absent``.
+
+    The next one after ``absent`` in the order of kind, apiVersion, namespace, name; after the last the first. So every
+    claimed identity gets its turn, however often the lookups fail.
+    """
+    claims: dict[Identity, None] = {}
+    for dependent in dependents:
+        for ref in dependent.owners:
+            if ref.uid != absent.uid:
+                continue
+            same = _matches(ref, absent.api_version, absent.kind, absent.name)
+            if same and (not absent.namespace or absent.namespace == dependent.namespace):
+                continue
+            # A kind that was looked up without a namespace is cluster-scoped, so the dependent's says nothing.
+            cluster_scoped = not absent.namespace and (ref.api_version, ref.kind) == (absent.api_version, absent.kind)
+            namespace = "" if cluster_scoped else dependent.namespace
+            claims[Identity(ref.api_version, ref.kind, namespace, ref.name, ref.uid)] = None
+    claims.pop(absent, None)
+    ordered = sorted(claims, key=_order)
+    following = [claim for claim in ordered if _order(claim) > _order(absent)]
+    return next(iter(following or ordered), None)
+
+
+def _order(identity: Identity) -> tuple[str, str, str, str, str]:
+    return (identity.kind, identity.api_version, identity.namespace, identity.name, identity.uid)
+
+
+def _matches(reference: OwnerReference, api_version: str, kind: str, name: str) -> bool:
+    return reference.name == name and reference.kind == kind and reference.api_version == api_version
+
+
+def _disown(dependents: Iterable[Node], owner: Identity, out: list[Instruction]) -> None:
+    found = list(dependents)
+    if found:
+        out.append(RememberAbsent(owner))
+        out.extend(TryDelete(dependent) for dependent in found)
+
+
+def _report(dependent: Node, owner_uid: str, out: list[Instruction]) -> None:
+    for reference in dependent.owners:
+        if reference.uid == owner_uid:
+            out.append(ReportInvalidNamespace(dependent.identity, reference))
+            return
+
+
+def _starts_deletion(old: ObjectMeta | None, new: ObjectMeta, finalizer: str) -> bool:
+    if new.deletion_timestamp is None or finalizer not in new.finalizers:
+        return False
+    return old is None or old.deletion_timestamp is None or finalizer not in old.finalizers
+
+
+def _transitions(node: Node, old: ObjectMeta | None, new: ObjectMeta, out: list[Instruction]) -> None:
+    """What begins when a deletion begins. Orphaning wins: it would be pointless once the dependents are gone."""
+    if _starts_deletion(old, new, ORPHAN_FINALIZER):
+        out.append(TryOrphan(node))
+    elif _starts_deletion(old, new, FOREGROUND_FINALIZER):
+        node.deleting_dependents = True
+        out.extend(TryDelete(dependent) for dependent in node.dependent_nodes())
+        out.append(TryDelete(node))

@@ -1,0 +1,192 @@
+"""Which resources are watched for the graph: every one that can be listed, watched and deleted, metadata only.
+
+Discovery is asked every 30 s; informers start for what is new and stop for what is gone. ``controller.py`` owns this
+and says what to do with an object that was seen or went.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from pilothouse.api.kinds import Kind
+from pilothouse.api.meta import Object, ObjectMeta
+from pilothouse.client import Client
+from pilothouse.client.discovery import Discovery, Resource, RestMapper
+from pilothouse.client.errors import ApiError
+from pilothouse.controllers.cleanup.garbage_collector.graph import Graph, Identity, Instructions
+from pilothouse.env import Log
+from pilothouse.runtime.cache import object_key
+from pilothouse.runtime.informer import InformerFactory, Registration, SharedInformer
+from pilothouse.runtime.metrics import Registry
+
+SYNC_SECONDS = 30.0
+
+NEEDED_VERBS = ("delete", "list", "watch")
+
+
+class ResourceKey(msgspec.Struct, frozen=True, gc=False):
+    """What makes a monitored resource another one."""
+
+    group: str
+    version: str
+    resource: str
+
+    @property
+    def group_version(self) -> str:
+        """As discovery's failures name it."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+class _Monitor(msgspec.Struct, frozen=True):
+    kind: Kind[Object]
+    informer: SharedInformer[Object]
+    registration: Registration[Object]
+
+
+def wanted_resources(discovery: Discovery, ignored: Sequence[str]) -> dict[ResourceKey, Resource]:
+    """The preferred version of everything that the garbage collector works with: pure."""
+    return {
+        ResourceKey(resource.group, resource.version, resource.name): resource
+        for resource in discovery.preferred_resources()
+        if resource.supports(*NEEDED_VERBS) and resource.group_resource not in ignored
+    }
+
+
+class Monitors:
+    """The informers that feed the graph.
+
+    ``apply`` receives what the graph asks for. Nodes of a resource that is not served any more stay in the graph: what
+    they own was not deleted by anybody.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        factory: InformerFactory,
+        mapper: RestMapper,
+        graph: Graph,
+        *,
+        apply: Callable[[Instructions], None],
+        ignored: Sequence[str],
+        metrics: Registry,
+        log: Log,
+    ) -> None:
+        self._client = client
+        self._factory = factory
+        self._mapper = mapper
+        self._graph = graph
+        self._apply = apply
+        self._ignored = tuple(ignored)
+        self._log = log
+        self._monitors: dict[ResourceKey, _Monitor] = {}
+        self._by_kind: dict[tuple[str, str], SharedInformer[Object]] = {}
+        self._errors = metrics.counter(
+            "garbagecollector_controller_resources_sync_error_total",
+            "[ALPHA] Number of garbage collector resources sync errors",
+        ).labels_of()
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether something is watched, and all of it has been read once."""
+        return bool(self._monitors) and all(monitor.informer.has_synced for monitor in self._monitors.values())
+
+    @property
+    def watched(self) -> list[ResourceKey]:
+        """What is watched, in discovery's order of first appearance."""
+        return list(self._monitors)
+
+    def cached(self, identity: Identity) -> Object | None:
+        """The object as an informer knows it."""
+        informer = self._by_kind.get((identity.api_version, identity.kind))
+        if informer is None:
+            return None
+        found = informer.cache.get(object_key(ObjectMeta(name=identity.name, namespace=identity.namespace)))
+        return found if found is not None and found.metadata.uid == identity.uid else None
+
+    async def run(self) -> None:
+        """Follow discovery until cancelled."""
+        while True:
+            await self.sync()
+            await asyncio.sleep(SYNC_SECONDS)
+
+    async def sync(self) -> None:
+        """Ask discovery once, start and stop informers, and wait up to 30 s for the new ones."""
+        try:
+            discovery = await self._client.discover()
+        except (ApiError, ConnectionError, TimeoutError, ValueError) as error:
+            self._failed("Discovery failed, skipping garbage collector sync", error)
+            return
+        wanted = wanted_resources(discovery, self._ignored)
+        if not wanted:
+            self._failed("No resources reported by discovery, skipping garbage collector sync", None)
+            return
+        kept = {
+            key
+            for key, monitor in self._monitors.items()
+            # Of a group that could not be asked nothing is known; what works goes on.
+            if key in wanted or (key.group_version in discovery.failures and monitor.informer.has_synced)
+        }
+        removed = [key for key in self._monitors if key not in kept]
+        added = [key for key in wanted if key not in self._monitors]
+        if not removed and not added:
+            return
+        self._log.info("Syncing garbage collector with updated resources", v=2, added=added, removed=removed)
+        self._mapper.reset()
+        for key in removed:
+            self._stop(key)
+        for key in added:
+            self._start(key, wanted[key])
+        await self._wait_synced()
+
+    async def _wait_synced(self) -> None:
+        try:
+            async with asyncio.timeout(SYNC_SECONDS):
+                for monitor in list(self._monitors.values()):
+                    await monitor.informer.wait_synced()
+        except TimeoutError:
+            missing = [key for key, monitor in self._monitors.items() if not monitor.informer.has_synced]
+            self._failed(f"Timed out waiting for the caches of {missing}", None)
+        except RuntimeError as error:
+            # Another controller that shares the informer stopped it. The next discovery starts it anew if it is served.
+            self._failed("An informer was stopped", error)
+        for key in [key for key, monitor in self._monitors.items() if monitor.informer.stopped]:
+            self._stop(key)
+
+    def _start(self, key: ResourceKey, resource: Resource) -> None:
+        kind = resource.as_kind().metadata
+        api_version, kind_name = kind.api_version, kind.kind
+        graph, apply = self._graph, self._apply
+
+        def on_add(obj: Object, _initial: bool) -> None:
+            instructions = graph.observe(api_version, kind_name, None, obj.metadata)
+            if instructions:
+                apply(instructions)
+
+        def on_update(old: Object, new: Object) -> None:
+            if old.metadata.uid != new.metadata.uid:
+                # Deleted and made again while nobody watched. Upstream keeps the old node, and what it owned, for ever.
+                apply(graph.forget(api_version, kind_name, old.metadata))
+                on_add(new, False)
+                return
+            instructions = graph.observe(api_version, kind_name, old.metadata, new.metadata)
+            if instructions:
+                apply(instructions)
+
+        def on_delete(obj: Object, _final_state_unknown: bool) -> None:
+            apply(graph.forget(api_version, kind_name, obj.metadata))
+
+        informer = self._factory.informer(kind)
+        registration = informer.add_handler(on_add, on_update, on_delete, resync_seconds=0.0)
+        self._monitors[key] = _Monitor(kind, informer, registration)
+        self._by_kind[api_version, kind_name] = informer
+
+    def _stop(self, key: ResourceKey) -> None:
+        monitor = self._monitors.pop(key)
+        self._by_kind.pop((monitor.kind.api_version, monitor.kind.kind), None)
+        monitor.registration.remove()
+        self._factory.stop(monitor.kind)
+
+    def _failed(self, message: str, error: BaseException | None) -> None:
+        self._errors.inc()
+        self._log.error(message, error=error)

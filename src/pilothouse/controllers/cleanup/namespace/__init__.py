@@ -1,0 +1,51 @@
+"""Empties namespaces that are being deleted, and lets them go when nothing is left.
+
+Promises: a namespace is looked at five seconds after it was seen terminating, so that every API server has heard of it
+and nothing new is made in it. Pods go first; nothing else is deleted while a pod is left. Everything is deleted in the
+background, by collection where the server can do that. Five conditions on the namespace say what was found and what is
+in the way. The finalizer ``kubernetes`` is taken away only after a pass in which no resource was left and nothing
+failed, discovery included.
+
+Not promised: an order among the resources after pods, and that objects with finalizers of others ever go.
+
+docs/controllers/namespace.md has what wakes it and where it differs from upstream.
+"""
+
+import msgspec
+
+from pilothouse.api.core import NAMESPACES
+from pilothouse.machinery.flags import DURATION, INT32, Flag
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch
+
+
+class NamespaceOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What can be set."""
+
+    concurrent_syncs: int = 10
+    sync_period: float = 300.0
+
+
+DESCRIPTOR = Descriptor(
+    name="namespace-controller",
+    aliases=("namespace",),
+    client_name="namespace-controller",
+    options=NamespaceOptions,
+    flags=(
+        FlagSpec(
+            field="concurrent_syncs",
+            flag=Flag(
+                "concurrent-namespace-syncs",
+                INT32,
+                10,
+                "The number of namespace objects that are allowed to sync concurrently. "
+                "Larger number = more responsive namespace termination, but more CPU (and network) load",
+            ),
+        ),
+        FlagSpec(
+            field="sync_period",
+            flag=Flag("namespace-sync-period", DURATION, 300.0, "The period for syncing namespace life-cycle updates"),
+        ),
+    ),
+    watches=(Watch(kind=NAMESPACES),),
+    factory="pilothouse.controllers.cleanup.namespace.controller:build",
+)

@@ -1,0 +1,176 @@
+"""Deletes what is in a namespace, resource by resource, and reports what is left.
+
+``controller.py`` calls ``empty`` once in every pass. What an answer means is decided in ``decide.py``.
+"""
+
+import datetime
+from collections.abc import Sequence
+
+import msgspec
+
+from pilothouse.api.core import PODS, Pod
+from pilothouse.api.kinds import Kind
+from pilothouse.api.meta import Object
+from pilothouse.client import Client
+from pilothouse.client.discovery import Discovery
+from pilothouse.client.discovery import Resource as ServedResource
+from pilothouse.client.errors import ApiError, MethodNotAllowed, NotFound
+from pilothouse.controllers.cleanup.namespace.decide import (
+    GONE,
+    Remainder,
+    Resource,
+    Totals,
+    UnexpectedRemainder,
+    estimate_grace,
+    judge_remainder,
+)
+from pilothouse.controllers.cleanup.namespace.status import Outcome
+from pilothouse.env import Env
+
+_BACKGROUND = "Background"
+_FAILURES = (ApiError, ConnectionError, TimeoutError, ValueError)
+"""What a request may come to. ValueError: an answer that cannot be read."""
+
+
+class Pass(msgspec.Struct, frozen=True, kw_only=True):
+    """What one pass over the content of a namespace came to."""
+
+    outcome: Outcome
+    errors: tuple[str, ...] = ()
+    """Everything that failed; the namespace must be looked at again."""
+    estimate_seconds: int = 0
+    """Without errors: how long what is left may take, 0 when nothing is."""
+
+
+class Content:
+    """Empties namespaces with a client."""
+
+    def __init__(self, env: Env, client: Client) -> None:
+        self._env = env
+        self._client = client
+
+    async def empty(self, namespace: str, deleted_at: datetime.datetime) -> Pass:
+        """Delete everything that can be deleted now. Failures are collected; what can be done is done."""
+        errors: list[str] = []
+        discovery_error = parsing_error = ""
+        resources: list[ServedResource] = []
+        try:
+            discovery = await self._client.discover()
+        except _FAILURES as error:
+            discovery_error = _text(error)
+        else:
+            discovery_error = describe_failures(discovery)
+            resources = [r for r in discovery.preferred_resources() if r.namespaced and r.supports("delete")]
+        if discovery_error:
+            errors.append(discovery_error)
+            if resources:
+                failures = len(discovery.failures)
+                discovery_error = f"Discovery failed for some groups, {failures} failing: {discovery_error}"
+        odd = [resource for resource in resources if "/" in resource.group]
+        if odd:
+            parsing_error = f"unexpected GroupVersion string: {odd[0].api_version}"
+            errors.append(parsing_error)
+            resources = [resource for resource in resources if resource not in odd]
+        return await self._empty(namespace, deleted_at, resources, errors, (discovery_error, parsing_error))
+
+    async def _empty(
+        self,
+        namespace: str,
+        deleted_at: datetime.datetime,
+        resources: Sequence[ServedResource],
+        errors: list[str],
+        lookup_errors: tuple[str, str],
+    ) -> Pass:
+        totals = Totals()
+        content_errors: list[str] = []
+        discovery_error, parsing_error = lookup_errors
+        pods = [resource for resource in resources if _named(resource).is_pods]
+        others = [resource for resource in resources if not _named(resource).is_pods]
+        for resource in pods:
+            error = await self._count_in(totals, namespace, deleted_at, resource)
+            if error:
+                errors.append(f"failed to delete pods for namespace: {namespace}, err: {error}")
+                content_errors.append(error)
+        if totals.counts:
+            # What a pod uses goes after the pod (KEP-5080). Upstream leaves the pods out of the conditions of such a
+            # pass (kubernetes v1.36, deleteAllContent): they say that no content remains. Scripts know it like that.
+            outcome = Outcome(
+                discovery_error=discovery_error, parsing_error=parsing_error, content_errors=tuple(content_errors)
+            )
+            return Pass(outcome=outcome, errors=tuple(errors), estimate_seconds=totals.estimate_seconds)
+        for resource in others:
+            error = await self._count_in(totals, namespace, deleted_at, resource)
+            if error:
+                errors.append(error)
+                content_errors.append(error)
+        outcome = Outcome(
+            discovery_error=discovery_error,
+            parsing_error=parsing_error,
+            content_errors=tuple(content_errors),
+            counts=totals.counts,
+            finalizers=totals.finalizers,
+        )
+        return Pass(outcome=outcome, errors=tuple(errors), estimate_seconds=totals.estimate_seconds)
+
+    async def _count_in(
+        self, totals: Totals, namespace: str, deleted_at: datetime.datetime, resource: ServedResource
+    ) -> str:
+        try:
+            totals.add(_named(resource), await self._delete_all(namespace, deleted_at, resource))
+        except UnexpectedRemainder as error:
+            totals.add(_named(resource), error.remainder)
+            return str(error)
+        except _FAILURES as error:
+            return _text(error)
+        return ""
+
+    async def _delete_all(self, namespace: str, deleted_at: datetime.datetime, resource: ServedResource) -> Remainder:
+        named = _named(resource)
+        estimate = 0
+        if named.is_pods:
+            pods: Sequence[Pod] = (await self._client.list(PODS, namespace)).items
+            estimate = estimate_grace(pods, deleted_at, self._env.now())
+        kind = resource.as_kind().metadata
+        if not await self._delete_collection(kind, namespace, resource):
+            for item in await self._list(kind, namespace, resource) or ():
+                try:
+                    await self._client.delete(kind, item.metadata.name, namespace, propagation_policy=_BACKGROUND)
+                except (NotFound, MethodNotAllowed):
+                    pass  # Gone already, or not to be had one by one either; the list below tells.
+        left = await self._list(kind, namespace, resource)
+        return GONE if left is None else judge_remainder(named, namespace, left, estimate)
+
+    async def _delete_collection(self, kind: Kind[Object], namespace: str, resource: ServedResource) -> bool:
+        """Whether the server can do it. Some that say so cannot, which 404 and 405 tell (kubernetes#22413)."""
+        if not resource.supports("deletecollection"):
+            return False
+        try:
+            await self._client.delete_collection(kind, namespace, propagation_policy=_BACKGROUND)
+        except (NotFound, MethodNotAllowed):
+            return False
+        return True
+
+    async def _list(self, kind: Kind[Object], namespace: str, resource: ServedResource) -> Sequence[Object] | None:
+        """The objects, or None where the server cannot list them."""
+        if not resource.supports("list"):
+            return None
+        try:
+            return (await self._client.list(kind, namespace)).items
+        except (NotFound, MethodNotAllowed):
+            return None
+
+
+def describe_failures(discovery: Discovery) -> str:
+    """client-go's ``ErrGroupDiscoveryFailed`` in its words; "" when nothing failed."""
+    if not discovery.failures:
+        return ""
+    parts = sorted(f"{name}: {problem}" for name, problem in discovery.failures.items())
+    return f"unable to retrieve the complete list of server APIs: {', '.join(parts)}"
+
+
+def _named(resource: ServedResource) -> Resource:
+    return Resource(resource.group, resource.version, resource.name)
+
+
+def _text(error: Exception) -> str:
+    return str(error) or type(error).__name__

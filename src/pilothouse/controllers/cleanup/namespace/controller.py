@@ -1,0 +1,165 @@
+"""What wakes the namespace controller, and one pass over one namespace: read, mark, empty, report, release.
+
+Decisions are in ``decide.py``, conditions in ``status.py``, the deleting in ``content.py``.
+"""
+
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from pilothouse.api.core import NAMESPACES, Namespace
+from pilothouse.api.meta import Condition
+from pilothouse.client import Client
+from pilothouse.client.errors import ApiError, Conflict, NotFound
+from pilothouse.controllers.cleanup.namespace import DESCRIPTOR, NamespaceOptions
+from pilothouse.controllers.cleanup.namespace.content import Content, Pass
+from pilothouse.controllers.cleanup.namespace.decide import finalizers_left, pause_seconds
+from pilothouse.controllers.cleanup.namespace.status import update_conditions, verdicts
+from pilothouse.machinery.splice import replace_fields, take_field
+from pilothouse.machinery.times import format_time
+from pilothouse.runtime.context import ControllerContext
+from pilothouse.runtime.controller import Controller, Requeue, RetryLater
+from pilothouse.runtime.rate_limiters import BucketLimiter, ExponentialFailureLimiter, MaxOfLimiter
+
+GRACE_SECONDS = 5.0
+"""API servers and etcd members that lag behind still accept objects for that long (namespace_controller.go, v1.36)."""
+
+CONFLICT_TRIES = 10
+
+_namespace = msgspec.json.Decoder(Namespace)
+_raw_list = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+def build(context: ControllerContext) -> "NamespaceController":
+    """The factory of the descriptor."""
+    return NamespaceController(context)
+
+
+class _Held(msgspec.Struct, frozen=True):
+    """A namespace as it is on the server, read and raw."""
+
+    view: Namespace
+    raw: bytes
+
+
+class NamespaceController(Controller):
+    """See the package for the promises."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        options = context.options_as(NamespaceOptions)
+        informer = context.informers.informer(NAMESPACES)
+        super().__init__(
+            DESCRIPTOR.name,
+            context.env,
+            workers=options.concurrent_syncs,
+            waits_for=(informer,),
+            metrics=context.metrics,
+            # A minute at most between tries: longer than that nobody wants to watch a namespace that could go.
+            limiter=MaxOfLimiter[str](
+                ExponentialFailureLimiter[str](0.005, 60.0), BucketLimiter[str](context.env, 10.0, 100)
+            ),
+            queue_name="namespace",
+            log=context.log,
+        )
+        self._client: Client = context.client
+        self._content = Content(context.env, context.client)
+        informer.add_handler(
+            on_add=lambda namespace, _initial: self._enqueue(namespace),
+            on_update=lambda _old, namespace: self._enqueue(namespace),
+            resync_seconds=options.sync_period,
+        )
+
+    def _enqueue(self, namespace: Namespace) -> None:
+        if namespace.metadata.deletion_timestamp is not None:
+            self.queue.add_after(namespace.metadata.name, GRACE_SECONDS)
+
+    async def reconcile(self, key: str) -> Requeue | None:
+        """One pass. Everything is read live: the cache only says that there may be something to do."""
+        try:
+            held = await self._get(key)
+            if held.view.metadata.deletion_timestamp is None:
+                return None
+            held = await self._write(held, self._mark_terminating)
+            if held.view.metadata.deletion_timestamp is None or not held.view.spec.finalizers:
+                return None
+        except NotFound:
+            return None
+        found = await self._content.empty(key, held.view.metadata.deletion_timestamp)
+        held = await self._report(held, found)
+        if found.errors:
+            text = found.errors[0] if len(found.errors) == 1 else f"[{', '.join(found.errors)}]"
+            self.log.error("Deleting the content of a namespace failed", key=key, err=text)
+            raise RetryLater(text)
+        if found.estimate_seconds > 0:
+            pause = pause_seconds(found.estimate_seconds)
+            self.log.info("Content remaining in namespace", v=4, key=key, seconds=pause)
+            return Requeue(pause)
+        try:
+            await self._write(held, self._finalize)
+        except NotFound:
+            pass  # Another manager was faster.
+        return None
+
+    async def _get(self, name: str) -> _Held:
+        return _held(await self._client.get(NAMESPACES.raw, name))
+
+    async def _write(self, held: _Held, write: Callable[[_Held], Awaitable[_Held]]) -> _Held:
+        """Write, and on a conflict read again and write again. Another namespace of that name is left alone."""
+        for _ in range(CONFLICT_TRIES - 1):
+            try:
+                return await write(held)
+            except Conflict:
+                latest = await self._get(held.view.metadata.name)
+                if latest.view.metadata.uid != held.view.metadata.uid:
+                    raise RetryLater("namespace uid has changed across retries") from None
+                held = latest
+        return await write(held)
+
+    async def _mark_terminating(self, held: _Held) -> _Held:
+        if held.view.metadata.deletion_timestamp is None or held.view.status.phase == "Terminating":
+            return held
+        return await self._put_status(held, {"status.phase": b'"Terminating"'})
+
+    async def _report(self, held: _Held, found: Pass) -> _Held:
+        """Write the conditions if they changed. A failure is only logged: the next pass writes them again."""
+        before = held.view.status.conditions
+        after = update_conditions(before, verdicts(found.outcome), self.env.now())
+        if after == before:
+            return held
+        old = _raw_list.decode(take_field(held.raw, "status.conditions") or b"[]")
+        # Those of others are written back as they came: the view may not show all of them.
+        written = [
+            old[place] if place < len(before) and condition == before[place] else _condition(condition)
+            for place, condition in enumerate(after)
+        ]
+        try:
+            return await self._put_status(held, {"status.conditions": msgspec.json.encode(written)})
+        except (ApiError, ConnectionError, TimeoutError) as error:
+            self.log.error("Couldn't update the conditions", error=error, key=held.view.metadata.name)  # noqa: TRY400  # no traceback: the server said no
+            return held
+
+    async def _put_status(self, held: _Held, changes: dict[str, bytes]) -> _Held:
+        body = replace_fields(held.raw, {**changes, "metadata.managedFields": None})
+        return _held(await self._client.update(NAMESPACES.raw, held.view.metadata.name, body, subresource="status"))
+
+    async def _finalize(self, held: _Held) -> _Held:
+        finalizers = msgspec.json.encode(finalizers_left(held.view.spec.finalizers))
+        changes = {"spec.finalizers": finalizers, "metadata.managedFields": None, "status": None}
+        body = replace_fields(held.raw, changes)
+        return _held(await self._client.update(NAMESPACES.raw, held.view.metadata.name, body, subresource="finalize"))
+
+
+def _held(raw: msgspec.Raw) -> _Held:
+    return _Held(_namespace.decode(raw), bytes(raw))
+
+
+def _condition(condition: Condition) -> msgspec.Raw:
+    assert condition.last_transition_time is not None, "every condition that is written has its time"
+    fields = {
+        "type": condition.type,
+        "status": condition.status,
+        "lastTransitionTime": format_time(condition.last_transition_time),
+        "reason": condition.reason,
+        "message": condition.message,
+    }
+    return msgspec.Raw(msgspec.json.encode(fields))

@@ -1,0 +1,115 @@
+"""How long to wait for a namespace's content, and what is left of it: pure.
+
+``content.py`` deletes and lists; what it found comes here, and what follows goes to ``status.py`` and the queue.
+"""
+
+import datetime
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from pilothouse.api.core import Pod
+from pilothouse.api.meta import Object
+
+FINALIZER_ESTIMATE_SECONDS = 15
+"""How long finalizers are given when nothing better is known (namespaced_resources_deleter.go, v1.36)."""
+
+KUBERNETES_FINALIZER = "kubernetes"
+
+
+class Resource(msgspec.Struct, frozen=True, order=True, gc=False):
+    """A resource as the conditions and errors name it."""
+
+    group: str
+    version: str
+    name: str
+
+    @property
+    def path(self) -> str:
+        """``<group>/<version>, Resource=<name>``: Go's form, which is part of an error message."""
+        return f"{self.group}/{self.version}, Resource={self.name}"
+
+    @property
+    def is_pods(self) -> bool:
+        """The one resource that goes first, and that takes its time."""
+        return self.name == "pods" and not self.group
+
+
+class Remainder(msgspec.Struct, frozen=True):
+    """What is left of one resource. ``estimate_seconds`` 0: no estimate, which does not mean that nothing is left."""
+
+    count: int = 0
+    finalizers: Mapping[str, int] = {}
+    estimate_seconds: int = 0
+
+
+GONE = Remainder()
+
+
+class UnexpectedRemainder(Exception):
+    """Objects are left although they were deleted, have no finalizer and no grace period. They count as remaining."""
+
+    def __init__(self, message: str, remainder: Remainder) -> None:
+        super().__init__(message)
+        self.remainder = remainder
+
+
+def estimate_grace(pods: Iterable[Pod], deleted_at: datetime.datetime, now: datetime.datetime) -> int:
+    """The longest grace period of pods that still run, or 0 once that much time has passed since the deletion."""
+    estimate = max(
+        (
+            pod.spec.termination_grace_period_seconds or 0
+            for pod in pods
+            if pod.status.phase not in ("Succeeded", "Failed")
+        ),
+        default=0,
+    )
+    return max(estimate, 0) if (now - deleted_at).total_seconds() < estimate else 0
+
+
+def judge_remainder(resource: Resource, namespace: str, items: Iterable[Object], estimate_seconds: int) -> Remainder:
+    """What the objects that were still listed after the deletion mean.
+
+    Raises ``UnexpectedRemainder`` when there is no reason for them to be there; the next pass tries again.
+    """
+    count = 0
+    finalizers: dict[str, int] = {}
+    for item in items:
+        count += 1
+        for finalizer in item.metadata.finalizers:
+            finalizers[finalizer] = finalizers.get(finalizer, 0) + 1
+    if count == 0:
+        return GONE
+    if estimate_seconds > 0:
+        return Remainder(count, finalizers, estimate_seconds)
+    if finalizers:
+        return Remainder(count, finalizers, FINALIZER_ESTIMATE_SECONDS)
+    message = f"unexpected items still remain in namespace: {namespace} for gvr: {resource.path}"
+    raise UnexpectedRemainder(message, Remainder(count))
+
+
+class Totals:
+    """What one pass found over all resources."""
+
+    def __init__(self) -> None:
+        self.counts: dict[Resource, int] = {}
+        self.finalizers: dict[str, int] = {}
+        self.estimate_seconds = 0
+
+    def add(self, resource: Resource, remainder: Remainder) -> None:
+        """Count one resource in."""
+        self.estimate_seconds = max(self.estimate_seconds, remainder.estimate_seconds)
+        if remainder.count > 0:
+            self.counts[resource] = remainder.count
+            for finalizer, count in remainder.finalizers.items():
+                self.finalizers[finalizer] = self.finalizers.get(finalizer, 0) + count
+
+
+def pause_seconds(estimate_seconds: int) -> int:
+    """How long to leave a namespace alone whose content needs ``estimate_seconds``: half of it, and one second."""
+    return estimate_seconds // 2 + 1
+
+
+def finalizers_left(finalizers: Iterable[str]) -> list[str]:
+    """``spec.finalizers`` once the content is gone: the others', sorted and without repetitions."""
+    return sorted({name for name in finalizers if name != KUBERNETES_FINALIZER})

@@ -1,0 +1,96 @@
+"""The five conditions of a namespace that is being deleted: pure.
+
+Texts, reasons and the order are upstream's (status_condition_utils.go, v1.36): people and scripts read them.
+"""
+
+import datetime
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from pilothouse.api.meta import Condition
+from pilothouse.controllers.cleanup.namespace.decide import Resource
+from pilothouse.machinery.conditions import with_condition
+
+DISCOVERY_FAILURE = "NamespaceDeletionDiscoveryFailure"
+PARSING_FAILURE = "NamespaceDeletionGroupVersionParsingFailure"
+CONTENT_FAILURE = "NamespaceDeletionContentFailure"
+CONTENT_REMAINING = "NamespaceContentRemaining"
+FINALIZERS_REMAINING = "NamespaceFinalizersRemaining"
+
+_FINE: dict[str, tuple[str, str]] = {
+    DISCOVERY_FAILURE: ("ResourcesDiscovered", "All resources successfully discovered"),
+    PARSING_FAILURE: ("ParsedGroupVersions", "All legacy kube types successfully parsed"),
+    CONTENT_FAILURE: ("ContentDeleted", "All content successfully deleted, may be waiting on finalization"),
+    CONTENT_REMAINING: ("ContentRemoved", "All content successfully removed"),
+    FINALIZERS_REMAINING: ("ContentHasNoFinalizers", "All content-preserving finalizers finished"),
+}
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What one pass over a namespace came to."""
+
+    discovery_error: str = ""
+    parsing_error: str = ""
+    content_errors: tuple[str, ...] = ()
+    counts: Mapping[Resource, int] = {}
+    finalizers: Mapping[str, int] = {}
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """One condition as this pass would have it, without the time."""
+
+    type: str
+    status: Literal["True", "False"]
+    reason: str
+    message: str
+
+
+def verdicts(outcome: Outcome) -> tuple[Verdict, ...]:
+    """All five conditions, in upstream's order."""
+    failing: dict[str, tuple[str, str]] = {}
+    if outcome.discovery_error:
+        failing[DISCOVERY_FAILURE] = ("DiscoveryFailed", outcome.discovery_error)
+    if outcome.parsing_error:
+        failing[PARSING_FAILURE] = ("GroupVersionParsingFailed", outcome.parsing_error)
+    if outcome.content_errors:
+        text = f"{len(outcome.content_errors)} remaining: {', '.join(sorted(outcome.content_errors))}"
+        failing[CONTENT_FAILURE] = ("ContentDeletionFailed", f"Failed to delete all resource types, {text}")
+    if outcome.counts:
+        # A core resource reads "pods. has 1 resource instances": upstream joins name and group with a dot, always.
+        parts = sorted(f"{r.name}.{r.group} has {n} resource instances" for r, n in outcome.counts.items())
+        failing[CONTENT_REMAINING] = ("SomeResourcesRemain", f"Some resources are remaining: {', '.join(parts)}")
+    if outcome.finalizers:
+        parts = sorted(f"{name} in {count} resource instances" for name, count in outcome.finalizers.items())
+        failing[FINALIZERS_REMAINING] = (
+            "SomeFinalizersRemain",
+            f"Some content in the namespace has finalizers remaining: {', '.join(parts)}",
+        )
+    return tuple(
+        Verdict(kind, "True", *failing[kind]) if kind in failing else Verdict(kind, "False", *fine)
+        for kind, fine in _FINE.items()
+    )
+
+
+def update_conditions(
+    conditions: Sequence[Condition], found: Sequence[Verdict], now: datetime.datetime
+) -> tuple[Condition, ...]:
+    """The conditions after this pass. Equal to ``conditions`` when nothing changed: then nothing is written.
+
+    Each keeps its place, new ones are appended, those of others are left alone. ``last_transition_time`` moves with the
+    status only.
+    """
+    updated = tuple(conditions)
+    for verdict in found:
+        updated = with_condition(
+            updated,
+            Condition(
+                type=verdict.type,
+                status=verdict.status,
+                reason=verdict.reason,
+                message=verdict.message,
+                last_transition_time=now,
+            ),
+        )
+    return updated

@@ -1,0 +1,118 @@
+"""Words for graph histories: who exists, what happens, and what the graph wants done, as short texts."""
+
+import datetime
+
+from pilothouse.api.meta import ObjectMeta, OwnerReference
+from pilothouse.controllers.cleanup.garbage_collector.graph import (
+    Graph,
+    Identity,
+    Instructions,
+    Node,
+    RememberAbsent,
+    ReportInvalidNamespace,
+    TryDelete,
+    TryOrphan,
+)
+
+THEN = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+
+
+def identity(text: str) -> Identity:
+    """``v1/Pod ns1/web=uid-1``; cluster-scoped: ``v1/Node /n1=uid-2``."""
+    kind_part, _, rest = text.partition(" ")
+    api_version, _, kind = kind_part.rpartition("/")
+    place, _, uid = rest.partition("=")
+    namespace, _, name = place.partition("/")
+    return Identity(api_version, kind, namespace, name, uid)
+
+
+def reference(owner: Identity, *, blocking: bool = False) -> OwnerReference:
+    return OwnerReference(
+        api_version=owner.api_version,
+        kind=owner.kind,
+        name=owner.name,
+        uid=owner.uid,
+        block_owner_deletion=blocking,
+    )
+
+
+def meta(
+    who: Identity, *owners: Identity | OwnerReference, deleting: bool = False, finalizers: tuple[str, ...] = ()
+) -> ObjectMeta:
+    return ObjectMeta(
+        name=who.name,
+        namespace=who.namespace,
+        uid=who.uid,
+        owner_references=tuple(reference(o) if isinstance(o, Identity) else o for o in owners),
+        deletion_timestamp=THEN if deleting else None,
+        finalizers=finalizers,
+    )
+
+
+class History:
+    """A graph, and what it asked for in answer to each stimulus."""
+
+    def __init__(self) -> None:
+        self.graph = Graph()
+        self.seen: dict[str, ObjectMeta] = {}
+
+    def show(
+        self,
+        who: Identity,
+        *owners: Identity | OwnerReference,
+        deleting: bool = False,
+        finalizers: tuple[str, ...] = (),
+    ) -> list[str]:
+        """An informer shows ``who``, or its change."""
+        new = meta(who, *owners, deleting=deleting, finalizers=finalizers)
+        out = self.graph.observe(who.api_version, who.kind, self.seen.get(who.uid), new)
+        self.seen[who.uid] = new
+        return self._texts(out)
+
+    def gone(self, who: Identity) -> list[str]:
+        """An informer saw ``who`` go."""
+        last = self.seen.pop(who.uid, meta(who))
+        return self._texts(self.graph.forget(who.api_version, who.kind, last))
+
+    def disproved(self, who: Identity) -> list[str]:
+        """A lookup did not find ``who``."""
+        return self._texts(self.graph.disprove(who))
+
+    def nodes(self) -> list[str]:
+        return sorted(describe(node) for node in self.graph.nodes())
+
+    def _texts(self, instructions: Instructions) -> list[str]:
+        check_invariants(self.graph)
+        texts = []
+        for instruction in instructions:
+            match instruction:
+                case TryDelete(node, later):
+                    texts.append(f"{'later ' if later else ''}delete? {describe(node)}")
+                case TryOrphan(node):
+                    texts.append(f"orphan {describe(node)}")
+                case RememberAbsent(owner):
+                    texts.append(f"absent {place(owner)}")
+                case ReportInvalidNamespace() as report:
+                    texts.append(f"{report.dependent.name}: {report.message}")
+        return texts
+
+
+def place(who: Identity) -> str:
+    return f"{who.api_version}/{who.kind} {who.namespace}/{who.name}"
+
+
+def describe(node: Node) -> str:
+    return f"{'virtual ' if node.virtual else ''}{place(node.identity)}"
+
+
+def check_invariants(graph: Graph) -> None:
+    """verifyGraphInvariants of garbagecollector_test.go: both directions of every edge are in the graph, once."""
+    for node in graph.nodes():
+        assert graph.get(node.uid) is node
+        for ref in node.owners:
+            owner = graph.get(ref.uid)
+            # An owner that was seen to go leaves its dependents' references dangling until they are looked at.
+            assert owner is None or node in owner.dependent_nodes(), f"{node} is not a dependent of {owner}"
+        for dependent in node.dependent_nodes():
+            assert graph.get(dependent.uid) is dependent, f"{dependent} is a dependent, but not in the graph"
+            assert any(ref.uid == node.uid for ref in dependent.owners), f"{dependent} does not own up to {node}"

@@ -1,0 +1,91 @@
+"""What is left of a namespace, and how long that may take."""
+
+import datetime
+
+import pytest
+
+from pilothouse.api.core import Pod, PodSpec, PodStatus
+from pilothouse.api.meta import Object, ObjectMeta
+from pilothouse.controllers.cleanup.namespace.decide import (
+    GONE,
+    Remainder,
+    Resource,
+    Totals,
+    UnexpectedRemainder,
+    estimate_grace,
+    finalizers_left,
+    judge_remainder,
+    pause_seconds,
+)
+
+DELETED_AT = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+WIDGETS = Resource("example.com", "v1", "widgets")
+
+
+def pod(grace: int | None, phase: str = "Running") -> Pod:
+    return Pod(spec=PodSpec(termination_grace_period_seconds=grace), status=PodStatus(phase=phase))
+
+
+def held(*finalizers: str) -> Object:
+    return Object(metadata=ObjectMeta(name="x", finalizers=finalizers))
+
+
+@pytest.mark.parametrize(
+    ("pods", "seconds_later", "expected"),
+    [
+        pytest.param([], 0, 0, id="no pods: nothing to wait for"),
+        pytest.param([pod(30), pod(60), pod(10)], 0, 60, id="the longest grace period counts"),
+        pytest.param([pod(30), pod(60, "Succeeded"), pod(90, "Failed")], 0, 30, id="terminal pods do not count"),
+        pytest.param([pod(None)], 0, 0, id="a pod without a grace period adds nothing"),
+        pytest.param([pod(30)], 29, 30, id="the estimate does not shrink while it lasts"),
+        pytest.param([pod(30)], 30, 0, id="once the period is over there is no estimate any more"),
+    ],
+)
+def test_estimate_grace(pods: list[Pod], seconds_later: int, expected: int) -> None:
+    assert estimate_grace(pods, DELETED_AT, DELETED_AT + datetime.timedelta(seconds=seconds_later)) == expected
+
+
+@pytest.mark.parametrize(
+    ("items", "estimate", "expected"),
+    [
+        pytest.param([], 30, GONE, id="nothing listed: gone, whatever was estimated"),
+        pytest.param([held()], 30, Remainder(1, {}, 30), id="within the estimate objects may remain"),
+        pytest.param(
+            [held("a"), held("a", "b")], 0, Remainder(2, {"a": 2, "b": 1}, 15), id="finalizers get fifteen seconds"
+        ),
+        pytest.param([held("a"), held()], 0, Remainder(2, {"a": 1}, 15), id="one object with a finalizer is enough"),
+        pytest.param([held("a")], 20, Remainder(1, {"a": 1}, 20), id="an estimate goes before the finalizers' default"),
+    ],
+)
+def test_judge_remainder(items: list[Object], estimate: int, expected: Remainder) -> None:
+    assert judge_remainder(WIDGETS, "ns", items, estimate) == expected
+
+
+def test_objects_without_a_reason_to_remain_are_an_error() -> None:
+    with pytest.raises(UnexpectedRemainder) as caught:
+        judge_remainder(WIDGETS, "ns", [held()], 0)
+    assert caught.value.remainder == Remainder(1)
+    assert str(caught.value) == (
+        "unexpected items still remain in namespace: ns for gvr: example.com/v1, Resource=widgets"
+    )
+
+
+def test_totals_add_up_counts_and_finalizers_and_keep_the_longest_estimate() -> None:
+    totals = Totals()
+    totals.add(WIDGETS, Remainder(2, {"a": 2, "b": 1}, 15))
+    totals.add(Resource("", "v1", "pods"), Remainder(1, {"a": 1}, 30))
+    totals.add(Resource("", "v1", "secrets"), GONE)
+    assert totals.counts == {WIDGETS: 2, Resource("", "v1", "pods"): 1}
+    assert totals.finalizers == {"a": 3, "b": 1}
+    assert totals.estimate_seconds == 30
+
+
+@pytest.mark.parametrize(("estimate", "expected"), [(1, 1), (15, 8), (30, 16)])
+def test_the_pause_is_half_of_the_estimate_and_a_second(estimate: int, expected: int) -> None:
+    assert pause_seconds(estimate) == expected
+
+
+def test_only_the_own_finalizer_is_taken_away() -> None:
+    """TestFinalizeNamespaceFunc (v1.36), and the order in which the others are written back."""
+    assert finalizers_left(["kubernetes"]) == []
+    assert finalizers_left(["other", "kubernetes", "another", "other"]) == ["another", "other"]

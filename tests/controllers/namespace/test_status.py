@@ -1,0 +1,164 @@
+"""Conditions of a namespace. Rows marked so are those of status_condition_utils_test.go, v1.36."""
+
+import datetime
+
+import pytest
+
+from pilothouse.api.meta import Condition
+from pilothouse.controllers.cleanup.namespace.decide import Resource
+from pilothouse.controllers.cleanup.namespace.status import (
+    CONTENT_FAILURE,
+    CONTENT_REMAINING,
+    DISCOVERY_FAILURE,
+    FINALIZERS_REMAINING,
+    PARSING_FAILURE,
+    Outcome,
+    Verdict,
+    update_conditions,
+    verdicts,
+)
+
+THEN = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+NOW = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
+
+ORDER = [DISCOVERY_FAILURE, PARSING_FAILURE, CONTENT_FAILURE, CONTENT_REMAINING, FINALIZERS_REMAINING]
+
+
+def test_all_is_well_in_upstream_words_and_order() -> None:
+    assert [(v.type, v.status, v.reason, v.message) for v in verdicts(Outcome())] == [
+        ("NamespaceDeletionDiscoveryFailure", "False", "ResourcesDiscovered", "All resources successfully discovered"),
+        (
+            "NamespaceDeletionGroupVersionParsingFailure",
+            "False",
+            "ParsedGroupVersions",
+            "All legacy kube types successfully parsed",
+        ),
+        (
+            "NamespaceDeletionContentFailure",
+            "False",
+            "ContentDeleted",
+            "All content successfully deleted, may be waiting on finalization",
+        ),
+        ("NamespaceContentRemaining", "False", "ContentRemoved", "All content successfully removed"),
+        (
+            "NamespaceFinalizersRemaining",
+            "False",
+            "ContentHasNoFinalizers",
+            "All content-preserving finalizers finished",
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "expected"),
+    [
+        pytest.param(
+            Outcome(discovery_error="boom"), [(DISCOVERY_FAILURE, "DiscoveryFailed", "boom")], id="discovery failed"
+        ),
+        pytest.param(
+            Outcome(parsing_error="boom"),
+            [(PARSING_FAILURE, "GroupVersionParsingFailed", "boom")],
+            id="a group version could not be read",
+        ),
+        pytest.param(
+            Outcome(content_errors=("z broke", "a broke")),
+            [
+                (
+                    CONTENT_FAILURE,
+                    "ContentDeletionFailed",
+                    "Failed to delete all resource types, 2 remaining: a broke, z broke",
+                )
+            ],
+            id="errors are sorted, so that the text does not flicker",
+        ),
+        pytest.param(
+            Outcome(counts={Resource("apps", "v1", "deployments"): 5, Resource("apps", "v1", "daemonsets"): 5}),
+            [
+                (
+                    CONTENT_REMAINING,
+                    "SomeResourcesRemain",
+                    "Some resources are remaining: daemonsets.apps has 5 resource instances, "
+                    "deployments.apps has 5 resource instances",
+                )
+            ],
+            id="TestProcessContentTotals: just remaining",
+        ),
+        pytest.param(
+            Outcome(finalizers={"service-catalog": 6, "kubedb": 5}),
+            [
+                (
+                    FINALIZERS_REMAINING,
+                    "SomeFinalizersRemain",
+                    "Some content in the namespace has finalizers remaining: kubedb in 5 resource instances, "
+                    "service-catalog in 6 resource instances",
+                )
+            ],
+            id="TestProcessContentTotals: just finalizers",
+        ),
+        pytest.param(
+            Outcome(counts={Resource("", "v1", "pods"): 1}, finalizers={"f": 1}),
+            [
+                (
+                    CONTENT_REMAINING,
+                    "SomeResourcesRemain",
+                    "Some resources are remaining: pods. has 1 resource instances",
+                ),
+                (
+                    FINALIZERS_REMAINING,
+                    "SomeFinalizersRemain",
+                    "Some content in the namespace has finalizers remaining: f in 1 resource instances",
+                ),
+            ],
+            id="TestProcessContentTotals: both, and the lonely dot of the core group",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said(outcome: Outcome, expected: list[tuple[str, str, str]]) -> None:
+    found = verdicts(outcome)
+    assert [v.type for v in found] == ORDER
+    assert [(v.type, v.reason, v.message) for v in found if v.status == "True"] == expected
+
+
+def condition(kind: str, status: str = "True", reason: str = "", message: str = "") -> Condition:
+    return Condition(type=kind, status=status, reason=reason, message=message, last_transition_time=THEN)
+
+
+@pytest.mark.parametrize(
+    ("before", "expected_order"),
+    [
+        pytest.param([], ORDER, id="the first pass writes all five"),
+        pytest.param(["unknown"], ["unknown", *ORDER], id="TestUpdateConditions: leave unknown"),
+        pytest.param(
+            [PARSING_FAILURE, DISCOVERY_FAILURE],
+            [PARSING_FAILURE, DISCOVERY_FAILURE, CONTENT_FAILURE, CONTENT_REMAINING, FINALIZERS_REMAINING],
+            id="TestUpdateConditions: leave different order",
+        ),
+    ],
+)
+def test_conditions_keep_their_places(before: list[str], expected_order: list[str]) -> None:
+    updated = update_conditions([condition(kind) for kind in before], verdicts(Outcome()), NOW)
+    assert [c.type for c in updated] == expected_order
+    assert {c.type: c.status for c in updated if c.type != "unknown"} == dict.fromkeys(ORDER, "False")
+
+
+def test_a_failure_overwrites_a_success() -> None:
+    """TestUpdateConditions: overwrite with failure."""
+    updated = update_conditions([condition(PARSING_FAILURE, "False")], verdicts(Outcome(parsing_error="bar")), NOW)
+    assert updated[0] == Condition(
+        type=PARSING_FAILURE,
+        status="True",
+        reason="GroupVersionParsingFailed",
+        message="bar",
+        last_transition_time=NOW,
+    )
+
+
+def test_a_change_of_the_message_alone_leaves_the_transition_time() -> None:
+    before = [condition(CONTENT_FAILURE, "True", "ContentDeletionFailed", "one")]
+    updated = update_conditions(before, [Verdict(CONTENT_FAILURE, "True", "ContentDeletionFailed", "two")], NOW)
+    assert updated == (condition(CONTENT_FAILURE, "True", "ContentDeletionFailed", "two"),)
+
+
+def test_nothing_new_changes_nothing() -> None:
+    once = update_conditions([], verdicts(Outcome()), THEN)
+    assert update_conditions(once, verdicts(Outcome()), NOW) == once
