@@ -1,0 +1,180 @@
+"""Make ``src/pilothouse/apiserver/data/protobuf.json``: how the built-in types look as protobuf.
+
+    python scripts/make_protobuf_table.py FIELDS GIT_DIR... > src/pilothouse/apiserver/data/protobuf.json
+
+FIELDS is a JSON file of message -> field -> [number, type, "repeated"?], taken from the ``generated.proto`` files of
+the release. A ``.proto`` file does not say which fields are pointers, which are inlined and what they are called in
+JSON; the Go types do, in their struct tags. They are read from bare clones of kubernetes/api, apimachinery and
+apiextensions-apiserver (GIT_DIR...), of that release or later: fields are joined by message and number.
+
+The table has, per message, rows ``[number, json name, type, flags]``. Flags: ``r`` repeated, ``m`` map (the type is
+that of the values), ``p`` pointer, ``o`` left out of JSON when empty, ``i`` inlined into the parent. Only messages that
+served types lead to are kept.
+"""
+
+import json
+import re
+import subprocess
+import sys
+
+_STRUCT = re.compile(r"^type (\w+) struct \{\n(.*?)^\}", re.M | re.S)
+_FIELD = re.compile(r"^\t(?:(\w+)\s+)?([*\[\]\w.]+)\s+`(.*?)`", re.M)
+_SERVED = {
+    "core.v1": "v1",
+    "admissionregistration.v1": "admissionregistration.k8s.io/v1",
+    "apps.v1": "apps/v1",
+    "authentication.v1": "authentication.k8s.io/v1",
+    "authorization.v1": "authorization.k8s.io/v1",
+    "autoscaling.v1": "autoscaling/v1",
+    "autoscaling.v2": "autoscaling/v2",
+    "batch.v1": "batch/v1",
+    "certificates.v1": "certificates.k8s.io/v1",
+    "coordination.v1": "coordination.k8s.io/v1",
+    "discovery.v1": "discovery.k8s.io/v1",
+    "events.v1": "events.k8s.io/v1",
+    "flowcontrol.v1": "flowcontrol.apiserver.k8s.io/v1",
+    "networking.v1": "networking.k8s.io/v1",
+    "node.v1": "node.k8s.io/v1",
+    "policy.v1": "policy/v1",
+    "rbac.v1": "rbac.authorization.k8s.io/v1",
+    "resource.v1": "resource.k8s.io/v1",
+    "scheduling.v1": "scheduling.k8s.io/v1",
+    "storage.v1": "storage.k8s.io/v1",
+    "apiextensions.v1": "apiextensions.k8s.io/v1",
+}
+_META = (
+    "CreateOptions",
+    "DeleteOptions",
+    "UpdateOptions",
+    "PatchOptions",
+    "Status",
+    "WatchEvent",
+    "PartialObjectMetadata",
+    "PartialObjectMetadataList",
+    "APIGroup",
+    "APIGroupList",
+    "APIResourceList",
+    "APIVersions",
+    "GetOptions",
+    "ListOptions",
+)
+# kube-aggregator's one type; the field list of the release does not cover that module.
+_API_SERVICES: dict[str, list[list[object]]] = {
+    "apiregistration.v1.APIService": [
+        [1, "metadata", "meta.v1.ObjectMeta", "o"],
+        [2, "spec", "apiregistration.v1.APIServiceSpec", "o"],
+        [3, "status", "apiregistration.v1.APIServiceStatus", "o"],
+    ],
+    "apiregistration.v1.APIServiceList": [
+        [1, "metadata", "meta.v1.ListMeta", "o"],
+        [2, "items", "apiregistration.v1.APIService", "r"],
+    ],
+    "apiregistration.v1.APIServiceSpec": [
+        [1, "service", "apiregistration.v1.ServiceReference", "po"],
+        [2, "group", "string", "o"],
+        [3, "version", "string", "o"],
+        [4, "insecureSkipTLSVerify", "bool", "o"],
+        [5, "caBundle", "bytes", "o"],
+        [7, "groupPriorityMinimum", "int32", ""],
+        [8, "versionPriority", "int32", ""],
+    ],
+    "apiregistration.v1.ServiceReference": [
+        [1, "namespace", "string", "o"],
+        [2, "name", "string", "o"],
+        [3, "port", "int32", "po"],
+    ],
+    "apiregistration.v1.APIServiceStatus": [[1, "conditions", "apiregistration.v1.APIServiceCondition", "or"]],
+    "apiregistration.v1.APIServiceCondition": [
+        [1, "type", "string", ""],
+        [2, "status", "string", ""],
+        [3, "lastTransitionTime", "meta.v1.Time", "o"],
+        [4, "reason", "string", "o"],
+        [5, "message", "string", "o"],
+    ],
+}
+
+
+def _short(name: str) -> str:
+    for prefix in (
+        "k8s.io.api.",
+        "k8s.io.apiextensions_apiserver.pkg.apis.",
+        "k8s.io.apimachinery.pkg.apis.",
+        "k8s.io.apimachinery.pkg.api.",
+        "k8s.io.apimachinery.pkg.",
+    ):
+        if name.startswith(prefix):
+            return name.removeprefix(prefix)
+    return name
+
+
+def _go_fields(git_dirs: list[str]) -> dict[str, dict[int, tuple[str, str]]]:
+    """Message -> field number -> (JSON name, flags)."""
+    found: dict[str, dict[int, tuple[str, str]]] = {}
+    for git_dir in git_dirs:
+        names = subprocess.run(
+            ["git", "-C", git_dir, "ls-tree", "-r", "--name-only", "HEAD"], check=True, capture_output=True, text=True
+        ).stdout.split()
+        for name in names:
+            if not re.search(r"/(types\w*|time|micro_time|quantity|intstr|duration|generated)\.go$", name):
+                continue
+            package = ".".join(name.split("/")[-3:-1]).removeprefix("pkg.")
+            text = subprocess.run(
+                ["git", "-C", git_dir, "show", f"HEAD:{name}"], check=True, capture_output=True, text=True
+            ).stdout
+            for struct, body in _STRUCT.findall(text):
+                for _name, go_type, tag in _FIELD.findall(body):
+                    number = re.search(r'protobuf:"\w+,(\d+)', tag)
+                    json_tag = re.search(r'json:"([^"]*)"', tag)
+                    if number is None or json_tag is None:
+                        continue
+                    json_name, *options = json_tag.group(1).split(",")
+                    flags = "p" if go_type.startswith("*") else ""
+                    flags += "o" if "omitempty" in options or "omitzero" in options else ""
+                    flags += "i" if not json_name else ""
+                    found.setdefault(f"{package}.{struct}", {})[int(number.group(1))] = (json_name, flags)
+    return found
+
+
+def main() -> None:
+    with open(sys.argv[1]) as file:
+        messages = {_short(name): fields for name, fields in json.load(file).items()}
+    go = _go_fields(sys.argv[2:])
+    table: dict[str, list[list[object]]] = {}
+    kinds: dict[str, str] = {}
+    queue = ["meta.v1." + name for name in _META]
+    for message, fields in messages.items():
+        package, _, kind = message.rpartition(".")
+        if package in _SERVED and "metadata" in fields and not kind.endswith("TemplateSpec"):
+            kinds[f"{_SERVED[package]} {kind}"] = message
+            queue.append(message)
+    for kind in ("NodeProxyOptions", "PodAttachOptions", "PodExecOptions", "PodLogOptions", "PodPortForwardOptions"):
+        kinds[f"v1 {kind}"] = f"core.v1.{kind}"
+        queue.append(f"core.v1.{kind}")
+    while queue:
+        message = queue.pop()
+        if message in table:
+            continue
+        rows: list[list[object]] = []
+        table[message] = rows
+        for proto_name, (number, type_name, *repeated) in messages[message].items():
+            json_name, flags = go.get(message, {}).get(number, (proto_name, "o"))
+            if mapped := re.fullmatch(r"map<string,(.*)>", type_name):
+                type_name, flags = mapped.group(1), flags + "m"
+            if repeated:
+                flags += "r"
+            type_name = _short(type_name)
+            rows.append([number, json_name, type_name, flags])
+            if type_name in messages:
+                queue.append(type_name)
+    table.update(_API_SERVICES)
+    for kind in ("APIService", "APIServiceList"):
+        kinds[f"apiregistration.k8s.io/v1 {kind}"] = f"apiregistration.v1.{kind}"
+    lines = [f"{json.dumps(name)}:{json.dumps(table[name], separators=(',', ':'))}" for name in sorted(table)]
+    sys.stdout.write('{"kinds":' + json.dumps(kinds, separators=(",", ":")) + ',\n"messages":{\n' + ",\n".join(lines))
+    sys.stdout.write("}}\n")
+    for name in sorted(table):
+        if table[name] and name not in go and name not in _API_SERVICES:
+            sys.stderr.write(f"no Go type for {name}\n")
+
+
+main()

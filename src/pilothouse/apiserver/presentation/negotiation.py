@@ -1,0 +1,121 @@
+"""Which form an answer takes: the Accept header against what a resource can be shown as.
+
+Follows apiserver's ``pkg/endpoints/handlers/negotiation/negotiate.go`` (v0.36). ``presenter`` acts on the choice.
+"""
+
+from functools import lru_cache
+
+import msgspec
+
+JSON = "application/json"
+YAML = "application/yaml"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+_MEDIA_TYPES = (JSON, YAML, PROTOBUF)
+_SHOWN = ", ".join(_MEDIA_TYPES)
+
+UNKNOWN_MEDIA_TYPES = f"406: Not Acceptable\n\nAvailable representations: {_SHOWN}"
+"""The message for a caller whose Accept header names nothing we know."""
+REFUSED_MEDIA_TYPES = f"only the following media types are accepted: {_SHOWN}"
+"""The message for a caller who asked for a form that we know and this resource does not have."""
+UNKNOWN_BODY = f"the body of the request was in an unknown format - accepted media types include: {_SHOWN}"
+"""The message of a 415."""
+
+_TRANSFORMS = ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
+
+
+class Clause(msgspec.Struct, frozen=True):
+    """One media range of an Accept header with its parameters."""
+
+    media: str
+    parameters: tuple[tuple[str, str], ...] = ()
+
+    def parameter(self, name: str) -> str:
+        """A parameter's value, or an empty string."""
+        return next((value for key, value in self.parameters if key == name), "")
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """The form chosen. ``transform`` is empty for the object itself; ``version`` is that of meta.k8s.io."""
+
+    media: str = JSON
+    transform: str = ""
+    version: str = "v1"
+    pretty: bool = False
+
+    @property
+    def plain(self) -> bool:
+        """Whether this is the object as it is stored: compact JSON."""
+        return self.media == JSON and not self.transform and not self.pretty
+
+
+class NotAcceptable(Exception):
+    """No clause can be served; the text is the message of the 406."""
+
+
+PLAIN = Choice()
+
+
+@lru_cache(maxsize=256)
+def parse_accept(header: str) -> tuple[Clause, ...]:
+    """The clauses by quality, then in the order written. Clauses of quality 0 are left out."""
+    ranked: list[tuple[float, Clause]] = []
+    for part in header.split(","):
+        media, *rest = (piece.strip() for piece in part.split(";"))
+        if not media:
+            continue
+        quality, parameters = 1.0, []
+        for piece in rest:
+            key, _, value = piece.partition("=")
+            key, value = key.strip().lower(), value.strip().strip('"')
+            if key == "q":
+                try:
+                    quality = float(value)
+                except ValueError:
+                    quality = 0.0
+            else:
+                parameters.append((key, value))
+        if quality > 0:
+            ranked.append((quality, Clause(media.lower(), tuple(parameters))))
+    ranked.sort(key=lambda entry: -entry[0])
+    return tuple(clause for _quality, clause in ranked)
+
+
+@lru_cache(maxsize=1024)
+def choose(accept: str, *, protobuf: bool, table: bool, watch: bool = False, pretty: bool = False) -> Choice:
+    """The first clause that can be served.
+
+    ``protobuf`` and ``table`` say what the resource can be shown as; metadata only is possible for every object, also
+    as protobuf. Raises ``NotAcceptable``.
+    """
+    clauses = parse_accept(accept) if accept.strip() else (Clause("*/*"),)
+    known = False
+    for clause in clauses:
+        media = JSON if clause.media in ("*/*", "application/*") else clause.media
+        if media not in _MEDIA_TYPES:
+            continue
+        known = True
+        if watch and media == YAML:
+            continue
+        transform, group, version = clause.parameter("as"), clause.parameter("g"), clause.parameter("v")
+        if transform:
+            if group != "meta.k8s.io" or version not in ("v1", "v1beta1") or transform not in _TRANSFORMS:
+                continue
+            if transform == "Table" and (media == PROTOBUF or not table):
+                continue
+        elif media == PROTOBUF and not protobuf:
+            continue
+        wants_pretty = pretty or clause.parameter("pretty") in ("1", "true")
+        return Choice(media, transform, version or "v1", wants_pretty and not watch)
+    raise NotAcceptable(REFUSED_MEDIA_TYPES if known else UNKNOWN_MEDIA_TYPES)
+
+
+def wants_pretty(query_value: str, user_agent: str) -> bool:
+    """Whether JSON is to be indented: when asked for, and for people who look at it with a browser or curl."""
+    if query_value:
+        return query_value.lower() not in ("0", "false")
+    return user_agent.startswith(("curl", "Wget", "Mozilla/5.0"))
+
+
+def media_type(content_type: str) -> str:
+    """The media type of a Content-Type header, without parameters."""
+    return content_type.partition(";")[0].strip().lower()

@@ -1,0 +1,251 @@
+"""Protobuf messages to JSON values, by table.
+
+Go writes every field that is not a pointer, also when it is empty, and leaves it to the JSON tags to drop it again. So
+``replicas: 0`` behind a pointer stays and ``minReadySeconds: 0`` goes, as if the client had sent JSON in the first
+place.
+"""
+
+import base64
+import datetime
+import struct
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from pilothouse.apiserver.presentation.protobuf_table import FieldRow, table
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_NOTHING: Any = object()
+"""A value that stands for an absent field."""
+
+
+class ProtobufError(ValueError):
+    """The bytes are not the message that they claim to be."""
+
+
+def decode_message(message: str, data: bytes) -> Any:
+    """The JSON value of a message. Raises ``ProtobufError``."""
+    try:
+        return _decoder(message)(data)
+    except (IndexError, UnicodeDecodeError, struct.error, msgspec.DecodeError, OverflowError) as error:
+        raise ProtobufError(f"{message}: {error}") from error
+
+
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """A base-128 number and the place after it."""
+    number = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return number, at
+        shift += 7
+        if shift > 63:
+            raise ProtobufError("a number has more than ten bytes")
+
+
+def fields_of(data: bytes) -> list[tuple[int, int, Any]]:
+    """The fields as they stand: (number, wire type, int or bytes)."""
+    at, end = 0, len(data)
+    found: list[tuple[int, int, Any]] = []
+    while at < end:
+        key, at = read_varint(data, at)
+        wire_type = key & 7
+        value: Any
+        if wire_type == _VARINT:
+            value, at = read_varint(data, at)
+        elif wire_type == _BYTES:
+            size, at = read_varint(data, at)
+            if at + size > end:
+                raise ProtobufError("unexpected end of message")
+            value = data[at : at + size]
+            at += size
+        elif wire_type in (_FIXED64, _FIXED32):
+            size = 8 if wire_type == _FIXED64 else 4
+            if at + size > end:
+                raise ProtobufError("unexpected end of message")
+            value = data[at : at + size]
+            at += size
+        else:
+            raise ProtobufError(f"illegal wire type {wire_type}")
+        found.append((key >> 3, wire_type, value))
+    return found
+
+
+def _signed(value: int) -> int:
+    return value - (1 << 64) if value >= 1 << 63 else value
+
+
+def _signed32(value: int) -> int:
+    # Negative int32 values come sign-extended to ten bytes, or as five from sloppy writers.
+    value &= 0xFFFFFFFF
+    return value - (1 << 32) if value >= 1 << 31 else value
+
+
+def _text(value: bytes) -> str:
+    return value.decode()
+
+
+def _base64(value: bytes) -> str:
+    return base64.b64encode(value).decode()
+
+
+def _double(value: bytes) -> float:
+    (number,) = struct.unpack("<d", value)
+    return float(number)
+
+
+def _moment(data: bytes) -> tuple[datetime.datetime, int] | None:
+    if not data:
+        return None
+    values = {number: value for number, _wire, value in fields_of(data)}
+    nanos = values.get(2, 0)
+    return _EPOCH + datetime.timedelta(seconds=_signed(values.get(1, 0))), nanos
+
+
+def _time(data: bytes) -> Any:
+    found = _moment(data)
+    return _NOTHING if found is None else found[0].strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _micro_time(data: bytes) -> Any:
+    found = _moment(data)
+    return _NOTHING if found is None else found[0].strftime("%Y-%m-%dT%H:%M:%S") + f".{found[1] // 1000:06}Z"
+
+
+def _quantity(data: bytes) -> str:
+    for number, _wire, value in fields_of(data):
+        if number == 1:
+            return str(value.decode())
+    return "0"
+
+
+def _int_or_string(data: bytes) -> int | str:
+    values = {number: value for number, _wire, value in fields_of(data)}
+    return str(values.get(3, b"").decode()) if values.get(1, 0) == 1 else _signed32(values.get(2, 0))
+
+
+def _raw_json(data: bytes) -> Any:
+    for number, _wire, value in fields_of(data):
+        if number == 1 and value:
+            return msgspec.json.decode(value)
+    return _NOTHING
+
+
+def _strings(data: bytes) -> list[str]:
+    return [value.decode() for _number, _wire, value in fields_of(data)]
+
+
+def _schema_or(message: str) -> Callable[[bytes], Any]:
+    props = message[: message.index("JSONSchemaProps")] + "JSONSchemaProps"
+
+    def or_array(data: bytes) -> Any:
+        found = [(number, _decoder(props)(value)) for number, _wire, value in fields_of(data)]
+        schemas = [value for number, value in found if number == 2]
+        return schemas if schemas or not found else found[0][1]
+
+    def or_bool(data: bytes) -> Any:
+        values = {number: value for number, _wire, value in fields_of(data)}
+        return _decoder(props)(values[2]) if 2 in values else bool(values.get(1, 0))
+
+    def or_strings(data: bytes) -> Any:
+        found = fields_of(data)
+        names = [value.decode() for number, _wire, value in found if number == 2]
+        return names if names or not found else _decoder(props)(found[0][2])
+
+    return or_array if message.endswith("OrArray") else or_bool if message.endswith("OrBool") else or_strings
+
+
+_SCALARS: dict[str, Callable[[Any], Any]] = {
+    "string": _text,
+    "bytes": _base64,
+    "int32": _signed32,
+    "int64": _signed,
+    "bool": bool,
+    "double": _double,
+}
+
+_SPECIAL: dict[str, Callable[[bytes], Any]] = {
+    "meta.v1.Time": _time,
+    "meta.v1.MicroTime": _micro_time,
+    "meta.v1.FieldsV1": _raw_json,
+    "meta.v1.Verbs": _strings,
+    "authentication.v1.ExtraValue": _strings,
+    "authorization.v1.ExtraValue": _strings,
+    "certificates.v1.ExtraValue": _strings,
+    "runtime.RawExtension": _raw_json,
+    "apiextensions.v1.JSON": _raw_json,
+    "resource.Quantity": _quantity,
+    "util.intstr.IntOrString": _int_or_string,
+}
+
+
+@cache
+def _decoder(message: str) -> Callable[[bytes], Any]:
+    special = _SPECIAL.get(message)
+    if special is not None:
+        return special
+    if "JSONSchemaPropsOr" in message:
+        return _schema_or(message)
+    rows = {row.number: row for row in table().messages[message]}
+
+    def decode(data: bytes) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        for number, wire_type, value in fields_of(data):
+            row = rows.get(number)
+            if row is not None:
+                _put(result, row, wire_type, value)
+        return result
+
+    return decode
+
+
+def _put(result: dict[str, Any], row: FieldRow, wire_type: int, value: Any) -> None:
+    scalar = _SCALARS.get(row.type)
+    if row.is_map:
+        key, item = "", _decode_one(row, scalar, b"" if scalar in (None, _text, _base64) else 0)
+        for number, _wire, part in fields_of(value):
+            if number == 1:
+                key = part.decode()
+            elif number == 2:
+                item = _decode_one(row, scalar, part)
+        result.setdefault(row.name, {})[key] = item
+        return
+    if row.repeated:
+        items = result.setdefault(row.name, [])
+        if wire_type == _BYTES and scalar in (_signed, _signed32, bool):
+            items.extend(_packed(scalar, value))
+        else:
+            items.append(_decode_one(row, scalar, value))
+        return
+    expected = _VARINT if scalar in (_signed, _signed32, bool) else _FIXED64 if scalar is _double else _BYTES
+    if wire_type != expected:
+        raise ProtobufError(f"{row.name}: wire type {wire_type}")
+    decoded = _decode_one(row, scalar, value)
+    if decoded is _NOTHING:
+        return
+    if row.inlined:
+        result.update(decoded)
+    elif row.pointer or not (row.omit_empty and _is_empty(decoded)):
+        result[row.name] = decoded
+
+
+def _decode_one(row: FieldRow, scalar: Callable[[Any], Any] | None, value: Any) -> Any:
+    return scalar(value) if scalar is not None else _decoder(row.type)(value)
+
+
+def _is_empty(value: Any) -> bool:
+    # Go's omitempty drops empty scalars and never structs, so {} stays.
+    return not isinstance(value, dict) and not value
+
+
+def _packed(scalar: Callable[[Any], Any], data: bytes) -> list[Any]:
+    at, items = 0, []
+    while at < len(data):
+        value, at = read_varint(data, at)
+        items.append(scalar(value))
+    return items

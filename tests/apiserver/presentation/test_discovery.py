@@ -1,0 +1,127 @@
+"""Discovery says about the built-in resources exactly what kube-apiserver v1.36.2 says."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from pilothouse.api.wire import Request, Response
+from pilothouse.apiserver.errors import PlainNotFound, StatusError
+from pilothouse.apiserver.presentation.discovery import AGGREGATED, Discovery, aggregated, version_rank
+from pilothouse.apiserver.resources import ResourceInfo, ResourceTable, Subresource
+
+SERVED = json.loads((Path(__file__).parent / "served_discovery.json").read_text())
+ACCEPT = (
+    "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,"
+    "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"
+)
+
+
+def get(discovery: Discovery, path: str, **headers: str) -> Response:
+    response = discovery.answer(Request("GET", path, headers), path)
+    assert response is not None
+    return response
+
+
+def document(response: Response) -> Any:
+    return msgspec.json.decode(response.body)
+
+
+@pytest.fixture
+def discovery() -> Discovery:
+    return Discovery(ResourceTable(), "127.0.0.1:6443")
+
+
+@pytest.mark.parametrize("path", ["/api", "/apis"])
+def test_the_aggregated_document_is_upstreams(path: str) -> None:
+    assert aggregated(ResourceTable(), core=path == "/api") == SERVED[path]
+
+
+def test_a_caller_that_has_the_document_is_told_so(discovery: Discovery) -> None:
+    first = get(discovery, "/apis", accept=ACCEPT)
+    assert first.headers["content-type"] == AGGREGATED
+    again = get(discovery, "/apis", accept=ACCEPT, **{"if-none-match": first.headers["etag"]})
+    assert (again.status, again.body) == (304, b"")
+
+
+def test_who_knows_only_the_retired_beta_gets_plain_json(discovery: Discovery) -> None:
+    accept = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"
+    assert document(get(discovery, "/apis", accept=accept))["kind"] == "APIGroupList"
+
+
+def test_the_older_forms_say_the_same(discovery: Discovery) -> None:
+    assert document(get(discovery, "/api/"))["versions"] == ["v1"]
+    listed = document(get(discovery, "/apis"))["groups"]
+    assert [group["name"] for group in listed] == [item["metadata"]["name"] for item in SERVED["/apis"]["items"]]
+    apps = document(get(discovery, "/apis/apps/v1/"))
+    entries = {entry["name"]: entry for entry in apps["resources"]}
+    assert entries["deployments"]["storageVersionHash"] == "8aSe+NMegvE="
+    assert entries["deployments/scale"] == {
+        "name": "deployments/scale",
+        "singularName": "",
+        "namespaced": True,
+        "group": "autoscaling",
+        "version": "v1",
+        "kind": "Scale",
+        "verbs": ["get", "patch", "update"],
+    }
+    autoscaling = document(get(discovery, "/apis/autoscaling"))
+    assert autoscaling["preferredVersion"] == {"groupVersion": "autoscaling/v2", "version": "v2"}
+    old = document(get(discovery, "/apis/autoscaling/v1"))["resources"][0]
+    assert old["storageVersionHash"] == "qwQve8ut294=", "both versions are stored as v2"
+
+
+def test_what_is_not_served_is_not_found(discovery: Discovery) -> None:
+    with pytest.raises(PlainNotFound):
+        get(discovery, "/apis/nowhere.example.com")
+    with pytest.raises(PlainNotFound):
+        get(discovery, "/apis/apps/v2")
+    with pytest.raises(StatusError, match="could not find the requested resource"):
+        get(discovery, "/api/v2")
+    with pytest.raises(StatusError, match="does not allow this method"):
+        discovery.answer(Request("POST", "/apis"), "/apis")
+    assert discovery.answer(Request("GET", "/api/v1/pods"), "/api/v1/pods") is None
+
+
+def test_custom_resources_come_and_go() -> None:
+    table = ResourceTable()
+    discovery = Discovery(table, "")
+    before = get(discovery, "/apis", accept=ACCEPT).headers["etag"]
+    status = Subresource("status", "Ship", "", "", ("get", "patch", "update"))
+    ships = tuple(
+        ResourceInfo.make(
+            "sea.example.com",
+            version,
+            "ships",
+            "Ship",
+            namespaced=True,
+            subresources={"status": status},
+            custom=object(),
+        )
+        for version in ("v1beta1", "v1", "v2alpha1")
+    )
+    table.set_custom("ships.sea.example.com", ships)
+    item = document(get(discovery, "/apis", accept=ACCEPT))["items"][-1]
+    assert item["metadata"] == {"name": "sea.example.com"}
+    assert [version["version"] for version in item["versions"]] == ["v1", "v1beta1", "v2alpha1"]
+    resource = item["versions"][0]["resources"][0]
+    assert resource["responseKind"] == {"group": "sea.example.com", "version": "v1", "kind": "Ship"}
+    assert resource["subresources"][0]["responseKind"]["group"] == "sea.example.com"
+    table.set_custom("ships.sea.example.com", ())
+    assert get(discovery, "/apis", accept=ACCEPT).headers["etag"] == before
+
+
+def test_versions_sort_by_maturity_then_number() -> None:
+    versions = ["foo1", "v1alpha2", "v2beta1", "v10", "v1", "v2", "v1beta2", "v12alpha1"]
+    assert sorted(versions, key=version_rank) == [
+        "v10",
+        "v2",
+        "v1",
+        "v2beta1",
+        "v1beta2",
+        "v12alpha1",
+        "v1alpha2",
+        "foo1",
+    ]
