@@ -1,0 +1,55 @@
+"""Doing many like things: start carefully, then faster; stop at trouble.
+
+A controller that must create 500 pods sends one, then two, four, eight …, and stops after the first batch with a
+failure: if a quota or a webhook refuses, one request finds out, not 500 (``slowStartBatch``, v1.36 replica_set.go).
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+INITIAL_BATCH = 1
+"""``SlowStartInitialBatchSize``."""
+
+
+async def slow_start(
+    count: int, initial: int, call: Callable[[int], Awaitable[object]]
+) -> tuple[int, Exception | None]:
+    """Run ``call(0)`` … ``call(count - 1)`` in batches of ``initial``, 2·``initial``, 4·``initial`` …
+
+    The calls of a batch run together and are all waited for. After the first batch in which any failed nothing more is
+    started. Returns how many succeeded, and the failure of the lowest index. Example: count 10, initial 1 makes batches
+    of 1, 2, 4, 3; if the third call fails, 3 calls were made, and the answer is (2, its error).
+    """
+    done = 0
+    succeeded = 0
+    batch = min(count, initial)
+    while batch > 0:
+        results = await run_all([call(index) for index in range(done, done + batch)])
+        errors = [result for result in results if result is not None]
+        succeeded += batch - len(errors)
+        if errors:
+            return succeeded, errors[0]
+        done += batch
+        batch = min(count - done, batch * 2)
+    return succeeded, None
+
+
+async def run_all(calls: "list[Awaitable[object]]") -> "list[Exception | None]":
+    """Await all of them together; give each one's exception, or None, in the order of the list.
+
+    When the caller is cancelled, so are they, in order.
+    """
+    if len(calls) == 1:
+        # One call needs no task of its own; most batches of a steady cluster are this one.
+        try:
+            await calls[0]
+        except Exception as error:  # noqa: BLE001  # handed to the caller as a value
+            return [error]
+        return [None]
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    answers: list[Exception | None] = []
+    for result in results:
+        if isinstance(result, BaseException) and not isinstance(result, Exception):
+            raise result
+        answers.append(result if isinstance(result, Exception) else None)
+    return answers

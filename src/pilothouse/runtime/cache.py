@@ -1,0 +1,264 @@
+"""The indexed store of an informer: written by the informer alone, read by controllers.
+
+Objects in it are frozen views and belong to everyone. Every read is of one instant: nothing changes between two reads
+unless the reader awaits in between. Listings are sorted by key, so that what follows from them does not depend on the
+order in which events came.
+"""
+
+import builtins
+from collections.abc import Callable, Iterable, Mapping
+from typing import Generic, Protocol, TypeVar
+
+from pilothouse.api.meta import ObjectMeta
+from pilothouse.env import Log
+from pilothouse.runtime.guards import Guard
+
+
+class Cached(Protocol):
+    """What the machinery needs of an object in a cache."""
+
+    @property
+    def metadata(self) -> ObjectMeta:
+        """The object's metadata."""
+        ...
+
+
+T = TypeVar("T", bound=Cached)
+
+IndexFunction = Callable[[T], Iterable[str]]
+"""Gives the values under which an object is found. Pure: it is called again with the old object when that leaves."""
+
+NAMESPACE_INDEX = "namespace"
+
+
+def object_key(meta: ObjectMeta) -> str:
+    """``namespace/name``, or ``name`` for cluster-scoped objects."""
+    return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
+
+
+def split_key(key: str) -> tuple[str, str]:
+    """``(namespace, name)`` of an ``object_key``; the namespace is empty for cluster-scoped objects."""
+    namespace, _slash, name = key.rpartition("/")
+    return namespace, name
+
+
+class _Bucket(Generic[T]):
+    """Objects by key, with a sorted order that is brought up to date only when somebody lists.
+
+    Writes are O(1). ``order`` has every key ever listed once, plus new ones at its end, minus those in ``removed``:
+    sorting a list whose front is sorted already is linear.
+    """
+
+    __slots__ = ("_order", "_removed", "_unsorted", "items")
+
+    def __init__(self) -> None:
+        self.items: dict[str, T] = {}
+        self._order: list[str] | None = None
+        self._removed: set[str] = set()  # never iterated
+        self._unsorted = False
+
+    def put(self, key: str, obj: T) -> None:
+        if self._order is not None and key not in self.items:
+            if key in self._removed:
+                self._removed.discard(key)
+            else:
+                self._order.append(key)
+                self._unsorted = True
+        self.items[key] = obj
+
+    def drop(self, key: str) -> None:
+        if self.items.pop(key, None) is not None and self._order is not None:
+            self._removed.add(key)
+
+    def listing(self) -> list[T]:
+        items = self.items
+        if len(items) < 2:
+            return list(items.values())
+        order = self._order
+        if order is None:
+            order = self._order = sorted(items)
+        else:
+            if self._removed:
+                removed = self._removed
+                order = self._order = [key for key in order if key not in removed]
+                removed.clear()
+            if self._unsorted:
+                order.sort()
+                self._unsorted = False
+        return [items[key] for key in order]
+
+    def keys(self) -> list[str]:
+        if len(self.items) > 1:
+            self.listing()
+            assert self._order is not None
+            return self._order.copy()
+        return list(self.items)
+
+
+class Cache(Generic[T]):
+    """All objects of one informer by key, with indexes.
+
+    ``resource_version`` is that of the newest event, bookmark or whole list applied, ``""`` before the first.
+    """
+
+    def __init__(self, name: str = "", *, keep_raw: bool = False, guard: Guard | None = None) -> None:
+        self.name = name
+        self.keep_raw = keep_raw
+        self.resource_version = ""
+        self._all: _Bucket[T] = _Bucket()
+        self._raw: dict[str, bytes] = {}
+        self._namespaces: dict[str, _Bucket[T]] = {}
+        self._indexes: dict[str, tuple[IndexFunction[T], dict[str, _Bucket[T]]]] = {}
+        self._guard = guard if guard is not None else Guard(Log("cache"), name)
+
+    # Reading
+
+    def __len__(self) -> int:
+        return len(self._all.items)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._all.items
+
+    def get(self, key: str) -> T | None:
+        """The object of that key (``object_key``), or None."""
+        return self._all.items.get(key)
+
+    def raw(self, key: str) -> bytes | None:
+        """The JSON the object was read from, without managedFields; None unless the informer keeps it."""
+        return self._raw.get(key)
+
+    def list(self, namespace: str | None = None) -> builtins.list[T]:
+        """All objects, or those of one namespace, sorted by key. The list is the caller's own."""
+        if namespace is None:
+            return self._all.listing()
+        bucket = self._namespaces.get(namespace)
+        return bucket.listing() if bucket is not None else []
+
+    def keys(self) -> builtins.list[str]:
+        """All keys, sorted."""
+        return self._all.keys()
+
+    def snapshot(self) -> dict[str, T]:
+        """All objects by key, in the order of their keys."""
+        items = self._all.items
+        return {key: items[key] for key in self._all.keys()}  # noqa: SIM118  # the bucket's sorted keys, no dict's
+
+    def by_index(self, name: str, value: str) -> builtins.list[T]:
+        """The objects for which the index function of that name gave ``value``, sorted by key."""
+        bucket = self._indexes[name][1].get(value)
+        return bucket.listing() if bucket is not None else []
+
+    def index_values(self, name: str) -> builtins.list[str]:
+        """Every value that some object has in that index, sorted."""
+        return sorted(self._indexes[name][1])
+
+    # Setting up
+
+    def has_index(self, name: str) -> bool:
+        """Whether an index of that name was added."""
+        return name in self._indexes
+
+    def add_index(self, name: str, function: IndexFunction[T]) -> None:
+        """Index all objects, those already there included. The same function under the same name may be added again.
+
+        An index function that raises gives that object no values; the exception is logged.
+        """
+        known = self._indexes.get(name)
+        if known is not None:
+            if known[0] is not function:
+                raise ValueError(f"cache {self.name!r} already has another index named {name!r}")
+            return
+        buckets: dict[str, _Bucket[T]] = {}
+        self._indexes[name] = (function, buckets)
+        for key, obj in self._all.items.items():
+            self._index(function, buckets, key, None, obj)
+
+    # Writing: the informer's side
+
+    def put(self, key: str, obj: T, raw: bytes | None = None) -> T | None:
+        """Add or replace one object and return the one that was there."""
+        items = self._all.items
+        old = items.get(key)
+        if old is None:
+            self._all.put(key, obj)
+        else:
+            items[key] = obj
+        namespace = obj.metadata.namespace
+        if namespace:
+            bucket = self._namespaces.get(namespace)
+            if bucket is None:
+                bucket = self._namespaces[namespace] = _Bucket()
+            bucket.put(key, obj)
+        for function, buckets in self._indexes.values():
+            self._index(function, buckets, key, old, obj)
+        if raw is not None and self.keep_raw:
+            self._raw[key] = raw
+        return old
+
+    def drop(self, key: str) -> T | None:
+        """Remove one object and return it."""
+        old = self._all.items.get(key)
+        if old is None:
+            return None
+        self._all.drop(key)
+        namespace = old.metadata.namespace
+        bucket = self._namespaces.get(namespace)
+        if bucket is not None:
+            bucket.drop(key)
+            if not bucket.items:
+                del self._namespaces[namespace]
+        for function, buckets in self._indexes.values():
+            self._index(function, buckets, key, old, None)
+        self._raw.pop(key, None)
+        return old
+
+    def replace(self, objects: Mapping[str, T], raw: Mapping[str, bytes], resource_version: str) -> None:
+        """Make this the whole content, in one step."""
+        self._all = _Bucket()
+        self._all.items = dict(objects)
+        self._raw = dict(raw) if self.keep_raw else {}
+        self._namespaces = {}
+        for key, obj in objects.items():
+            namespace = obj.metadata.namespace
+            if namespace:
+                bucket = self._namespaces.get(namespace)
+                if bucket is None:
+                    bucket = self._namespaces[namespace] = _Bucket()
+                bucket.items[key] = obj
+        for name, (function, _buckets) in list(self._indexes.items()):
+            fresh: dict[str, _Bucket[T]] = {}
+            self._indexes[name] = (function, fresh)
+            for key, obj in objects.items():
+                self._index(function, fresh, key, None, obj)
+        self.resource_version = resource_version
+
+    def _index(
+        self,
+        function: IndexFunction[T],
+        buckets: dict[str, _Bucket[T]],
+        key: str,
+        old: T | None,
+        new: T | None,
+    ) -> None:
+        before = self._values(function, old) if old is not None else ()
+        after = self._values(function, new) if new is not None else ()
+        if before and before != after:
+            for value in before:
+                bucket = buckets.get(value)
+                if bucket is not None and value not in after:
+                    bucket.drop(key)
+                    if not bucket.items:
+                        del buckets[value]
+        if new is not None:
+            for value in after:
+                bucket = buckets.get(value)
+                if bucket is None:
+                    bucket = buckets[value] = _Bucket()
+                bucket.put(key, new)
+
+    def _values(self, function: IndexFunction[T], obj: T) -> tuple[str, ...]:
+        try:
+            return tuple(function(obj))
+        except Exception as error:  # noqa: BLE001  # the guard of STYLE: one object lacks an index, not the process
+            self._guard.report(function, error)
+            return ()

@@ -1,0 +1,220 @@
+"""Which objects belong to an owner, and taking or giving them up.
+
+``classify`` is the pure rule; ``Claims`` applies it for one owner during one reconcile. Mirrors
+``pkg/controller/controller_ref_manager.go`` of v1.36. Pods, ReplicaSets and ControllerRevisions are claimed alike.
+"""
+
+import enum
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Generic, TypeVar
+
+from pilothouse.api.kinds import Kind
+from pilothouse.api.meta import Object, ObjectMeta, OwnerReference
+from pilothouse.client import Client, Patch, strategic_merge_patch
+from pilothouse.client.errors import ApiError, Invalid, NotFound
+from pilothouse.machinery.labels import Selector
+from pilothouse.machinery.owners import controller_of
+from pilothouse.machinery.times import format_time
+from pilothouse.runtime.cache import Cached
+
+T = TypeVar("T", bound=Cached)
+
+
+class Claim(enum.Enum):
+    """What is to become of a candidate."""
+
+    IGNORE = "ignore"
+    """It is none of ours, or must be left alone now."""
+    KEEP = "keep"
+    """It is ours and stays so."""
+    ADOPT = "adopt"
+    """It has no controller and matches."""
+    RELEASE = "release"
+    """It is ours and no longer matches."""
+
+
+def classify(meta: ObjectMeta, *, owner_uid: str, owner_deleting: bool, matches: bool) -> Claim:
+    """The rule. An owner that is being deleted takes nothing and gives nothing up; an object that is, is not
+    adopted."""
+    controller = controller_of(meta)
+    if controller is not None:
+        if controller.uid != owner_uid:
+            return Claim.IGNORE
+        if matches:
+            return Claim.KEEP
+        return Claim.IGNORE if owner_deleting else Claim.RELEASE
+    if owner_deleting or not matches or meta.deletion_timestamp is not None:
+        return Claim.IGNORE
+    return Claim.ADOPT
+
+
+class ClaimError(Exception):
+    """Some candidates could not be adopted or released. Nothing may be done with the others either in this
+    reconcile."""
+
+    def __init__(self, errors: list[Exception]) -> None:
+        # apimachinery's Aggregate prints one error as itself and several in brackets.
+        texts = list(dict.fromkeys(str(error) for error in errors))
+        super().__init__(texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
+        self.errors = errors
+
+
+class CannotAdopt(Exception):
+    """The owner, read live, is not the one the cache shows."""
+
+
+class Claims(Generic[T]):
+    """Claims for one owner, during one reconcile.
+
+    ``read_live`` reads the owner's metadata from the server, not from a cache; it is called at most once, before the
+    first adoption, and its outcome holds for all. ``on_write(meta)`` hears the answer of each patch (for the
+    consistency guard).
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        kind: Kind[T],
+        owner: ObjectMeta,
+        reference: OwnerReference,
+        selector: Selector,
+        *,
+        read_live: Callable[[], Awaitable[ObjectMeta]],
+        on_write: Callable[[ObjectMeta], None] | None = None,
+        finalizers: tuple[str, ...] = (),
+    ) -> None:
+        self._client = client
+        self._kind: Kind[Object] = kind.read_as(Object)
+        self._owner = owner
+        self._reference = reference
+        self._selector = selector
+        self._read_live = read_live
+        self._on_write = on_write
+        self._finalizers = finalizers
+        self._checked = False
+        self._refusal: Exception | None = None
+
+    async def claim(self, candidates: Iterable[T], *, where: Callable[[T], bool] | None = None) -> list[T]:
+        """The candidates that belong to the owner, in their order, adopting and releasing as needed.
+
+        ``where`` is a further condition for keeping and adopting, beside the selector. Raises ``ClaimError`` when an
+        adoption or a release failed, after trying all.
+        """
+        claimed: list[T] = []
+        errors: list[Exception] = []
+        deleting = self._owner.deletion_timestamp is not None
+        for candidate in candidates:
+            meta = candidate.metadata
+            matches = self._selector.matches(meta.labels) and (where is None or where(candidate))
+            verdict = classify(meta, owner_uid=self._reference.uid, owner_deleting=deleting, matches=matches)
+            try:
+                if verdict is Claim.KEEP:
+                    claimed.append(candidate)
+                elif verdict is Claim.ADOPT:
+                    if await self._adopt(meta):
+                        claimed.append(candidate)
+                elif verdict is Claim.RELEASE:
+                    await self._release(meta)
+            except (ApiError, OSError, CannotAdopt) as error:
+                errors.append(error)
+        if errors:
+            raise ClaimError(errors)
+        return claimed
+
+    async def _adopt(self, meta: ObjectMeta) -> bool:
+        await self._check_owner(meta)
+        try:
+            answer = await self._patch(meta, adoption_patch(meta.uid, self._reference, self._finalizers))
+        except NotFound:
+            return False
+        self._wrote(answer.metadata)
+        return True
+
+    async def _release(self, meta: ObjectMeta) -> None:
+        try:
+            answer = await self._patch(meta, release_patch(meta.uid, self._reference.uid, self._finalizers))
+        except (NotFound, Invalid):
+            # Gone, or (422) its uid is another one by now, or it has no owners any more: nothing to release.
+            return
+        self._wrote(answer.metadata)
+
+    async def _patch(self, meta: ObjectMeta, patch: Patch) -> Object:
+        return await self._client.patch(self._kind, meta.name, patch, meta.namespace)
+
+    async def _check_owner(self, child: ObjectMeta) -> None:
+        if not self._checked:
+            self._checked = True
+            try:
+                self._refusal = _why_not(self._owner, self._reference.kind, await self._read_live())
+            except (ApiError, OSError) as error:
+                self._refusal = error
+        if self._refusal is not None:
+            where = f"{child.namespace}/{child.name}" if child.namespace else child.name
+            raise CannotAdopt(
+                f"can't adopt {self._kind.kind} {where} ({child.uid}): {self._refusal}"
+            ) from self._refusal
+
+    def _wrote(self, meta: ObjectMeta) -> None:
+        if self._on_write is not None:
+            self._on_write(meta)
+
+
+def _why_not(cached: ObjectMeta, kind: str, live: ObjectMeta) -> Exception | None:
+    where = f"{cached.namespace}/{cached.name}"
+    if live.uid != cached.uid:
+        return CannotAdopt(f"original {kind} {where} is gone: got uid {live.uid}, wanted {cached.uid}")
+    if live.deletion_timestamp is not None:
+        return CannotAdopt(f"{where} has just been deleted at {format_time(live.deletion_timestamp)}")
+    return None
+
+
+def adoption_patch(uid: str, reference: OwnerReference, finalizers: tuple[str, ...] = ()) -> Patch:
+    """Add the controller reference. The uid in the body is the precondition: another object of that name answers
+    409."""
+    metadata: dict[str, Any] = {
+        "ownerReferences": [
+            {
+                "apiVersion": reference.api_version,
+                "kind": reference.kind,
+                "name": reference.name,
+                "uid": reference.uid,
+                "controller": True,
+                "blockOwnerDeletion": True,
+            }
+        ],
+        "uid": uid,
+    }
+    if finalizers:
+        metadata["finalizers"] = list(finalizers)
+    return strategic_merge_patch({"metadata": metadata})
+
+
+def release_patch(uid: str, owner_uid: str, finalizers: tuple[str, ...] = ()) -> Patch:
+    """Take the owner's reference away."""
+    metadata: dict[str, Any] = {"uid": uid, "ownerReferences": [{"$patch": "delete", "uid": owner_uid}]}
+    if finalizers:
+        metadata["$deleteFromPrimitiveList/finalizers"] = list(finalizers)
+    return strategic_merge_patch({"metadata": metadata})
+
+
+def controller_index(meta: ObjectMeta) -> tuple[str, ...]:
+    """Index values for finding candidates: ``<namespace>/<kind>/<name>/<uid>`` of the controller, or for orphans the
+    namespace. Look up both (``controller_index_key``, and the namespace) and claim from the union."""
+    controller = controller_of(meta)
+    if controller is None:
+        return (meta.namespace,)
+    return (controller_index_key(meta.namespace, controller.kind, controller.name, controller.uid),)
+
+
+def controller_index_key(namespace: str, kind: str, name: str, uid: str) -> str:
+    """The index value of everything that this owner controls."""
+    return f"{namespace}/{kind}/{name}/{uid}"
+
+
+def index_by_controller(obj: Cached) -> tuple[str, ...]:
+    """``controller_index`` as an index function for any kind; the same function for everybody, so that it is shared."""
+    return controller_index(obj.metadata)
+
+
+CONTROLLER_INDEX = "controller"
+"""The name under which ``index_by_controller`` is added."""

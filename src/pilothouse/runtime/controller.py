@@ -1,0 +1,211 @@
+"""The base of every controller: one queue, N workers, one guard.
+
+``reconcile(key)`` looks at the whole state for one key and brings it closer to what is wanted. It never runs twice
+at once for the same key. What happens to the key afterwards:
+
+=====================================  ======================================================================
+``reconcile`` …                        the key …
+=====================================  ======================================================================
+returns ``None``                       is done; its failures are forgotten
+returns ``Requeue(after)``             is done, and comes back in ``after`` seconds
+raises ``TerminalError``               is given up until something changes; logged, counted, failures forgotten
+raises ``RetryLater``                  comes back with backoff; logged only at verbosity 4
+raises any other ``Exception``         comes back with backoff; logged, counted
+is cancelled                           is lost; the program is stopping
+=====================================  ======================================================================
+
+Model: controller-runtime ``pkg/internal/controller/controller.go`` and upstream's worker loops.
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from pilothouse.env import Env, Log, TaskGroup
+from pilothouse.runtime.guards import RetryLater, TerminalError
+from pilothouse.runtime.metrics import Registry
+from pilothouse.runtime.rate_limiters import RateLimiter
+from pilothouse.runtime.workqueue import QueueClosed, WorkQueue
+
+__all__ = ["Controller", "Requeue", "RetryLater", "TerminalError", "WorkerPool"]
+
+STOP_SECONDS = 10.0
+"""How long running reconciles get to finish when the controller is stopped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Requeue:
+    """A reconcile's wish to see its key again ``after`` seconds. This is no failure."""
+
+    after: float
+
+
+class Syncing(Protocol):
+    """Something to wait for before work begins: an informer."""
+
+    async def wait_synced(self) -> None:
+        """Return once the cache is filled."""
+        ...
+
+
+class WorkerPool:
+    """N workers on one queue. A controller with several queues has several pools.
+
+    ``run`` ends by being cancelled. It then takes no further keys, gives running reconciles ``stop_seconds`` to finish,
+    cancels those that have not, and raises ``CancelledError``. It leaves no task behind.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        queue: WorkQueue[str],
+        reconcile: Callable[[str], Awaitable[Requeue | None]],
+        *,
+        workers: int = 1,
+        metrics: Registry | None = None,
+        log: Log | None = None,
+        stop_seconds: float = STOP_SECONDS,
+    ) -> None:
+        if workers < 1:
+            raise ValueError(f"controller {name} needs at least one worker, got {workers}")
+        self.name = name
+        self.queue = queue
+        self.workers = workers
+        self._reconcile = reconcile
+        self._log = log if log is not None else Log(name)
+        self._stop_seconds = stop_seconds
+        self._stopping = False
+        self._errors = (
+            metrics.counter(
+                "pilothouse_reconcile_errors_total", "Reconciles that failed, by controller and what became of the key",
+                ("controller", "outcome"),
+            )
+            if metrics is not None
+            else None
+        )  # fmt: skip
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        loop = asyncio.get_running_loop()
+        async with TaskGroup(self.name) as group:
+            running = self.workers
+            all_idle: asyncio.Future[None] = loop.create_future()
+
+            def ended(_task: asyncio.Task[None]) -> None:
+                nonlocal running
+                running -= 1
+                if running == 0 and not all_idle.done():
+                    all_idle.set_result(None)
+
+            for number in range(self.workers):
+                group.start(self._work(), name=f"{self.name}-worker-{number}").add_done_callback(ended)
+            try:
+                await all_idle
+            except asyncio.CancelledError:
+                self._stopping = True
+                self.queue.shut_down()
+                if running:
+                    timer = loop.call_later(self._stop_seconds, self._give_up, group)
+                    try:
+                        # A new future: the one above was cancelled together with this task.
+                        all_idle = loop.create_future()
+                        await all_idle
+                    finally:
+                        timer.cancel()
+                raise
+
+    def _give_up(self, group: TaskGroup) -> None:
+        self._log.warning("Reconciles did not finish in time, cancelling them", controller=self.name)
+        group.cancel()
+
+    async def _work(self) -> None:
+        queue = self.queue
+        while not self._stopping:
+            try:
+                key = await queue.get()
+            except QueueClosed:
+                return
+            try:
+                await self._guarded(key)
+            finally:
+                queue.done(key)
+            # A reconcile that found nothing to do has not awaited anything; the rest of the program wants its turn.
+            await asyncio.sleep(0)
+
+    async def _guarded(self, key: str) -> None:
+        try:
+            wish = await self._reconcile(key)
+        except RetryLater as error:
+            self._log.info("Reconcile must wait", v=4, key=key, reason=error)
+            self.queue.add_rate_limited(key)
+        except TerminalError as error:
+            self._count("given_up")
+            self._log.error("Reconcile failed for good", error=error, key=key)
+            self.queue.forget(key)
+        except Exception as error:  # noqa: BLE001  # the guard of STYLE: one key fails, not the process
+            self._failed(key, error)
+            self.queue.add_rate_limited(key)
+        else:
+            self.queue.forget(key)
+            if wish is not None:
+                self.queue.add_after(key, wish.after)
+
+    def _failed(self, key: str, error: Exception) -> None:
+        self._count("retried")
+        # What the API server or the network said needs no traceback; anything else is a bug and does.
+        if type(error).__module__.startswith("pilothouse.client") or isinstance(error, OSError):
+            self._log.error("Reconcile failed, will be retried", error=error, key=key)
+        else:
+            self._log.exception("Reconcile failed, will be retried", error, key=key)
+
+    def _count(self, outcome: str) -> None:
+        if self._errors is not None:
+            self._errors.labels_of(self.name, outcome).inc()
+
+
+class Controller(ABC):
+    """A controller with one queue. Subclass it, add keys to ``queue`` from event handlers, write ``reconcile``.
+
+    ``waits_for`` are informers whose caches must be filled before the first key is worked on. Create it on the
+    running loop.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        env: Env,
+        *,
+        workers: int = 1,
+        waits_for: Sequence[Syncing] = (),
+        metrics: Registry | None = None,
+        limiter: RateLimiter[str] | None = None,
+        queue_name: str = "",
+        log: Log | None = None,
+        stop_seconds: float = STOP_SECONDS,
+    ) -> None:
+        self.name = name
+        self.env = env
+        self.log = log if log is not None else Log(name)
+        self.queue: WorkQueue[str] = WorkQueue(env, queue_name or name, metrics, limiter=limiter)
+        self._waits_for = tuple(waits_for)
+        self._pool = WorkerPool(
+            name, self.queue, self.reconcile, workers=workers, metrics=metrics, log=self.log, stop_seconds=stop_seconds
+        )
+
+    @abstractmethod
+    async def reconcile(self, key: str) -> Requeue | None:
+        """Bring the state for ``key`` closer to what is wanted. See the module for what the answer means."""
+
+    async def run(self) -> None:
+        """Wait for the caches, then work until cancelled. Stops as ``WorkerPool.run`` does."""
+        self.log.info("Starting controller", controller=self.name)
+        try:
+            for informer in self._waits_for:
+                await informer.wait_synced()
+            self.log.info("Caches are synced", v=2, controller=self.name)
+            await self._pool.run()
+        finally:
+            self.queue.shut_down()
+            self.log.info("Stopped controller", controller=self.name)

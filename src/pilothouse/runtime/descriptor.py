@@ -1,0 +1,75 @@
+"""What a program needs to know about a controller before it starts one. Importing descriptors costs nothing: the code
+behind ``factory`` is imported when the controller is built."""
+
+import importlib
+from collections.abc import Callable
+from typing import Any, Protocol, cast
+
+import msgspec
+
+from pilothouse.api.kinds import Kind
+from pilothouse.machinery.flags import Flag
+from pilothouse.runtime.context import ControllerContext
+
+
+class RunnableController(Protocol):
+    """What ``build`` returns."""
+
+    @property
+    def name(self) -> str:
+        """The upstream name."""
+        ...
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        ...
+
+
+class FlagSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """A command-line flag and the field of the options struct that it sets. Their defaults must agree."""
+
+    field: str
+    flag: Flag
+
+
+class Watch(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing a controller watches."""
+
+    kind: Kind[Any]
+    namespace: str = ""
+    label_selector: str = ""
+    field_selector: str = ""
+    indexes: tuple[str, ...] = ()
+    keep_raw: bool = False
+
+
+class Descriptor(msgspec.Struct, frozen=True, kw_only=True):
+    """One controller.
+
+    ``name`` is upstream's canonical name (``replicaset-controller``), ``aliases`` are the older ones that
+    ``--controllers`` takes too, ``client_name`` the service account and User-Agent suffix. ``gates`` must all be on.
+    ``factory`` is ``"module:function"``; the function takes a ``ControllerContext`` and returns a
+    ``RunnableController``.
+    """
+
+    name: str
+    aliases: tuple[str, ...] = ()
+    client_name: str
+    default_on: bool = True
+    gates: tuple[str, ...] = ()
+    options: type[msgspec.Struct] | None = None
+    flags: tuple[FlagSpec, ...] = ()
+    watches: tuple[Watch, ...] = ()
+    factory: str
+
+    def build(self, context: ControllerContext) -> RunnableController:
+        """Import the factory and build the controller."""
+        module, _colon, function = self.factory.partition(":")
+        build = cast(
+            "Callable[[ControllerContext], RunnableController]", getattr(importlib.import_module(module), function)
+        )
+        return build(context)
+
+    def default_options(self) -> msgspec.Struct | None:
+        """A new options struct with its defaults, or None if the controller has none."""
+        return self.options() if self.options is not None else None

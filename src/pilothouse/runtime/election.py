@@ -1,0 +1,463 @@
+"""Leader election on a Lease, and the fence that stops a leader who has lost it.
+
+One of several processes works, the others wait. A Lease is a record that its holder renews; who sees it unchanged
+for its whole duration may take it. Only the local clock counts for that: times inside the Lease tell people
+something, and are never compared with ours, so clocks may be wrong or jump. Timing and requests are those of
+client-go v0.36 ``tools/leaderelection`` with a LeaseLock, so that ours and Go's programs can share one Lease.
+"""
+
+import asyncio
+import datetime
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from pilothouse.api.coordination import LEASES, Lease
+from pilothouse.api.meta import ObjectMeta
+from pilothouse.client import Client
+from pilothouse.client.errors import ApiError, Conflict, NotFound
+from pilothouse.env import Env, Log, TaskGroup
+from pilothouse.machinery.splice import replace_fields
+from pilothouse.machinery.times import format_micro_time
+from pilothouse.runtime.events import NORMAL, EventRecorder, object_reference
+from pilothouse.runtime.guards import LostLease
+from pilothouse.runtime.metrics import Registry
+
+JITTER = 1.2
+"""``JitterFactor``: a candidate pauses for the retry period × [1, 2.2), and renewals need deadline > 1.2 × period."""
+
+
+class LeadershipLost(Exception):
+    """The lease could not be renewed in time; what was led has been stopped."""
+
+
+class Fence:
+    """Says whether this process may still write. Closed until the first lease.
+
+    ``check`` is given to the client of everything that runs only on the leader. It goes by loop time alone: once the
+    renew deadline has passed since the last successful renewal *was sent*, it raises, whatever the elector has noticed
+    so far. The next holder waits for the lease duration, which is longer, since it saw that renewal; that is the gap in
+    which our last requests can still be on their way.
+    """
+
+    __slots__ = ("_env", "_until")
+
+    def __init__(self, env: Env) -> None:
+        self._env = env
+        self._until = float("-inf")
+
+    @property
+    def open(self) -> bool:
+        """Whether ``check`` would pass."""
+        return self._env.monotonic() <= self._until
+
+    def check(self) -> None:
+        """Raise ``LostLease`` unless this process may write."""
+        if self._env.monotonic() > self._until:
+            raise LostLease("not written: this process may no longer be the leader, its lease was not renewed in time")
+
+    __call__ = check
+
+    def renewed(self, sent_at: float, renew_deadline_seconds: float) -> None:
+        """A renewal sent at that loop time succeeded."""
+        self._until = sent_at + renew_deadline_seconds
+
+    def close(self) -> None:
+        """The lease is given up."""
+        self._until = float("-inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What a Lease says. Times have whole seconds, as far as comparing goes."""
+
+    holder: str
+    duration_seconds: int
+    acquired_at: datetime.datetime | None
+    renewed_at: datetime.datetime | None
+    transitions: int
+    strategy: str = ""
+    preferred_holder: str = ""
+
+    def seen_as(self) -> tuple[object, ...]:
+        """What two looks at a Lease are compared by."""
+        return (
+            self.holder,
+            self.duration_seconds,
+            self.acquired_at.replace(microsecond=0) if self.acquired_at is not None else None,
+            self.renewed_at.replace(microsecond=0) if self.renewed_at is not None else None,
+            self.transitions,
+            self.strategy,
+            self.preferred_holder,
+        )
+
+    def spec(self) -> dict[str, Any]:
+        """The Lease's ``spec``."""
+        spec: dict[str, Any] = {
+            "holderIdentity": self.holder,
+            "leaseDurationSeconds": self.duration_seconds,
+            "acquireTime": format_micro_time(self.acquired_at) if self.acquired_at is not None else None,
+            "renewTime": format_micro_time(self.renewed_at) if self.renewed_at is not None else None,
+            "leaseTransitions": self.transitions,
+        }
+        if self.strategy:
+            spec["strategy"] = self.strategy
+        if self.preferred_holder:
+            spec["preferredHolder"] = self.preferred_holder
+        return spec
+
+
+_lease = msgspec.json.Decoder(Lease)
+
+
+def _record_of(lease: Lease) -> Record:
+    spec = lease.spec
+    return Record(
+        spec.holder_identity,
+        spec.lease_duration_seconds,
+        spec.acquire_time,
+        spec.renew_time,
+        spec.lease_transitions,
+        spec.strategy,
+        spec.preferred_holder,
+    )
+
+
+class LeaderElector:
+    """Leads, or waits to.
+
+    ``run(lead)`` waits for the lease, then runs ``lead()`` and renews. Its promises:
+
+    * ``lead`` runs only after the lease was acquired, and ``fence`` is open by then.
+    * If the lease cannot be renewed within ``renew_deadline_seconds``, the fence is closed, ``lead`` is cancelled
+      and waited for, and ``LeadershipLost`` is raised. The program should end then; the lease is not touched.
+    * If ``run`` is cancelled, or ``lead`` returns, the lease is kept until ``lead`` has ended and then released, so
+      that the next process need not wait for it to expire (upstream's managers let it expire unless a gate is on).
+
+    ``client`` must not be fenced and should give up on a request after half the renew deadline; ``run`` sees to that
+    too.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        env: Env,
+        *,
+        identity: str,
+        name: str,
+        namespace: str = "kube-system",
+        lease_duration_seconds: float = 15.0,
+        renew_deadline_seconds: float = 10.0,
+        retry_period_seconds: float = 2.0,
+        fence: Fence | None = None,
+        recorder: EventRecorder | None = None,
+        metrics: Registry | None = None,
+        release_on_stop: bool = True,
+        on_new_leader: Callable[[str], object] | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> None:
+        _validate(identity, name, lease_duration_seconds, renew_deadline_seconds, retry_period_seconds)
+        self.identity = identity
+        self.name = name
+        self.namespace = namespace
+        self.fence = fence if fence is not None else Fence(env)
+        self._client = client
+        self._env = env
+        self._duration = lease_duration_seconds
+        self._deadline = renew_deadline_seconds
+        self._period = retry_period_seconds
+        self._request_seconds = max(1.0, renew_deadline_seconds / 2)
+        self._recorder = recorder
+        self._release_on_stop = release_on_stop
+        self._on_new_leader = on_new_leader
+        self._labels = dict(labels or {})
+        self._chance = env.stream("election")
+        self._log = Log("leaderelection")
+        self._lock = f"{namespace}/{name}"
+        self._cached: bytes = b""
+        self._meta = ObjectMeta(name=name, namespace=namespace)
+        self._observed: Record | None = None
+        self._observed_at = 0.0
+        self._compared: tuple[object, ...] | None = None
+        self._reported = ""
+        self._renewed_at = float("-inf")
+        self._master = self._slow_path = None
+        if metrics is not None:
+            self._master = metrics.gauge(
+                "leader_election_master_status",
+                "[ALPHA] Gauge of if the reporting system is master of the relevant lease, 0 indicates backup, 1 "
+                "indicates master. 'name' is the string used to identify the lease. Please make sure to group by name.",
+                ("name",),
+            ).labels_of(name)
+            self._slow_path = metrics.counter(
+                "leader_election_slowpath_total",
+                "[ALPHA] Total number of slow path exercised in renewing leader leases. 'name' is the string used to "
+                "identify the lease. Please make sure to group by name.",
+                ("name",),
+            ).labels_of(name)
+
+    # Looking
+
+    @property
+    def leader(self) -> str:
+        """The holder that was last seen; empty when none was."""
+        return self._observed.holder if self._observed is not None else ""
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether the lease, as last seen, is ours."""
+        return self.leader == self.identity
+
+    def check(self, tolerance_seconds: float = 20.0) -> str | None:
+        """For a health endpoint: why this process is unwell, or None.
+
+        A leader whose lease has been over for ``tolerance_seconds`` should long have stopped.
+        """
+        if self.is_leader and self._env.monotonic() - self._observed_at > self._duration + tolerance_seconds:
+            return f"failed election to renew leadership on lease {self.name}"
+        return None
+
+    # Running
+
+    async def run(self, lead: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Acquire, lead, release. See the class."""
+        await self._acquire()
+        self._say("became leader")
+        if self._master is not None:
+            self._master.set(1)
+        lost = False
+        try:
+            lost = await self._lead_and_renew(lead)
+        finally:
+            self.fence.close()
+            if self._master is not None:
+                self._master.set(0)
+            if not lost and self._release_on_stop:
+                await self._release()
+            self._say("stopped leading")
+        if lost:
+            raise LeadershipLost(f"lost the lease {self._lock}: it was not renewed within {self._deadline:g} s")
+
+    async def _lead_and_renew(self, lead: Callable[[], Coroutine[Any, Any, None]]) -> bool:
+        """Whether the lease was lost. Renewals go on until ``lead`` has ended, also while it is being stopped."""
+        loop = asyncio.get_running_loop()
+        async with TaskGroup(f"leader of {self.name}") as group:
+            leading = group.start(lead(), name=f"lead-{self.name}")
+            renewing = group.start(self._renew(), name=f"renew-{self.name}")
+            ended: asyncio.Future[None] = loop.create_future()
+
+            def on_end(_task: asyncio.Task[None]) -> None:
+                if not ended.done():
+                    ended.set_result(None)
+
+            leading.add_done_callback(on_end)
+            renewing.add_done_callback(on_end)
+            stopped: asyncio.CancelledError | None = None
+            try:
+                await ended
+            except asyncio.CancelledError as cancelled:
+                stopped = cancelled
+            lost = renewing.done() and not leading.done()
+            if lost:
+                self.fence.close()
+            if not leading.done():
+                leading.cancel()
+                await _over(leading)
+            # A renewal that cannot be finished any more may come to an end after that of ``lead``.
+            lost = lost or (renewing.done() and not renewing.cancelled() and stopped is None)
+            renewing.cancel()
+            await _over(renewing)
+            if stopped is not None:
+                raise stopped
+        return lost
+
+    async def _acquire(self) -> None:
+        self._log.info("Attempting to acquire leader lease...", lock=self._lock)
+        while not await self._try():
+            self._log.info("Failed to acquire lease", v=4, lock=self._lock)
+            await asyncio.sleep(self._period * (1.0 + self._chance.random() * JITTER))
+        self._log.info("Successfully acquired lease", lock=self._lock)
+
+    async def _renew(self) -> None:
+        """Return when the lease could not be renewed in time."""
+        while True:
+            try:
+                async with asyncio.timeout(self._deadline):
+                    while not await self._try():  # noqa: ASYNC110  # each try is a request
+                        await asyncio.sleep(self._period)
+            except TimeoutError:
+                self._log.info("Failed to renew lease", lock=self._lock)
+                return
+            self._log.info("Successfully renewed lease", v=5, lock=self._lock)
+            await asyncio.sleep(self._period)
+
+    # One attempt
+
+    async def _try(self) -> bool:
+        """Acquire or renew once (``tryAcquireOrRenew``)."""
+        try:
+            return await self._attempt()
+        finally:
+            if self.leader != self._reported:
+                self._reported = self.leader
+                if self._on_new_leader is not None:
+                    self._on_new_leader(self.leader)
+
+    async def _attempt(self) -> bool:
+        now = self._env.monotonic()
+        wall = self._env.now()
+        mine = Record(self.identity, int(self._duration), wall, wall, 0)
+        observed = self._observed
+        if observed is not None and observed.holder == self.identity and self._is_valid(now):
+            # The usual renewal: nobody else may have touched it, and its resourceVersion makes sure of that.
+            record = _continued(mine, observed)
+            error = await self._put(record)
+            if error is None:
+                return self._held(record, now)
+            self._log.info(
+                "Failed to update lease optimistically, falling back to slow path", v=2, lock=self._lock, err=error
+            )
+        try:
+            async with asyncio.timeout(self._request_seconds):
+                self._keep(await self._client.get(LEASES.raw, self.name, self.namespace))
+        except NotFound:
+            error = await self._post(mine)
+            if error is not None:
+                self._log.error("Error initially creating lease lock", error=error, lock=self._lock)
+                return False
+            return self._held(mine, now)
+        except (ApiError, OSError, ValueError) as failed:
+            self._log.error("Error retrieving lease lock", error=failed, lock=self._lock)
+            return False
+        found = _record_of(_lease.decode(self._cached))
+        if found.seen_as() != self._compared:
+            self._compared = found.seen_as()
+            self._observe(found)
+        if found.holder and found.holder != self.identity and self._is_valid(now):
+            self._log.info("Lease is held and has not yet expired", v=4, lock=self._lock, holder=found.holder)
+            return False
+        if found.holder == self.identity:
+            record = _continued(mine, found)
+            if self._slow_path is not None:
+                self._slow_path.inc()
+        else:
+            record = Record(mine.holder, mine.duration_seconds, wall, wall, found.transitions + 1)
+        error = await self._put(record)
+        if error is not None:
+            self._log.error("Failed to update lock", error=error, lock=self._lock)
+            return False
+        return self._held(record, now)
+
+    def _held(self, record: Record, sent_at: float) -> bool:
+        self._observe(record)
+        self.fence.renewed(sent_at, self._deadline)
+        return True
+
+    def _observe(self, record: Record) -> None:
+        self._observed = record
+        self._observed_at = self._env.monotonic()
+
+    def _is_valid(self, now: float) -> bool:
+        """Whether the lease last seen has not run out since, by our own clock."""
+        return self._observed is not None and self._observed_at + self._observed.duration_seconds > now
+
+    # Requests
+
+    def _keep(self, raw: msgspec.Raw) -> None:
+        self._cached = bytes(raw)
+        self._meta = _lease.decode(self._cached).metadata
+
+    async def _put(self, record: Record) -> Exception | None:
+        body = replace_fields(
+            self._cached, {"spec": msgspec.json.encode(record.spec()), "metadata.managedFields": None}
+        )
+        if self._labels:
+            labels = {**self._meta.labels, **self._labels}
+            body = replace_fields(body, {"metadata.labels": msgspec.json.encode(labels)})
+        try:
+            async with asyncio.timeout(self._request_seconds):
+                self._keep(await self._client.update(LEASES.raw, self.name, body, self.namespace))
+        except (ApiError, OSError, ValueError) as error:
+            return error
+        return None
+
+    async def _post(self, record: Record) -> Exception | None:
+        metadata: dict[str, Any] = {"name": self.name, "namespace": self.namespace}
+        if self._labels:
+            metadata["labels"] = self._labels
+        body = {
+            "apiVersion": LEASES.api_version,
+            "kind": LEASES.kind,
+            "metadata": metadata,
+            "spec": record.spec(),
+        }
+        try:
+            async with asyncio.timeout(self._request_seconds):
+                self._keep(await self._client.create(LEASES.raw, body, self.namespace))
+        except (ApiError, OSError, ValueError) as error:
+            return error
+        return None
+
+    async def _release(self) -> None:
+        """Leave the lease free for the next one. A conflict means a renewal of ours was still on its way: look
+        again."""
+        try:
+            async with asyncio.timeout(self._deadline):
+                while True:
+                    self._keep(await self._client.get(LEASES.raw, self.name, self.namespace))
+                    found = _record_of(_lease.decode(self._cached))
+                    if found.holder != self.identity:
+                        return
+                    wall = self._env.now()
+                    free = Record("", 1, wall, wall, found.transitions)
+                    error = await self._put(free)
+                    if error is None:
+                        self._observe(free)
+                        self._log.info("Released lease", lock=self._lock)
+                        return
+                    if not isinstance(error, Conflict):
+                        self._log.error("Failed to release lease", error=error, lock=self._lock)
+                        return
+        except (ApiError, OSError, ValueError) as error:
+            self._log.error("Failed to release lease", error=error, lock=self._lock)
+
+    def _say(self, what: str) -> None:
+        if self._recorder is not None:
+            about = object_reference(LEASES, self._meta)
+            self._recorder.event(about, NORMAL, "LeaderElection", f"{self.identity} {what}")
+
+
+def _continued(mine: Record, before: Record) -> Record:
+    """A renewal: acquired when it was, as often handed over as it was."""
+    return Record(
+        mine.holder, mine.duration_seconds, before.acquired_at, mine.renewed_at, before.transitions, before.strategy
+    )
+
+
+async def _over(task: asyncio.Task[None]) -> None:
+    """Wait until the task has ended, however; its outcome belongs to its group. Cancelling the wait cancels nothing
+    else."""
+    if not task.done():
+        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        task.add_done_callback(lambda _task: None if over.done() else over.set_result(None))
+        await over
+
+
+def _validate(identity: str, name: str, duration: float, deadline: float, period: float) -> None:
+    """``NewLeaderElector``'s checks and words."""
+    if duration <= deadline:
+        raise ValueError("leaseDuration must be greater than renewDeadline")
+    if deadline <= JITTER * period:
+        raise ValueError("renewDeadline must be greater than retryPeriod*JitterFactor")
+    if duration < 1:
+        raise ValueError("leaseDuration must be greater than zero")
+    if deadline < 1:
+        raise ValueError("renewDeadline must be greater than zero")
+    if period < 1:
+        raise ValueError("retryPeriod must be greater than zero")
+    if not identity:
+        raise ValueError("Lock identity is empty")
+    if not name:
+        raise ValueError("Lock name is empty")

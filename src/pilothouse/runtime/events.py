@@ -1,0 +1,358 @@
+"""The event recorder: tells users what happened to an object, without flooding the API server.
+
+Controllers call ``EventRecorder.event``, which never waits and never fails; ``run`` sends. In between is the
+correlator, pure but for its memory: it merges what is alike, counts what repeats, and drops what is too much.
+Mirrors client-go v0.36 ``tools/record`` (event.go, events_cache.go). Like there, each component has its own recorder
+and its own limits.
+"""
+
+import asyncio
+import datetime
+from collections import deque
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from pilothouse.api.core import EVENTS, ObjectReference
+from pilothouse.api.kinds import Kind
+from pilothouse.api.meta import ObjectMeta
+from pilothouse.client import Client, NewObject, strategic_merge_patch
+from pilothouse.client.errors import AlreadyExists, ApiError, NotFound, has_cause
+from pilothouse.env import Env, Log
+from pilothouse.machinery.names import dns_subdomain_errors
+from pilothouse.machinery.times import format_time
+from pilothouse.runtime.guards import LostLease
+
+QUEUE_LIMIT = 1000
+CACHE_ENTRIES = 4096
+AGGREGATE_AT = 10
+AGGREGATE_SECONDS = 600.0
+SPAM_BURST = 25
+SPAM_REFILL_SECONDS = 300.0
+MAX_TRIES = 12
+RETRY_SECONDS = 10.0
+COMBINED = "(combined from similar events): "
+
+NORMAL = "Normal"
+WARNING = "Warning"
+
+V = TypeVar("V")
+
+
+def object_reference(kind: Kind[Any], meta: ObjectMeta, *, field_path: str = "") -> ObjectReference:
+    """What an event is about."""
+    return ObjectReference(
+        api_version=kind.api_version,
+        kind=kind.kind,
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+        field_path=field_path,
+    )
+
+
+class Occurrence(msgspec.Struct, frozen=True, kw_only=True):
+    """One event as it goes to the server."""
+
+    name: str
+    about: ObjectReference
+    type: str
+    reason: str
+    message: str
+    first_at: datetime.datetime
+    last_at: datetime.datetime
+    count: int = 1
+    component: str
+    host: str = ""
+    reports: bool = True
+    """Whether the reporting fields are filled in; a combined event lacks them."""
+
+    @property
+    def namespace(self) -> str:
+        """Where the event is kept: with its object; for cluster-scoped ones in ``default``."""
+        return self.about.namespace or "default"
+
+
+class _Lru(Generic[V]):
+    """The newest entries of a map."""
+
+    __slots__ = ("_entries", "_limit")
+
+    def __init__(self, limit: int) -> None:
+        self._entries: dict[tuple[str, ...], V] = {}
+        self._limit = limit
+
+    def get(self, key: tuple[str, ...]) -> V | None:
+        found = self._entries.pop(key, None)
+        if found is not None:
+            self._entries[key] = found
+        return found
+
+    def put(self, key: tuple[str, ...], value: V) -> None:
+        self._entries.pop(key, None)
+        self._entries[key] = value
+        if len(self._entries) > self._limit:
+            del self._entries[next(iter(self._entries))]
+
+
+class _Group:
+    """The distinct messages of events that are otherwise alike."""
+
+    __slots__ = ("at", "messages")
+
+    def __init__(self) -> None:
+        self.at = 0.0
+        self.messages: dict[str, None] = {}
+
+
+class _Bucket:
+    __slots__ = ("at", "tokens")
+
+    def __init__(self, at: float) -> None:
+        self.at = at
+        self.tokens = float(SPAM_BURST)
+
+
+class Correlator:
+    """Decides what becomes of an event. ``correlate`` gives what is to be sent, or None when it is dropped.
+
+    1. Aggregate: from the tenth distinct message on within ten minutes of each other, events that differ only in their
+       message become one event, ``(combined from similar events): <message>``.
+    2. Deduplicate: the same event again keeps its name and first time, and its count rises.
+    3. Spam filter: 25 events per object, component and type, then one per five minutes. A dropped event has been
+    counted.
+    """
+
+    def __init__(self, new_name: "EventNames") -> None:
+        self._new_name = new_name
+        self._groups: _Lru[_Group] = _Lru(CACHE_ENTRIES)
+        self._seen: _Lru[Occurrence] = _Lru(CACHE_ENTRIES)
+        self._spam: _Lru[_Bucket] = _Lru(CACHE_ENTRIES)
+
+    def correlate(self, event: Occurrence, now: float, at: datetime.datetime) -> Occurrence | None:
+        """``now`` is loop time, ``at`` the wall clock."""
+        about = event.about
+        source = (event.component, event.host, about.kind, about.namespace, about.name, about.uid, about.api_version)
+        event, identity = self._aggregate(event, (*source, event.type, event.reason), now, at)
+        before = self._seen.get(identity)
+        if before is not None:
+            event = msgspec.structs.replace(event, name=before.name, first_at=before.first_at, count=before.count + 1)
+        self._seen.put(identity, event)
+        return event if self._may_pass((*source, event.type), now) else None
+
+    def _aggregate(
+        self, event: Occurrence, key: tuple[str, ...], now: float, at: datetime.datetime
+    ) -> tuple[Occurrence, tuple[str, ...]]:
+        group = self._groups.get(key)
+        if group is None or now - group.at > AGGREGATE_SECONDS:
+            group = _Group()
+        group.messages[event.message] = None
+        group.at = now
+        self._groups.put(key, group)
+        if len(group.messages) < AGGREGATE_AT:
+            return event, (*key, event.about.field_path, event.message)
+        # Which message makes room does not matter (upstream takes any); the oldest keeps runs repeatable.
+        del group.messages[next(iter(group.messages))]
+        combined = msgspec.structs.replace(
+            event,
+            name=self._new_name.next(event.about.name, at),
+            message=COMBINED + event.message,
+            first_at=at,
+            last_at=at,
+            count=1,
+            reports=False,
+        )
+        return combined, key
+
+    def _may_pass(self, key: tuple[str, ...], now: float) -> bool:
+        bucket = self._spam.get(key)
+        if bucket is None:
+            bucket = _Bucket(now)
+            self._spam.put(key, bucket)
+        bucket.tokens = min(float(SPAM_BURST), bucket.tokens + (now - bucket.at) / SPAM_REFILL_SECONDS)
+        bucket.at = now
+        if bucket.tokens < 1.0:
+            return False
+        bucket.tokens -= 1.0
+        return True
+
+
+class EventNames:
+    """``<object name>.<nanoseconds in hexadecimal>``, never the same twice from one recorder."""
+
+    __slots__ = ("_env", "_last")
+
+    def __init__(self, env: Env) -> None:
+        self._env = env
+        self._last = 0
+
+    def next(self, object_name: str, at: datetime.datetime) -> str:
+        """A new name. If the object's own name does not allow one, it is a uid."""
+        # Python's clocks have microseconds, and virtual ones stand still: chance and a counter stand in for the rest.
+        nanoseconds = (
+            int(at.timestamp()) * 1_000_000_000 + at.microsecond * 1000 + self._env.stream("event-name").randrange(1000)
+        )
+        self._last = max(nanoseconds, self._last + 1)
+        name = f"{object_name}.{self._last:x}"
+        return name if not dns_subdomain_errors(name) else self._env.uid()
+
+
+class EventRecorder:
+    """Records events of one ``component`` (``replicaset-controller``).
+
+    Promises: ``event`` returns at once and never raises; events are sent in order, one at a time. Not promised: that an
+    event arrives. More than a thousand waiting ones, a refusal by the server, or two minutes without an answer lose it.
+    """
+
+    def __init__(self, client: Client, env: Env, component: str, *, host: str = "") -> None:
+        self._client = client
+        self._env = env
+        self._component = component
+        self._host = host
+        self._log = Log("events")
+        self._names = EventNames(env)
+        self._correlator = Correlator(self._names)
+        self._queue: deque[Occurrence] = deque()
+        self._wake: asyncio.Event = asyncio.Event()
+        self._idle: asyncio.Event = asyncio.Event()
+        self._idle.set()
+
+    def event(self, about: ObjectReference, type_: str, reason: str, message: str) -> None:
+        """Something happened to ``about``. ``type_`` is ``Normal`` or ``Warning``, ``reason`` one CamelCase word."""
+        if type_ not in {NORMAL, WARNING}:
+            self._log.error("Unsupported event type", type=type_, reason=reason, message=message)
+            return
+        if len(self._queue) >= QUEUE_LIMIT:
+            self._log.error(
+                "Unable to record event: too many queued events, dropped event",
+                object=f"{about.namespace}/{about.name}", reason=reason,
+            )  # fmt: skip
+            return
+        at = self._env.now()
+        self._queue.append(
+            Occurrence(
+                name=self._names.next(about.name, at),
+                about=about,
+                type=type_,
+                reason=reason,
+                message=message,
+                first_at=at,
+                last_at=at,
+                component=self._component,
+                host=self._host,
+            )
+        )
+        self._idle.clear()
+        self._wake.set()
+        if self._log.enabled(4):
+            self._log.info(
+                "Event occurred", v=4, object=f"{about.namespace}/{about.name}", kind=about.kind, type=type_,
+                reason=reason, message=message,
+            )  # fmt: skip
+
+    async def run(self) -> None:
+        """Send until cancelled. What waits then is lost; see ``flush``."""
+        queue = self._queue
+        while True:
+            while queue:
+                event = self._correlator.correlate(queue.popleft(), self._env.monotonic(), self._env.now())
+                if event is not None:
+                    await self._deliver(event)
+            self._idle.set()
+            self._wake.clear()
+            await self._wake.wait()
+
+    async def flush(self, seconds: float) -> bool:
+        """Wait until everything recorded so far was dealt with, at most ``seconds``. Whether it was."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._idle.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def _deliver(self, event: Occurrence) -> None:
+        """Until it is sent or refused, or twelve tries have had no answer. Later events wait meanwhile."""
+        about = f"{event.namespace}/{event.name}"
+        for tries in range(1, MAX_TRIES + 1):
+            try:
+                await self._send(event)
+            except ApiError as error:
+                if isinstance(error, AlreadyExists) or has_cause(error, "NamespaceTerminating"):
+                    self._log.info("Server rejected event (will not retry!)", v=5, event=about, err=error)
+                else:
+                    self._log.error("Server rejected event (will not retry!)", error=error, event=about)
+                return
+            except (ValueError, LostLease) as error:
+                self._log.error("Unable to construct event (will not retry!)", error=error, event=about)
+                return
+            except OSError as error:
+                self._log.error("Unable to write event (may retry after sleeping)", error=error, event=about)
+            else:
+                return
+            if tries == MAX_TRIES:
+                break
+            # The first pause is random, so that clients do not all come back at once when the server does.
+            share = self._env.stream("event-retry").random() if tries == 1 else 1.0
+            await asyncio.sleep(RETRY_SECONDS * share)
+        self._log.error("Unable to write event (retry limit exceeded!)", event=about)
+
+    async def _send(self, event: Occurrence) -> None:
+        if event.count > 1:
+            patch = strategic_merge_patch(
+                {"count": event.count, "lastTimestamp": format_time(event.last_at), "message": event.message}
+            )
+            try:
+                await self._client.patch(EVENTS.raw, event.name, patch, event.namespace)
+            except NotFound:
+                pass  # events expire: make it anew, with its count
+            else:
+                return
+        await self._client.create(EVENTS.raw, _NewEvent.of(event), event.namespace)
+
+
+class _NewMeta(NewObject, frozen=True):
+    name: str
+    namespace: str
+
+
+class _NewSource(NewObject, frozen=True):
+    component: str = ""
+    host: str = ""
+
+
+class _NewEvent(NewObject, frozen=True):
+    api_version: str
+    kind: str
+    metadata: _NewMeta
+    involved_object: ObjectReference
+    reason: str
+    message: str
+    source: _NewSource
+    first_timestamp: str
+    last_timestamp: str
+    count: int
+    type: str
+    event_time: None
+    reporting_component: str
+    reporting_instance: str
+
+    @classmethod
+    def of(cls, event: Occurrence) -> "_NewEvent":
+        return cls(
+            api_version="v1",
+            kind="Event",
+            metadata=_NewMeta(name=event.name, namespace=event.namespace),
+            involved_object=event.about,
+            reason=event.reason,
+            message=event.message,
+            source=_NewSource(component=event.component, host=event.host),
+            first_timestamp=format_time(event.first_at),
+            last_timestamp=format_time(event.last_at),
+            count=event.count,
+            type=event.type,
+            event_time=None,
+            reporting_component=event.component if event.reports else "",
+            reporting_instance=event.host if event.reports else "",
+        )

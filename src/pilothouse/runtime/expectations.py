@@ -1,0 +1,142 @@
+"""What a controller has asked for and not yet seen in its cache.
+
+A controller that created three pods must not create three more because its cache does not show them yet. Before it
+acts it
+*expects*; event handlers *observe*; until everything expected was observed, or five minutes have passed, it does not
+act again for that key. Keys are ``namespace/name`` of the owner. Event handlers lower, reconcilers set; both run on one
+loop.
+
+Mirrors ``pkg/controller/controller_utils.go`` of v1.36 (``ControllerExpectations``,
+``UIDTrackingControllerExpectations``). The consistency guard (``consistency``) covers the same lag by version;
+expectations also cover deletions.
+"""
+
+from collections.abc import Iterable
+
+from pilothouse.env import Env
+
+TIMEOUT_SECONDS = 300.0
+"""``ExpectationsTimeout``: after five minutes an expectation no longer blocks, whatever happened to it."""
+
+
+class Expectation:
+    """How many creations and deletions of one key are outstanding, since when. Counters may fall below zero."""
+
+    __slots__ = ("adds", "at", "deletions")
+
+    def __init__(self, adds: int, deletions: int, at: float) -> None:
+        self.adds = adds
+        self.deletions = deletions
+        self.at = at
+
+    def fulfilled(self) -> bool:
+        """Whether everything was observed."""
+        return self.adds <= 0 and self.deletions <= 0
+
+    def __repr__(self) -> str:
+        return f"Expectation(adds={self.adds}, deletions={self.deletions}, at={self.at})"
+
+
+class Expectations:
+    """The plain counters."""
+
+    def __init__(self, env: Env) -> None:
+        self._env = env
+        self._records: dict[str, Expectation] = {}
+
+    def get(self, key: str) -> Expectation | None:
+        """The record of a key."""
+        return self._records.get(key)
+
+    def set(self, key: str, adds: int, deletions: int) -> None:
+        """Replace whatever was expected for the key; its five minutes start now."""
+        self._records[key] = Expectation(adds, deletions, self._env.monotonic())
+
+    def expect_creations(self, key: str, adds: int) -> None:
+        """Expect ``adds`` creations and nothing else."""
+        self.set(key, adds, 0)
+
+    def raise_(self, key: str, adds: int, deletions: int) -> None:
+        """Expect more, on top of an existing record. The clock keeps running; without a record nothing happens."""
+        record = self._records.get(key)
+        if record is not None:
+            record.adds += adds
+            record.deletions += deletions
+
+    def lower(self, key: str, adds: int, deletions: int) -> None:
+        """Expect less: observed, or failed and therefore never to be observed. Without a record nothing happens."""
+        record = self._records.get(key)
+        if record is not None:
+            record.adds -= adds
+            record.deletions -= deletions
+
+    def creation_observed(self, key: str) -> None:
+        """One creation was seen, or failed."""
+        record = self._records.get(key)
+        if record is not None:
+            record.adds -= 1
+
+    def deletion_counted(self, key: str) -> None:
+        """One deletion was seen, or failed, whichever it was."""
+        record = self._records.get(key)
+        if record is not None:
+            record.deletions -= 1
+
+    def satisfied(self, key: str) -> bool:
+        """Whether the controller may act on the key: nothing expected, all observed, or older than five minutes.
+
+        An expired record stays where it is; it only no longer blocks.
+        """
+        record = self._records.get(key)
+        if record is None or record.fulfilled():
+            return True
+        return self._env.monotonic() - record.at > TIMEOUT_SECONDS
+
+    def delete(self, key: str) -> None:
+        """Forget the key: its owner is gone, or another object under the same name."""
+        self._records.pop(key, None)
+
+
+class CountingExpectations(Expectations):
+    """The variant without pod keys: every observed deletion counts, also one that nobody expected (DaemonSet)."""
+
+    def expect_deletions(self, key: str, deletions: int) -> None:
+        """Expect ``deletions`` deletions and nothing else."""
+        self.set(key, 0, deletions)
+
+    def deletion_observed(self, key: str) -> None:
+        """One deletion was seen, or failed."""
+        self.deletion_counted(key)
+
+
+class UidTrackingExpectations(Expectations):
+    """The variant that knows *which* objects are expected to go, by ``namespace/name``.
+
+    A deletion counts once, and only if it was expected, although it is seen twice: as an update that sets
+    ``deletionTimestamp`` and as the delete event.
+    """
+
+    def __init__(self, env: Env) -> None:
+        super().__init__(env)
+        self._doomed: dict[str, set[str]] = {}
+
+    def expect_deletions(self, key: str, object_keys: Iterable[str]) -> None:
+        """Expect exactly these objects to go, and nothing else."""
+        doomed = set(object_keys)
+        self._doomed[key] = doomed
+        self.set(key, 0, len(doomed))
+
+    def expected_deletions(self, key: str) -> frozenset[str]:
+        """The objects of that key whose deletion is still outstanding."""
+        return frozenset(self._doomed.get(key, ()))
+
+    def deletion_observed(self, key: str, object_key: str) -> None:
+        """The deletion of this object was seen, or failed."""
+        doomed = self._doomed.get(key)
+        if doomed is not None and object_key in doomed:
+            doomed.discard(object_key)
+            self.deletion_counted(key)
+
+    def delete(self, key: str) -> None:
+        super().delete(key)
+        self._doomed.pop(key, None)

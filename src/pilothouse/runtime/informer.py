@@ -1,0 +1,499 @@
+"""Shared informers: one watch, one cache, many handlers.
+
+A ``SharedInformer`` promises, as client-go's does:
+
+* The cache follows the API server: every state it shows was the server's at some time, and it catches up in the end.
+  It does not promise to show every state in between.
+* Handlers are called in the order in which they were added, each notification completely before the next. Per object
+  they see ``on_add``, any number of ``on_update``, ``on_delete``, then perhaps ``on_add`` again.
+* When a handler runs, the cache shows the state it is told about, or a newer one.
+* An object that was deleted and created again while nobody watched is one ``on_update`` with two uids. One that
+  vanished then is an ``on_delete`` with ``final_state_unknown``: the object is the last state known.
+* Objects that a new list shows unchanged are not delivered. At each resync of a handler all of them are, as
+  ``on_update(obj, obj)``.
+* An exception in a handler is logged and counted; the other handlers and the next events are served.
+
+Handlers are plain functions that add keys to a queue. They run on the loop, one after the other; there are no
+buffers, so a slow handler slows everything.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar, cast
+
+from pilothouse.api.kinds import Kind
+from pilothouse.client import Client, WatchEvent
+from pilothouse.env import Env, Log, TaskGroup
+from pilothouse.machinery.splice import replace_fields
+from pilothouse.runtime.cache import Cache, Cached, object_key
+from pilothouse.runtime.guards import Guard
+from pilothouse.runtime.metrics import Histogram, Registry
+from pilothouse.runtime.reflector import EVENTS_PER_TURN, Item, Reflector
+
+T = TypeVar("T", bound=Cached)
+
+MIN_RESYNC_SECONDS = 12 * 3600.0
+"""``--min-resync-period``; a factory stretches it once by a random factor in [1, 2)."""
+
+
+def _nothing(*_args: object) -> None:
+    return None
+
+
+class Registration(Generic[T]):
+    """One handler of an informer. ``remove`` ends its notifications; ``has_synced`` once it has seen the first list."""
+
+    __slots__ = ("_informer", "next_resync", "on_add", "on_delete", "on_update", "resync_seconds")
+
+    def __init__(
+        self,
+        informer: "SharedInformer[T]",
+        on_add: Callable[[T, bool], object],
+        on_update: Callable[[T, T], object],
+        on_delete: Callable[[T, bool], object],
+        resync_seconds: float,
+    ) -> None:
+        self._informer = informer
+        self.on_add = on_add
+        self.on_update = on_update
+        self.on_delete = on_delete
+        self.resync_seconds = resync_seconds
+        self.next_resync = 0.0
+
+    @property
+    def has_synced(self) -> bool:
+        """Whether the handler was told of everything in the first list."""
+        return self._informer.has_synced
+
+    def remove(self) -> None:
+        """No further calls, not even for a list that is being delivered."""
+        self.on_add = self.on_update = self.on_delete = _nothing
+        self.resync_seconds = 0.0
+        self._informer._remove(self)
+
+
+class SharedInformer(Generic[T]):
+    """See the module. Get one from ``InformerFactory.informer``; add indexes to ``cache`` and handlers at any time."""
+
+    def __init__(
+        self,
+        client: Client,
+        env: Env,
+        kind: Kind[T],
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        keep_raw: bool = False,
+        resync_seconds: float = 0.0,
+        stream_first: bool = True,
+        name: str = "",
+        metrics: Registry | None = None,
+    ) -> None:
+        self.kind = kind
+        self.namespace = namespace
+        self.label_selector = label_selector
+        self.field_selector = field_selector
+        self.resync_seconds = resync_seconds
+        self._env = env
+        self._log = Log("informer")
+        self._guard = Guard(self._log, kind.group_resource, metrics)
+        self.cache: Cache[T] = Cache(kind.group_resource, keep_raw=keep_raw, guard=self._guard)
+        self._handlers: tuple[Registration[T], ...] = ()
+        self._synced = False
+        self._waiters: list[asyncio.Future[None]] = []
+        self._resync_changed: asyncio.Event = asyncio.Event()
+        self._reflector = Reflector(
+            client,
+            env,
+            kind,
+            self,
+            namespace=namespace,
+            label_selector=label_selector,
+            field_selector=field_selector,
+            keep_raw=keep_raw,
+            stream_first=stream_first,
+        )
+        self._task: asyncio.Task[None] | None = None
+        self._started = False
+        self._stopped = False
+        self._latency: Histogram | None = None
+        self._unregister: Callable[[], None] = _nothing
+        if metrics is not None:
+            self._measure(metrics, name)
+
+    # For controllers
+
+    @property
+    def has_synced(self) -> bool:
+        """Whether the cache is filled and all handlers were told."""
+        return self._synced
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it ran and no longer does. It cannot run again."""
+        return self._stopped
+
+    @property
+    def last_version(self) -> str:
+        """The version up to which the server was read."""
+        return self._reflector.last_version
+
+    async def wait_synced(self) -> None:
+        """Return once ``has_synced``. Raises ``RuntimeError`` if the informer is stopped before."""
+        if self._synced:
+            return
+        if self._stopped:
+            raise RuntimeError(f"the informer of {self.kind.group_resource} was stopped before it had synced")
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        await waiter
+
+    def add_handler(
+        self,
+        on_add: Callable[[T, bool], object] | None = None,
+        on_update: Callable[[T, T], object] | None = None,
+        on_delete: Callable[[T, bool], object] | None = None,
+        *,
+        where: Callable[[T], bool] | None = None,
+        resync_seconds: float | None = None,
+    ) -> Registration[T]:
+        """Call these from now on. ``on_add(obj, initial)``, ``on_update(old, new)``, ``on_delete(obj,
+        final_state_unknown)``.
+
+        What is cached already is delivered before this returns, as ``on_add(obj, True)``, sorted by key. With ``where``
+        the handler sees a world that has only matching objects: an update that crosses the border is an add or a
+        delete. ``resync_seconds`` overrides the informer's; 0 means no resync.
+        """
+        if self._stopped:
+            raise RuntimeError(f"the informer of {self.kind.group_resource} is stopped, no handler can be added")
+        add, update, delete = on_add or _nothing, on_update or _nothing, on_delete or _nothing
+        if where is not None:
+            add, update, delete = _filtered(where, add, update, delete)
+        period = self.resync_seconds if resync_seconds is None else resync_seconds
+        if 0 < period < 1.0:
+            period = 1.0  # client-go: minimumResyncPeriod
+        handler = Registration(self, add, update, delete, period)
+        if period and self._started:
+            handler.next_resync = self._env.monotonic() + period
+        if len(self.cache):
+            call = self._guard.call
+            for obj in self.cache.list():
+                call(handler.on_add, obj, True)
+        self._handlers = (*self._handlers, handler)
+        self._resync_changed.set()
+        return handler
+
+    def _remove(self, handler: Registration[T]) -> None:
+        self._handlers = tuple(known for known in self._handlers if known is not handler)
+        self._resync_changed.set()
+
+    # Running
+
+    async def run(self) -> None:
+        """List, watch and deliver until cancelled. Can run once."""
+        if self._started:
+            raise RuntimeError(f"the informer of {self.kind.group_resource} can run only once")
+        self._started = True
+        now = self._env.monotonic()
+        for handler in self._handlers:
+            handler.next_resync = now + handler.resync_seconds
+        try:
+            async with TaskGroup(f"informer {self.kind.group_resource}") as group:
+                group.start(self._resync_loop(), name=f"resync-{self.kind.group_resource}")
+                await self._reflector.run()
+        finally:
+            self._stopped = True
+            self._unregister()
+            for waiter in self._waiters:
+                if not waiter.done():
+                    waiter.set_exception(
+                        RuntimeError(f"the informer of {self.kind.group_resource} was stopped before it had synced")
+                    )
+                    waiter.exception()  # a waiter that is being cancelled as well must not be reported as forgotten
+            self._waiters.clear()
+
+    def start(self, group: TaskGroup) -> None:
+        """Run as a task of ``group``."""
+        assert self._task is None, f"the informer of {self.kind.group_resource} is started once"
+        self._task = group.start(self.run(), name=f"informer-{self.kind.group_resource}")
+
+    def stop(self) -> None:
+        """End ``run`` if it was begun with ``start``. The cache keeps what it has; handlers are not told."""
+        self._stopped = True
+        if self._task is not None:
+            self._task.cancel()
+
+    # The reflector's side
+
+    async def replace(self, items: dict[str, Item[T]], unreadable: frozenset[str], resource_version: str) -> None:
+        """Swap the whole cache, then tell: first what is gone, then what is new or changed, in list order."""
+        cache, handlers, call = self.cache, self._handlers, self._guard.call
+        objects: dict[str, T] = {key: item.object for key, item in items.items()}
+        raw: dict[str, bytes] = {}
+        if cache.keep_raw:
+            raw = {key: _without_managed_fields(item.raw) for key, item in items.items()}
+        for key in sorted(unreadable):
+            # It exists, in a form that cannot be read. Reporting it as gone would be worse than showing it as it was.
+            known = cache.get(key)
+            if known is not None:
+                objects[key] = known
+                old_raw = cache.raw(key)
+                if old_raw is not None:
+                    raw[key] = old_raw
+        before = cache.snapshot()
+        initial = not self._synced
+        cache.replace(objects, raw, resource_version)
+        started = self._env.monotonic()
+        count = 0
+        # A handler that is added while this goes on has been given the new state whole, and is not in ``handlers``.
+        for key, old in before.items():
+            if key not in objects:
+                for handler in handlers:
+                    call(handler.on_delete, old, True)
+                count += 1
+                if count % EVENTS_PER_TURN == 0:
+                    await asyncio.sleep(0)
+        for key, obj in objects.items():
+            previous = before.get(key)
+            if previous is None:
+                for handler in handlers:
+                    call(handler.on_add, obj, initial)
+            elif previous.metadata.resource_version != obj.metadata.resource_version:
+                for handler in handlers:
+                    call(handler.on_update, previous, obj)
+            else:
+                continue
+            count += 1
+            if count % EVENTS_PER_TURN == 0:
+                await asyncio.sleep(0)
+        if self._latency is not None:
+            self._latency.observe(self._env.monotonic() - started)
+        if not self._synced:
+            self._synced = True
+            for waiter in self._waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+            self._waiters.clear()
+
+    def apply(self, events: list[WatchEvent[T]], *, record_version: bool) -> None:
+        """Bring each change into the cache and tell. Whether it is an add or an update the cache decides, not the
+        event."""
+        cache, handlers, call = self.cache, self._handlers, self._guard.call
+        put, keep_raw = cache.put, cache.keep_raw
+        for event in events:
+            obj = event.object
+            meta = obj.metadata
+            key = f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
+            if record_version:
+                cache.resource_version = meta.resource_version
+            if event.type == "DELETED":
+                cache.drop(key)
+                for handler in handlers:
+                    call(handler.on_delete, obj, False)
+                continue
+            old = put(key, obj, _without_managed_fields(event.raw) if keep_raw else None)
+            if old is None:
+                for handler in handlers:
+                    call(handler.on_add, obj, False)
+            elif old.metadata.resource_version != meta.resource_version:
+                for handler in handlers:
+                    call(handler.on_update, old, obj)
+        if self._latency is not None:
+            self._latency.observe(0.0)
+
+    def bookmark(self, resource_version: str) -> None:
+        """Nothing else happened up to this version: the consistency guard may rely on it."""
+        self.cache.resource_version = resource_version
+
+    # Resync
+
+    async def _resync_loop(self) -> None:
+        loop = asyncio.get_running_loop()
+        await self.wait_synced()
+        while True:
+            self._resync_changed.clear()
+            due_at = min((h.next_resync for h in self._handlers if h.resync_seconds), default=None)
+            timer = None if due_at is None else loop.call_at(due_at, self._resync_changed.set)
+            try:
+                await self._resync_changed.wait()
+            finally:
+                if timer is not None:
+                    timer.cancel()
+            now = loop.time()
+            due = [h for h in self._handlers if h.resync_seconds and h.next_resync <= now]
+            if due:
+                for handler in due:
+                    handler.next_resync = now + handler.resync_seconds
+                await self._resync(due)
+
+    async def _resync(self, handlers: list[Registration[T]]) -> None:
+        self._log.info("Forcing resync", v=4, type=self.kind.group_resource)
+        for count, obj in enumerate(self.cache.list(), 1):
+            # Whatever changed since the listing was delivered as what it is.
+            if self.cache.get(object_key(obj.metadata)) is obj:
+                for handler in handlers:
+                    self._guard.call(handler.on_update, obj, obj)
+            if count % EVENTS_PER_TURN == 0:
+                await asyncio.sleep(0)
+
+    def _measure(self, metrics: Registry, name: str) -> None:
+        labels = ("name", "group", "version", "resource")
+        kind = self.kind
+        values = (name, kind.group, kind.version, kind.resource)
+        # There is no queue between watch and cache here: what upstream counts is always 0.
+        metrics.gauge(
+            "informer_queued_items", "[ALPHA] Number of items currently queued in the FIFO.", labels
+        ).labels_of(*values)
+        self._latency = metrics.histogram(
+            "informer_processing_latency_seconds",
+            "[ALPHA] Time taken to process events after popping from the queue.",
+            labels,
+            (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
+        ).labels_of(*values)
+        version = metrics.gauge(
+            "informer_store_resource_version",
+            "[ALPHA] The 15 least significant digits of the resource version of the store.",
+            labels,
+        ).labels_of(*values)
+
+        def refresh() -> None:
+            digits = self.cache.resource_version[-15:]
+            version.set(float(digits) if digits.isdigit() else 0.0)
+
+        self._unregister = metrics.on_collect(refresh)
+
+
+def _filtered(
+    where: Callable[[T], bool],
+    add: Callable[[T, bool], object],
+    update: Callable[[T, T], object],
+    delete: Callable[[T, bool], object],
+) -> tuple[Callable[[T, bool], object], Callable[[T, T], object], Callable[[T, bool], object]]:
+    def on_add(obj: T, initial: bool) -> None:
+        if where(obj):
+            add(obj, initial)
+
+    def on_update(old: T, new: T) -> None:
+        was, is_ = where(old), where(new)
+        if was and is_:
+            update(old, new)
+        elif is_:
+            add(new, False)
+        elif was:
+            delete(old, False)
+
+    def on_delete(obj: T, final_state_unknown: bool) -> None:
+        if where(obj):
+            delete(obj, final_state_unknown)
+
+    return on_add, on_update, on_delete
+
+
+_DROP_MANAGED_FIELDS: dict[str, Any] = {"metadata.managedFields": None}
+
+
+def _without_managed_fields(raw: bytes) -> bytes:
+    # They are half of many objects, nothing here reads them, and sending them back would be wrong (``[]`` clears them).
+    return replace_fields(raw, _DROP_MANAGED_FIELDS) if b'"managedFields"' in raw else raw
+
+
+class InformerFactory:
+    """Gives every controller of a program the same informer for the same selection.
+
+    Informers asked for before ``start`` begin then; later ones begin at once, so that handlers added in the same breath
+    miss nothing. ``resync_seconds`` None draws the resync period as upstream does: 12 h × [1, 2), once per factory.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        env: Env,
+        *,
+        name: str = "",
+        metrics: Registry | None = None,
+        resync_seconds: float | None = None,
+        min_resync_seconds: float = MIN_RESYNC_SECONDS,
+        stream_first: bool = True,
+    ) -> None:
+        self._client = client
+        self._env = env
+        self._name = name
+        self._metrics = metrics
+        if resync_seconds is None:
+            resync_seconds = min_resync_seconds * (1.0 + env.stream("resync").random())
+        self._resync_seconds = resync_seconds
+        self._stream_first = stream_first
+        self._informers: dict[tuple[Any, ...], SharedInformer[Any]] = {}
+        self._group: TaskGroup | None = None
+
+    def informer(
+        self,
+        kind: Kind[T],
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        keep_raw: bool = False,
+    ) -> SharedInformer[T]:
+        """The informer of that kind and selection; the same one for everybody who reads it with the same view.
+
+        ``keep_raw`` also keeps each object's JSON, for controllers that write it back whole. It must be asked for
+        before the informer starts.
+        """
+        key = (kind.group, kind.resource, kind.metadata_only, kind.view, namespace, label_selector, field_selector)
+        known = self._informers.get(key)
+        if known is not None:
+            if keep_raw and not known.cache.keep_raw:
+                if known._started:
+                    raise RuntimeError(
+                        f"the informer of {kind.group_resource} runs without raw objects; ask for keep_raw earlier"
+                    )
+                known.cache.keep_raw = True
+                known._reflector._keep_raw = True
+            return cast("SharedInformer[T]", known)
+        informer = SharedInformer(
+            self._client,
+            self._env,
+            kind,
+            namespace=namespace,
+            label_selector=label_selector,
+            field_selector=field_selector,
+            keep_raw=keep_raw,
+            resync_seconds=self._resync_seconds,
+            stream_first=self._stream_first,
+            name=self._name,
+            metrics=self._metrics,
+        )
+        self._informers[key] = informer
+        if self._group is not None:
+            informer.start(self._group)
+        return informer
+
+    @property
+    def informers(self) -> list[SharedInformer[Any]]:
+        """All informers, in the order in which they were first asked for."""
+        return list(self._informers.values())
+
+    def start(self, group: TaskGroup) -> None:
+        """Start all informers, and from now on every new one, as tasks of ``group``."""
+        self._group = group
+        for informer in self._informers.values():
+            if informer._task is None:
+                informer.start(group)
+
+    async def wait_synced(self) -> None:
+        """Wait until every informer that exists now has synced. Informers stopped meanwhile don't count."""
+        for informer in self.informers:
+            try:
+                await informer.wait_synced()
+            except RuntimeError:
+                if not informer.stopped:
+                    raise
+
+    def stop(self, kind: Kind[Any]) -> None:
+        """Stop and forget every informer of that resource; asking again makes a new one."""
+        for key, informer in list(self._informers.items()):
+            if (kind.group, kind.resource, kind.metadata_only) == key[:3]:
+                informer.stop()
+                del self._informers[key]

@@ -1,0 +1,268 @@
+"""The work queue between event handlers, which add keys, and workers, which take them.
+
+Follows client-go v0.36 ``util/workqueue`` (queue.go, delaying_queue.go, rate_limiting_queue.go) in one class:
+
+* *Fair*: keys leave in the order in which they became due.
+* *Stingy*: a key is never worked on twice at once, and a key added many times before it is taken is worked on once.
+* *Re-entrant*: a key added while it is worked on comes back, exactly once, after ``done``.
+* *Delays*: ``add_after`` keeps the earlier of two times for a key. Keys that still wait at shutdown are lost.
+
+Not promised: that a delayed key can be taken back, or that ``len`` counts delayed keys.
+"""
+
+import asyncio
+import heapq
+from collections import deque
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar, cast
+
+from pilothouse.env import Env
+from pilothouse.runtime.metrics import Counter, Histogram, Registry, exponential_buckets
+from pilothouse.runtime.rate_limiters import RateLimiter, default_controller_limiter
+
+K = TypeVar("K", bound=Hashable)
+
+_BUCKETS = exponential_buckets(1e-8, 10, 10)
+
+
+class QueueClosed(Exception):
+    """The queue is shut down and empty: the worker's work is over."""
+
+
+class _Measured:
+    """The metrics of one named queue: names, help texts and buckets of component-base
+    ``metrics/prometheus/workqueue``."""
+
+    __slots__ = ("added_at", "adds", "queue_duration", "retries", "started_at", "unregister", "work_duration")
+
+    def __init__(self, name: str, registry: Registry, depth: Callable[[], int], now: Callable[[], float]) -> None:
+        labels = ("name",)
+        self.added_at: dict[Hashable, float] = {}
+        self.started_at: dict[Hashable, float] = {}
+        self.adds: Counter = registry.counter(
+            "workqueue_adds_total", "[BETA] Total number of adds handled by workqueue", labels
+        ).labels_of(name)
+        self.retries: Counter = registry.counter(
+            "workqueue_retries_total", "[BETA] Total number of retries handled by workqueue", labels
+        ).labels_of(name)
+        self.queue_duration: Histogram = registry.histogram(
+            "workqueue_queue_duration_seconds",
+            "[BETA] How long in seconds an item stays in workqueue before being requested",
+            labels,
+            _BUCKETS,
+        ).labels_of(name)
+        self.work_duration: Histogram = registry.histogram(
+            "workqueue_work_duration_seconds",
+            "[BETA] How long in seconds processing an item from workqueue takes.",
+            labels,
+            _BUCKETS,
+        ).labels_of(name)
+        depth_gauge = registry.gauge("workqueue_depth", "[BETA] Current depth of workqueue", labels).labels_of(name)
+        unfinished = registry.gauge(
+            "workqueue_unfinished_work_seconds",
+            "[BETA] How many seconds of work has done that is in progress and hasn't been observed by work_duration. "
+            "Large values indicate stuck threads. One can deduce the number of stuck threads by observing the rate at "
+            "which this increases.",
+            labels,
+        ).labels_of(name)
+        longest = registry.gauge(
+            "workqueue_longest_running_processor_seconds",
+            "[BETA] How many seconds has the longest running processor for workqueue been running.",
+            labels,
+        ).labels_of(name)
+
+        # Upstream refreshes the last two every 500 ms; computed when asked for they are never older than the scrape.
+        def refresh() -> None:
+            depth_gauge.set(depth())
+            at = now()
+            ages = [at - started for started in self.started_at.values()]
+            unfinished.set(sum(ages))
+            longest.set(max(ages, default=0.0))
+
+        self.unregister = registry.on_collect(refresh)
+
+
+class WorkQueue(Generic[K]):
+    """A work queue of hashable keys. Create it on the running loop.
+
+    ``name`` labels its metrics; without a name or a registry it has none.
+    """
+
+    def __init__(
+        self, env: Env, name: str = "", metrics: Registry | None = None, *, limiter: RateLimiter[K] | None = None
+    ) -> None:
+        self.name = name
+        self._loop = asyncio.get_running_loop()
+        self._limiter = limiter if limiter is not None else cast("RateLimiter[K]", default_controller_limiter(env))
+        self._queue: deque[K] = deque()
+        self._dirty: set[K] = set()  # must be worked on; never iterated
+        self._processing: set[K] = set()  # is being worked on; never iterated
+        self._getters: deque[asyncio.Future[None]] = deque()
+        self._idle: asyncio.Future[None] | None = None
+        self._waiting: dict[K, float] = {}
+        self._heap: list[tuple[float, int, K]] = []
+        self._sequence = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        self._shutting_down = False
+        self._measured = (
+            _Measured(name, metrics, self._queue.__len__, self._loop.time) if name and metrics is not None else None
+        )
+
+    def __len__(self) -> int:
+        """How many keys are ready to be taken."""
+        return len(self._queue)
+
+    @property
+    def shutting_down(self) -> bool:
+        """Whether ``shut_down`` was called."""
+        return self._shutting_down
+
+    def add(self, key: K) -> None:
+        """Have ``key`` worked on. Does nothing when that is already due, or once the queue is shut down."""
+        if self._shutting_down or key in self._dirty:
+            return
+        measured = self._measured
+        if measured is not None:
+            measured.adds.value += 1.0
+            measured.added_at[key] = self._loop.time()
+        self._dirty.add(key)
+        if key not in self._processing:
+            self._queue.append(key)
+            if self._getters:
+                self._wake_one()
+
+    async def get(self) -> K:
+        """Wait for the next key and mark it as being worked on.
+
+        Nobody else receives this key until ``done(key)``. If it is added again meanwhile it comes back exactly once,
+        after ``done``. Keys leave in the order in which they first became due. Raises ``QueueClosed`` once the queue is
+        shut down and empty. Does not yield to the loop when a key is ready.
+        """
+        queue = self._queue
+        while not queue:
+            if self._shutting_down:
+                raise QueueClosed(self.name)
+            getter: asyncio.Future[None] = self._loop.create_future()
+            self._getters.append(getter)
+            try:
+                await getter
+            except asyncio.CancelledError:
+                if getter.done() and not getter.cancelled():
+                    if queue:
+                        self._wake_one()  # this wake-up was for a key: hand it on
+                else:
+                    self._getters.remove(getter)
+                raise
+        key = queue.popleft()
+        self._dirty.discard(key)
+        self._processing.add(key)
+        measured = self._measured
+        if measured is not None:
+            now = self._loop.time()
+            measured.started_at[key] = now
+            added = measured.added_at.pop(key, now)
+            measured.queue_duration.observe(now - added)
+        return key
+
+    def done(self, key: K) -> None:
+        """``key`` is no longer worked on. If it was added meanwhile, it is due again."""
+        measured = self._measured
+        if measured is not None:
+            started = measured.started_at.pop(key, None)
+            if started is not None:
+                measured.work_duration.observe(self._loop.time() - started)
+        self._processing.discard(key)
+        if key in self._dirty:
+            self._queue.append(key)
+            if self._getters:
+                self._wake_one()
+        elif not self._processing and self._idle is not None and not self._queue:
+            self._idle.set_result(None)
+            self._idle = None
+
+    def add_after(self, key: K, delay: float) -> None:
+        """Add ``key`` in ``delay`` seconds, at once if that is not positive. Of two times for one key the earlier
+        wins."""
+        if self._shutting_down:
+            return
+        if self._measured is not None:
+            self._measured.retries.value += 1.0
+        if delay <= 0:
+            self.add(key)
+            return
+        when = self._loop.time() + delay
+        known = self._waiting.get(key)
+        if known is not None and known <= when:
+            return
+        self._waiting[key] = when
+        self._sequence += 1
+        heapq.heappush(self._heap, (when, self._sequence, key))
+        if self._timer is None or when < self._timer_at:
+            self._set_timer(when)
+
+    def add_rate_limited(self, key: K) -> None:
+        """Add ``key`` when the rate limiter says it may be tried again."""
+        self.add_after(key, self._limiter.when(key))
+
+    def forget(self, key: K) -> None:
+        """Reset the rate limiter for ``key``, because it succeeded or was given up. The key itself stays where it
+        is."""
+        self._limiter.forget(key)
+
+    def num_requeues(self, key: K) -> int:
+        """How many failures the rate limiter counts for ``key``."""
+        return self._limiter.num_requeues(key)
+
+    def shut_down(self) -> None:
+        """Take no new keys. Ready keys are still handed out, then ``get`` raises ``QueueClosed``. May be called
+        twice."""
+        self._shutting_down = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._heap.clear()
+        self._waiting.clear()
+        while self._getters:
+            getter = self._getters.popleft()
+            if not getter.done():
+                getter.set_result(None)
+        if self._measured is not None:
+            self._measured.unregister()
+
+    async def drained(self) -> None:
+        """After ``shut_down``: wait until every ready key has been taken and is done (upstream's
+        ``ShutDownWithDrain``)."""
+        assert self._shutting_down, "drained() waits for a queue that is shut down"
+        while self._processing or self._queue:
+            if self._idle is None:
+                self._idle = self._loop.create_future()
+            await asyncio.shield(self._idle)
+
+    def _wake_one(self) -> None:
+        getters = self._getters
+        while getters:
+            getter = getters.popleft()
+            if not getter.done():
+                getter.set_result(None)
+                return
+
+    def _set_timer(self, when: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = when
+        self._timer = self._loop.call_at(when, self._on_due)
+
+    def _on_due(self) -> None:
+        """Add everything whose time has come. An entry that an earlier one for its key overtook is stale: skip it."""
+        self._timer = None
+        heap, waiting = self._heap, self._waiting
+        # uvloop fires up to a clock tick early; whatever is due within that tick must not cost another timer.
+        due_by = max(self._loop.time(), self._timer_at)
+        while heap and (heap[0][0] <= due_by or waiting.get(heap[0][2]) != heap[0][0]):
+            when, _sequence, key = heapq.heappop(heap)
+            if waiting.get(key) == when:
+                del waiting[key]
+                self.add(key)
+        if heap:
+            self._set_timer(heap[0][0])
