@@ -28,6 +28,10 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int = 32 * 1024 * 1024
 
 
+KEPT = Retention()
+"""How much is kept unless told otherwise."""
+
+
 class Collection:
     """All of one resource: its keys in order, and its changes, oldest first, above ``floor``."""
 

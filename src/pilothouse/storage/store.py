@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from pilothouse.env import Env
 from pilothouse.storage.errors import CommitFailed, Compacted, FutureRevision, Mismatch, StoreClosed
-from pilothouse.storage.history import Collection, Retention
+from pilothouse.storage.history import KEPT, Collection, Retention
 from pilothouse.storage.ordered_keys import OrderedKeys
 from pilothouse.storage.records import Change, Page, Record, Staged
 from pilothouse.storage.watchers import CAPACITY, Watcher, WatcherIndex, resource_end
@@ -40,7 +40,7 @@ class Store(ABC):
         self,
         env: Env,
         *,
-        retention: Retention = Retention(),  # noqa: B008  # frozen
+        retention: Retention = KEPT,
         records: Iterable[Record] = (),
         revision: int = FIRST_REVISION,
     ) -> None:

@@ -1,0 +1,567 @@
+"""What SQLite adds: it survives, it is refused when it is damaged or taken, and a commit can fail."""
+
+import asyncio
+import contextlib
+import os
+import random
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pilothouse.env import Env, loops, virtual
+from pilothouse.storage import (
+    Change,
+    CommitFailed,
+    Compacted,
+    DamagedStore,
+    DataDirectoryError,
+    DataDirectoryLocked,
+    NewerFormat,
+    Record,
+    Retention,
+)
+from pilothouse.storage.data_directory import DataDirectory
+from pilothouse.storage.sqlite import FILE_NAME, SqliteStore
+from pilothouse.storage.sqlite_file import _APPLICATION, SqliteFile
+
+CHILD_ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+"""What a child process needs to import what this one does."""
+
+
+async def put(store: SqliteStore, key: str, value: bytes = b"v") -> int:
+    staged = store.stage(key, lambda _revision: value)
+    await store.commit(staged)
+    return staged.revision
+
+
+def filled(directory: Path, program: Callable[[SqliteStore], Coroutine[Any, Any, None]]) -> None:
+    """Run a program on the store there and close it."""
+
+    async def main(env: Env) -> None:
+        store = SqliteStore.open(env, directory, inline=True)
+        try:
+            await program(store)
+        finally:
+            await store.close()
+
+    virtual.run(main)
+
+
+def content(directory: Path) -> tuple[int, list[Record]]:
+    """What a store is opened with: its revision and its records."""
+    found: list[tuple[int, list[Record]]] = []
+
+    async def look(store: SqliteStore) -> None:
+        found.append((store.revision, store.list("").records))
+
+    filled(directory, look)
+    return found[0]
+
+
+async def three_pods(store: SqliteStore) -> None:
+    for name in "abc":
+        await put(store, f"/pods/default/{name}", name.encode() * 3000)
+
+
+# Surviving
+
+
+def test_everything_but_history_survives(tmp_path: Path) -> None:
+    async def first(store: SqliteStore) -> None:
+        await three_pods(store)
+        await put(store, "/pods/default/a", b"again")
+        await store.commit(store.stage("/pods/default/c", None))
+
+    async def second(store: SqliteStore) -> None:
+        assert store.revision == 6
+        assert store.list("").records == [
+            Record("/pods/default/a", b"again", 5, 2),
+            Record("/pods/default/b", b"b" * 3000, 3, 3),
+        ]
+        assert store.compacted == 6
+        with pytest.raises(Compacted):
+            store.watch("/pods/", 5)
+        watcher = store.watch("/pods/", 6)
+        assert await put(store, "/pods/default/c") == 7
+        assert len(watcher.take()) == 1
+
+    filled(tmp_path, first)
+    filled(tmp_path, second)
+    assert content(tmp_path)[0] == 7
+
+
+def test_an_object_made_and_deleted_in_one_commit_leaves_only_its_revision(tmp_path: Path) -> None:
+    async def program(store: SqliteStore) -> None:
+        store.stage("/pods/default/a", lambda _revision: b"1")
+        store.stage("/pods/default/a", lambda _revision: b"2")
+        await store.commit(store.stage("/pods/default/a", None))
+
+    filled(tmp_path, program)
+    assert content(tmp_path) == (4, [])
+
+
+def test_large_groups_and_swept_out_deletions_survive(tmp_path: Path) -> None:
+    async def program(store: SqliteStore) -> None:
+        for round_ in range(3):
+            staged = [store.stage(f"/pods/default/{i}", lambda _revision: b"x") for i in range(1200)]
+            await store.commit(staged[-1])
+            staged = [store.stage(f"/pods/default/{i}", None) for i in range(1200) if i > round_]
+            await store.commit(staged[-1])
+
+    filled(tmp_path, program)
+    revision, records = content(tmp_path)
+    assert revision == 1 + 2 * 3600 - 1 - 2 - 3
+    assert len(records) == 3
+    with sqlite3.connect(tmp_path / FILE_NAME) as connection:
+        (rows,) = connection.execute("SELECT count(*) FROM objects").fetchone()
+    connection.close()
+    assert rows < 3 + 1200 + 500
+
+
+def test_the_file_is_readable_by_its_owner_only(tmp_path: Path) -> None:
+    directory = tmp_path / "new" / "data"
+
+    async def program(store: SqliteStore) -> None:
+        await put(store, "/pods/default/a")
+        names = sorted(path.name for path in directory.iterdir())
+        assert names == ["lock", FILE_NAME, FILE_NAME + "-wal"]
+        for name in names:
+            assert stat.S_IMODE((directory / name).stat().st_mode) == 0o600
+        assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+
+    filled(directory, program)
+
+
+CHILD = """
+import asyncio, os, sys
+from pilothouse.env import Env, loops
+from pilothouse.storage.sqlite import SqliteStore
+
+async def main():
+    store = SqliteStore.open(Env(), sys.argv[1])
+    os.write(1, b"%d\\n" % store.revision)
+
+    async def write(worker):
+        step = 0
+        while True:
+            step += 1
+            key = f"/pods/default/{worker}-{step % 7}"
+            if step % 5 == 0 and store.staged(key) is not None:
+                staged = store.stage(key, None)
+            else:
+                staged = store.stage(key, lambda revision: b"%d " % revision * 300)
+            kind = b"-" if staged.record is None else b"+"
+            os.write(2, b"%s %d %s\\n" % (kind, staged.revision, key.encode()))
+            await store.commit(staged)
+            os.write(1, b"%d\\n" % staged.revision)
+
+    await asyncio.gather(*(write(worker) for worker in range(8)))
+
+loops.run(main())
+"""
+"""Says what it stages on standard error, in revision order, and what was acknowledged on standard output."""
+
+
+def test_kill_9_in_the_middle_of_a_load_loses_nothing_acknowledged(tmp_path: Path, soak: bool) -> None:
+    """What is found again is a prefix of the writes in revision order, and holds all that was acknowledged."""
+    state: dict[str, int] = {}
+    revision = 1
+    chance = random.Random(9)
+    for _ in range(40 if soak else 4):
+        with (tmp_path / "staged").open("wb") as staged:
+            child = subprocess.Popen(
+                [sys.executable, "-c", CHILD, str(tmp_path / "data")],
+                stdout=subprocess.PIPE,
+                stderr=staged,
+                env=CHILD_ENVIRONMENT,
+            )
+            assert child.stdout is not None
+            assert int(child.stdout.readline()) == revision
+            for _ in range(chance.randrange(50, 400)):
+                child.stdout.readline()
+            child.kill()
+            said = child.stdout.read().split(b"\n")
+            child.wait()
+            child.stdout.close()
+        acknowledged = max((int(line) for line in said[:-1]), default=0)
+        found, records = content(tmp_path / "data")
+        assert found >= acknowledged
+        for line in (tmp_path / "staged").read_text().splitlines():
+            kind, number, key = line.split()
+            if int(number) <= found:
+                if kind == "-":
+                    del state[key]
+                else:
+                    state[key] = int(number)
+        assert {record.key: record.revision for record in records} == state
+        assert all(record.value == b"%d " % record.revision * 300 for record in records)
+        revision = found
+
+
+# One process at a time
+
+
+def test_a_second_store_in_the_same_directory_is_told_who_has_it(tmp_path: Path) -> None:
+    async def program(_store: SqliteStore) -> None:
+        with pytest.raises(DataDirectoryLocked, match=f"in use by process {os.getpid()}") as refused:
+            SqliteStore.open(Env(), tmp_path)
+        assert refused.value.pid == os.getpid()
+
+    filled(tmp_path, program)
+    filled(tmp_path, three_pods)
+
+
+def test_the_lock_ends_with_its_process(tmp_path: Path) -> None:
+    code = (
+        "import sys, time; from pilothouse.storage.data_directory import DataDirectory\n"
+        "held = DataDirectory(sys.argv[1]); print('held', flush=True); time.sleep(60)"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=CHILD_ENVIRONMENT) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        with pytest.raises(DataDirectoryLocked, match=f"in use by process {child.pid};"):
+            DataDirectory(tmp_path)
+        child.kill()
+    DataDirectory(tmp_path).release()
+
+
+def test_a_data_directory_that_cannot_be_made_says_why(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataDirectoryError, match="can't be used"):
+        SqliteStore.open(Env(), tmp_path / "file" / "data")
+
+
+# Damage, formats
+
+
+def test_a_flipped_byte_is_refused_or_harmless_wherever_it_is(tmp_path: Path) -> None:
+    filled(tmp_path, three_pods)
+    path = tmp_path / FILE_NAME
+    whole = content(tmp_path)
+    good = path.read_bytes()
+    chance = random.Random(5)
+    refused = 0
+    for _ in range(150):
+        offset = chance.randrange(len(good))
+        path.write_bytes(good[:offset] + bytes([good[offset] ^ (1 << chance.randrange(8))]) + good[offset + 1 :])
+        try:
+            assert content(tmp_path) == whole
+        except DataDirectoryError:
+            refused += 1
+        path.write_bytes(good)
+    assert refused > 75
+    assert content(tmp_path) == whole
+
+
+def test_a_damaged_value_is_refused_by_name(tmp_path: Path) -> None:
+    filled(tmp_path, three_pods)
+    path = tmp_path / FILE_NAME
+    data = path.read_bytes()
+    at = data.index(b"b" * 2000)
+    path.write_bytes(data[:at] + b"X" + data[at + 1 :])
+    with pytest.raises(DamagedStore, match="'/pods/default/b' is not what was written"):
+        content(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("keep", "reason"),
+    [
+        pytest.param(lambda data: data[:5000], "damaged", id="cut short"),
+        pytest.param(lambda data: b"", "revision 4 was acknowledged", id="emptied"),
+        pytest.param(lambda data: b"not a database" * 1000, "damaged", id="overwritten"),
+    ],
+)
+def test_a_spoilt_file_is_refused(tmp_path: Path, keep: Callable[[bytes], bytes], reason: str) -> None:
+    filled(tmp_path, three_pods)
+    path = tmp_path / FILE_NAME
+    path.write_bytes(keep(path.read_bytes()))
+    with pytest.raises(DamagedStore, match=reason):
+        content(tmp_path)
+
+
+def test_a_log_that_lost_acknowledged_writes_is_refused(tmp_path: Path) -> None:
+    """SQLite takes a damaged log for one that ended earlier; the revision in the lock file knows better."""
+    code = (
+        "import os, sys; from pilothouse.env import Env, virtual\n"
+        "from pilothouse.storage.sqlite import SqliteStore\n"
+        "async def main(env):\n"
+        "    store = SqliteStore.open(env, sys.argv[1], inline=True)\n"
+        "    for i in range(20): await store.commit(store.stage(f'/pods/default/{i}', lambda r: b'x' * 3000))\n"
+        "    os._exit(0)\n"
+        "virtual.run(main)\n"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, env=CHILD_ENVIRONMENT)
+    log = tmp_path / (FILE_NAME + "-wal")
+    data = log.read_bytes()
+    log.write_bytes(data[: len(data) // 2] + b"\xff" + data[len(data) // 2 + 1 :])
+    with pytest.raises(DamagedStore, match="revision 21 was acknowledged"):
+        content(tmp_path)
+    (tmp_path / "lock").unlink()
+    revision, records = content(tmp_path)
+    assert 1 < revision < 21
+    assert len(records) == revision - 1
+
+
+def test_another_programs_database_is_left_alone(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / FILE_NAME) as connection:
+        connection.execute("CREATE TABLE bookmarks (url TEXT)")
+    connection.close()
+    with pytest.raises(DataDirectoryError, match="database of another program"):
+        content(tmp_path)
+
+
+def test_a_newer_format_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    filled(tmp_path, three_pods)
+    with sqlite3.connect(tmp_path / FILE_NAME) as connection:
+        connection.execute("PRAGMA user_version=7")
+    connection.close()
+    with pytest.raises(NewerFormat, match="has format 7, and this pilothouse knows formats up to 1"):
+        content(tmp_path)
+
+
+def test_an_older_format_is_migrated_step_by_step(tmp_path: Path) -> None:
+    filled(tmp_path, three_pods)
+    steps: list[int] = []
+
+    def step(number: int) -> Callable[[sqlite3.Connection], None]:
+        def migrate(connection: sqlite3.Connection) -> None:
+            steps.append(number)
+            connection.execute(f"CREATE TABLE step_{number} (x)")
+
+        return migrate
+
+    file = SqliteFile(tmp_path / FILE_NAME, format_version=3, migrations={1: step(1), 2: step(2)})
+    assert len(file.load()) == 3
+    file.close()
+    assert steps == [1, 2]
+    again = SqliteFile(tmp_path / FILE_NAME, format_version=3)
+    assert len(again.load()) == 3
+    again.close()
+    with pytest.raises(NewerFormat):
+        content(tmp_path)
+
+
+def test_a_migration_that_fails_changes_nothing(tmp_path: Path) -> None:
+    filled(tmp_path, three_pods)
+
+    def migrate(connection: sqlite3.Connection) -> None:
+        connection.execute("DELETE FROM objects")
+        raise sqlite3.OperationalError("no")
+
+    with pytest.raises(DataDirectoryError, match="can't be opened"):
+        SqliteFile(tmp_path / FILE_NAME, format_version=2, migrations={1: migrate}).load()
+    with pytest.raises(DataDirectoryError, match="can no longer read"):
+        SqliteFile(tmp_path / FILE_NAME, format_version=2, migrations={}).load()
+    assert len(content(tmp_path)[1]) == 3
+
+
+def test_a_format_of_this_program_is_marked_as_such(tmp_path: Path) -> None:
+    filled(tmp_path, three_pods)
+    with sqlite3.connect(tmp_path / FILE_NAME) as connection:
+        assert connection.execute("PRAGMA application_id").fetchone() == (_APPLICATION,)
+    connection.close()
+
+
+# Commits that fail, commits in groups
+
+
+@pytest.mark.parametrize("inline", [pytest.param(True, id="inline"), pytest.param(False, id="with its thread")])
+def test_a_full_disk_fails_the_write_and_is_recovered_from(tmp_path: Path, inline: bool) -> None:
+    async def main(env: Env) -> None:
+        store = SqliteStore.open(env, tmp_path, quota_bytes=200_000, inline=inline)
+        watcher = store.watch("/pods/", store.revision)
+        number = 1
+        with contextlib.suppress(CommitFailed):
+            while number < 100:
+                await put(store, f"/pods/default/{number}", b"x" * 3000)
+                number += 1
+        assert 20 < number < 70
+        assert store.revision == number == len(watcher.take()) + 1
+        assert store.staged(f"/pods/default/{number}") is None
+        assert store.next_revision() == store.revision + 1
+        with pytest.raises(CommitFailed, match=r"no space left for .*, or its quota of 200000 bytes is used up"):
+            await put(store, "/pods/default/more", b"x" * 30_000)
+        for i in range(1, 11):
+            await store.commit(store.stage(f"/pods/default/{i}", None))
+        await put(store, "/pods/default/more", b"x" * 3000)
+        assert [change.type for change in watcher.take()] == ["DELETED"] * 10 + ["ADDED"]
+        await store.close()
+        assert content(tmp_path) == (store.revision, store.list("").records)
+
+    if inline:
+        virtual.run(main)
+    else:
+        loops.run(main(Env()))
+
+
+def test_a_file_that_may_not_grow_fails_the_write_and_is_recovered_from(tmp_path: Path) -> None:
+    """The operating system refuses, in a process of its own since the limit is the process's."""
+    code = """
+import resource, sys
+from pilothouse.env import Env, loops
+from pilothouse.storage import CommitFailed
+from pilothouse.storage.sqlite import SqliteStore
+
+async def main():
+    store = SqliteStore.open(Env(), sys.argv[1])
+    async def put(name):
+        await store.commit(store.stage(f"/pods/default/{name}", lambda r: b"x" * 3000))
+    await put("first")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
+    written = 0
+    try:
+        while True:
+            await put(written)
+            written += 1
+    except CommitFailed as failed:
+        print(failed)
+    assert 5 < written < 40, written
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    await put("last")
+    print(store.revision, store.count("/pods/") == written + 2)
+    await store.close()
+
+loops.run(main())
+"""
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=CHILD_ENVIRONMENT)
+    assert done.returncode == 0, done.stderr
+    reason, end = done.stdout.splitlines()
+    assert reason.startswith("the write could not be stored: ")
+    revision, records = content(tmp_path)
+    assert end == f"{revision} True"
+    assert len(records) == revision - 1
+
+
+class Gate(SqliteFile):
+    """A file whose writes wait until they are let through, or fail with a reason."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.open = threading.Event()
+        self.failure = ""
+        self.groups: list[list[str]] = []
+
+    def write(self, changes: list[Change]) -> str:
+        self.groups.append([change.key.rpartition("/")[2] for change in changes])
+        assert self.open.wait(10)
+        return self.failure or super().write(changes)
+
+
+def behind_gate(directory: Path, program: Callable[[SqliteStore, Gate], Coroutine[Any, Any, None]]) -> None:
+    async def main() -> None:
+        gate = Gate(directory / FILE_NAME)
+        held = DataDirectory(directory)
+        store = SqliteStore(Env(), held, gate, gate.load(), retention=Retention(), inline=False)
+        await program(store, gate)
+        gate.open.set()
+        await store.close()
+
+    loops.run(main())
+
+
+async def turns(count: int = 5) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def test_what_is_staged_in_a_turn_or_during_a_transaction_goes_together(tmp_path: Path) -> None:
+    async def program(store: SqliteStore, gate: Gate) -> None:
+        watcher = store.watch("/pods/", store.revision)
+        first = [asyncio.ensure_future(put(store, f"/pods/default/{name}")) for name in "ab"]
+        await turns()
+        second = [asyncio.ensure_future(put(store, "/pods/default/c"))]
+        await turns()
+        second.append(asyncio.ensure_future(put(store, "/pods/default/d")))
+        await turns()
+        assert watcher.take() == [] and store.revision == 1
+        assert not any(task.done() for task in first + second)
+        gate.open.set()
+        assert await asyncio.gather(*first, *second) == [2, 3, 4, 5]
+        assert gate.groups == [["a", "b"], ["c", "d"]]
+        assert [change.revision for change in watcher.take()] == [2, 3, 4, 5]
+
+    behind_gate(tmp_path, program)
+
+
+def test_a_failed_commit_fails_everything_staged_since_the_last_one(tmp_path: Path) -> None:
+    async def program(store: SqliteStore, gate: Gate) -> None:
+        gate.open.set()
+        await put(store, "/pods/default/kept", b"kept")
+        gate.open.clear()
+        gate.failure = "the disk is on fire"
+        watcher = store.watch("/pods/", store.revision)
+        writing = [asyncio.ensure_future(put(store, f"/pods/default/{name}")) for name in ("kept", "a")]
+        await turns()
+        orphan = store.stage("/pods/default/b", lambda _revision: b"built on a failure")
+        waiting = asyncio.ensure_future(store.commit(orphan))
+        assert store.staged("/pods/default/a") is not None
+        gate.open.set()
+        outcomes = await asyncio.gather(*writing, waiting, return_exceptions=True)
+        assert [str(outcome) for outcome in outcomes] == ["the write could not be stored: the disk is on fire"] * 3
+        assert gate.groups == [["kept"], ["kept", "a"]]
+        assert store.staged("/pods/default/kept") == store.get("/pods/default/kept")
+        assert store.staged("/pods/default/a") is store.staged("/pods/default/b") is None
+        assert watcher.take() == []
+        assert (store.revision, store.next_revision()) == (2, 3)
+        with pytest.raises(CommitFailed):
+            await store.commit(orphan)
+        gate.failure = ""
+        assert await put(store, "/pods/default/b") == 3
+        assert [change.revision for change in watcher.take()] == [3]
+
+    behind_gate(tmp_path, program)
+
+
+def test_a_writer_that_goes_away_leaves_its_write_to_the_commit(tmp_path: Path) -> None:
+    async def program(store: SqliteStore, gate: Gate) -> None:
+        gone = asyncio.ensure_future(put(store, "/pods/default/a"))
+        await turns()
+        gone.cancel()
+        await asyncio.gather(gone, return_exceptions=True)
+        gate.open.set()
+        await put(store, "/pods/default/b")
+        assert store.count("/pods/") == 2
+
+    behind_gate(tmp_path, program)
+
+
+def test_closing_waits_for_what_is_being_written_and_writes_the_rest(tmp_path: Path) -> None:
+    async def program(store: SqliteStore, gate: Gate) -> None:
+        writing = asyncio.ensure_future(put(store, "/pods/default/a"))
+        await turns()
+        store.stage("/pods/default/b", lambda _revision: b"")
+        closing = asyncio.ensure_future(store.close())
+        await turns()
+        assert not closing.done()
+        gate.open.set()
+        await closing
+        await writing
+
+    behind_gate(tmp_path, program)
+    assert content(tmp_path)[0] == 3
+
+
+def test_a_store_may_close_while_its_disk_fails(tmp_path: Path) -> None:
+    async def program(store: SqliteStore, gate: Gate) -> None:
+        gate.failure = "no"
+        writing = asyncio.ensure_future(put(store, "/pods/default/a"))
+        await turns()
+        store.stage("/pods/default/b", lambda _revision: b"")
+        closing = asyncio.ensure_future(store.close())
+        await turns()
+        gate.open.set()
+        with pytest.raises(CommitFailed):
+            await writing
+        await closing
+
+    behind_gate(tmp_path, program)
+    assert content(tmp_path) == (1, [])
