@@ -1,0 +1,177 @@
+"""From flags and environment to a transport.
+
+Programs call ``connect`` with what their flags say. What is found is one ``ConnectionInfo``, which can also be looked
+at, or changed, before a transport is made from it.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pilothouse.client import in_cluster
+from pilothouse.client.credentials import Anonymous, Credentials, TokenFile, basic, bearer, read_token
+from pilothouse.client.endpoint import Endpoint, Proxy, parse_endpoint, parse_proxy, proxy_from_environment
+from pilothouse.client.errors import ConfigError
+from pilothouse.client.exec_plugin import ExecPlugin
+from pilothouse.client.kubeconfig import Selected, load
+from pilothouse.client.remote import RemoteTransport
+from pilothouse.client.tls import TlsSettings, make_context
+from pilothouse.env import Env
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionInfo:
+    """An API server and an identity."""
+
+    endpoint: Endpoint
+    tls: TlsSettings
+    login: Callable[[Env], Credentials]
+    proxy: Proxy | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+    namespace: str = ""
+    """The context's namespace, "" when it names none."""
+    origin: str = ""
+    """Where all this comes from, for the log."""
+
+    def transport(self, env: Env, *, credentials: Credentials | None = None) -> RemoteTransport:
+        """A transport for this server, as this identity or the given one. Bad certificates raise ``ConfigError``."""
+        tls = self.tls
+        if credentials is not None:
+            # Somebody else's token over our certificate would still be us: the certificate is looked at first.
+            tls = TlsSettings(
+                ca_data=tls.ca_data,
+                ca_file=tls.ca_file,
+                server_name=tls.server_name,
+                insecure_skip_verify=tls.insecure_skip_verify,
+                origin=tls.origin,
+            )
+        if self.endpoint.tls:
+            make_context(tls, env.now())  # a bad certificate is the start's error, not the first request's
+        return RemoteTransport(
+            self.endpoint,
+            env,
+            tls=tls,
+            credentials=credentials or self.login(env),
+            proxy=self.proxy,
+            headers=() if credentials is not None else self.headers,
+        )
+
+
+def connect(
+    env: Env,
+    *,
+    kubeconfig: str = "",
+    context: str = "",
+    master: str = "",
+    environ: Mapping[str, str] = os.environ,
+) -> RemoteTransport:
+    """The transport that the flags ask for; see ``find``. Nothing is sent yet."""
+    return find(kubeconfig=kubeconfig, context=context, master=master, environ=environ).transport(env)
+
+
+def find(
+    *, kubeconfig: str = "", context: str = "", master: str = "", environ: Mapping[str, str] = os.environ
+) -> ConnectionInfo:
+    """Where to connect, and as whom.
+
+    In this order: the file ``kubeconfig`` (``--kubeconfig``), ``master`` alone (``--master``, without credentials), the
+    files in KUBECONFIG, the pod's own configuration, ``~/.kube/config``. ``master`` also replaces the server that a
+    kubeconfig names. Raises ``ConfigError``.
+    """
+    if kubeconfig:
+        return _from_files([Path(kubeconfig)], context, master, environ, explicit=True)
+    if master:
+        return _plain(master, environ)
+    listed = [Path(name) for name in environ.get("KUBECONFIG", "").split(os.pathsep) if name]
+    if listed:
+        return _from_files(listed, context, "", environ, explicit=False)
+    if in_cluster.is_in_cluster(environ):
+        return in_pod(environ)
+    home = environ.get("HOME", "")
+    default = Path(home) / ".kube" / "config"
+    if home and default.exists():
+        return _from_files([default], context, "", environ, explicit=True)
+    raise ConfigError(
+        "no way to an API server: give --kubeconfig FILE or --master URL, set KUBECONFIG, or run in a pod"
+    )
+
+
+def in_pod(environ: Mapping[str, str] = os.environ, folder: Path = in_cluster.FOLDER) -> ConnectionInfo:
+    """The pod's own configuration."""
+    origin = "in-cluster configuration"
+    token = folder / "token"
+    if not token.is_file():
+        raise ConfigError(
+            f"{origin}: there is no {token}; is automountServiceAccountToken off? Turn it on, or give --kubeconfig"
+        )
+    endpoint = parse_endpoint(in_cluster.server(environ), origin)
+    return ConnectionInfo(
+        endpoint=endpoint,
+        tls=TlsSettings(ca_file=str(folder / "ca.crt"), origin=origin),
+        login=lambda env: TokenFile(str(token), env, origin),
+        proxy=proxy_from_environment(endpoint, environ),
+        namespace=in_cluster.namespace(folder),
+        origin=origin,
+    )
+
+
+def _plain(master: str, environ: Mapping[str, str]) -> ConnectionInfo:
+    endpoint = parse_endpoint(master, "--master")
+    return ConnectionInfo(
+        endpoint=endpoint,
+        tls=TlsSettings(origin="--master"),
+        login=lambda _env: Anonymous(),
+        proxy=proxy_from_environment(endpoint, environ),
+        origin="--master",
+    )
+
+
+def _from_files(
+    paths: list[Path], context: str, server: str, environ: Mapping[str, str], *, explicit: bool
+) -> ConnectionInfo:
+    selected = load(paths, explicit=explicit).select(context, server=server)
+    endpoint = parse_endpoint(selected.cluster.server, selected.cluster_origin)
+    proxy = (
+        parse_proxy(selected.cluster.proxy_url, selected.cluster_origin)
+        if selected.cluster.proxy_url
+        else proxy_from_environment(endpoint, environ)
+    )
+    return ConnectionInfo(
+        endpoint=endpoint,
+        tls=selected.tls(),
+        login=_login(selected),
+        proxy=proxy,
+        headers=tuple(selected.impersonation()),
+        namespace=selected.namespace,
+        origin=", ".join(map(str, paths)),
+    )
+
+
+def _login(selected: Selected) -> Callable[[Env], Credentials]:
+    user, origin = selected.user, selected.user_origin
+    if user.auth_provider is not None:
+        name = user.auth_provider.get("name", "") if isinstance(user.auth_provider, dict) else ""
+        raise ConfigError(
+            f"{origin}: auth-provider {name!r} is not supported (Kubernetes removed most of them in 1.26); use an exec"
+            " plugin or a token"
+        )
+    plugin = selected.exec_settings()
+    has_certificate = bool(user.client_certificate or user.client_certificate_data)
+    if (user.token or user.token_file) and (user.username or user.password):
+        # clientcmd validation.go (v0.36)
+        raise ConfigError(f"{origin}: more than one way to log in; leave either the token or username and password")
+    # A token file is read again and again and goes before the token beside it (client-go transport.New, v0.36).
+    token_file = selected.token_file()
+    if token_file:
+        read_token(Path(token_file), origin)  # a file that is not there is the start's error
+        return lambda env: TokenFile(token_file, env, origin)
+    if user.token:
+        token = bearer(user.token, origin)
+        return lambda _env: token
+    if user.username or user.password:
+        login = basic(user.username, user.password, origin)
+        return lambda _env: login
+    if plugin is not None and not has_certificate:
+        return lambda env: ExecPlugin(plugin, env)
+    return lambda _env: Anonymous()

@@ -1,0 +1,174 @@
+"""Credentials from a program: client-go's exec plugins (``client.authentication.k8s.io`` v1 and v1beta1).
+
+After client-go ``plugin/pkg/client/auth/exec`` (v0.36): the program is told about the cluster in KUBERNETES_EXEC_INFO,
+prints an ExecCredential, and is asked again when that expires or the server answers 401.
+"""
+
+import asyncio
+import contextlib
+import datetime
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from pilothouse.client.credentials import authorization
+from pilothouse.client.errors import ConfigError, ConnectFailed
+from pilothouse.client.tls import KeyPair
+from pilothouse.env import Env, Log
+
+_log = Log("client")
+
+API_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
+
+
+@dataclass(frozen=True, slots=True)
+class ExecSettings:
+    """The ``exec`` entry of a kubeconfig user. ``cluster`` is what ``provideClusterInfo`` lets the program see."""
+
+    command: str
+    api_version: str
+    args: Sequence[str] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    interactive_mode: str = "IfAvailable"
+    install_hint: str = ""
+    cluster: Mapping[str, Any] | None = None
+    origin: str = "exec"
+
+
+class _Status(msgspec.Struct, rename="camel"):
+    token: str = ""
+    client_certificate_data: str = ""
+    client_key_data: str = ""
+    expiration_timestamp: datetime.datetime | None = None
+
+
+class _ExecCredential(msgspec.Struct, rename="camel"):
+    api_version: str = ""
+    kind: str = ""
+    status: _Status | None = None
+
+
+class ExecPlugin:
+    """Runs the program when credentials are needed, one run at a time, and remembers what it printed."""
+
+    def __init__(self, settings: ExecSettings, env: Env) -> None:
+        self.generation = 0
+        self._settings = settings
+        self._env = env
+        self._login: bytes | None = None
+        self._pair: KeyPair | None = None
+        self._expires_at: datetime.datetime | None = None
+        self._lock = asyncio.Lock()
+
+    def current(self) -> bytes | None:
+        """What the program last said, unless that has expired."""
+        if self._expires_at is not None and self._env.now() > self._expires_at:
+            return None
+        return self._login
+
+    async def fetch(self) -> bytes:
+        """What the program says. Raises ``ConnectFailed`` when it fails."""
+        async with self._lock:
+            login = self.current()
+            return login if login is not None else await self._run()
+
+    async def rejected(self, login: bytes) -> bool:
+        """Run the program again, unless somebody else has meanwhile."""
+        async with self._lock:
+            pair = self._pair
+            if login != self._login:
+                return True
+            return await self._run() != login or self._pair != pair
+
+    async def key_pair(self) -> KeyPair | None:
+        """The client certificate that the program issued, if it did."""
+        await self.fetch()
+        return self._pair
+
+    async def _run(self) -> bytes:
+        try:
+            credential = self._checked(await self._output())
+        except ConfigError as error:
+            raise ConnectFailed(f"getting credentials: {error}") from error
+        pair = None
+        if credential.client_certificate_data:
+            origin = f"{self._settings.origin}: the certificate that it printed"
+            pair = KeyPair(credential.client_certificate_data.encode(), credential.client_key_data.encode(), origin)
+        if self._login is not None and pair != self._pair:
+            self.generation += 1
+        self._pair = pair
+        self._expires_at = credential.expiration_timestamp
+        token = credential.token
+        self._login = authorization(f"Bearer {token}", self._settings.origin) if token else b""
+        return self._login
+
+    async def _output(self) -> bytes:
+        settings = self._settings
+        interactive = _is_interactive(settings)
+        spec: dict[str, Any] = {"interactive": interactive}
+        if settings.cluster is not None:
+            spec["cluster"] = dict(settings.cluster)
+        info = {"kind": "ExecCredential", "apiVersion": settings.api_version, "spec": spec}
+        environ = {**os.environ, **settings.env, "KUBERNETES_EXEC_INFO": msgspec.json.encode(info).decode()}
+        command = shutil.which(settings.command, path=environ.get("PATH"))
+        if command is None:
+            hint = f"\n\n{settings.install_hint}" if settings.install_hint else ""
+            raise ConfigError(f"{settings.origin}: executable {settings.command} not found{hint}")
+        try:
+            process = await asyncio.create_subprocess_exec(
+                command,
+                *settings.args,
+                env=environ,
+                stdin=None if interactive else asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                # A prompt must reach the terminal; what a silent program complains about belongs into our message.
+                stderr=None if interactive else asyncio.subprocess.PIPE,
+            )
+        except OSError as error:
+            raise ConfigError(f"{settings.origin}: cannot run {command}: {error.strerror or error}") from error
+        try:
+            printed, complaint = await process.communicate()
+        except asyncio.CancelledError:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+            raise
+        if process.returncode != 0:
+            text = (complaint or b"").decode(errors="replace").strip()[-1000:]
+            tail = f": {text}" if text else ""
+            code = process.returncode
+            raise ConfigError(f"{settings.origin}: executable {command} failed with exit code {code}{tail}")
+        return printed
+
+    def _checked(self, printed: bytes) -> _Status:
+        settings = self._settings
+        what = f"{settings.origin}: the output of {settings.command}"
+        try:
+            credential = msgspec.json.decode(printed, type=_ExecCredential)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{what} is not an ExecCredential: {error}") from error
+        if credential.kind != "ExecCredential" or credential.api_version != settings.api_version:
+            raise ConfigError(
+                f"{what} is {credential.api_version} {credential.kind}, not {settings.api_version} ExecCredential as"
+                " the kubeconfig says"
+            )
+        status = credential.status
+        if status is None or not (status.token or status.client_certificate_data or status.client_key_data):
+            raise ConfigError(f"{what} has neither a token nor a client certificate")
+        if bool(status.client_certificate_data) != bool(status.client_key_data):
+            raise ConfigError(f"{what} has a client certificate without its key, or a key without its certificate")
+        return status
+
+
+def _is_interactive(settings: ExecSettings) -> bool:
+    if settings.interactive_mode == "Never":
+        return False
+    terminal = sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()
+    if settings.interactive_mode == "Always" and not terminal:
+        raise ConfigError(f"{settings.origin}: interactiveMode is Always, but standard input is not a terminal")
+    return terminal

@@ -1,0 +1,171 @@
+"""Which connection a request gets.
+
+At most ``limit`` connections are open or being made; who finds none waits in line. Making a connection is not tied to
+the request that asked for it: whichever is first, a new connection or one given back, goes to the head of the line
+(as Go's ``net/http`` does it), and a cancelled caller's connection serves the next.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+from pilothouse.client.connection import Connection
+from pilothouse.client.errors import TransportError
+
+_SURE_FOR = 0.5
+"""After how many idle seconds a connection is asked whether it still stands, before it is used."""
+
+
+class Pool:
+    """Connections to one host."""
+
+    def __init__(
+        self,
+        dial: Callable[[], Awaitable[Connection]],
+        *,
+        limit: int,
+        idle_seconds: float,
+        check: Callable[[], int],
+        renew: Callable[[], None],
+    ) -> None:
+        """``check`` says which generation connections must be of now; older ones are not used again. ``renew`` is
+        called now and then, and may start a new generation."""
+        self._dial = dial
+        self._limit = limit
+        self._idle_seconds = idle_seconds
+        self._check = check
+        self._renew = renew
+        self._idle: list[Connection] = []
+        self._waiting: deque[asyncio.Future[Connection]] = deque()
+        self._dials: dict[asyncio.Task[Connection], asyncio.Future[Connection]] = {}
+        self._closed = False
+        self._open: dict[Connection, None] = {}
+        self._sweep: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
+
+    def take_idle(self) -> Connection | None:
+        """A connection that can be used at once, the one used last (so that the others may grow old and go)."""
+        idle = self._idle
+        while idle:
+            connection = idle.pop()
+            age = self._loop.time() - connection.idle_since
+            if connection.closed or (age > _SURE_FOR and (age > self._idle_seconds or connection.is_stale())):
+                self.discard(connection)
+            else:
+                return connection
+        return None
+
+    async def acquire(self) -> Connection:
+        """A connection, in the order of asking. Raises what making one raised, when it was made for this call."""
+        if self._closed:
+            raise TransportError("the transport is closed")
+        ready = self.take_idle()
+        if ready is not None:
+            return ready
+        turn: asyncio.Future[Connection] = self._loop.create_future()
+        self._waiting.append(turn)
+        self._dial_more()
+        try:
+            return await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled() and turn.exception() is None:
+                self.release(turn.result())
+            raise
+
+    def release(self, connection: Connection) -> None:
+        """Give back a connection whose answer is complete."""
+        if connection.closed or self._closed or connection.generation != self._check():
+            self.discard(connection)
+            return
+        turn = self._next()
+        if turn is not None:
+            turn.set_result(connection)
+            return
+        connection.idle_since = self._loop.time()
+        self._idle.append(connection)
+        if self._sweep is None:
+            self._sweep = self._loop.call_later(self._idle_seconds / 3, self._close_idle)
+
+    def discard(self, connection: Connection) -> None:
+        """Give back a connection that must not be used again."""
+        if not connection.closed:
+            connection.close()
+        self._open.pop(connection, None)
+        self._dial_more()
+
+    async def close(self) -> None:
+        """Close everything. Requests under way fail with ``ConnectionLost``, waiting ones with ``TransportError``."""
+        self._closed = True
+        if self._sweep is not None:
+            self._sweep.cancel()
+            self._sweep = None
+        while (turn := self._next()) is not None:
+            turn.set_exception(TransportError("the transport was closed"))
+        dials = list(self._dials)
+        for task in dials:
+            task.cancel()
+        await asyncio.gather(*dials, return_exceptions=True)
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+        for connection in list(self._open):
+            if not connection.closed:
+                connection.abort()
+        self._open.clear()
+
+    def _next(self) -> asyncio.Future[Connection] | None:
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                return turn
+        return None
+
+    def _dial_more(self) -> None:
+        """Make a connection for the first in line for whom none is being made, if the limit allows."""
+        if not self._waiting or len(self._open) + len(self._dials) >= self._limit:
+            return
+        served = set(map(id, self._dials.values()))
+        for turn in self._waiting:
+            if not turn.done() and id(turn) not in served:
+                task = self._loop.create_task(self._make(), name="dial")
+                self._dials[task] = turn
+                task.add_done_callback(self._dialed)
+                return
+
+    async def _make(self) -> Connection:
+        generation = self._check()
+        connection = await self._dial()
+        connection.generation = generation
+        return connection
+
+    def _dialed(self, task: asyncio.Task[Connection]) -> None:
+        turn = self._dials.pop(task)
+        if not task.cancelled():
+            error = task.exception()
+            if error is None:
+                connection = task.result()
+                self._open[connection] = None
+                self.release(connection)
+            elif not turn.done():
+                # The call it was made for hears of it. If that one has been served meanwhile, nobody needs to.
+                turn.set_exception(error)
+        self._dial_more()
+
+    def _close_idle(self) -> None:
+        self._sweep = None
+        self._renew()
+        now, generation = self._loop.time(), self._check()
+        kept: list[Connection] = []
+        for connection in self._idle:
+            if (
+                connection.closed
+                or connection.generation != generation
+                or now - connection.idle_since >= self._idle_seconds
+            ):
+                self._open.pop(connection, None)
+                connection.close()
+            else:
+                kept.append(connection)
+        self._idle = kept
+        if kept:
+            self._sweep = self._loop.call_later(self._idle_seconds / 3, self._close_idle)

@@ -1,0 +1,184 @@
+"""HTTP to any API server: the remote transport.
+
+``connect`` makes one from a kubeconfig; ``Client`` sends through it. Under it: ``Pool`` (which connection), ``Dialer``
+(new ones), ``Connection`` (bytes), ``credentials`` (who we are).
+"""
+
+import ssl
+from collections.abc import Sequence
+
+from pilothouse.api import wire
+from pilothouse.client.connection import Connection, RemoteStream
+from pilothouse.client.credentials import Anonymous, Credentials
+from pilothouse.client.dial import Dialer
+from pilothouse.client.endpoint import Endpoint, Proxy
+from pilothouse.client.errors import ConfigError, ConnectionLost
+from pilothouse.client.pool import Pool
+from pilothouse.client.requests import FencedRequest, FixedHeaders, encode_headers
+from pilothouse.client.tls import TlsContexts, TlsSettings
+from pilothouse.env import Env, Log
+
+_log = Log("client")
+
+MAX_CONNECTIONS = 32
+"""To one host, watches not counted: they hold connections of their own."""
+
+IDLE_SECONDS = 90.0
+"""After which an unused connection is closed (Go ``http.DefaultTransport``)."""
+
+
+class RemoteTransport:
+    """A way to an API server over HTTP/1.1 (``wire.Transport``).
+
+    Requests wait in order for one of ``max_connections``. A GET whose connection turns out to have been closed by the
+    server while it was idle is sent again at once; a write only when certainly no byte of it was sent. Everything else
+    that goes wrong is raised: ``ConnectionRefused``, ``ConnectFailed`` (neither was sent), ``ConnectionLost``
+    (unknown). A 401 makes the credentials renew themselves where they can, and the request is then sent once more.
+    Cancelling a request drops its connection.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        env: Env,
+        *,
+        tls: TlsSettings | None = None,
+        credentials: Credentials | None = None,
+        proxy: Proxy | None = None,
+        headers: Sequence[tuple[str, str]] = (),
+        max_connections: int = MAX_CONNECTIONS,
+        idle_seconds: float = IDLE_SECONDS,
+    ) -> None:
+        """``headers`` go with every request (impersonation); a name may repeat."""
+        self.endpoint = endpoint
+        self.host = f"{endpoint.host}:{endpoint.port}"
+        """The metrics' label."""
+        self._credentials = credentials or Anonymous()
+        self._contexts = TlsContexts(tls or TlsSettings(), env) if endpoint.tls else None
+        server_name = tls.server_name if tls is not None else ""
+        self._dialer = Dialer(endpoint, proxy, self._context if endpoint.tls else None, server_name)
+        self._max_connections = max_connections
+        self._idle_seconds = idle_seconds
+        fixed = f"Host: {endpoint.authority}\r\n".encode("latin-1")
+        for name, value in headers:
+            fixed += encode_headers({name: value})
+        self._target_prefix = endpoint.path_prefix
+        if proxy is not None and not endpoint.tls:
+            # A plain proxy reads the whole URL, and its login, from each request.
+            self._target_prefix = str(endpoint)
+            if proxy.authorization:
+                fixed += encode_headers({"Proxy-Authorization": proxy.authorization})
+        self._fixed = fixed
+        self._pool_: Pool | None = None
+        self._streams: dict[Connection, None] = {}
+
+    async def request(self, request: wire.Request) -> wire.Response:
+        """Send and wait for the whole answer."""
+        login = self._credentials.current()
+        if login is None:
+            login = await self._credentials.fetch()
+        response = await self._exchange(request, login)
+        if response.status == 401 and await self._credentials.rejected(login):
+            # The server refused before it looked at the request: sending it once more is safe for writes as well.
+            response = await self._exchange(request, await self._credentials.fetch())
+        return response
+
+    async def open(self, request: wire.Request) -> RemoteStream:
+        """Send on a connection of its own and return as soon as the status is known."""
+        login = self._credentials.current()
+        if login is None:
+            login = await self._credentials.fetch()
+        stream = await self._open(request, login)
+        if stream.status == 401 and await self._credentials.rejected(login):
+            await stream.close()
+            stream = await self._open(request, await self._credentials.fetch())
+        return stream
+
+    async def close(self) -> None:
+        """Close every connection. What is under way fails with ``ConnectionLost``."""
+        streams, self._streams = self._streams, {}
+        for connection in streams:
+            if not connection.closed:
+                connection.abort()
+        if self._pool_ is not None:
+            await self._pool_.close()
+
+    @property
+    def _pool(self) -> Pool:
+        # Made on first use: pools belong to a loop, transports are also made where none runs yet.
+        if self._pool_ is None:
+            self._pool_ = Pool(
+                self._dialer.dial,
+                limit=self._max_connections,
+                idle_seconds=self._idle_seconds,
+                check=self._generation,
+                renew=self._renew,
+            )
+        return self._pool_
+
+    async def _exchange(self, request: wire.Request, login: bytes) -> wire.Response:
+        data = self._encode(request, login)
+        pool = self._pool
+        while True:
+            connection = pool.take_idle() or await pool.acquire()
+            if isinstance(request, FencedRequest) and request.fence is not None:
+                try:
+                    request.fence()  # it may have waited in line for long
+                except BaseException:
+                    pool.release(connection)
+                    raise
+            if connection.closed:
+                pool.discard(connection)  # closed between being lent and being used: nothing was sent
+                continue
+            reused = connection.uses > 0
+            try:
+                response = await connection.exchange(data)
+            except ConnectionLost:
+                pool.discard(connection)
+                # The server closed an idle connection at the very moment (keep-alive ran out). For a read it does not
+                # matter whether it saw the request. Each round uses up a connection that was idle before.
+                if reused and not connection.answered and request.method in {"GET", "HEAD"}:
+                    continue
+                raise
+            except BaseException:
+                connection.abort()
+                pool.discard(connection)
+                raise
+            pool.release(connection)
+            return response
+
+    async def _open(self, request: wire.Request, login: bytes) -> RemoteStream:
+        data = self._encode(request, login)
+        connection = await self._dialer.dial()
+        self._streams = {stream: None for stream in self._streams if not stream.closed}
+        self._streams[connection] = None
+        try:
+            return await connection.open_stream(data)
+        except BaseException:
+            connection.abort()
+            raise
+
+    def _encode(self, request: wire.Request, login: bytes) -> bytes:
+        headers, body, target = request.headers, request.body, request.target
+        if not target.isascii() or " " in target or not target.isprintable():
+            raise ValueError(f"the target {target!r} is not percent-encoded")
+        block = headers.block if type(headers) is FixedHeaders else encode_headers(headers)
+        head = f"{request.method} {self._target_prefix}{target} HTTP/1.1\r\n".encode()
+        if body or request.method != "GET":
+            return b"%b%b%b%bContent-Length: %d\r\n\r\n%b" % (head, self._fixed, login, block, len(body), body)
+        return b"%b%b%b%b\r\n" % (head, self._fixed, login, block)
+
+    async def _context(self) -> ssl.SSLContext:
+        assert self._contexts is not None, "only asked for with TLS"
+        return self._contexts.get(await self._credentials.key_pair())
+
+    def _renew(self) -> None:
+        """Look whether certificate files have changed; connections made with older ones are then given up."""
+        if self._contexts is not None and self._contexts.has_changed():
+            try:
+                self._contexts.reload()
+            except ConfigError as error:
+                _log.error("Unable to reload certificates", error=error)
+
+    def _generation(self) -> int:
+        return self._credentials.generation + (self._contexts.generation if self._contexts is not None else 0)
