@@ -492,6 +492,28 @@ def test_what_is_staged_in_a_turn_or_during_a_transaction_goes_together(tmp_path
     behind_gate(tmp_path, program)
 
 
+def test_a_write_staged_during_a_transaction_stays_the_newest_when_that_transaction_commits(tmp_path: Path) -> None:
+    async def program(store: SqliteStore, gate: Gate) -> None:
+        seen: list[tuple[int, Record | None, Record | None]] = []
+        store.on_commit.append(
+            lambda _changes: seen.append(
+                (store.revision, store.staged("/pods/default/a"), store.staged("/pods/default/b"))
+            )
+        )
+        first = [asyncio.ensure_future(put(store, f"/pods/default/{name}", b"1")) for name in "ab"]
+        await turns()
+        second = [asyncio.ensure_future(put(store, "/pods/default/a", b"2"))]
+        second.append(asyncio.ensure_future(store.commit(store.stage("/pods/default/b", None))))  # type: ignore[arg-type]
+        await turns()
+        gate.open.set()
+        await asyncio.gather(*first, *second)
+        newest = Record("/pods/default/a", b"2", 5, 2)
+        assert seen[0] == (3, Record("/pods/default/a", b"2", 5, 2), None)
+        assert seen[-1] == (5, newest, None)
+
+    behind_gate(tmp_path, program)
+
+
 def test_a_failed_commit_fails_everything_staged_since_the_last_one(tmp_path: Path) -> None:
     async def program(store: SqliteStore, gate: Gate) -> None:
         gate.open.set()
