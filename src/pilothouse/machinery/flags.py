@@ -202,9 +202,7 @@ class FlagSet:
             return flag, spelled, None
         return flag, spelled, rest.removeprefix("=")
 
-    def _set(
-        self, flag: Flag, spelled: str, text: str, values: dict[str, Any], given: dict[str, None]
-    ) -> None:
+    def _set(self, flag: Flag, spelled: str, text: str, values: dict[str, Any], given: dict[str, None]) -> None:
         try:
             value = flag.type.parse(text)
         except ValueError as error:

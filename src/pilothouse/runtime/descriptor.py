@@ -48,7 +48,8 @@ class Descriptor(msgspec.Struct, frozen=True, kw_only=True):
 
     ``name`` is upstream's canonical name (``replicaset-controller``), ``aliases`` are the older ones that
     ``--controllers`` takes too, ``client_name`` the service account and User-Agent suffix. ``gates`` must all be on.
-    ``factory`` is ``"module:function"``; the function takes a ``ControllerContext`` and returns a
+    ``qps_factor`` and ``burst_factor`` widen the client's rate limit where upstream widens it (garbage collector,
+    namespaces). ``factory`` is ``"module:function"``; the function takes a ``ControllerContext`` and returns a
     ``RunnableController``.
     """
 
@@ -56,6 +57,8 @@ class Descriptor(msgspec.Struct, frozen=True, kw_only=True):
     aliases: tuple[str, ...] = ()
     client_name: str
     default_on: bool = True
+    qps_factor: float = 1.0
+    burst_factor: int = 1
     gates: tuple[str, ...] = ()
     options: type[msgspec.Struct] | None = None
     flags: tuple[FlagSpec, ...] = ()

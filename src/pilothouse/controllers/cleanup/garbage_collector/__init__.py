@@ -33,6 +33,7 @@ DESCRIPTOR = Descriptor(
     name="garbage-collector-controller",
     aliases=("garbagecollector",),
     client_name="generic-garbage-collector",
+    qps_factor=2.0,
     options=GarbageCollectorOptions,
     flags=(
         FlagSpec(

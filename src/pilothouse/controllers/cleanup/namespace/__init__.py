@@ -29,6 +29,8 @@ DESCRIPTOR = Descriptor(
     name="namespace-controller",
     aliases=("namespace",),
     client_name="namespace-controller",
+    qps_factor=20.0,
+    burst_factor=100,
     options=NamespaceOptions,
     flags=(
         FlagSpec(

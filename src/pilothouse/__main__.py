@@ -1,0 +1,7 @@
+"""``python -m pilothouse``."""
+
+import sys
+
+from pilothouse.cli import main
+
+sys.exit(main())

@@ -1,0 +1,77 @@
+"""What every command does alike: read flags, configure the log, run a coroutine until a signal, turn errors into exits.
+
+Exit codes: 0 all went well, also after a first SIGINT or SIGTERM; 1 the program failed; 2 the command line can't be
+used. A second signal ends the process at once.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+from pilothouse.env import logging, loops
+from pilothouse.machinery.flags import FlagError, FlagSet, Parsed
+
+
+class UserError(Exception):
+    """Something the user can put right. Its text is printed without a traceback; ``code`` is the exit code."""
+
+    def __init__(self, message: str, code: int = 1) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def parse(flags: FlagSet, program: str, words: Sequence[str]) -> Parsed | int:
+    """The parsed flags, or the exit code when help was asked for or the line can't be used."""
+    try:
+        parsed = flags.parse(words)
+    except FlagError as error:
+        print(f'Error: {error}\nSee "{program} --help" for usage.', file=sys.stderr)
+        return 2
+    if parsed.values["help"]:
+        print(flags.help())
+        return 0
+    return parsed
+
+
+def serve(program: Coroutine[Any, Any, int], *, v: int) -> int:
+    """Run a program on the real loop until it ends or a signal cancels it."""
+    logging.configure(v=v)
+    try:
+        return loops.run(_until_signal(program))
+    except UserError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return error.code
+
+
+async def _until_signal(program: Coroutine[Any, Any, int]) -> int:
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(program, name="program")
+    stopping = False
+
+    def on_signal(number: int) -> None:
+        nonlocal stopping
+        if stopping:
+            os._exit(128 + number)
+        stopping = True
+        task.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, on_signal, number)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if not stopping:
+            raise
+        return 0
+    except BaseExceptionGroup as group:
+        # Programs are task groups; what the user wants to read is the failure inside.
+        raise _first(group) from group
+
+
+def _first(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

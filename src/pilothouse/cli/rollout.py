@@ -1,0 +1,78 @@
+"""How far an object has come: one line for a person, and whether it is where it should be. Pure.
+
+Rules are those of ``kubectl rollout status`` and ``kubectl wait`` for the kinds that have a notion of being done; an
+object of any other kind is done when it is there and, if it reports conditions, when none of Ready, Available,
+Established is False.
+"""
+
+from typing import Any
+
+import msgspec
+
+_GATES = ("Ready", "Available", "Established")
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """What to show, and whether to stop waiting."""
+
+    text: str
+    done: bool
+
+
+def progress_of(document: dict[str, Any]) -> Progress:
+    """How far the object, given as it is served, has come."""
+    meta, spec, status = document.get("metadata", {}), document.get("spec") or {}, document.get("status") or {}
+    kind = document.get("kind", "")
+    if meta.get("deletionTimestamp"):
+        return Progress("is being deleted", False)
+    if kind in {"ReplicaSet", "ReplicationController", "Deployment", "StatefulSet"}:
+        return _replicas(meta, spec, status)
+    if kind == "DaemonSet":
+        return _observed(meta, status) or _counted(
+            status.get("numberReady", 0), status.get("desiredNumberScheduled", 0)
+        )
+    if kind == "Job":
+        return _job(spec, status)
+    if kind == "Pod":
+        return _pod(status)
+    if kind in {"Namespace", "PersistentVolumeClaim"}:
+        phase = status.get("phase", "")
+        return Progress(phase or "is new", phase in {"Active", "Bound"})
+    held = [c["type"] for c in status.get("conditions") or () if c.get("type") in _GATES and c.get("status") != "True"]
+    return Progress(f"not {', '.join(held)}" if held else "is there", not held)
+
+
+def _observed(meta: dict[str, Any], status: dict[str, Any]) -> Progress | None:
+    if status.get("observedGeneration", 0) < meta.get("generation", 0):
+        return Progress("waiting for the controller to look at it", False)
+    return None
+
+
+def _replicas(meta: dict[str, Any], spec: dict[str, Any], status: dict[str, Any]) -> Progress:
+    unobserved = _observed(meta, status)
+    if unobserved is not None:
+        return unobserved
+    wanted = spec.get("replicas", 1)
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "ReplicaFailure" and condition.get("status") == "True":
+            return Progress(f"fails: {condition.get('message', '')}", False)
+    if status.get("replicas", 0) > wanted:
+        return Progress(f"{status['replicas'] - wanted} old pods still to go", False)
+    return _counted(min(status.get("readyReplicas", 0), status.get("availableReplicas", 0)), wanted)
+
+
+def _counted(ready: int, wanted: int) -> Progress:
+    return Progress(f"{ready} of {wanted} ready", ready >= wanted)
+
+
+def _job(spec: dict[str, Any], status: dict[str, Any]) -> Progress:
+    for condition in status.get("conditions") or ():
+        if condition.get("status") == "True" and condition.get("type") in {"Complete", "Failed"}:
+            return Progress(condition["type"].lower(), condition["type"] == "Complete")
+    return Progress(f"{status.get('succeeded', 0)} of {spec.get('completions', 1)} succeeded", False)
+
+
+def _pod(status: dict[str, Any]) -> Progress:
+    phase = status.get("phase", "Pending")
+    ready = any(c.get("type") == "Ready" and c.get("status") == "True" for c in status.get("conditions") or ())
+    return Progress(phase + (", ready" if ready else ""), ready or phase == "Succeeded")

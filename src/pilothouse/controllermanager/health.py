@@ -1,0 +1,60 @@
+"""Named health checks and how they are told: ``/healthz`` as kube-controller-manager answers it, ``/livez``,
+``/readyz``.
+
+Texts: apiserver library ``pkg/server/healthz/healthz.go``, v0.36. Pure but for the checks themselves.
+"""
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+Check = Callable[[], str | None]
+"""Returns None when all is well, else the reason, which is logged but not told to whoever asks."""
+
+
+class Report(msgspec.Struct, frozen=True):
+    """An answer to a health request."""
+
+    healthy: bool
+    text: str
+    failures: dict[str, str] = {}
+
+
+class Health:
+    """The checks of one program, in the order in which they were added."""
+
+    def __init__(self) -> None:
+        self._checks: dict[str, Check] = {"ping": lambda: None}
+
+    def add(self, name: str, check: Check) -> None:
+        """Add a check, or replace the one of that name."""
+        self._checks[name] = check
+
+    def remove(self, name: str) -> None:
+        """Forget a check, if it is there."""
+        self._checks.pop(name, None)
+
+    def report(self, endpoint: str, *, verbose: bool = False, exclude: Iterable[str] = ()) -> Report:
+        """Run every check. Failing reports are always verbose."""
+        excluded = dict.fromkeys(exclude)
+        failures: dict[str, str] = {}
+        lines = []
+        for name, check in self._checks.items():
+            if name in excluded:
+                del excluded[name]
+                lines.append(f"[+]{name} excluded: ok")
+                continue
+            reason = check()
+            if reason is None:
+                lines.append(f"[+]{name} ok")
+            else:
+                failures[name] = reason
+                lines.append(f"[-]{name} failed: reason withheld")
+        if excluded:
+            quoted = ", ".join(f'"{name}"' for name in excluded)
+            lines.append(f"warn: some health checks cannot be excluded: no matches for {quoted}")
+        if failures:
+            return Report(False, "\n".join([*lines, f"{endpoint} check failed", ""]), failures)
+        if verbose:
+            return Report(True, "\n".join([*lines, f"{endpoint} check passed", ""]))
+        return Report(True, "ok")

@@ -1,0 +1,37 @@
+"""Which controllers run: ``--controllers`` with names, aliases, ``*`` and ``-name``; the first match wins.
+
+Facts: kube-controller-manager v1.36 ``cmd/kube-controller-manager/app/controllermanager.go`` and
+``staging/src/k8s.io/cloud-provider/app`` (``genericcontrollermanager.IsControllerEnabled``).
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from pilothouse.runtime.descriptor import Descriptor
+
+
+def unknown_names(words: Iterable[str], descriptors: Sequence[Descriptor]) -> list[str]:
+    """The words of ``--controllers`` that name no controller, as written."""
+    known = {name for d in descriptors for name in (d.name, *d.aliases)}
+    return [word.removeprefix("-") for word in words if word != "*" and word.removeprefix("-") not in known]
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The words of ``--controllers``."""
+
+    words: tuple[str, ...]
+
+    def enables(self, descriptor: Descriptor) -> bool:
+        """Whether the controller is asked for.
+
+        Words are read from the left; the first that is its name or alias, or ``-`` and that, decides. If none is, it
+        runs when ``*`` is among the words and it is on by default.
+        """
+        names = (descriptor.name, *descriptor.aliases)
+        for word in self.words:
+            if word in names:
+                return True
+            if word.startswith("-") and word[1:] in names:
+                return False
+        return "*" in self.words and descriptor.default_on

@@ -1,0 +1,10 @@
+"""Simulated nodes: they heartbeat, and take the pods bound to them through their lives as a kubelet writes them.
+
+A client like any other: works against the embedded API server and any real one. ``profile`` says how fast things
+happen, ``node_object`` and ``pod_status`` are pure (what is written), ``simulator`` does it.
+"""
+
+from pilothouse.nodes.profile import Profile
+from pilothouse.nodes.simulator import NodeSimulator
+
+__all__ = ["NodeSimulator", "Profile"]

@@ -1,0 +1,31 @@
+"""How simulated nodes behave: sizes and delays, all in seconds."""
+
+import msgspec
+
+
+class Profile(msgspec.Struct, frozen=True, kw_only=True):
+    """What one kind of simulated node is like. The defaults are quick but in a kubelet's order."""
+
+    cpu: str = "32"
+    memory: str = "256Gi"
+    ephemeral_storage: str = "1Ti"
+    pods: int = 110
+    labels: dict[str, str] = {}
+
+    accept_delay: float = 0.0
+    """From the binding to the first status (Pending, ContainerCreating)."""
+    start_delay: float = 0.3
+    """From there to all containers running."""
+    ready_delay: float = 0.0
+    """From running to Ready. At 0 both are one write, as for a pod without readiness probes."""
+    stop_delay: float = 1.0
+    """From the deletion to the terminal phase, but never longer than the pod's grace period."""
+    remove_delay: float = 0.0
+    """From the terminal phase to the final delete."""
+
+    lease_period: float = 10.0
+    """Renewal of the node's Lease: a quarter of its 40 s, as the kubelet does (v1.36 ``pkg/kubelet``)."""
+    status_period: float = 300.0
+    """Report of an unchanged node status."""
+    jitter: float = 0.04
+    """Periods are stretched by up to this share, drawn anew each time."""

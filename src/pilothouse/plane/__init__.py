@@ -1,0 +1,11 @@
+"""Puts API server, manager, scheduler and simulated nodes together in one process, on one loop.
+
+``Plane`` is what ``pilothouse up``, the test fixtures and the simulation run. Programs talk to the API server through
+its local transport, each under upstream's identity; whoever builds a plane may wrap those transports (faults,
+recording).
+"""
+
+from pilothouse.plane.clients import LocalClients
+from pilothouse.plane.plane import Plane, PlaneOptions
+
+__all__ = ["LocalClients", "Plane", "PlaneOptions"]

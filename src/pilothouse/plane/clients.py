@@ -1,0 +1,89 @@
+"""Clients of the embedded API server for programs in the same process:
+
+no sockets, no throttling, upstream's identities.
+"""
+
+from collections.abc import Callable
+
+from pilothouse.api import wire
+from pilothouse.apiserver import ApiServer
+from pilothouse.client import Client
+from pilothouse.client.client import default_user_agent
+from pilothouse.client.memo import DecodeMemo
+from pilothouse.env import Env
+
+MANAGER_USER = "system:kube-controller-manager"
+SCHEDULER_USER = "system:kube-scheduler"
+AUTHENTICATED = "system:authenticated"
+
+Wrap = Callable[[str, wire.Transport], wire.Transport]
+"""Given a program's name (``manager``, ``scheduler``, ``nodes``) and its transport, the transport it really gets."""
+
+
+def as_it_is(_program: str, transport: wire.Transport) -> wire.Transport:
+    """Wraps nothing."""
+    return transport
+
+
+class LocalClients:
+    """Makes clients of one embedded API server. Decoded watch events are shared between all of them."""
+
+    def __init__(self, env: Env, server: ApiServer, wrap: Wrap = as_it_is) -> None:
+        self._env = env
+        self._server = server
+        self._wrap = wrap
+        self._memo = DecodeMemo()
+
+    def client(
+        self,
+        program: str,
+        user: str,
+        groups: tuple[str, ...] = (),
+        *,
+        agent: str = "",
+        fence: Callable[[], None] | None = None,
+    ) -> Client:
+        """A client of ``program`` that the API server knows as ``user``."""
+        user_agent = agent or default_user_agent(f"pilothouse-{program}")
+        transport = self._server.transport(user, (*groups, AUTHENTICATED), user_agent=user_agent)
+        return Client(
+            self._wrap(program, transport),
+            self._env,
+            user_agent=user_agent,
+            fence=fence,
+            memo=self._memo,
+            host="local",
+        )
+
+    def manager(self, *, use_service_accounts: bool = True) -> "ManagerClients":
+        """The manager's clients, in the form in which it asks for them."""
+        return ManagerClients(self, use_service_accounts=use_service_accounts)
+
+
+class ManagerClients:
+    """What the manager asks for its clients (``controllermanager.manager.ClientFactory``).
+
+    In one process identity is a statement, not a proof: each controller simply is its service account, without tokens.
+    """
+
+    def __init__(self, clients: LocalClients, *, use_service_accounts: bool) -> None:
+        self._clients = clients
+        self._use_service_accounts = use_service_accounts
+
+    def shared(self, suffix: str, *, qps: float, burst: int, fence: Callable[[], None] | None = None) -> Client:
+        """A client with the manager's own identity.
+
+        Nothing is throttled in one process, so qps and burst are not used.
+        """
+        del qps, burst
+        agent = default_user_agent("kube-controller-manager", suffix)
+        return self._clients.client("manager", MANAGER_USER, agent=agent, fence=fence)
+
+    def for_controller(self, name: str, *, qps: float, burst: int, fence: Callable[[], None] | None) -> Client:
+        """A controller's client."""
+        if not self._use_service_accounts:
+            return self.shared(name, qps=qps, burst=burst, fence=fence)
+        user = f"system:serviceaccount:kube-system:{name}"
+        groups = ("system:serviceaccounts", "system:serviceaccounts:kube-system")
+        agent = default_user_agent("kube-controller-manager", user)
+        return self._clients.client("manager", user, groups, agent=agent, fence=fence)

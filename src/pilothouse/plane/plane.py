@@ -1,0 +1,119 @@
+"""``Plane``: a whole control plane on the running loop."""
+
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+
+from pilothouse.apiserver import ApiServer
+from pilothouse.client import Client
+from pilothouse.controllermanager.manager import Manager
+from pilothouse.controllermanager.options import LeaderElection, Options
+from pilothouse.controllers.registry import DESCRIPTORS
+from pilothouse.env import Env, TaskGroup
+from pilothouse.nodes import NodeSimulator, Profile
+from pilothouse.plane.clients import SCHEDULER_USER, LocalClients, Wrap, as_it_is
+from pilothouse.runtime import InformerFactory
+from pilothouse.runtime.descriptor import Descriptor
+from pilothouse.scheduler import Scheduler
+from pilothouse.storage import Store
+
+ADMIN = ("kubernetes-admin", ("system:masters",))
+
+
+class PlaneOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What a plane consists of."""
+
+    nodes: int = 3
+    node_prefix: str = "node-"
+    profile: Profile = Profile()
+    scheduler: bool = True
+    manager: Options | None = Options(leader_election=LeaderElection(enabled=False))
+    """None for a plane without a manager."""
+    manager_identity: str = ""
+
+
+class Plane:
+    """API server, manager, scheduler and nodes as tasks of one group. ``run`` until cancelled; ``wait_ready`` tells
+    when.
+
+    Programs start in the order in which they depend on each other and stop in the opposite one.
+    """
+
+    def __init__(
+        self,
+        env: Env,
+        store: Store,
+        options: PlaneOptions | None = None,
+        *,
+        server: ApiServer | None = None,
+        descriptors: Sequence[Descriptor] = DESCRIPTORS,
+        wrap: Wrap = as_it_is,
+    ) -> None:
+        self.env = env
+        self.options = options or PlaneOptions()
+        self.server = server or ApiServer(env, store)
+        self.clients = LocalClients(env, self.server, wrap)
+        self._outside = LocalClients(env, self.server)
+        self.node_names = [f"{self.options.node_prefix}{index}" for index in range(self.options.nodes)]
+        self.manager = self._new_manager(descriptors)
+        self.scheduler_factory = InformerFactory(self.clients.client("scheduler", SCHEDULER_USER), env)
+        self.node_factory = InformerFactory(self.clients.client("nodes", *ADMIN), env)
+        self.scheduler = self._new_scheduler()
+        self.nodes = self._new_nodes()
+
+    def client(self, user: str = ADMIN[0], groups: tuple[str, ...] = ADMIN[1], *, agent: str = "") -> Client:
+        """A client from outside the plane, an administrator unless told otherwise; never wrapped."""
+        return self._outside.client("client", user, groups, agent=agent)
+
+    def _new_manager(self, descriptors: Sequence[Descriptor]) -> Manager | None:
+        options = self.options.manager
+        if options is None:
+            return None
+        return Manager(
+            self.env,
+            options,
+            self.clients.manager(use_service_accounts=options.use_service_account_credentials),
+            descriptors,
+            identity=self.options.manager_identity,
+        )
+
+    def _new_scheduler(self) -> Scheduler | None:
+        if not self.options.scheduler:
+            return None
+        return Scheduler(
+            self.env, client=self.clients.client("scheduler", SCHEDULER_USER), informers=self.scheduler_factory
+        )
+
+    def _new_nodes(self) -> NodeSimulator | None:
+        if not self.node_names:
+            return None
+        return NodeSimulator(
+            self.env,
+            names=self.node_names,
+            informers=self.node_factory,
+            client_for=lambda name: self.clients.client("nodes", f"system:node:{name}", ("system:nodes",)),
+            profile=self.options.profile,
+        )
+
+    async def run(self) -> None:
+        """Run every program until cancelled, or until one of them fails."""
+        async with TaskGroup("plane: API server") as outer:
+            outer.start(self.server.run(), name="API server")
+            async with TaskGroup("plane: programs") as group:
+                if self.nodes is not None:
+                    self.node_factory.start(group)
+                    group.start(self.nodes.run(), name="nodes")
+                if self.scheduler is not None:
+                    self.scheduler_factory.start(group)
+                    group.start(self.scheduler.run(), name="scheduler")
+                if self.manager is not None:
+                    group.start(self.manager.run(), name="manager")
+                await asyncio.get_running_loop().create_future()
+
+    async def wait_ready(self) -> None:
+        """Return once nodes have registered and the controllers run with filled caches."""
+        if self.nodes is not None:
+            await self.nodes.ready.wait()
+        if self.manager is not None:
+            await self.manager.leading.wait()

@@ -1,0 +1,62 @@
+"""Which nodes a pod may be on by its node selector and required node affinity. Pure.
+
+Facts: component-helpers ``scheduling/corev1/nodeaffinity`` (v0.36). Used by the scheduler and the DaemonSet controller.
+"""
+
+from collections.abc import Mapping
+
+from pilothouse.api.core import Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodSpec
+
+
+def matches_node_selection(spec: PodSpec, node: Node) -> bool:
+    """Whether the node has every label of ``nodeSelector`` and fits one term of the required node affinity."""
+    labels = node.metadata.labels
+    for key, value in spec.node_selector.items():
+        if labels.get(key) != value:
+            return False
+    affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+    required = affinity.required_during_scheduling_ignored_during_execution if affinity is not None else None
+    return required is None or matches_node_selector(required, node)
+
+
+def matches_node_selector(selector: NodeSelector, node: Node) -> bool:
+    """Whether one of the terms fits. No terms fit nothing."""
+    return any(_matches_term(term, node) for term in selector.node_selector_terms)
+
+
+def _matches_term(term: NodeSelectorTerm, node: Node) -> bool:
+    if not term.match_expressions and not term.match_fields:
+        return False
+    # metadata.name is the only field there is (v1.36 validation refuses others).
+    fields = {"metadata.name": node.metadata.name}
+    return all(_holds(r, node.metadata.labels) for r in term.match_expressions) and all(
+        _holds(r, fields) for r in term.match_fields
+    )
+
+
+def _holds(requirement: NodeSelectorRequirement, labels: Mapping[str, str]) -> bool:
+    value = labels.get(requirement.key)
+    match requirement.operator:
+        case "In":
+            return value is not None and value in requirement.values
+        case "NotIn":
+            return value is None or value not in requirement.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt" | "Lt":
+            return _compares(requirement, value)
+        case _:
+            # A term that can't be understood selects nothing, as upstream's parse error does.
+            return False
+
+
+def _compares(requirement: NodeSelectorRequirement, value: str | None) -> bool:
+    if value is None or len(requirement.values) != 1:
+        return False
+    try:
+        mine, bound = int(value), int(requirement.values[0])
+    except ValueError:
+        return False
+    return mine > bound if requirement.operator == "Gt" else mine < bound
