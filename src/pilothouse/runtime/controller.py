@@ -19,15 +19,17 @@ Model: controller-runtime ``pkg/internal/controller/controller.go`` and upstream
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from pilothouse.env import Env, Log, TaskGroup
 from pilothouse.runtime.guards import RetryLater, TerminalError
 from pilothouse.runtime.metrics import Registry
 from pilothouse.runtime.rate_limiters import RateLimiter
 from pilothouse.runtime.workqueue import QueueClosed, WorkQueue
+
+K = TypeVar("K", bound=Hashable)
 
 __all__ = ["Controller", "Requeue", "RetryLater", "TerminalError", "WorkerPool"]
 
@@ -50,7 +52,7 @@ class Syncing(Protocol):
         ...
 
 
-class WorkerPool:
+class WorkerPool(Generic[K]):
     """N workers on one queue. A controller with several queues has several pools.
 
     ``run`` ends by being cancelled. It then takes no further keys, gives running reconciles ``stop_seconds`` to finish,
@@ -60,8 +62,8 @@ class WorkerPool:
     def __init__(
         self,
         name: str,
-        queue: WorkQueue[str],
-        reconcile: Callable[[str], Awaitable[Requeue | None]],
+        queue: WorkQueue[K],
+        reconcile: Callable[[K], Awaitable[Requeue | None]],
         *,
         workers: int = 1,
         metrics: Registry | None = None,
@@ -134,7 +136,7 @@ class WorkerPool:
             # A reconcile that found nothing to do has not awaited anything; the rest of the program wants its turn.
             await asyncio.sleep(0)
 
-    async def _guarded(self, key: str) -> None:
+    async def _guarded(self, key: K) -> None:
         try:
             wish = await self._reconcile(key)
         except RetryLater as error:
@@ -152,7 +154,7 @@ class WorkerPool:
             if wish is not None:
                 self.queue.add_after(key, wish.after)
 
-    def _failed(self, key: str, error: Exception) -> None:
+    def _failed(self, key: K, error: Exception) -> None:
         self._count("retried")
         # What the API server or the network said needs no traceback; anything else is a bug and does.
         if type(error).__module__.startswith("pilothouse.client") or isinstance(error, OSError):

@@ -422,7 +422,8 @@ class InformerFactory:
         self._metrics = metrics
         if resync_seconds is None:
             resync_seconds = min_resync_seconds * (1.0 + env.stream("resync").random())
-        self._resync_seconds = resync_seconds
+        self.resync_seconds = resync_seconds
+        """The period that handlers of its informers get."""
         self._stream_first = stream_first
         self._informers: dict[tuple[Any, ...], SharedInformer[Any]] = {}
         self._group: TaskGroup | None = None
@@ -460,7 +461,7 @@ class InformerFactory:
             label_selector=label_selector,
             field_selector=field_selector,
             keep_raw=keep_raw,
-            resync_seconds=self._resync_seconds,
+            resync_seconds=self.resync_seconds,
             stream_first=self._stream_first,
             name=self._name,
             metrics=self._metrics,

@@ -1,0 +1,290 @@
+"""What the reflector asks and when: transcripts in virtual time, as in client-go's ``tools/cache/wait_test.go``.
+
+On the left what the server does, on the right every request that follows from it.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+from tests.runtime.scripted import (
+    EXPIRED,
+    NO_STREAMS,
+    REFUSED_CONNECTION,
+    Scripted,
+    ScriptedServer,
+    added,
+    bookmark,
+    deleted,
+    failing,
+    listed,
+    modified,
+    pod,
+    refused,
+    watched,
+)
+
+from pilothouse.api.core import PODS, Pod
+from pilothouse.client import Client
+from pilothouse.env import Env
+from pilothouse.env.virtual import run
+from pilothouse.runtime import SharedInformer
+from pilothouse.runtime.reflector import Backoff
+
+
+class Told:
+    """A handler that writes down what it is told."""
+
+    def __init__(self, informer: SharedInformer[Pod] | None = None) -> None:
+        self.lines: list[str] = []
+        self.informer = informer
+
+    def add(self, obj: Pod, initial: bool) -> None:
+        self.lines.append(f"add {_shown(obj)}{' initial' if initial else ''}{self._cached()}")
+
+    def update(self, old: Pod, new: Pod) -> None:
+        self.lines.append(f"update {_shown(old)} -> {_shown(new)}{self._cached()}")
+
+    def delete(self, obj: Pod, final_state_unknown: bool) -> None:
+        self.lines.append(f"delete {_shown(obj)}{' unknown' if final_state_unknown else ''}{self._cached()}")
+
+    def _cached(self) -> str:
+        if self.informer is None:
+            return ""
+        return " | " + " ".join(_shown(p) for p in self.informer.cache.list())
+
+
+def _shown(obj: Pod) -> str:
+    return f"{obj.metadata.name}@{obj.metadata.resource_version}"
+
+
+def play(
+    script: Sequence[Scripted], *, stream: bool = False, seconds: float = 250.0, seed: int = 0
+) -> tuple[ScriptedServer, Told, SharedInformer[Pod]]:
+    """Run an informer against the script for some virtual time."""
+
+    async def main(env: Env) -> tuple[ScriptedServer, Told, SharedInformer[Pod]]:
+        server = ScriptedServer(env, script)
+        client = Client(server, env)
+        informer: SharedInformer[Pod] = SharedInformer(client, env, PODS, stream_first=stream)
+        told = Told()
+        informer.add_handler(told.add, told.update, told.delete)
+        running = asyncio.create_task(informer.run())
+        await asyncio.sleep(seconds)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        return server, told, informer
+
+    return run(main, seed=seed)
+
+
+A1, B1 = pod("a", 1), pod("b", 3)
+TOO_LARGE = refused(504, "Timeout", "Too large resource version: 9, current: 5", cause="ResourceVersionTooLarge")
+TOO_LARGE_OLD = refused(504, "Timeout", "Too large resource version: 9, current: 5", cause="Unknown")
+CLOSED_410 = watched(failing(410, "Expired"), end="end")
+FIRST = "LIST rv=0 limit=500"
+BUSY = refused(429, "TooManyRequests", "busy")
+
+
+@pytest.mark.parametrize(
+    ("script", "transcript"),
+    [
+        pytest.param(
+            [listed(5, A1), watched()],
+            [FIRST, "WATCH rv=5"],
+            id="the first list takes what the server has at hand, and the watch goes on from there",
+        ),
+        pytest.param(
+            [listed(5, A1), CLOSED_410, listed(8, A1), watched()],
+            [FIRST, "WATCH rv=5", "pause 0.8", "LIST rv=5", "WATCH rv=8"],
+            id="a re-list asks for at least the last version, without a limit",
+        ),
+        pytest.param(
+            [listed(5), CLOSED_410, EXPIRED, listed(9), watched()],
+            [FIRST, "WATCH rv=5", "pause 0.8", "LIST rv=5", "LIST rv= limit=500", "WATCH rv=9"],
+            id="a list at a version that is gone is followed at once by one of the newest",
+        ),
+        pytest.param(
+            [listed(5), CLOSED_410, TOO_LARGE, listed(4), watched()],
+            [FIRST, "WATCH rv=5", "pause 0.8", "LIST rv=5", "LIST rv= limit=500", "WATCH rv=4"],
+            id="so is a list at a version that the server has not reached",
+        ),
+        pytest.param(
+            [listed(5), CLOSED_410, TOO_LARGE_OLD, listed(4), watched()],
+            [FIRST, "WATCH rv=5", "pause 0.8", "LIST rv=5", "LIST rv= limit=500", "WATCH rv=4"],
+            id="old servers say that in words only",
+        ),
+        pytest.param(
+            [listed(5), CLOSED_410, EXPIRED, refused(500, "InternalError"), listed(9), watched()],
+            [FIRST, "WATCH rv=5", "pause 0.8", "LIST rv=5", "LIST rv= limit=500",
+             "pause 1.6", "LIST rv= limit=500", "WATCH rv=9"],
+            id="and until a list succeeds the newest is asked for",
+        ),
+        pytest.param(
+            [listed(5, A1, more="next"), EXPIRED, listed(7, A1, B1), watched()],
+            [FIRST, "LIST rv= limit=500 continue=next", "LIST rv=0", "WATCH rv=7"],
+            id="a continue token that expired means one whole list at the version first asked for",
+        ),
+        pytest.param(
+            [listed(5, A1, more="next"), listed(6, B1), CLOSED_410, listed(9), watched()],
+            [FIRST, "LIST rv= limit=500 continue=next", "WATCH rv=5", "pause 0.8",
+             "LIST rv=5 limit=500", "WATCH rv=9"],
+            id="the version is that of the first page; pages at version 0 mean pages for ever",
+        ),
+        pytest.param(
+            [listed(5, A1), watched(bookmark(40), 2.0, end="end"), watched()],
+            [FIRST, "WATCH rv=5", "WATCH rv=40"],
+            id="a bookmark advances the version of the next watch",
+        ),
+        pytest.param(
+            [listed(5, A1), watched(200.0, end="end"), watched(modified(pod("a", 8)), end="end"), watched()],
+            [FIRST, "WATCH rv=5", "WATCH rv=5", "WATCH rv=8"],
+            id="a watch that ends normally is opened again at once, without a list",
+        ),
+        pytest.param(
+            [listed(5, A1), watched(0.5, end="end"), listed(6, A1), watched()],
+            [FIRST, "WATCH rv=5", "pause 0.8", "LIST rv=5", "WATCH rv=6"],
+            id="a very short and empty watch is followed by a pause and a list",
+        ),
+        pytest.param(
+            [listed(5, A1), watched(modified(pod("a", 6)), 0.5, end="lost"), watched()],
+            [FIRST, "WATCH rv=5", "WATCH rv=6"],
+            id="a broken connection is an end like any other",
+        ),
+        pytest.param(
+            [listed(5), BUSY, BUSY, watched()],
+            [FIRST, "WATCH rv=5", "pause 0.8", "WATCH rv=5", "pause 1.6", "WATCH rv=5"],
+            id="429 keeps the version and waits",
+        ),
+        pytest.param(
+            [listed(5), REFUSED_CONNECTION, watched()],
+            [FIRST, "WATCH rv=5", "pause 0.8", "WATCH rv=5"],
+            id="so does a server that does not listen",
+        ),
+        pytest.param(
+            [listed(5), watched(1.0, modified(pod("a", 7)), failing(429, "TooManyRequests"), end="end"), watched()],
+            [FIRST, "WATCH rv=5", "pause 0.8", "WATCH rv=7"],
+            id="so does 429 inside a stream",
+        ),
+        pytest.param(
+            [listed(5), refused(403, "Forbidden"), listed(6), watched()],
+            [FIRST, "WATCH rv=5", "pause 0.8", "LIST rv=5", "WATCH rv=6"],
+            id="any other refusal of a watch: a pause and a list",
+        ),
+        pytest.param(
+            [listed(5), watched(2.0, failing(500, "InternalError"), end="end"), listed(6), watched()],
+            [FIRST, "WATCH rv=5", "pause 0.8", "LIST rv=5", "WATCH rv=6"],
+            id="an internal error in a stream: a pause and a list",
+        ),
+        pytest.param(
+            [refused(404, "NotFound")] * 8 + [listed(5), watched()],
+            [FIRST, "pause 0.8", FIRST, "pause 1.6", FIRST, "pause 3.2",
+             FIRST, "pause 6.4", FIRST, "pause 12.8", FIRST, "pause 25.6",
+             FIRST, "pause 25.6", FIRST, "pause 25.6", FIRST, "WATCH rv=5"],
+            id="nothing is fatal: the pauses double up to 30 s, stretched by up to two",
+        ),
+        pytest.param(
+            [listed(0, A1), watched(added(pod("b", 9)), added(pod("a", 3)), 2.0, end="end"), watched()],
+            [FIRST, "WATCH rv=0", "WATCH rv=0"],
+            id="a watch at no version begins with objects in no order: their versions are not remembered",
+        ),
+        pytest.param(
+            [listed(0, A1), watched(added(pod("b", 9)), modified(pod("a", 12)), 2.0, end="end"), watched()],
+            [FIRST, "WATCH rv=0", "WATCH rv=12"],
+            id="from the first event that is none of those on they are",
+        ),
+    ],
+)  # fmt: skip
+def test_lists_and_watches(script: list[Scripted], transcript: list[str]) -> None:
+    server, _told, _informer = play(script)
+    assert server.transcript == transcript
+
+
+@pytest.mark.parametrize(
+    ("script", "transcript"),
+    [
+        pytest.param(
+            [watched(added(A1), bookmark(5, ends_initial=True), 2.0, modified(pod("a", 7)), 2.0, end="end"), watched()],
+            ["STREAM rv=", "WATCH rv=7"],
+            id="the state arrives as a stream and the same stream is the watch; after its end, a plain watch",
+        ),
+        pytest.param(
+            [NO_STREAMS, listed(5), CLOSED_410, NO_STREAMS, listed(8), watched()],
+            ["STREAM rv=", FIRST, "WATCH rv=5", "pause 0.8", "STREAM rv=5", "LIST rv=5", "WATCH rv=8"],
+            id="a server without streams is asked for a list, and for a stream again the next round",
+        ),
+        pytest.param(
+            [BUSY, REFUSED_CONNECTION, watched(bookmark(5, ends_initial=True))],
+            ["STREAM rv=", "pause 0.8", "STREAM rv=", "pause 1.6", "STREAM rv="],
+            id="busy or down: the stream is tried again after a pause",
+        ),
+        pytest.param(
+            [watched(bookmark(5, ends_initial=True), 2.0, failing(410, "Expired"), end="end"), EXPIRED,
+             watched(bookmark(9, ends_initial=True))],
+            ["STREAM rv=", "pause 0.8", "STREAM rv=5", "STREAM rv="],
+            id="a version that is gone: the newest, without a pause",
+        ),
+        pytest.param(
+            [watched(added(A1), 2.0, end="end"), watched(bookmark(5, ends_initial=True))],
+            ["STREAM rv=", "STREAM rv="],
+            id="an end before the bookmark: again, without a pause",
+        ),
+        pytest.param(
+            [watched(0.1, end="end"), listed(5), watched()],
+            ["STREAM rv=", FIRST, "WATCH rv=5"],
+            id="a very short and empty one counts as an error: the list",
+        ),
+    ],
+)  # fmt: skip
+def test_streams(script: list[Scripted], transcript: list[str]) -> None:
+    server, _told, _informer = play(script, stream=True)
+    assert server.transcript == transcript
+
+
+def test_a_stream_replaces_the_cache_only_when_it_is_complete() -> None:
+    """Nothing of an unfinished stream is shown; deletions among the initial events count; what follows the bookmark in
+    the same piece is not lost."""
+    piece = added(A1) + added(B1) + deleted(pod("b", 4)) + bookmark(5, ends_initial=True) + modified(pod("a", 6))
+    _server, told, informer = play([watched(added(pod("x", 1)), 2.0, end="end"), watched(piece)], stream=True)
+    assert told.lines == ["add a@1 initial", "update a@1 -> a@6"]
+    assert informer.cache.resource_version == informer.last_version == "6"
+
+
+def test_watch_timeouts_are_random_between_five_and_ten_minutes() -> None:
+    timeouts: list[int] = []
+    for seed in range(20):
+        server, _told, _informer = play([listed(1)], seconds=1.0, seed=seed)
+        timeouts += server.timeouts
+    assert all(300 <= timeout <= 600 for timeout in timeouts)
+    assert len(set(timeouts)) > 10
+
+
+def test_backoff_starts_over_after_two_quiet_minutes() -> None:
+    async def main(env: Env) -> None:
+        backoff = Backoff(env, "test")
+        for low in (0.8, 1.6, 3.2):
+            wait = backoff.step()
+            assert low <= wait < 2 * low
+            await asyncio.sleep(wait)
+        await asyncio.sleep(119.0)
+        wait = backoff.step()
+        assert 6.4 <= wait < 12.8
+        await asyncio.sleep(wait + 121.0)
+        assert 0.8 <= backoff.step() < 1.6
+
+    run(main)
+
+
+def test_an_unreadable_object_costs_one_object() -> None:
+    """In a list and in a watch: what was cached of it stays, everything else is served, and the watch goes on."""
+    broken = pod("a", 7) | {"spec": {"nodeName": 5}}
+    _server, told, informer = play(
+        [
+            listed(5, A1, B1),
+            watched(modified(broken), modified(pod("b", 8)), 2.0, failing(410, "Expired"), end="end"),
+            listed(9, broken, pod("b", 9), broken | {"metadata": {"name": "new", "namespace": "default"}}),
+            watched(),
+        ]
+    )
+    assert told.lines == ["add a@1 initial", "add b@3 initial", "update b@3 -> b@8", "update b@8 -> b@9"]
+    assert [p.metadata.resource_version for p in informer.cache.list()] == ["1", "9"]
