@@ -1,0 +1,123 @@
+"""Bodies of requests: decoded, checked against the type, unknown and duplicate fields named.
+
+The API server calls ``decode_body`` for what clients send and ``convert_document`` for what a strategic merge patch
+leaves. A good body is checked in C (``structs``); only a body with something wrong in it is walked in Python
+(``typed_walk``), which finds everything and says it in upstream's words.
+"""
+
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from pilothouse.api.schema import Definition
+from pilothouse.machinery import typed_walk
+from pilothouse.machinery.json_syntax import syntax_error
+from pilothouse.machinery.structs import TextHooks, struct_for
+from pilothouse.machinery.typed_walk import DecodeError
+
+__all__ = ["BodySyntaxError", "DecodeError", "Decoded", "convert_document", "decode_body"]
+
+
+class BodySyntaxError(DecodeError):
+    """The body is no JSON at all; the message is that of Go's ``encoding/json``."""
+
+
+class Decoded(msgspec.Struct, frozen=True):
+    """A body that is of its type.
+
+    ``document`` holds only fields that the type has; nulls are gone (they mean the same as absent), quantities and
+    times are canonical. Of duplicates the last one counts. ``unknown`` and ``duplicates`` are paths such as
+    ``spec.containers[0].foo``, in the order in which the body has them, each once.
+    """
+
+    document: dict[str, Any]
+    unknown: list[str] = []
+    duplicates: list[str] = []
+    strict_errors: list[str] = []
+    """Both together in document order, as upstream words them: ``unknown field "spec.foo"``, ``duplicate field "x"``.
+
+    In strict mode they follow ``strict decoding error: `` joined by ``, ``; in warn mode each is one warning.
+    """
+
+
+_decode_any = msgspec.json.Decoder().decode
+_hooks = TextHooks()
+_encode = msgspec.json.Encoder(enc_hook=_hooks.encode).encode
+
+
+@lru_cache(maxsize=1024)
+def _decoder(definition: Definition) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(struct_for(definition), dec_hook=_hooks.decode)
+
+
+def decode_body(body: bytes, definition: Definition) -> Decoded:
+    """``body`` as an object of the type ``definition``.
+
+    Raises ``BodySyntaxError`` when it is no JSON and ``DecodeError`` when a value has the wrong type; the message is
+    what upstream puts behind ``X in version "v1" cannot be handled as a X: ``.
+    """
+    _hooks.numbers = 0
+    try:
+        written = _encode(_decoder(definition).decode(body))
+    except (msgspec.DecodeError, RecursionError):
+        # Something is wrong, or only unusual (a null in a list): the walk will tell.
+        return _decode_slowly(body, definition)
+    # msgspec keeps the last of several fields of one name and says nothing. But then strings have got lost on the way,
+    # so their quotes are missing in what is written back.
+    if _quotes(written) != _quotes(body) + 2 * _hooks.numbers:
+        return _decode_slowly(body, definition)
+    document = _decode_any(written)
+    if b"null" in written:
+        _drop_nulls(document)
+    return Decoded(document)
+
+
+def _quotes(text: bytes) -> int:
+    """How many quotes begin or end a string."""
+    if b"\\" not in text:
+        return text.count(b'"')
+    if b"\\\\" in text:
+        # Escaped backslashes go first, so that what is left of \\" is a quote that ends a string.
+        text = text.replace(b"\\\\", b"")
+    return text.count(b'"') - text.count(b'\\"')
+
+
+def _drop_nulls(members: dict[str, Any]) -> None:
+    """Removes members that are null, in place, all the way down. The struct types let no null into typed lists."""
+    nulls = []
+    for name, value in members.items():
+        if value is None:
+            nulls.append(name)
+        elif type(value) is dict:
+            _drop_nulls(value)
+        elif type(value) is list:
+            for item in value:
+                if type(item) is dict:
+                    _drop_nulls(item)
+    for name in nulls:
+        del members[name]
+
+
+def _decode_slowly(body: bytes, definition: Definition) -> Decoded:
+    if (message := syntax_error(body)) is not None:
+        raise BodySyntaxError(message)
+    walked = typed_walk.walk_text(body, definition)
+    return Decoded(walked.document, walked.unknown, walked.duplicates, walked.strict_errors)
+
+
+def convert_document(document: dict[str, Any], definition: Definition) -> Decoded:
+    """As ``decode_body``, for a document in memory. ``DecodeError`` has the words of upstream's converter instead.
+
+    That is how a strategic merge patch fails: ``unrecognized type: int32`` (apimachinery 0.36,
+    ``pkg/runtime/converter.go``). ``unknown`` is sorted there, so it is here.
+    """
+    try:
+        written = _encode(msgspec.convert(document, struct_for(definition), dec_hook=_hooks.decode))
+    except (msgspec.ValidationError, RecursionError):
+        walked = typed_walk.walk_document(document, definition)
+        return Decoded(walked.document, sorted(walked.unknown), [], sorted(walked.strict_errors))
+    result = _decode_any(written)
+    if b"null" in written:
+        _drop_nulls(result)
+    return Decoded(result)

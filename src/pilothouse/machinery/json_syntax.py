@@ -1,0 +1,188 @@
+"""Why a text is no JSON, in the words of Go's ``encoding/json``.
+
+Only asked for after the fast decoder has refused a text, so it may be slow; clients see the sentence.
+"""
+
+import re
+
+from pilothouse.machinery.go_text import quote
+
+MAX_DEPTH = 10_000
+
+_space = re.compile(rb"[ \t\r\n]*")
+_plain = re.compile(rb'[^"\\\x00-\x1f]*')
+_digits = re.compile(rb"[0-9]*")
+
+_END = "unexpected end of JSON input"
+
+
+class _Stop(Exception):
+    """Carries the sentence out of the scan."""
+
+
+def syntax_error(text: bytes) -> str | None:
+    """The sentence, or ``None`` when ``text`` is one JSON value."""
+    try:
+        _Scanner(text).scan()
+    except _Stop as stop:
+        return str(stop)
+    return None
+
+
+class _Scanner:
+    """One walk over the text, with the open brackets on a list instead of the stack."""
+
+    def __init__(self, text: bytes) -> None:
+        self._text = text
+        self._at = 0
+
+    def scan(self) -> None:
+        open_: list[int] = []
+        self._value(open_)
+        while open_:
+            character = self._next()
+            if open_[-1] == ord("{"):
+                if character == ord("}"):
+                    open_.pop()
+                elif character == ord(","):
+                    self._key()
+                    self._value(open_)
+                else:
+                    raise self._invalid(character, "after object key:value pair")
+            elif character == ord("]"):
+                open_.pop()
+            elif character == ord(","):
+                self._value(open_)
+            else:
+                raise self._invalid(character, "after array element")
+        self._skip()
+        if self._at < len(self._text):
+            raise self._invalid(self._text[self._at], "after top-level value")
+
+    def _invalid(self, character: int, where: str) -> _Stop:
+        if character == ord("'"):
+            shown = r"'\''"
+        elif character == ord('"'):
+            shown = "'\"'"
+        else:
+            shown = f"'{quote(chr(character))[1:-1]}'"
+        return _Stop(f"invalid character {shown} {where}")
+
+    def _skip(self) -> None:
+        found = _space.match(self._text, self._at)
+        assert found is not None, "matches the empty text"
+        self._at = found.end()
+
+    def _take(self) -> int:
+        if self._at >= len(self._text):
+            raise _Stop(_END)
+        self._at += 1
+        return self._text[self._at - 1]
+
+    def _next(self) -> int:
+        self._skip()
+        return self._take()
+
+    def _value(self, open_: list[int]) -> None:
+        """Reads a value; of an object or array that is not empty, only up to and with its first value."""
+        while True:
+            character = self._next()
+            match chr(character):
+                case "{":
+                    if self._peek() == ord("}"):
+                        self._at += 1
+                        return
+                    self._push(open_, character)
+                    self._key()
+                    continue
+                case "[":
+                    if self._peek() == ord("]"):
+                        self._at += 1
+                        return
+                    self._push(open_, character)
+                    continue
+                case '"':
+                    self._string()
+                case "t":
+                    self._literal("true")
+                case "f":
+                    self._literal("false")
+                case "n":
+                    self._literal("null")
+                case "-" | "0" | "1" | "2" | "3" | "4" | "5" | "6" | "7" | "8" | "9":
+                    self._number(character)
+                case _:
+                    raise self._invalid(character, "looking for beginning of value")
+            return
+
+    def _push(self, open_: list[int], character: int) -> None:
+        open_.append(character)
+        if len(open_) > MAX_DEPTH:
+            raise _Stop("exceeded max depth")
+
+    def _peek(self) -> int:
+        self._skip()
+        return self._text[self._at] if self._at < len(self._text) else -1
+
+    def _key(self) -> None:
+        character = self._next()
+        if character != ord('"'):
+            raise self._invalid(character, "looking for beginning of object key string")
+        self._string()
+        character = self._next()
+        if character != ord(":"):
+            raise self._invalid(character, "after object key")
+
+    def _string(self) -> None:
+        while True:
+            found = _plain.match(self._text, self._at)
+            assert found is not None, "matches the empty text"
+            self._at = found.end()
+            character = self._take()
+            if character == ord('"'):
+                return
+            if character != ord("\\"):
+                raise self._invalid(character, "in string literal")
+            character = self._take()
+            if character == ord("u"):
+                for _ in range(4):
+                    character = self._take()
+                    if chr(character) not in "0123456789abcdefABCDEF":
+                        raise self._invalid(character, r"in \u hexadecimal character escape")
+            elif chr(character) not in 'bfnrt\\/"':
+                raise self._invalid(character, "in string escape code")
+
+    def _literal(self, word: str) -> None:
+        for expected in word[1:]:
+            character = self._take()
+            if character != ord(expected):
+                raise self._invalid(character, f"in literal {word} (expecting '{expected}')")
+
+    def _number(self, character: int) -> None:
+        if character == ord("-"):
+            character = self._take()
+            if not chr(character).isdigit():
+                raise self._invalid(character, "in numeric literal")
+        if character != ord("0"):
+            self._run()
+        if self._at_any(b"."):
+            self._some_digits("after decimal point in numeric literal")
+        if self._at_any(b"eE"):
+            self._at_any(b"+-")
+            self._some_digits("in exponent of numeric literal")
+
+    def _at_any(self, characters: bytes) -> bool:
+        found = self._at < len(self._text) and self._text[self._at] in characters
+        self._at += found
+        return found
+
+    def _run(self) -> None:
+        found = _digits.match(self._text, self._at)
+        assert found is not None, "matches the empty text"
+        self._at = found.end()
+
+    def _some_digits(self, where: str) -> None:
+        character = self._take()
+        if not 0x30 <= character <= 0x39:
+            raise self._invalid(character, where)
+        self._run()

@@ -1,0 +1,143 @@
+"""msgspec structs made from schema definitions at run time, so that a body can be checked in C.
+
+``bodies`` decodes with them first and only walks a body in Python when they refuse it. Quantities and times come out
+in canonical form, as the API server stores them.
+"""
+
+import re
+from typing import Annotated, Any
+
+import msgspec
+
+from pilothouse.api.schema import Definition, Field, Type
+from pilothouse.machinery.quantities import canonical
+from pilothouse.machinery.times import format_micro_time, format_time, parse_micro_time, parse_time
+
+Int32 = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
+Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+
+
+class _Text:
+    """A value that is a string in canonical form; each kind of it is a type of its own for msgspec's hooks."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+class QuantityText(_Text):
+    """``500m``."""
+
+
+class TimeText(_Text):
+    """``2026-01-01T00:00:00Z``."""
+
+
+class MicroTimeText(_Text):
+    """``2026-01-01T00:00:00.000000Z``."""
+
+
+_SCALARS: dict[str, Any] = {
+    "string": str,
+    "bool": bool,
+    "int32": Int32,
+    "int64": Int64,
+    "number": int | float,
+    "quantity": QuantityText,
+    "int-or-string": Int32 | str,
+    "time": TimeText,
+    "micro-time": MicroTimeText,
+    "bytes": bytes,
+    "any": Any,
+}
+
+_SELF = "Itself"
+_classes: dict[tuple[int, bool], tuple[Definition, type[msgspec.Struct]]] = {}
+
+
+def struct_for(definition: Definition, *, forbid_unknown: bool = True) -> type[msgspec.Struct]:
+    """The struct type of a definition, made once.
+
+    Every field is optional; a field that was not there is ``UNSET``, one that was null is ``None``, so encoding writes
+    exactly the fields that were read. Attributes have no useful names: decode, encode, and look at the result.
+    """
+    key = id(definition), forbid_unknown
+    if key in _classes:
+        return _classes[key][1]
+    attributes = {f"f{index}": field for index, field in enumerate(definition.fields.values())}
+    made = msgspec.defstruct(
+        definition.go_name,
+        [(name, _field_type(field, definition, forbid_unknown), msgspec.UNSET) for name, field in attributes.items()],
+        rename={name: field.name for name, field in attributes.items()},
+        forbid_unknown_fields=forbid_unknown,
+        gc=False,
+        kw_only=True,
+    )
+    # msgspec looks up the names in annotations that are text among the attributes of the class.
+    setattr(made, _SELF, made)
+    made.UnsetType = msgspec.UnsetType  # type: ignore[attr-defined]
+    # The definition is kept beside the class, so that its id stays its own.
+    _classes[key] = definition, made
+    return made
+
+
+def _field_type(field: Field, inside: Definition, forbid_unknown: bool) -> Any:
+    shape, innermost = "{}", field.type
+    while innermost.element is not None:
+        shape = shape.format("list[{}]" if innermost.name == "list" else "dict[str, {}]")
+        innermost = innermost.element
+    if innermost.name == "object" and innermost.definition is inside:
+        # JSONSchemaProps contains itself: such a field is annotated by name.
+        return shape.format(_SELF) + " | None | UnsetType"
+    return _wire_type(field.type, forbid_unknown) | None | msgspec.UnsetType
+
+
+def _wire_type(type_: Type, forbid_unknown: bool) -> Any:
+    match type_.name:
+        case "list":
+            assert type_.element is not None, "a list has elements"
+            return list[_wire_type(type_.element, forbid_unknown)]  # type: ignore[misc]
+        case "map":
+            assert type_.element is not None, "a map has values"
+            return dict[str, _wire_type(type_.element, forbid_unknown)]  # type: ignore[misc]
+        case "object":
+            return struct_for(type_.definition, forbid_unknown=forbid_unknown)
+        case scalar:
+            return _SCALARS[scalar]
+
+
+_canonical_time = re.compile(
+    r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\dZ", re.ASCII
+).fullmatch
+
+
+class TextHooks:
+    """Reads quantities and times while msgspec decodes, and writes them canonically.
+
+    ``numbers`` counts the quantities that came as JSON numbers since it was last set to 0; they are written as strings.
+    """
+
+    def __init__(self) -> None:
+        self.numbers = 0
+
+    def decode(self, kind: type, value: Any) -> _Text:
+        """msgspec's ``dec_hook``. Raises ``ValueError`` for what is no such text."""
+        if kind is TimeText:
+            # Nearly all times are written by us or by Go, and canonical already.
+            return TimeText(value if _canonical_time(value) else format_time(parse_time(value)))
+        if kind is MicroTimeText:
+            return MicroTimeText(format_micro_time(parse_micro_time(value)))
+        if not isinstance(value, str):
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise ValueError("not a quantity")  # noqa: TRY004 - the caller expects one error for bad values
+            self.numbers += 1
+            value = str(value)
+        return QuantityText(canonical(value.strip()))
+
+    @staticmethod
+    def encode(value: Any) -> Any:
+        """msgspec's ``enc_hook``."""
+        if isinstance(value, _Text):
+            return value.text
+        raise TypeError(f"{type(value).__name__} is no JSON")

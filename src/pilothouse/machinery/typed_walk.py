@@ -1,0 +1,393 @@
+"""The thorough check of an object against its type: every unknown and duplicate field, every wrong value.
+
+Slow and complete; ``bodies`` comes here when the fast check refuses. Two dialects of error texts: that of Go's JSON
+decoder (sigs.k8s.io/json, for bodies) and that of the converter (apimachinery ``pkg/runtime/converter.go``, for the
+result of a strategic merge patch).
+"""
+
+import base64
+import binascii
+import json
+import re
+from abc import ABC, abstractmethod
+from typing import Any, Final
+
+from pilothouse.api.schema import Definition, Field, Type
+from pilothouse.machinery import go_types
+from pilothouse.machinery.quantities import PATTERN, QuantityError, canonical
+from pilothouse.machinery.times import TimeError, format_micro_time, format_time, parse_micro_time, parse_time
+
+# sigs.k8s.io/json stops collecting here.
+MAX_STRICT_ERRORS: Final = 100
+
+
+class DecodeError(ValueError):
+    """A body that is not of its type. ``message`` is upstream's text, without the sentence around it."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class _Members(list[tuple[str, Any]]):
+    """The members of a JSON object in order, duplicates and all."""
+
+
+class _Literal(str):
+    """A JSON number that is no integer, as it was written."""
+
+    __slots__ = ()
+
+
+def walk_text(body: bytes, definition: Definition) -> "Walk":
+    """Walks a JSON text that is known to be well-formed, up to a depth that a stack can take."""
+    text = body.decode("utf-8", "replace")
+    try:
+        value = json.loads(text, object_pairs_hook=_Members, parse_float=_Literal, parse_int=_integer)
+        walk = Walk(definition, JsonDialect())
+        walk.run(value)
+    except RecursionError:
+        raise DecodeError("exceeded max depth") from None
+    return walk
+
+
+def _integer(text: str) -> int | _Literal:
+    # No field holds more than 64 bits; text of thousands of digits is not worth a conversion.
+    return int(text) if len(text) < 40 else _Literal(text)
+
+
+def walk_document(document: dict[str, Any], definition: Definition) -> "Walk":
+    """Walks a decoded document, in the dialect of the converter."""
+    walk = Walk(definition, ConverterDialect())
+    try:
+        walk.run(document)
+    except RecursionError:
+        raise DecodeError("exceeded max depth") from None
+    return walk
+
+
+class Walk:
+    """One walk. The results are complete after ``run``, which raises ``DecodeError`` at the first wrong value."""
+
+    def __init__(self, definition: Definition, dialect: "Dialect") -> None:
+        self.document: dict[str, Any] = {}
+        self.unknown: list[str] = []
+        self.duplicates: list[str] = []
+        self.strict_errors: list[str] = []
+        self._definition = definition
+        self._dialect = dialect
+        self._seen: set[str] = set()
+
+    def run(self, value: Any) -> None:
+        """Checks ``value`` and fills in the results."""
+        where = _Where(None, None, "")
+        if value is None:
+            return
+        if not isinstance(value, _Members | dict):
+            raise self._dialect.wrong(value, where, Type("object", definition=self._definition))
+        self.document = self._object(value, self._definition, "", where, {})
+
+    def _report(self, problems: list[str], what: str, path: str) -> None:
+        message = f'{what} field "{path}"'
+        if message not in self._seen and len(self.strict_errors) < MAX_STRICT_ERRORS:
+            self._seen.add(message)
+            problems.append(path)
+            self.strict_errors.append(message)
+
+    def _object(
+        self, value: Any, definition: Definition, path: str, where: "_Where", result: dict[str, Any]
+    ) -> dict[str, Any]:
+        names: set[str] = set()
+        for name, member in _members(value):
+            inner_path = f"{path}.{name}" if path else name
+            field = definition.fields.get(name)
+            if field is None:
+                self._report(self.unknown, "unknown", inner_path)
+                continue
+            if name in names:
+                self._report(self.duplicates, "duplicate", inner_path)
+            names.add(name)
+            if member is None:
+                # Null is the zero value; of an earlier duplicate nothing is left.
+                result.pop(name, None)
+                continue
+            inner = where.into(definition, field)
+            result[name] = self._value(member, field.type, inner_path, inner, result.get(name))
+        return result
+
+    def _value(self, value: Any, type_: Type, path: str, where: "_Where", before: Any) -> Any:
+        """``before`` is what an earlier field of the same name left: Go decodes into it, so maps and objects merge."""
+        match type_.name:
+            case "object":
+                if not isinstance(value, _Members | dict):
+                    raise self._dialect.wrong(value, where, type_)
+                start = before if isinstance(before, dict) else {}
+                return self._object(value, type_.definition, path, where, start)
+            case "list":
+                return self._list(value, type_, path, where)
+            case "map":
+                return self._map(value, type_, path, where, before)
+            case "any":
+                return plain(value)
+            case _:
+                return self._dialect.scalar(value, type_, where)
+
+    def _list(self, value: Any, type_: Type, path: str, where: "_Where") -> list[Any]:
+        if not isinstance(value, list) or isinstance(value, _Members):
+            raise self._dialect.wrong(value, where, type_)
+        element = type_.element
+        assert element is not None, "a list has elements"
+        return [
+            zero(element) if item is None else self._value(item, element, f"{path}[{index}]", where, None)
+            for index, item in enumerate(value)
+        ]
+
+    def _map(self, value: Any, type_: Type, path: str, where: "_Where", before: Any) -> dict[str, Any]:
+        if not isinstance(value, _Members | dict):
+            raise self._dialect.wrong(value, where, type_)
+        element = type_.element
+        assert element is not None, "a map has values"
+        result: dict[str, Any] = before if isinstance(before, dict) else {}
+        names: set[str] = set()
+        for name, member in _members(value):
+            inner_path = f"{path}.{name}"
+            if name in names:
+                self._report(self.duplicates, "duplicate", inner_path)
+            names.add(name)
+            name = clean_text(name)
+            result[name] = zero(element) if member is None else self._value(member, element, inner_path, where, None)
+        return result
+
+
+class _Where:
+    """Where a value stands in Go's eyes: the field that holds it, and the names that lead there, without indexes."""
+
+    __slots__ = ("definition", "field", "path")
+
+    def __init__(self, definition: Definition | None, field: Field | None, path: str) -> None:
+        self.definition = definition
+        self.field = field
+        self.path = path
+
+    def into(self, definition: Definition, field: Field) -> "_Where":
+        return _Where(definition, field, f"{self.path}.{field.name}" if self.path else field.name)
+
+    def type_name(self, type_: Type) -> str:
+        """The Go name of ``type_``, which is the type of the field or of an element in it."""
+        if self.definition is None or self.field is None:
+            return go_types.name_of(type_)
+        return go_types.name_of(type_, go_types.string_type(self.definition, self.field))
+
+
+def _members(value: Any) -> Any:
+    return value if isinstance(value, _Members) else value.items()
+
+
+def plain(value: Any) -> Any:
+    """A value without the wrappers of the walk; the last duplicate counts."""
+    if isinstance(value, _Members):
+        return {clean_text(name): plain(member) for name, member in value}
+    if isinstance(value, dict):
+        return {name: plain(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    if isinstance(value, _Literal):
+        return float(value)
+    return clean_text(value) if isinstance(value, str) else value
+
+
+def clean_text(text: str) -> str:
+    """``text`` with half surrogate pairs replaced, as Go reads them; nothing could write them back."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def zero(type_: Type) -> Any:
+    """What null is as an element of a list or a value of a map."""
+    match type_.name:
+        case "string":
+            return ""
+        case "int32" | "int64" | "number" | "int-or-string":
+            return 0
+        case "bool":
+            return False
+        case "quantity":
+            return "0"
+        case "object":
+            return {}
+        case _:
+            return None
+
+
+# Dialects -----------------------------------------------------------------------------------------------------------
+
+
+class Dialect(ABC):
+    """How wrong values are named, and how right scalars are read."""
+
+    @abstractmethod
+    def wrong(self, value: Any, where: _Where, type_: Type) -> DecodeError:
+        """The error for a value of a wrong kind."""
+
+    def scalar(self, value: Any, type_: Type, where: _Where) -> Any:
+        """The value in canonical form. Raises ``DecodeError``."""
+        match type_.name:
+            case "string":
+                if isinstance(value, str) and not isinstance(value, _Literal):
+                    return clean_text(value)
+            case "bool":
+                if isinstance(value, bool):
+                    return value
+            case "int32" | "int64":
+                if is_integer(value) and fits(value, 32 if type_.name == "int32" else 64):
+                    return value
+            case "number":
+                if is_integer(value):
+                    return value
+                if isinstance(value, float | _Literal):
+                    return float(value)
+            case "bytes":
+                if isinstance(value, str) and not isinstance(value, _Literal):
+                    return base64_text(value)
+            case "quantity":
+                return quantity_text(value)
+            case "time" | "micro-time":
+                return time_text(value, type_.name)
+            case "int-or-string":
+                return int_or_string(value)
+        raise self.wrong(value, where, type_)
+
+
+class JsonDialect(Dialect):
+    """Go's JSON decoder: ``json: cannot unmarshal string into Go struct field PodSpec.spec.x of type int32``."""
+
+    def wrong(self, value: Any, where: _Where, type_: Type) -> DecodeError:
+        """Names the innermost struct and the path of fields that led to the value."""
+        shown = json_kind(value)
+        if type_.name in ("int32", "int64") and shown == "number":
+            shown = f"number {value}"
+        name = where.type_name(type_)
+        if where.definition is None:
+            return DecodeError(f"json: cannot unmarshal {shown} into Go value of type {name}")
+        field = f"{where.definition.go_name}.{where.path}"
+        return DecodeError(f"json: cannot unmarshal {shown} into Go struct field {field} of type {name}")
+
+
+class ConverterDialect(Dialect):
+    """The converter from maps to structs: ``unrecognized type: int32``, ``cannot restore slice from map``."""
+
+    def wrong(self, value: Any, where: _Where, type_: Type) -> DecodeError:
+        """Names kinds only, never the place."""
+        kind = go_kind(value)
+        match type_.name:
+            case "object":
+                return DecodeError(f"cannot restore struct from: {kind}")
+            case "map":
+                return DecodeError(f"cannot restore map from {kind}")
+            case "list" | "bytes":
+                return DecodeError(f"cannot restore slice from {kind}")
+        target = {"number": "float64"}.get(type_.name, type_.name)
+        # Go could convert these (an integer to a character), so upstream gets one step further before it refuses.
+        if (kind == "int64" and target == "string") or (kind == "float64" and target in ("int32", "int64")):
+            return DecodeError(f"cannot convert {kind} to {where.type_name(type_)}")
+        return DecodeError(f"unrecognized type: {target}")
+
+    def scalar(self, value: Any, type_: Type, where: _Where) -> Any:
+        """As in JSON, but whole floats are integers."""
+        if type_.name in ("int32", "int64") and isinstance(value, float) and value.is_integer():
+            value = int(value)
+        return super().scalar(value, type_, where)
+
+
+def json_kind(value: Any) -> str:
+    """The kind of a JSON value, as in Go's errors."""
+    match value:
+        case bool():
+            return "bool"
+        case _Members() | dict():
+            return "object"
+        case list():
+            return "array"
+        case int() | float() | _Literal():
+            return "number"
+        case _:
+            return "string"
+
+
+def go_kind(value: Any) -> str:
+    """The Go kind that a decoded JSON value has."""
+    match value:
+        case bool():
+            return "bool"
+        case dict():
+            return "map"
+        case list():
+            return "slice"
+        case int():
+            return "int64"
+        case float():
+            return "float64"
+        case _:
+            return "string"
+
+
+# Scalars ------------------------------------------------------------------------------------------------------------
+
+
+def is_integer(value: Any) -> bool:
+    """Whether it is a JSON integer; true and false are not."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def fits(value: int, bits: int) -> bool:
+    """Whether a signed integer of so many bits holds it."""
+    return -(1 << (bits - 1)) <= value < 1 << (bits - 1)
+
+
+def quantity_text(value: Any) -> str:
+    """The canonical quantity of a string or number."""
+    if isinstance(value, bool | list | dict):
+        raise DecodeError(f"quantities must match the regular expression '{PATTERN}'")
+    try:
+        return canonical(str(value).strip())
+    except QuantityError as error:
+        raise DecodeError(str(error)) from None
+
+
+def time_text(value: Any, kind: str) -> str:
+    """The canonical time of an RFC 3339 string."""
+    if not isinstance(value, str) or isinstance(value, _Literal):
+        raise DecodeError(f"json: cannot unmarshal {json_kind(value)} into Go value of type string")
+    try:
+        if kind == "time":
+            return format_time(parse_time(value))
+        return format_micro_time(parse_micro_time(value))
+    except TimeError as error:
+        raise DecodeError(str(error)) from None
+
+
+def int_or_string(value: Any) -> int | str:
+    """A 32-bit integer or a string, whichever it is."""
+    if isinstance(value, str) and not isinstance(value, _Literal):
+        return clean_text(value)
+    if is_integer(value) and fits(value, 32):
+        return int(value)
+    kind = json_kind(value)
+    shown = f"number {value}" if kind == "number" else kind
+    raise DecodeError(f"json: cannot unmarshal {shown} into Go value of type int32")
+
+
+_base64 = re.compile("[A-Za-z0-9+/]*")
+
+
+def base64_text(text: str) -> str:
+    """The text itself when it is base64 with padding. Line ends are allowed, and left out, as in Go."""
+    packed = text.replace("\r", "").replace("\n", "")
+    try:
+        base64.b64decode(packed, validate=True)
+    except (binascii.Error, ValueError):
+        found = _base64.match(text)
+        assert found is not None, "matches the empty text"
+        raise DecodeError(f"illegal base64 data at input byte {found.end()}") from None
+    return packed
