@@ -1,0 +1,1 @@
+"""Benchmarks. Each module runs by itself (``python -m bench.client``) and gives its figures as a dictionary."""
