@@ -1,9 +1,9 @@
-"""Every controller there is, by its descriptor. Importing this imports no controller's code."""
+"""Every controller that there is, by descriptor. Importing this imports no controller."""
 
 from pilothouse.controllers.cleanup.garbage_collector import DESCRIPTOR as GARBAGE_COLLECTOR
 from pilothouse.controllers.cleanup.namespace import DESCRIPTOR as NAMESPACE
-from pilothouse.controllers.workloads.replicaset import DESCRIPTOR as REPLICASET
+from pilothouse.controllers.workloads.replicaset import DESCRIPTOR as REPLICA_SET
 from pilothouse.runtime.descriptor import Descriptor
 
-DESCRIPTORS: tuple[Descriptor, ...] = (REPLICASET, GARBAGE_COLLECTOR, NAMESPACE)
-"""In the order in which they are started."""
+DESCRIPTORS: tuple[Descriptor, ...] = (GARBAGE_COLLECTOR, NAMESPACE, REPLICA_SET)
+"""In the order in which they are built and started."""

@@ -35,7 +35,7 @@ class Tally(msgspec.Struct, gc=False):
 
 
 class Census:
-    """Tallies by owner. ``owner_key`` says under whom a pod is counted, ``None`` for pods that nobody controls."""
+    """Tallies by owner. ``owner_key`` says under whom a pod is counted, ``None`` for one that is not."""
 
     def __init__(self, owner_key: Callable[[Pod], str | None]) -> None:
         self._owner_key = owner_key

@@ -17,7 +17,6 @@ from pilothouse.api.core import Pod
 from pilothouse.semantics.pods import deletion_cost, is_ready, max_restart_counts, ready_condition
 
 _PHASES = {"Unknown": 1, "Running": 2}
-_MICROSECOND = datetime.timedelta(microseconds=1)
 _MISSING = -2
 
 
@@ -59,15 +58,18 @@ def _rules(
     crowd = neighbours()
     if crowd:
         yield _by(lambda pod: -crowd.get(pod.spec.node_name, 0))
-    yield _by(lambda pod: _bucket(_ready_since(pod), now) if is_ready(pod) else _MISSING)
+    yield _by(lambda pod: _bucket(_ready_since(pod), now))
     yield lambda pods, count, chosen: _by_ready_time(pods, count, chosen, now)
 
 
 def _by(question: Callable[[Pod], int]) -> Rule:
     def rule(pods: list[Pod], count: int, chosen: list[Pod]) -> list[Pod]:
+        answers = [question(pod) for pod in pods]
+        if min(answers) == max(answers):
+            return pods
         groups: defaultdict[int, list[Pod]] = defaultdict(list)
-        for pod in pods:
-            groups[question(pod)].append(pod)
+        for answer, pod in zip(answers, pods, strict=True):
+            groups[answer].append(pod)
         for answer in sorted(groups):
             group = groups[answer]
             if len(group) > count:
@@ -130,7 +132,8 @@ def _bucket(since: datetime.datetime | None, now: datetime.datetime) -> int:
     """
     if since is None:
         return _MISSING
-    nanoseconds = (now - since) // _MICROSECOND * 1000
+    age = now - since
+    nanoseconds = ((age.days * 86400 + age.seconds) * 1_000_000 + age.microseconds) * 1000
     return nanoseconds.bit_length() - 1 if nanoseconds > 0 else -1
 
 

@@ -1,0 +1,1 @@
+"""The controllers, one package each; none knows another. ``registry`` lists them."""

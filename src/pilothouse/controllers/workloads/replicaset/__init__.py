@@ -1,0 +1,59 @@
+"""Keeps the number of a ReplicaSet's pods at ``spec.replicas`` and reports how many there are.
+
+Promises: pods that count are neither finished nor being deleted, so a pod on its way out is replaced at once. One look
+creates or deletes at most 500 pods, creates carefully at first (1, 2, 4, …, stopping at the first batch with a
+refusal), and does nothing before the caches have shown what earlier looks did. Matching pods without a controller are
+adopted, own pods that no longer match are released; no pod ever has two owners. New pods are the template as stored,
+also what this program does not know of it. The status names the generation that it is about.
+
+Not promised: an exact number of pods at every instant. A create whose answer was lost is tried again; should both have
+happened, the one too many goes.
+
+Files: ``decide`` how many, ``ranking`` which go first, ``status`` what is reported, ``census`` the counts kept up with
+every event, ``blueprint`` what a spec comes to, ``pod_events`` and ``controller`` the wiring.
+docs/controllers/replicaset.md has what wakes it and where it differs from upstream.
+"""
+
+import msgspec
+
+from pilothouse.api.apps import REPLICA_SETS
+from pilothouse.api.core import PODS
+from pilothouse.machinery.flags import INT32, Flag
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch
+
+
+class ReplicaSetOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What can be set. The last three are upstream's gates ``DeploymentReplicaSetTerminatingReplicas``,
+    ``StaleControllerConsistencyReplicaSet`` and ``PodDeletionCost``, all on in v1.36."""
+
+    workers: int = 5
+    burst: int = 500
+    """At most so many creates or deletes in one look. Not a flag, as upstream."""
+    report_terminating: bool = True
+    wait_for_own_writes: bool = True
+    use_deletion_cost: bool = True
+
+
+DESCRIPTOR = Descriptor(
+    name="replicaset-controller",
+    aliases=("replicaset",),
+    client_name="replicaset-controller",
+    options=ReplicaSetOptions,
+    flags=(
+        FlagSpec(
+            field="workers",
+            flag=Flag(
+                "concurrent-replicaset-syncs",
+                INT32,
+                5,
+                "The number of replica sets that are allowed to sync concurrently. Larger number = more responsive "
+                "replica management, but more CPU (and network) load",
+            ),
+        ),
+    ),
+    watches=(
+        Watch(kind=REPLICA_SETS, indexes=("controllerUID",), keep_raw=True),
+        Watch(kind=PODS, indexes=("controller",)),
+    ),
+    factory="pilothouse.controllers.workloads.replicaset.controller:build",
+)

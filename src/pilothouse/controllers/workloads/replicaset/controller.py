@@ -1,0 +1,408 @@
+"""The wiring: observe → decide → apply → report.
+
+``pod_events`` says what wakes a key; ``decide``, ``ranking`` and ``status`` say what to do and to report. The kind is a
+parameter: anything that looks like a ReplicaSet can be served. Upstream: v1.36
+``pkg/controller/replicaset/replica_set.go``.
+
+A look has two halves. Most looks only report, and take their numbers from the census. When the census says that
+something is to be done, single pods are looked at, and what is done rests on the cache alone.
+"""
+
+import datetime
+from collections import Counter
+from collections.abc import Mapping
+
+from pilothouse.api.apps import REPLICA_SETS, ReplicaSet, ReplicaSetStatus
+from pilothouse.api.core import PODS, Pod
+from pilothouse.api.kinds import Kind
+from pilothouse.api.meta import Object, ObjectMeta
+from pilothouse.client.errors import ApiError, NotFound, has_cause
+from pilothouse.controllers.workloads.replicaset import ReplicaSetOptions
+from pilothouse.controllers.workloads.replicaset.blueprint import Blueprint
+from pilothouse.controllers.workloads.replicaset.decide import CreatePods, DeletePods, Observed, decide
+from pilothouse.controllers.workloads.replicaset.pod_events import PodEvents
+from pilothouse.controllers.workloads.replicaset.ranking import age_ratios, choose
+from pilothouse.controllers.workloads.replicaset.status import Failure, Headcount, count, encode, next_status
+from pilothouse.env import TaskGroup
+from pilothouse.machinery.labels import Selector, SelectorError, selector_from
+from pilothouse.machinery.owners import controller_of, new_controller_reference
+from pilothouse.machinery.resource_versions import compare, is_newer
+from pilothouse.machinery.splice import replace_fields, take_field
+from pilothouse.runtime import (
+    ConsistencyGuard,
+    Controller,
+    ControllerContext,
+    EventRecorder,
+    PodControl,
+    Requeue,
+    UidTrackingExpectations,
+    controller_index_key,
+    index_by_controller,
+    object_key,
+    object_reference,
+    run_all,
+    slow_start,
+)
+from pilothouse.runtime.batches import INITIAL_BATCH
+from pilothouse.runtime.claims import CONTROLLER_INDEX, Claims
+from pilothouse.runtime.metrics import exponential_buckets
+from pilothouse.semantics.pods import is_active, is_terminating, time_until_available
+
+CONTROLLER_UID_INDEX = "controllerUID"
+"""Index of owners by the uid of what controls them: the ReplicaSets of one Deployment."""
+
+
+def build(context: ControllerContext) -> "ReplicaSetController":
+    """The controller of ReplicaSets."""
+    return ReplicaSetController(context, REPLICA_SETS, name="replicaset-controller", queue_name="replicaset")
+
+
+def index_by_controller_uid(owner: ReplicaSet) -> tuple[str, ...]:
+    """The index function of ``CONTROLLER_UID_INDEX``."""
+    reference = controller_of(owner.metadata)
+    return () if reference is None else (reference.uid,)
+
+
+class ReplicaSetController(Controller):
+    """See the package."""
+
+    def __init__(self, context: ControllerContext, kind: Kind[ReplicaSet], *, name: str, queue_name: str) -> None:
+        options = context.options_as(ReplicaSetOptions)
+        owners = context.informers.informer(kind, keep_raw=True)
+        pods = context.informers.informer(PODS)
+        super().__init__(
+            name,
+            context.env,
+            workers=options.workers,
+            waits_for=(pods, owners),
+            metrics=context.metrics,
+            queue_name=queue_name,
+            log=context.log,
+        )
+        self._kind = kind
+        self._options = options
+        self._client = context.client
+        self._owners = owners.cache
+        self._pods = pods.cache
+        self._recorder = EventRecorder(context.client, context.env, name)
+        self._pod_control = PodControl(context.client, self._recorder)
+        self._expectations = UidTrackingExpectations(context.env)
+        self._guard: ConsistencyGuard | None = None
+        if options.wait_for_own_writes:
+            self._guard = ConsistencyGuard(
+                {
+                    PODS.group_resource: lambda: self._pods.resource_version,
+                    kind.group_resource: lambda: self._owners.resource_version,
+                },
+                prefix=queue_name,
+                metrics=context.metrics,
+            )
+        self._newest_created: dict[str, str] = {}
+        self._terminating_is_dropped = False
+        self._age_ratio = context.metrics.histogram(
+            f"{queue_name}_controller_sorting_deletion_age_ratio",
+            "[ALPHA] The ratio of chosen deleted pod's ages to the current youngest pod's age (at the time). Should be "
+            "<2. The intent of this metric is to measure the rough efficacy of the LogarithmicScaleDown feature gate's "
+            "effect on the sorting (and deletion) of pods when a replicaset scales down. This only considers Ready "
+            "pods when calculating and reporting.",
+            buckets=exponential_buckets(0.25, 2, 6),
+        ).labels_of()
+        self._pods.add_index(CONTROLLER_INDEX, index_by_controller)
+        self._owners.add_index(CONTROLLER_UID_INDEX, index_by_controller_uid)
+        self.events = PodEvents(
+            kind,
+            owners=self._owners,
+            queue=self.queue,
+            expectations=self._expectations,
+            guard=self._guard,
+            log=self.log,
+        )
+        owners.add_handler(self.events.owner_added, self.events.owner_changed, self.events.owner_gone)
+        pods.add_handler(self.events.pod_added, self.events.pod_changed, self.events.pod_gone)
+
+    async def run(self) -> None:
+        async with TaskGroup(self.name) as group:
+            group.start(self._recorder.run(), name=f"{self.name}-events")
+            await super().run()
+
+    async def reconcile(self, key: str) -> Requeue | None:
+        owner = self._owners.get(key)
+        if self._guard is not None:
+            self._guard.check(key)
+            self._expect_what_can_still_come(key)
+        if owner is None:
+            self._forget(key)
+            return None
+        blueprint = self.events.blueprints.of(owner)
+        if blueprint.selector is None:
+            return None
+        settled = self._expectations.satisfied(key)
+        seen = self._counted(owner, blueprint, blueprint.selector)
+        if seen is not None and self._decide(owner, seen.active, settled) is None:
+            await self._report(key, owner, seen, None)
+            return None
+        return await self._act(key, owner, blueprint, blueprint.selector, settled)
+
+    # Observe
+
+    def _counted(self, owner: ReplicaSet, blueprint: Blueprint, selector: Selector) -> Headcount | None:
+        """The pods as the census has them, or None when single pods must be looked at: some may have to be adopted
+        or released, or only time tells which of them are available."""
+        meta = owner.metadata
+        matches = selector.matches
+        census = self.events.census
+        if meta.deletion_timestamp is None:
+            for pairs, tally in census.of(meta.namespace).items():
+                if tally.active and matches(dict(pairs)):
+                    return None
+        active = fully_labeled = ready = terminating = 0
+        wanted = blueprint.template_labels.items()
+        for pairs, tally in census.of(self._index_key(meta)).items():
+            labels = dict(pairs)
+            if matches(labels):
+                active += tally.active
+                ready += tally.ready
+                terminating += tally.terminating
+                if wanted <= labels.items():
+                    fully_labeled += tally.active
+            elif tally.active and meta.deletion_timestamp is None:
+                return None
+        if ready and owner.spec.min_ready_seconds > 0:
+            return None
+        return Headcount(
+            active=active,
+            fully_labeled=fully_labeled,
+            ready=ready,
+            available=ready,
+            terminating=self._reported(terminating),
+        )
+
+    async def _claimed(self, key: str, owner: ReplicaSet, selector: Selector, own: list[Pod]) -> list[Pod]:
+        """The active pods that belong to the owner, after adopting and releasing what must be."""
+        meta = owner.metadata
+        matches = selector.matches
+        kept: list[Pod] = []
+        doubtful: list[Pod] = []
+        for pod in own:
+            if is_active(pod):
+                (kept if matches(pod.metadata.labels) else doubtful).append(pod)
+        orphans = self._pods.by_index(CONTROLLER_INDEX, meta.namespace)
+        doubtful += [pod for pod in orphans if is_active(pod) and matches(pod.metadata.labels)]
+        if not doubtful or meta.deletion_timestamp is not None:
+            return kept
+        claims = Claims(
+            self._client,
+            PODS,
+            meta,
+            new_controller_reference(meta, self._kind),
+            selector,
+            read_live=lambda: self._read_live(meta),
+            on_write=lambda written: self._wrote_pod(key, meta.uid, written),
+        )
+        return kept + await claims.claim(doubtful)
+
+    async def _read_live(self, meta: ObjectMeta) -> ObjectMeta:
+        return (await self._client.get(self._kind.read_as(Object), meta.name, meta.namespace)).metadata
+
+    def _expect_what_can_still_come(self, key: str) -> None:
+        """Stop waiting for creations that the cache has passed.
+
+        The guard let this look happen, so the pod cache has read the last pod that was created for the owner, and with
+        it all others. A creation that is still expected was of a pod that came and went between two lists: no event
+        will ever tell of it (kubernetes#129795). Upstream waits five minutes.
+        """
+        newest = self._newest_created.get(key)
+        if newest is None:
+            return
+        order = compare(self._pods.resource_version, newest)
+        if order is None or order < 0:
+            return
+        del self._newest_created[key]
+        expected = self._expectations.get(key)
+        if expected is not None and expected.adds > 0:
+            self._expectations.lower(key, expected.adds, 0)
+
+    # Decide and apply
+
+    def _decide(self, owner: ReplicaSet, active: int, settled: bool) -> CreatePods | DeletePods | None:
+        return decide(
+            Observed(
+                wanted=_wanted(owner),
+                active=active,
+                settled=settled,
+                being_deleted=owner.metadata.deletion_timestamp is not None,
+                burst=self._options.burst,
+            )
+        )
+
+    async def _act(
+        self, key: str, owner: ReplicaSet, blueprint: Blueprint, selector: Selector, settled: bool
+    ) -> Requeue | None:
+        """A look at every single pod, with whatever it leads to."""
+        own = self._pods.by_index(CONTROLLER_INDEX, self._index_key(owner.metadata))
+        pods = await self._claimed(key, owner, selector, own)
+        terminating = sum(1 for pod in own if is_terminating(pod) and selector.matches(pod.metadata.labels))
+        error: Exception | None = None
+        message = ""
+        match self._decide(owner, len(pods), settled):
+            case CreatePods(count=missing):
+                error = await self._create(key, owner, missing)
+                message = str(error)
+            case DeletePods(count=surplus):
+                error = await self._delete(key, owner, pods, surplus)
+                message = f"unable to delete pods: {error}"
+            case None:
+                pass
+        now = self.env.now()
+        seen = count(
+            pods,
+            terminating=self._reported(terminating),
+            template_labels=blueprint.template_labels,
+            min_ready_seconds=owner.spec.min_ready_seconds,
+            now=now,
+        )
+        failure = Failure(message, len(pods) - _wanted(owner)) if error is not None else None
+        await self._report(key, owner, seen, failure)
+        if error is not None:
+            raise error
+        if seen.ready == seen.available:
+            return None
+        return Requeue(self._until_next_available(owner, pods, now))
+
+    async def _create(self, key: str, owner: ReplicaSet, missing: int) -> Exception | None:
+        self._expectations.expect_creations(key, missing)
+        meta = owner.metadata
+        about = object_reference(self._kind, meta)
+        reference = new_controller_reference(meta, self._kind)
+
+        async def create(_index: int) -> None:
+            try:
+                pod = await self._pod_control.create_pod(meta.namespace, owner.spec.template, about, reference)
+            except ApiError as error:
+                # The expectation stays, and holds the owner back while its namespace goes away around it.
+                if not has_cause(error, "NamespaceTerminating"):
+                    raise
+                return
+            self._wrote_pod(key, meta.uid, pod.metadata)
+            newest = self._newest_created.get(key)
+            if newest is None or is_newer(pod.metadata.resource_version, newest):
+                self._newest_created[key] = pod.metadata.resource_version
+
+        created, error = await slow_start(missing, INITIAL_BATCH, create)
+        # Neither what failed nor what was not tried any more will be seen. A create without an answer counts as failed
+        # (kubernetes#67662: it must come back); if it did happen, its event lowers the count once more, harmlessly.
+        if created < missing:
+            self.log.info("Slow-start failure. Skipping creation of pods", v=2, skipped=missing - created, key=key)
+            self._expectations.lower(key, missing - created, 0)
+        return error
+
+    async def _delete(self, key: str, owner: ReplicaSet, pods: list[Pod], surplus: int) -> Exception | None:
+        now = self.env.now()
+        victims = choose(
+            pods,
+            surplus,
+            now=now,
+            neighbours=lambda: self._neighbours(owner),
+            use_deletion_cost=self._options.use_deletion_cost,
+        )
+        if surplus < len(pods):
+            for ratio in age_ratios(pods, victims, now):
+                self._age_ratio.observe(ratio)
+        self._expectations.expect_deletions(key, [object_key(pod.metadata) for pod in victims])
+        about = object_reference(self._kind, owner.metadata)
+
+        async def delete(pod: Pod) -> None:
+            gone = False
+            try:
+                await self._pod_control.delete_pod(pod.metadata.namespace, pod.metadata.name, about)
+                gone = True
+            except NotFound:
+                return  # somebody was faster
+            finally:
+                if not gone:
+                    self._expectations.deletion_observed(key, object_key(pod.metadata))
+
+        errors = await run_all([delete(pod) for pod in victims])
+        return next((error for error in errors if error is not None), None)
+
+    def _neighbours(self, owner: ReplicaSet) -> Mapping[str, int]:
+        """Active pods by node, of all ReplicaSets that the same Deployment controls; none without a Deployment."""
+        reference = controller_of(owner.metadata)
+        if reference is None:
+            return {}
+        matchers = []
+        namespaces: dict[str, None] = {}
+        for related in self._owners.by_index(CONTROLLER_UID_INDEX, reference.uid):
+            try:
+                matchers.append(selector_from(related.spec.selector).matches)
+            except SelectorError:
+                continue  # selects nothing; the look at that ReplicaSet says so
+            namespaces[related.metadata.namespace] = None
+        crowd: Counter[str] = Counter()
+        for namespace in namespaces:
+            for pod in self._pods.list(namespace):
+                if is_active(pod) and any(matches(pod.metadata.labels) for matches in matchers):
+                    crowd[pod.spec.node_name] += 1
+        return crowd
+
+    # Report
+
+    async def _report(self, key: str, owner: ReplicaSet, seen: Headcount, failure: Failure | None) -> None:
+        """Write the status if it changed: on the cached object first, and should that fail on the live one."""
+        status = next_status(owner, seen, failure, self.env.now())
+        if status == owner.status:
+            return
+        raw = self._owners.raw(key)
+        assert raw is not None, "what is written back whole is cached with its JSON"
+        body = encode(status)
+        try:
+            await self._put_status(key, owner, raw, body, status)
+        except (ApiError, OSError):
+            meta = owner.metadata
+            live = await self._client.get(self._kind.raw, meta.name, meta.namespace)
+            uid = take_field(live, "metadata.uid")
+            if uid is None or bytes(uid) != f'"{meta.uid}"'.encode():
+                raise  # another one of that name: what was counted is not about it
+            await self._put_status(key, owner, live, body, status)
+
+    async def _put_status(self, key: str, owner: ReplicaSet, raw: bytes, body: bytes, status: ReplicaSetStatus) -> None:
+        meta = owner.metadata
+        whole = replace_fields(raw, {"status": body, "metadata.managedFields": None})
+        answer = await self._client.update(self._kind, meta.name, whole, meta.namespace, subresource="status")
+        if self._guard is not None:
+            self._guard.wrote(key, meta.uid, self._kind.group_resource, answer.metadata.resource_version)
+        if status.terminating_replicas is not None:
+            # Before v1.35 servers drop the field unless told otherwise. Reporting it again and again to one that does
+            # would be a request per look for nothing.
+            self._terminating_is_dropped = answer.status.terminating_replicas is None
+
+    def _reported(self, terminating: int) -> int | None:
+        return None if self._terminating_is_dropped or not self._options.report_terminating else terminating
+
+    def _until_next_available(self, owner: ReplicaSet, pods: list[Pod], counted_at: datetime.datetime) -> float:
+        """Until the first of those that were not available then is. The report in between has taken its time."""
+        seconds = owner.spec.min_ready_seconds
+        waits = [time_until_available(pod, seconds, counted_at) for pod in pods]
+        earliest = min((wait for wait in waits if wait), default=None)
+        if earliest is None:
+            return float(seconds)
+        return max(0.0, earliest - max(0.0, (self.env.now() - counted_at).total_seconds()))
+
+    # Bookkeeping
+
+    def _wrote_pod(self, key: str, uid: str, written: ObjectMeta) -> None:
+        if self._guard is not None:
+            self._guard.wrote(key, uid, PODS.group_resource, written.resource_version)
+
+    def _forget(self, key: str) -> None:
+        self._expectations.delete(key)
+        self._newest_created.pop(key, None)
+        if self._guard is not None:
+            self._guard.forget(key)
+
+    def _index_key(self, meta: ObjectMeta) -> str:
+        return controller_index_key(meta.namespace, self._kind.kind, meta.name, meta.uid)
+
+
+def _wanted(owner: ReplicaSet) -> int:
+    return 1 if owner.spec.replicas is None else owner.spec.replicas
