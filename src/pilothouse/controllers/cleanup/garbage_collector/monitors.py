@@ -117,6 +117,9 @@ class Monitors:
         except (ApiError, ConnectionError, TimeoutError, ValueError) as error:
             self._failed("Discovery failed, skipping garbage collector sync", error)
             return
+        for key in [key for key, monitor in self._monitors.items() if monitor.informer.stopped]:
+            # Another controller that shares the informer has stopped it. If the resource is served, it is started anew.
+            self._forget(key)
         wanted = wanted_resources(discovery, self._ignored)
         if not wanted:
             self._failed("No resources reported by discovery, skipping garbage collector sync", None)
@@ -148,10 +151,7 @@ class Monitors:
             missing = [key for key, monitor in self._monitors.items() if not monitor.informer.has_synced]
             self._failed(f"Timed out waiting for the caches of {missing}", None)
         except RuntimeError as error:
-            # Another controller that shares the informer stopped it. The next discovery starts it anew if it is served.
-            self._failed("An informer was stopped", error)
-        for key in [key for key, monitor in self._monitors.items() if monitor.informer.stopped]:
-            self._stop(key)
+            self._failed("An informer was stopped by another controller before it had synced", error)
 
     def _start(self, key: ResourceKey, resource: Resource) -> None:
         kind = resource.as_kind().metadata
@@ -182,10 +182,13 @@ class Monitors:
         self._by_kind[api_version, kind_name] = informer
 
     def _stop(self, key: ResourceKey) -> None:
+        self._factory.stop(self._forget(key).kind)
+
+    def _forget(self, key: ResourceKey) -> _Monitor:
         monitor = self._monitors.pop(key)
         self._by_kind.pop((monitor.kind.api_version, monitor.kind.kind), None)
         monitor.registration.remove()
-        self._factory.stop(monitor.kind)
+        return monitor
 
     def _failed(self, message: str, error: BaseException | None) -> None:
         self._errors.inc()
