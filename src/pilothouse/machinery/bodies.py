@@ -16,7 +16,7 @@ from pilothouse.machinery.json_syntax import syntax_error
 from pilothouse.machinery.structs import TextHooks, struct_for
 from pilothouse.machinery.typed_walk import DecodeError
 
-__all__ = ["BodySyntaxError", "DecodeError", "Decoded", "convert_document", "decode_body"]
+__all__ = ["BodySyntaxError", "DecodeError", "Decoded", "convert_document", "decode_body", "decode_untyped"]
 
 
 class BodySyntaxError(DecodeError):
@@ -121,3 +121,20 @@ def convert_document(document: dict[str, Any], definition: Definition) -> Decode
     if b"null" in written:
         _drop_nulls(result)
     return Decoded(result)
+
+
+def decode_untyped(body: bytes) -> tuple[Any, list[str]]:
+    """Any JSON, for patches: the value, and the strict errors (``duplicate field "spec.replicas"``).
+
+    Raises ``BodySyntaxError``; the API server answers ``error decoding patch: `` and its message for merge and JSON
+    patches, and the bare message for strategic ones.
+    """
+    try:
+        value = _decode_any(body)
+        if _quotes(_encode(value)) == _quotes(body):
+            return value, []
+    except (msgspec.DecodeError, RecursionError):
+        pass  # The scan below says what is wrong, or reads what msgspec is too strict for (a lone surrogate).
+    if (message := syntax_error(body)) is not None:
+        raise BodySyntaxError(message)
+    return typed_walk.read_untyped(body)

@@ -41,14 +41,42 @@ class _Literal(str):
 
 def walk_text(body: bytes, definition: Definition) -> "Walk":
     """Walks a JSON text that is known to be well-formed, up to a depth that a stack can take."""
-    text = body.decode("utf-8", "replace")
+    walk = Walk(definition, JsonDialect())
     try:
-        value = json.loads(text, object_pairs_hook=_Members, parse_float=_Literal, parse_int=_integer)
-        walk = Walk(definition, JsonDialect())
-        walk.run(value)
+        walk.run(_read(body))
     except RecursionError:
         raise DecodeError("exceeded max depth") from None
     return walk
+
+
+def read_untyped(body: bytes) -> tuple[Any, list[str]]:
+    """The value of a well-formed JSON text, and ``duplicate field "a.b"`` for each member that comes twice."""
+    errors: dict[str, None] = {}
+    try:
+        value = _read(body)
+        _find_duplicates(value, "", errors)
+        return plain(value), list(errors)[:MAX_STRICT_ERRORS]
+    except RecursionError:
+        raise DecodeError("exceeded max depth") from None
+
+
+def _find_duplicates(value: Any, path: str, errors: dict[str, None]) -> None:
+    if isinstance(value, _Members):
+        names: set[str] = set()
+        for name, member in value:
+            inner = f"{path}.{name}" if path else name
+            if name in names:
+                errors[f'duplicate field "{inner}"'] = None
+            names.add(name)
+            _find_duplicates(member, inner, errors)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            _find_duplicates(item, f"{path}[{index}]", errors)
+
+
+def _read(body: bytes) -> Any:
+    text = body.decode("utf-8", "replace")
+    return json.loads(text, object_pairs_hook=_Members, parse_float=_Literal, parse_int=_integer)
 
 
 def _integer(text: str) -> int | _Literal:

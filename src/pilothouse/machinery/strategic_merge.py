@@ -1,0 +1,348 @@
+"""Strategic merge patch, as the API server applies it (apimachinery 0.36, ``pkg/util/strategicpatch/patch.go``).
+
+Like a merge patch, but lists merge where the schema says so: lists of objects by their merge key, lists of scalars as
+sets. Directives in the patch say what else is meant::
+
+    {"$patch": "replace" | "delete"}           in an object or a list item: put in as it is, or take away
+    "$retainKeys": [..]                        in an object: drop every other member
+    "$deleteFromPrimitiveList/<field>": [..]   take these scalars out
+    "$setElementOrder/<field>": [..]           the order in which the items shall stand
+
+The order of a merged list: items named in the patch stand as the patch (or ``$setElementOrder``) has them, items only
+in the live list stand as they did, and a live item goes before a patch item only if it stood before it already.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from pilothouse.api.schema import Definition, Field, Type
+from pilothouse.machinery.go_text import print_value
+from pilothouse.machinery.patches import PatchFormatError, PatchNotApplicable, PatchSyntaxError
+
+_PATCH: Final = "$patch"
+_RETAIN_KEYS: Final = "$retainKeys"
+_DELETE_PREFIX: Final = "$deleteFromPrimitiveList"
+_ORDER_PREFIX: Final = "$setElementOrder"
+
+Object = dict[str, Any]
+
+
+def apply_strategic_merge(document: Object, patch: Object, definition: Definition | None) -> Object:
+    """``document``, an object of the type ``definition``, with ``patch`` merged in.
+
+    Nothing that is handed in changes; the result shares unchanged parts with both. It may hold fields and values that
+    the type does not have: ``bodies.convert_document`` checks it next. Raises a ``PatchError``; without a definition
+    there is nothing to go by, as for custom resources.
+    """
+    if definition is None:
+        raise PatchSyntaxError("strategic merge patch format is not supported")
+    return _merge_objects(document, patch, Type("object", definition=definition))
+
+
+def _merge_objects(original: Object, patch: Object, type_: Type) -> Object:
+    if _PATCH in patch:
+        return _follow_directive(patch)
+    patch = dict(patch)
+    result = _retain_keys(original, patch)
+    _merge_ordered_lists(result, patch, type_)
+    for key, value in patch.items():
+        deletes = key.startswith(_DELETE_PREFIX)
+        name = _directive_field(key, _DELETE_PREFIX) if deletes else key
+        if value is None:
+            result.pop(name, None)
+            continue
+        current = result.get(name)
+        if name in result and isinstance(current, list) and isinstance(value, list):
+            result[name] = _merge_lists(current, value, _field(type_, name), type_, deletes=deletes)
+        elif deletes:
+            # There is nothing to delete from.
+            continue
+        elif isinstance(current, dict) and isinstance(value, dict):
+            field = _field(type_, name)
+            result[name] = value if _strategy(field) == "replace" else _merge_objects(current, value, field.type)
+        else:
+            _put(result, name, _without_nulls(value))
+    return result
+
+
+def _follow_directive(patch: Object) -> Object:
+    match patch[_PATCH]:
+        case "replace":
+            return {key: value for key, value in patch.items() if key != _PATCH}
+        case "delete":
+            return {}
+        case unknown:
+            raise _unknown_directive(unknown, patch)
+
+
+def _unknown_directive(directive: Any, patch: Object) -> PatchFormatError:
+    return PatchFormatError(f"unknown patch type: {print_value(directive)} in map: {print_value(patch)}")
+
+
+def _retain_keys(original: Object, patch: Object) -> Object:
+    """A copy of ``original`` without the members that ``$retainKeys`` does not list; takes the directive off."""
+    if _RETAIN_KEYS not in patch:
+        return dict(original)
+    retained = patch.pop(_RETAIN_KEYS)
+    if not isinstance(retained, list):
+        raise PatchSyntaxError("invalid patch format of retainKeys")
+    for key, value in patch.items():
+        if value is not None and key not in retained and not key.startswith((_DELETE_PREFIX, _ORDER_PREFIX)):
+            raise PatchSyntaxError("invalid patch format of retainKeys")
+    return {key: value for key, value in original.items() if key in retained}
+
+
+# What the schema says ------------------------------------------------------------------------------------------------
+
+
+def _field(type_: Type, name: str) -> Field:
+    if type_.name != "object":
+        kind = {"list": "slice"}.get(type_.name, type_.name)
+        raise PatchFormatError(f"merging an object in json but data type is not struct, instead is: {kind}")
+    definition = type_.definition
+    field = definition.fields.get(name)
+    if field is None:
+        raise PatchFormatError(f'unable to find api field in struct {definition.go_name} for the json field "{name}"')
+    return field
+
+
+def _strategy(field: Field) -> str:
+    """``merge``, ``replace`` or nothing. ``retainKeys`` beside it only matters to those who make patches."""
+    return next((strategy for strategy in field.patch_strategies if strategy != "retainKeys"), "")
+
+
+def _directive_field(key: str, prefix: str) -> str:
+    before, slash, name = key.partition("/")
+    if not slash or before != prefix:
+        what = "primitive list" if prefix == _DELETE_PREFIX else "setElementOrder list"
+        raise PatchSyntaxError(f"invalid patch format of {what}")
+    return name
+
+
+# Values that are put in whole ----------------------------------------------------------------------------------------
+
+
+def _put(members: Object, name: str, value: Any) -> None:
+    """Sets a member, without the directives in it; a value that is a directive itself takes the member away."""
+    if isinstance(value, dict) and _PATCH in value:
+        members.pop(name, None)
+    else:
+        members[name] = _without_directives(value)
+
+
+def _without_directives(value: Any) -> Any:
+    if isinstance(value, dict):
+        result: Object = {}
+        for name, member in value.items():
+            _put(result, name, member)
+        return result
+    if isinstance(value, list):
+        return [_without_directives(v) for v in value if not (isinstance(v, dict) and _PATCH in v)]
+    return value
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_nulls(member) for name, member in value.items() if member is not None}
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value]
+    return value
+
+
+# Lists ---------------------------------------------------------------------------------------------------------------
+
+
+def _merge_ordered_lists(result: Object, patch: Object, type_: Type) -> None:
+    """Follows every ``$setElementOrder``; takes the directives and their lists off the patch."""
+    for key in [key for key in patch if key.startswith(_ORDER_PREFIX)]:
+        order = patch.pop(key)
+        if not isinstance(order, list):
+            raise _wrong_type("[]interface {}", order)
+        name = _directive_field(key, _ORDER_PREFIX)
+        live, items = result.get(name), patch.get(name)
+        for value, there in ((live, name in result), (items, name in patch)):
+            if there and not isinstance(value, list):
+                raise _wrong_type("[]interface {}", value)
+        field = _field(type_, name)
+        _check_order(items or [], order, field.merge_key)
+        if live is None and items is None:
+            continue
+        if items is None:
+            merged = live
+        elif live is None:
+            merged = _without_directives(items)
+        else:
+            merged = _merge_lists(live, items, field, type_, deletes=False)
+        assert merged is not None, "one of the two lists is there"
+        _require_one_kind(live or [], items or [])
+        result[name] = _in_order(merged, order, live or [], field.merge_key)
+        patch.pop(name, None)
+
+
+def _check_order(items: Sequence[Any], order: Sequence[Any], merge_key: str) -> None:
+    """The items of the patch must all be in ``$setElementOrder``, in the same order; deletions do not count."""
+    if not order or not items:
+        return
+    position = 0
+    for item in items:
+        if isinstance(item, dict) and _PATCH in item:
+            continue
+        if merge_key and not isinstance(item, dict):
+            raise _wrong_type("map[string]interface {}", item)
+        while position < len(order) and not _same_item(item, order[position], merge_key):
+            position += 1
+        if position == len(order):
+            raise PatchFormatError(
+                f"The order in patch list:\n{print_value(items)}\n"
+                f" doesn't match {_ORDER_PREFIX} list:\n{print_value(order)}\n"
+            )
+        position += 1
+
+
+def _same_item(a: Any, b: Any, merge_key: str) -> bool:
+    return _same(_key_of(a, merge_key), _key_of(b, merge_key)) if merge_key else _same(a, b)
+
+
+def _merge_lists(live: list[Any], patch: list[Any], field: Field, type_: Type, *, deletes: bool) -> list[Any]:
+    if not deletes and _strategy(field) != "merge":
+        return patch
+    if not live and not patch:
+        return live
+    merged: list[Any]
+    if not _require_one_kind(live, patch):
+        if deletes:
+            return [item for item in live if not _contains(patch, item)]
+        merged = []
+        for item in (*live, *patch):
+            if not _contains(merged, item):
+                merged.append(item)
+        return _in_order(merged, patch, live, field.merge_key)
+    if not field.merge_key:
+        raise PatchFormatError(f"cannot merge lists without merge key for {_kind_of_element(field.type)}")
+    live, patch = _follow_item_directives(live, patch, field.merge_key)
+    merged = list(live)
+    element = field.type.element or type_
+    for item in patch:
+        index = _find(merged, _key_of(item, field.merge_key), field.merge_key)
+        if index is None:
+            merged.append(item)
+        else:
+            merged[index] = _merge_objects(merged[index], item, element)
+    return _in_order(merged, patch, live, field.merge_key)
+
+
+def _kind_of_element(type_: Type) -> str:
+    element = type_.element
+    return {"object": "struct", "list": "slice"}.get(element.name, element.name) if element else "struct"
+
+
+def _follow_item_directives(live: list[Any], patch: list[Any], merge_key: str) -> tuple[list[Any], list[Any]]:
+    """Both lists after the items that are directives: deletions, and ``replace`` for the whole list."""
+    items, replace = [], False
+    for item in patch:
+        if _PATCH not in item:
+            items.append(item)
+            continue
+        match item[_PATCH]:
+            case "delete":
+                doomed = _key_of(item, merge_key)
+                live = [one for one in live if not (merge_key in one and _same(one[merge_key], doomed))]
+            case "replace":
+                replace = True
+            case "merge":
+                raise PatchFormatError("merging lists cannot yet be specified in the patch")
+            case unknown:
+                raise _unknown_directive(unknown, item)
+    return (items, []) if replace else (live, items)
+
+
+def _in_order(merged: list[Any], patch_order: Sequence[Any], live_order: Sequence[Any], merge_key: str) -> list[Any]:
+    """``merged`` in the order that the module promises."""
+    patch_keys = [_key_of(item, merge_key) for item in patch_order]
+    live_keys = [_key_of(item, merge_key) for item in live_order]
+    from_patch: list[tuple[int, Any]] = []
+    only_live: list[tuple[int, Any]] = []
+    for item in merged:
+        key = _key_of(item, merge_key)
+        place = _position(patch_keys, key)
+        if place is not None:
+            from_patch.append((place, item))
+        else:
+            only_live.append((_position(live_keys, key) or 0, item))
+    from_patch.sort(key=lambda pair: pair[0])
+    only_live.sort(key=lambda pair: pair[0])
+
+    result: list[Any] = []
+    rest = iter(from_patch)
+    following = next(rest, None)
+    for live_place, item in only_live:
+        while following is not None:
+            place = _position(live_keys, _key_of(following[1], merge_key))
+            if place is not None and live_place < place:
+                break
+            result.append(following[1])
+            following = next(rest, None)
+        result.append(item)
+    if following is not None:
+        result.append(following[1])
+        result.extend(item for _, item in rest)
+    return result
+
+
+def _key_of(item: Any, merge_key: str) -> Any:
+    if not merge_key:
+        return item
+    if not isinstance(item, dict):
+        raise _wrong_type("map[string]interface {}", item)
+    if merge_key not in item:
+        raise PatchFormatError(f"map: {print_value(item)} does not contain declared merge key: {merge_key}")
+    return item[merge_key]
+
+
+def _find(items: Sequence[Any], key: Any, merge_key: str) -> int | None:
+    for index, item in enumerate(items):
+        if merge_key in item and _same(item[merge_key], key):
+            return index
+    return None
+
+
+def _position(keys: Sequence[Any], key: Any) -> int | None:
+    for index, other in enumerate(keys):
+        if _same(other, key):
+            return index
+    return None
+
+
+def _contains(items: Sequence[Any], item: Any) -> bool:
+    return _position(items, item) is not None
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Equal as Go's interfaces are: of one type, so that true is not 1."""
+    return type(a) is type(b) and bool(a == b)
+
+
+def _require_one_kind(live: Sequence[Any], patch: Sequence[Any]) -> bool:
+    """Whether the items are objects. They must all be of one type, which must not be a list."""
+    kinds = {type(item) for item in (*live, *patch)}
+    if list in kinds:
+        raise PatchNotApplicable("lists of lists are not supported")
+    if len(kinds) > 1:
+        raise PatchFormatError(f"list element types are not identical: {print_value([live, patch])}")
+    if not kinds:
+        raise PatchFormatError("no elements in any of the given slices")
+    return dict in kinds
+
+
+_GO_TYPES = {
+    str: "string",
+    bool: "bool",
+    int: "int64",
+    float: "float64",
+    dict: "map[string]interface {}",
+    list: "[]interface {}",
+}
+
+
+def _wrong_type(expected: str, value: Any) -> PatchFormatError:
+    return PatchFormatError(f"expected a {expected}, but received a {_GO_TYPES.get(type(value), '%!s(<nil>)')}")
