@@ -1,6 +1,10 @@
 """The graph, stimulus by stimulus: linking, unlinking, deletions, finalizers."""
 
+from typing import Any
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.controllers.garbage_collector.histories import History, identity, meta, reference
 
 from pilothouse.controllers.cleanup.garbage_collector.graph import Identity, alternative_identity, partition
@@ -298,3 +302,44 @@ def test_a_dependent_can_agree_and_disagree_at_once() -> None:
     assert node is not None
     assert partition([node], NS_PARENT) == ([node], [node])
     assert partition([node], NS2_PARENT) == ([], [node])
+
+
+UIDS = [f"u{number}" for number in range(6)]
+STIMULI = st.lists(
+    st.tuples(
+        st.sampled_from(["show", "show", "show", "gone", "disproved"]),
+        st.sampled_from(UIDS),
+        st.sampled_from(["ns1", "ns2", ""]),
+        st.lists(st.tuples(st.sampled_from(UIDS), st.sampled_from(["A", "B"])), max_size=3),
+        st.sampled_from(["", "", "foregroundDeletion", "orphan"]),
+    ),
+    max_size=30,
+)
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(STIMULI)
+def test_whatever_happens_both_ends_of_every_edge_agree(stimuli: list[Any]) -> None:
+    """Also when references lie about kinds and namespaces; ``History`` checks after every stimulus.
+
+    A uid that was seen to go does not come back, and keeps its namespace and kind: that is what the server promises.
+    """
+    history = History()
+    places: dict[str, Identity] = {}
+    over: set[str] = set()
+    for what, uid, namespace, owners, finalizer in stimuli:
+        who = places.setdefault(uid, Identity("v1", "A", namespace, uid, uid))
+        if uid in over:
+            continue
+        if what == "show":
+            claims = {o: Identity("v1", kind, "", o, o) for o, kind in owners if o not in over}
+            references = [reference(claim, blocking=finalizer == "") for claim in claims.values()]
+            finalizers = (finalizer,) if finalizer else ()
+            history.show(who, *references, deleting=bool(finalizer), finalizers=finalizers)
+        elif what == "gone" and uid in history.seen:
+            node = history.graph.get(uid)
+            expected = [f"absent v1/A {who.namespace}/{uid}"] if node is not None and node.dependents else []
+            assert [text for text in history.gone(who) if text.startswith("absent")] == expected
+            over.add(uid)
+        elif uid not in history.seen:
+            history.disproved(Identity("v1", "B", who.namespace, uid, uid))

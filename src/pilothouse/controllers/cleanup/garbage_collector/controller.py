@@ -89,11 +89,14 @@ class GarbageCollector:
         try:
             async with TaskGroup(self.name) as group:
                 group.start(self._recorder.run(), name=f"{self.name}-events")
-                first_sync = group.start(self.monitors.sync(), name=f"{self.name}-first-sync")
-                await asyncio.wait_for(asyncio.shield(first_sync), SYNC_SECONDS + 1)
+                group.start(self.monitors.run(), name=f"{self.name}-monitors")
+                try:
+                    async with asyncio.timeout(SYNC_SECONDS):
+                        await self.monitors.ready.wait()
+                except TimeoutError:
+                    pass  # What has not been read yet is looked up live like everything else.
                 synced = self.monitors.is_synced
                 self._log.info("Proceeding to collect garbage", controller=self.name, synced=synced)
-                group.start(self._follow_discovery(), name=f"{self.name}-discovery")
                 for pool in self._pools:
                     group.start(pool.run(), name=pool.name)
         finally:
@@ -104,10 +107,6 @@ class GarbageCollector:
     def graph_as_dot(self, uids: Sequence[str] = ()) -> str:
         """The graph, or what is connected with these uids, for the debug endpoint (``text/vnd.graphviz``)."""
         return to_dot(self.graph, uids)
-
-    async def _follow_discovery(self) -> None:
-        await asyncio.sleep(SYNC_SECONDS)
-        await self.monitors.run()
 
     def _apply(self, instructions: Instructions) -> None:
         for instruction in instructions:

@@ -81,6 +81,9 @@ class Monitors:
         self._log = log
         self._monitors: dict[ResourceKey, _Monitor] = {}
         self._by_kind: dict[tuple[str, str], SharedInformer[Object]] = {}
+        self._discovery: Discovery | None = None
+        self.ready = asyncio.Event()
+        """Set after the first look at discovery and the wait for what it lists, successful or not."""
         self._errors = metrics.counter(
             "garbagecollector_controller_resources_sync_error_total",
             "[ALPHA] Number of garbage collector resources sync errors",
@@ -108,6 +111,7 @@ class Monitors:
         """Follow discovery until cancelled."""
         while True:
             await self.sync()
+            self.ready.set()
             await asyncio.sleep(SYNC_SECONDS)
 
     async def sync(self) -> None:
@@ -124,6 +128,10 @@ class Monitors:
         if not wanted:
             self._failed("No resources reported by discovery, skipping garbage collector sync", None)
             return
+        if discovery != self._discovery:
+            # Also when only a version was added that nobody watches: owners may be named by it.
+            self._discovery = discovery
+            self._mapper.reset()
         kept = {
             key
             for key, monitor in self._monitors.items()
@@ -135,7 +143,6 @@ class Monitors:
         if not removed and not added:
             return
         self._log.info("Syncing garbage collector with updated resources", v=2, added=added, removed=removed)
-        self._mapper.reset()
         for key in removed:
             self._stop(key)
         for key in added:
