@@ -6,7 +6,7 @@ several rounds, since everything that disturbs a round only makes it longer.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 
 import msgspec
 
@@ -83,7 +83,7 @@ class _Lines:
     def __init__(self, pieces: list[bytes]) -> None:
         self.pieces = pieces
         self.status = 200
-        self.headers: dict[str, str] = {}
+        self.headers: Mapping[str, str] = {}
         self.over = asyncio.get_running_loop().create_future()
 
     async def request(self, request: wire.Request) -> wire.Response:

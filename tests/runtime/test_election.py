@@ -1,0 +1,340 @@
+"""Leader election: who leads when, and who may write. All times are virtual."""
+
+import asyncio
+import datetime
+import itertools
+from typing import Any
+
+import pytest
+from tests.runtime.tiny import TinyServer
+
+from pilothouse.api import wire
+from pilothouse.client import Client
+from pilothouse.env import Env
+from pilothouse.env.virtual import VirtualClock, run
+from pilothouse.machinery.times import parse_micro_time
+from pilothouse.runtime import EventRecorder, Fence, LeaderElector, LeadershipLost, LostLease, Registry
+
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-controller-manager"
+
+
+class Member:
+    """One candidate with its own client, and when it led."""
+
+    def __init__(self, env: Env, server: TinyServer, identity: str, **options: Any) -> None:
+        self.env = env
+        self.started: list[float] = []
+        self.ended: list[float] = []
+        self.work_seconds: float | None = None
+        self.last_words = 0.0
+        self.elector = LeaderElector(
+            Client(server, env), env, identity=identity, name="kube-controller-manager", **options
+        )
+
+    async def lead(self) -> None:
+        self.started.append(self.env.monotonic())
+        try:
+            if self.work_seconds is None:
+                await asyncio.get_running_loop().create_future()
+            else:
+                await asyncio.sleep(self.work_seconds)
+        finally:
+            await asyncio.sleep(self.last_words)
+            self.ended.append(self.env.monotonic())
+
+    def run(self) -> "asyncio.Task[None]":
+        return asyncio.create_task(self.elector.run(self.lead))
+
+
+def lease(server: TinyServer) -> dict[str, Any]:
+    spec: dict[str, Any] = server.objects[LEASE]["spec"]
+    return spec
+
+
+def methods(server: TinyServer) -> list[str]:
+    return [method for _at, method, _name, _body in server.log]
+
+
+def test_the_first_creates_the_lease_and_renews_it_by_put_alone_every_two_seconds() -> None:
+    async def main(env: Env) -> None:
+        server = TinyServer(env)
+        first = Member(env, server, "one")
+        running = first.run()
+        await asyncio.sleep(9)
+        assert [(at, method) for at, method, _name, _body in server.log] == [
+            (0.0, "GET"), (0.0, "POST"), (0.0, "PUT"), (2.0, "PUT"), (4.0, "PUT"), (6.0, "PUT"), (8.0, "PUT"),
+        ]  # fmt: skip
+        spec = lease(server)
+        assert spec["holderIdentity"] == "one"
+        assert spec["leaseDurationSeconds"] == 15
+        assert spec["leaseTransitions"] == 0
+        assert spec["acquireTime"] == "2026-01-01T00:00:00.000000Z"
+        assert parse_micro_time(spec["renewTime"]) == datetime.datetime(2026, 1, 1, 0, 0, 8, tzinfo=datetime.UTC)
+        assert first.started == [0.0]
+        assert first.elector.is_leader
+        running.cancel()
+
+    run(main)
+
+
+def test_a_second_waits_a_full_lease_duration_after_the_last_change_it_saw(seed: int) -> None:
+    async def main(env: Env) -> None:
+        server = TinyServer(env)
+        first, second = Member(env, server, "one", release_on_stop=False), Member(env, server, "two")
+        leaders: list[str] = []
+        second.elector._on_new_leader = leaders.append
+        running = [first.run()]
+        await asyncio.sleep(1.0)
+        running.append(second.run())
+        await asyncio.sleep(20.0)
+        running[0].cancel()
+        before = env.monotonic()
+        await asyncio.sleep(40.0)
+        assert second.started
+        # The last renewal was seen up to one pause (4.4 s) after it happened, and the end of the lease likewise.
+        assert before - 2.0 + 15.0 <= second.started[0] <= before + 4.4 + 15.0 + 4.4
+        assert lease(server)["leaseTransitions"] == 1
+        assert leaders == ["one", "two"]
+        running[1].cancel()
+
+    run(main, seed=seed)
+
+
+def test_whoever_comes_fresh_waits_from_its_own_first_look_whatever_the_lease_says() -> None:
+    """The times in the lease are years old, and the wall clock jumps: neither counts."""
+
+    async def main(env: Env) -> None:
+        server = TinyServer(env)
+        stale = {
+            "metadata": {"name": "kube-controller-manager", "namespace": "kube-system", "resourceVersion": "1"},
+            "spec": {
+                "holderIdentity": "gone", "leaseDurationSeconds": 15, "leaseTransitions": 7,
+                "acquireTime": "2020-01-01T00:00:00.000000Z", "renewTime": "2020-01-01T00:00:00.000000Z",
+            },
+        }  # fmt: skip
+        server.objects[LEASE] = stale
+        member = Member(env, server, "me")
+        running = member.run()
+        await asyncio.sleep(5)
+        assert isinstance(env.clock, VirtualClock)
+        env.clock.jump(100_000)
+        await asyncio.sleep(30)
+        assert 15.0 < member.started[0] < 20.0
+        assert lease(server)["leaseTransitions"] == 8
+        running.cancel()
+
+    run(main)
+
+
+def test_a_free_lease_is_taken_at_the_next_look_and_pauses_are_between_2_and_4_4_seconds() -> None:
+    async def main(env: Env) -> None:
+        server = TinyServer(env)
+        first, second = Member(env, server, "one"), Member(env, server, "two")
+        running = first.run()
+        await asyncio.sleep(0.5)
+        waiting = second.run()
+        await asyncio.sleep(60)
+        looks = [at for at, method, _name, _body in server.log if method == "GET" and at > 0.4]
+        pauses = [b - a for a, b in itertools.pairwise(looks)]
+        assert all(2.0 <= pause < 4.4001 for pause in pauses)
+        assert max(pauses) > 3.5
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        assert lease(server) == {
+            "holderIdentity": "", "leaseDurationSeconds": 1, "leaseTransitions": 0,
+            "acquireTime": lease(server)["renewTime"], "renewTime": lease(server)["renewTime"],
+        }  # fmt: skip
+        released_at = env.monotonic()
+        await asyncio.sleep(5)
+        assert second.started[0] - released_at < 4.4
+        assert lease(server)["leaseTransitions"] == 1
+        waiting.cancel()
+
+    run(main)
+
+
+def test_a_leader_that_cannot_renew_for_ten_seconds_stops_and_may_not_write_from_then_on() -> None:
+    async def main(env: Env) -> None:
+        server = TinyServer(env)
+        fence = Fence(env)
+        metrics = Registry()
+        with pytest.raises(LostLease):
+            fence.check()
+        member = Member(env, server, "one", fence=fence, metrics=metrics)
+        running = member.run()
+        await asyncio.sleep(20.5)
+        fence.check()
+        assert metrics.value("leader_election_master_status", "kube-controller-manager") == 1
+        server.down = True  # the last renewal was sent at 20.0
+        await asyncio.sleep(9.4)
+        fence.check()
+        await asyncio.sleep(0.2)
+        with pytest.raises(LostLease):
+            fence.check()
+        assert member.ended == [], "the elector notices later than the fence: it began its last renewal at 22.0"
+        with pytest.raises(LeadershipLost):
+            await running
+        assert member.ended == [32.0]
+        assert metrics.value("leader_election_master_status", "kube-controller-manager") == 0
+        assert not fence.open
+
+    run(main)
+
+
+def test_a_renewal_that_hangs_is_given_up_after_half_the_deadline() -> None:
+    async def main(env: Env) -> None:
+        server = TinyServer(env)
+        member = Member(env, server, "one")
+        running = member.run()
+        await asyncio.sleep(3)
+        hanging = HangingTransport()
+        member.elector._client.transport = hanging
+        member.elector._client._calls._transport = hanging
+        with pytest.raises(LeadershipLost):
+            await running
+        assert member.ended == [14.0]
+        assert hanging.asked == ["PUT", "GET"], "five seconds each"
+
+    run(main)
+
+
+class HangingTransport:
+    """Never answers."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def request(self, request: wire.Request) -> wire.Response:
+        self.asked.append(request.method)
+        answer: wire.Response = await asyncio.get_running_loop().create_future()
+        return answer
+
+    async def open(self, request: wire.Request) -> wire.Stream:
+        raise AssertionError
+
+    async def close(self) -> None:
+        return None
+
+
+def test_a_lease_touched_by_others_is_renewed_the_slow_way() -> None:
+    async def main(env: Env) -> None:
+        server = TinyServer(env)
+        metrics = Registry()
+        member = Member(env, server, "one", metrics=metrics)
+        running = member.run()
+        await asyncio.sleep(3)
+        server.log.clear()
+        server.version += 1
+        server.objects[LEASE]["metadata"]["resourceVersion"] = str(server.version)
+        server.objects[LEASE]["metadata"]["annotations"] = {"touched": "yes"}
+        await asyncio.sleep(3.5)
+        assert methods(server) == ["PUT", "GET", "PUT", "PUT"]
+        assert server.objects[LEASE]["metadata"]["annotations"] == {"touched": "yes"}
+        assert metrics.value("leader_election_slowpath_total", "kube-controller-manager") == 1
+        running.cancel()
+
+    run(main)
+
+
+def test_renewals_go_on_while_the_leader_stops_and_the_lease_is_released_after_that() -> None:
+    async def main(env: Env) -> None:
+        server = TinyServer(env)
+        recorder = EventRecorder(Client(server, env), env, "kube-controller-manager")
+        sending = asyncio.create_task(recorder.run())
+        fence = Fence(env)
+        member = Member(env, server, "one", recorder=recorder, fence=fence)
+        member.last_words = 30.0
+        running = member.run()
+        await asyncio.sleep(5)
+        running.cancel()
+        await asyncio.sleep(29)
+        assert lease(server)["holderIdentity"] == "one"
+        fence.check()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert member.ended == [35.0]
+        assert env.monotonic() == 35.0
+        assert lease(server)["holderIdentity"] == ""
+        assert not fence.open
+        assert await recorder.flush(5)
+        events = [o for path, o in server.objects.items() if "/events/" in path]
+        assert [(e["type"], e["reason"], e["message"]) for e in events] == [
+            ("Normal", "LeaderElection", "one became leader"),
+            ("Normal", "LeaderElection", "one stopped leading"),
+        ]
+        assert events[0]["involvedObject"]["kind"] == "Lease"
+        sending.cancel()
+
+    run(main)
+
+
+def test_a_leader_that_is_finished_releases_the_lease() -> None:
+    async def main(env: Env) -> None:
+        server = TinyServer(env)
+        member = Member(env, server, "one")
+        member.work_seconds = 3.0
+        await member.run()
+        assert lease(server)["holderIdentity"] == ""
+
+    run(main)
+
+
+def test_a_conflict_at_release_is_tried_again() -> None:
+    async def main(env: Env) -> None:
+        server = TinyServer(env)
+        member = Member(env, server, "one")
+        running = member.run()
+        await asyncio.sleep(3)
+        conflicts = 2
+
+        def before(request: wire.Request) -> wire.Response | None:
+            nonlocal conflicts
+            if request.method == "PUT" and conflicts:
+                conflicts -= 1
+                return server.answer(409, "Conflict")
+            return None
+
+        server.before = before
+        server.log.clear()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        assert methods(server) == ["GET", "PUT"] * 3
+        assert lease(server)["holderIdentity"] == ""
+
+    run(main)
+
+
+def test_health_fails_when_a_lease_is_over_and_the_leader_has_not_stopped() -> None:
+    async def main(env: Env) -> None:
+        server = TinyServer(env)
+        member = Member(env, server, "one")
+        assert member.elector.check() is None
+        member.last_words = 100.0
+        running = member.run()
+        await asyncio.sleep(1)
+        server.down = True
+        await asyncio.sleep(34)
+        assert member.elector.check(20.0) is None
+        await asyncio.sleep(2)
+        assert member.elector.check(20.0) == "failed election to renew leadership on lease kube-controller-manager"
+        with pytest.raises(LeadershipLost):
+            await running
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"lease_duration_seconds": 10.0}, "leaseDuration must be greater than renewDeadline"),
+        ({"retry_period_seconds": 9.0}, "renewDeadline must be greater than retryPeriod*JitterFactor"),
+        ({"retry_period_seconds": 0.5}, "retryPeriod must be greater than zero"),
+        ({"identity": ""}, "Lock identity is empty"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:
+    async def main(env: Env) -> None:
+        with pytest.raises(ValueError, match=message.replace("*", r"\*")):
+            LeaderElector(Client(TinyServer(env), env), env, **{"identity": "me", "name": "x", **options})
+
+    run(main)
