@@ -1,25 +1,32 @@
-"""Each controller as its own service account (``--use-service-account-credentials``).
+"""The manager's clients in front of a real API server: one identity, or one service account per controller.
 
-The account is made when it is missing, a token is asked for through TokenRequest and renewed when a fifth of its life
-is left. Facts: v1.36 ``staging/src/k8s.io/controller-manager/pkg/clientbuilder/client_builder_dynamic.go``.
+With ``--use-service-account-credentials`` the account is made when it is missing, a token is asked for through
+TokenRequest and renewed when a fifth of its life is left. Facts: v1.36
+``staging/src/k8s.io/controller-manager/pkg/clientbuilder/client_builder_dynamic.go``.
 """
 
 import asyncio
 import datetime
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pilothouse.api.core import NAMESPACES
 from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import Object, View
 from pilothouse.client import Client
+from pilothouse.client.client import default_user_agent
+from pilothouse.client.connect import ConnectionInfo
+from pilothouse.client.credentials import IssuedToken
 from pilothouse.client.errors import AlreadyExists, ApiError, NotFound
+from pilothouse.client.metrics import ClientMetrics
+from pilothouse.client.remote import RemoteTransport
 from pilothouse.env import Env, Log
 
 NAMESPACE = "kube-system"
+PROGRAM = "kube-controller-manager"
 LIFETIME_SECONDS = 3600
 _SHORTEST_SECONDS = 600.0
-_LEFT_SHARE = 0.2
+_USED_SHARE = 0.8
 _TRIES = 4
 _FIRST_PAUSE_SECONDS = 0.5
 
@@ -35,41 +42,87 @@ class _TokenRequest(View, frozen=True):
     status: _TokenStatus = _TokenStatus()
 
 
+class RemoteClients:
+    """What the manager asks for its clients (``manager.ClientFactory``), over one or more remote transports."""
+
+    def __init__(
+        self,
+        env: Env,
+        connection: ConnectionInfo,
+        *,
+        use_service_accounts: bool,
+        metrics: ClientMetrics | None = None,
+    ) -> None:
+        self._env = env
+        self._connection = connection
+        self._use_service_accounts = use_service_accounts
+        self._metrics = metrics
+        self._transport = connection.transport(env)
+        self._accounts: dict[str, RemoteTransport] = {}
+
+    def shared(self, suffix: str, *, qps: float, burst: int, fence: Callable[[], None] | None = None) -> Client:
+        """A client with the manager's own identity."""
+        return self._client(self._transport, suffix, qps=qps, burst=burst, fence=fence)
+
+    def for_controller(self, name: str, *, qps: float, burst: int, fence: Callable[[], None] | None) -> Client:
+        """A controller's client: its service account's, or the manager's own identity."""
+        if not self._use_service_accounts:
+            return self.shared(name, qps=qps, burst=burst, fence=fence)
+        transport = self._accounts.get(name)
+        if transport is None:
+            token = ServiceAccountToken(self._env, self.shared(PROGRAM, qps=qps, burst=burst, fence=fence), name)
+            credentials = IssuedToken(token.issue, self._env, f"service account {NAMESPACE}/{name}")
+            transport = self._accounts[name] = self._connection.transport(self._env, credentials=credentials)
+        suffix = f"system:serviceaccount:{NAMESPACE}:{name}"
+        return self._client(transport, suffix, qps=qps, burst=burst, fence=fence)
+
+    async def close(self) -> None:
+        """Give back every connection."""
+        for transport in (*self._accounts.values(), self._transport):
+            await transport.close()
+
+    def _client(
+        self,
+        transport: RemoteTransport,
+        suffix: str,
+        *,
+        qps: float,
+        burst: int,
+        fence: Callable[[], None] | None,
+    ) -> Client:
+        return Client(
+            transport,
+            self._env,
+            qps=max(qps, 0.0),
+            burst=burst,
+            user_agent=default_user_agent(PROGRAM, suffix),
+            fence=fence,
+            metrics=self._metrics,
+        )
+
+
 class ServiceAccountToken:
-    """The token of ``kube-system/name``, asked for when first needed and renewed in time. Never printed."""
+    """Asks for tokens of ``kube-system/name``."""
 
     def __init__(self, env: Env, root: Client, name: str) -> None:
         self._env = env
         self._root = root
         self._name = name
-        self._token = ""
-        self._renew_at = 0.0
-        self._asking = asyncio.Lock()
         self._log = Log("identities")
 
-    async def get(self) -> str:
-        """A token that is valid for a while yet. Raises what the API server or the network said after four tries."""
-        if self._token and self._env.monotonic() < self._renew_at:
-            return self._token
-        async with self._asking:
-            if not self._token or self._env.monotonic() >= self._renew_at:
-                await self._renew()
-        return self._token
-
-    async def _renew(self) -> None:
+    async def issue(self) -> tuple[str, float]:
+        """A new token, and for how many seconds to use it. Raises what the last of four tries raised."""
         pause = _FIRST_PAUSE_SECONDS
-        for attempt in range(1, _TRIES + 1):
+        for _attempt in range(_TRIES - 1):
             try:
-                await self._request()
-                return
+                return await self._request()
             except (ApiError, ConnectionError, TimeoutError) as error:
-                if attempt == _TRIES:
-                    raise
                 self._log.warning("Failed to get a token, will retry", account=self._name, err=str(error))
             await asyncio.sleep(pause)
             pause *= 2
+        return await self._request()
 
-    async def _request(self) -> None:
+    async def _request(self) -> tuple[str, float]:
         await self._ensure_account()
         body = {
             "apiVersion": "authentication.k8s.io/v1",
@@ -81,21 +134,18 @@ class ServiceAccountToken:
         )
         expires = answer.status.expiration_timestamp
         lifetime = (expires - self._env.now()).total_seconds() if expires else float(LIFETIME_SECONDS)
-        self._token = answer.status.token
-        self._renew_at = self._env.monotonic() + max(lifetime, _SHORTEST_SECONDS) * (1 - _LEFT_SHARE)
+        return answer.status.token, max(lifetime, _SHORTEST_SECONDS) * _USED_SHARE
 
     async def _ensure_account(self) -> None:
         if await self._exists(SERVICE_ACCOUNTS, self._name, NAMESPACE):
             return
         if not await self._exists(NAMESPACES, NAMESPACE):
             body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
-            await self._created(NAMESPACES.raw, body, "")
-        account = {
-            "apiVersion": "v1",
-            "kind": "ServiceAccount",
-            "metadata": {"name": self._name, "namespace": NAMESPACE},
-        }
-        await self._created(SERVICE_ACCOUNTS.raw, account, NAMESPACE)
+            await self._ensure(NAMESPACES.raw, body, "")
+        meta = {"name": self._name, "namespace": NAMESPACE}
+        await self._ensure(
+            SERVICE_ACCOUNTS.raw, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta}, NAMESPACE
+        )
 
     async def _exists(self, kind: Kind[Any], name: str, namespace: str = "") -> bool:
         try:
@@ -104,7 +154,7 @@ class ServiceAccountToken:
             return False
         return True
 
-    async def _created(self, kind: Kind[Any], body: Mapping[str, object], namespace: str) -> None:
+    async def _ensure(self, kind: Kind[Any], body: Mapping[str, object], namespace: str) -> None:
         try:
             await self._root.create(kind, body, namespace)
         except AlreadyExists:
