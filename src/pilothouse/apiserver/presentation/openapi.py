@@ -1,0 +1,301 @@
+"""``/openapi/v3`` and ``/openapi/v2``: what kubectl reads before it creates, applies, edits and explains.
+
+A document is made when it is first asked for and kept until the table changes. Its hash is that of what it is made
+from, so the index costs nothing. v2 lists definitions without paths: kubectl turns to it only where v3 is missing.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from pilothouse import KUBERNETES_VERSION, __version__
+from pilothouse.api import schema
+from pilothouse.api.wire import Request, Response
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.presentation import negotiation
+from pilothouse.apiserver.presentation.openapi_schemas import V2, V3, SchemaCollector, is_described
+from pilothouse.apiserver.resources import ResourceInfo, ResourceTable
+
+_encode = msgspec.json.Encoder().encode
+_PLAIN = {"cache-control": "no-cache, private"}
+_INFO = {"title": "Kubernetes", "version": KUBERNETES_VERSION}
+
+_STRING: Mapping[str, Any] = {"type": "string", "uniqueItems": True}
+_FLAG: Mapping[str, Any] = {"type": "boolean", "uniqueItems": True}
+_NUMBER: Mapping[str, Any] = {"type": "integer", "uniqueItems": True}
+_WRITE = {"dryRun": _STRING, "fieldManager": _STRING, "fieldValidation": _STRING}
+_LIST = {
+    "allowWatchBookmarks": _FLAG,
+    "continue": _STRING,
+    "fieldSelector": _STRING,
+    "labelSelector": _STRING,
+    "limit": _NUMBER,
+    "resourceVersion": _STRING,
+    "resourceVersionMatch": _STRING,
+    "sendInitialEvents": _FLAG,
+    "timeoutSeconds": _NUMBER,
+    "watch": _FLAG,
+}
+_DELETE = {
+    "dryRun": _STRING,
+    "gracePeriodSeconds": _NUMBER,
+    "orphanDependents": _FLAG,
+    "propagationPolicy": _STRING,
+}
+_ACTIONS: Mapping[str, tuple[str, str, Mapping[str, Mapping[str, Any]]]] = {
+    "get": ("get", "get", {}),
+    "list": ("get", "list", _LIST),
+    "create": ("post", "post", _WRITE),
+    "update": ("put", "put", _WRITE),
+    "patch": ("patch", "patch", {**_WRITE, "force": _FLAG}),
+    "delete": ("delete", "delete", _DELETE),
+    "deletecollection": ("delete", "deletecollection", {**_LIST, **_DELETE}),
+}
+"""Verb → (method, x-kubernetes-action, query parameters)."""
+
+_PATCH_TYPES = (
+    "application/apply-patch+yaml",
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+)
+
+
+def document_key(group: str, version: str) -> str:
+    """Under which key the index has a group and version: ``api/v1``, ``apis/apps/v1``."""
+    return f"apis/{group}/{version}" if group else f"api/{version}"
+
+
+class OpenApi:
+    """Answers ``/openapi/...`` for one table."""
+
+    def __init__(self, table: ResourceTable) -> None:
+        self._table = table
+        self._generation = -1
+        self._by_key: dict[str, list[ResourceInfo]] = {}
+        self._hashes: dict[str, str] = {}
+        self._documents: dict[str, bytes] = {}
+        self._v2: tuple[bytes, str] | None = None
+
+    def answer(self, request: Request, path: str, query: Mapping[str, list[str]]) -> Response | None:
+        """The response for a path, or None if it is not OpenAPI's."""
+        path = path.rstrip("/")
+        if path not in {"/openapi/v2", "/openapi/v3"} and not path.startswith("/openapi/v3/"):
+            return None
+        if request.method not in ("GET", "HEAD"):
+            raise errors.method_not_allowed()
+        if path == "/openapi/v2":
+            return self._second(request)
+        self._refresh()
+        if path == "/openapi/v3":
+            paths = {key: {"serverRelativeURL": self._url(key)} for key in sorted(self._by_key)}
+            headers = {**_PLAIN, "content-type": "text/plain; charset=utf-8"}
+            return Response(200, headers, _encode({"paths": paths}))
+        return self._third(request, path.removeprefix("/openapi/v3/"), (query.get("hash") or [""])[0])
+
+    def _refresh(self) -> None:
+        if self._generation == self._table.generation:
+            return
+        self._generation = self._table.generation
+        by_key: dict[str, list[ResourceInfo]] = {}
+        for info in self._table:
+            by_key.setdefault(document_key(info.group, info.version), []).append(info)
+        self._by_key = by_key
+        hashes = {key: _hash(key, infos) for key, infos in by_key.items()}
+        self._documents = {
+            key: document for key, document in self._documents.items() if hashes.get(key) == self._hashes.get(key)
+        }
+        self._hashes = hashes
+
+    def _url(self, key: str) -> str:
+        return f"/openapi/v3/{key}?hash={self._hashes[key]}"
+
+    def _third(self, request: Request, key: str, wanted: str) -> Response:
+        infos = self._by_key.get(key)
+        if infos is None:
+            return Response(404, _PLAIN)
+        if not _takes_json(request):
+            return Response(406, _PLAIN)
+        if wanted and wanted != self._hashes[key]:
+            return Response(301, {**_PLAIN, "location": self._url(key)})
+        headers = {"content-type": negotiation.JSON, "vary": "Accept", "etag": f'"{self._hashes[key]}"'}
+        if request.headers.get("if-none-match", "") == headers["etag"]:
+            return Response(304, headers)
+        if wanted:
+            headers["cache-control"] = "public, immutable"
+            headers["expires"] = "Thu, 31 Dec 2037 23:55:55 GMT"
+        else:
+            headers["cache-control"] = "no-cache, private"
+        body = self._documents.get(key)
+        if body is None:
+            body = self._documents[key] = _encode(document(infos))
+        return Response(200, headers, body)
+
+    def _second(self, request: Request) -> Response:
+        if not _takes_json(request):
+            return Response(406, _PLAIN)
+        if self._v2 is None:
+            collector = SchemaCollector(V2)
+            table = schema.load()
+            for name in table.names:
+                collector.add(table.definition(name))
+            body = _encode({"swagger": "2.0", "info": _INFO, "paths": {}, "definitions": collector.schemas})
+            self._v2 = body, f'"{hashlib.sha512(body).hexdigest().upper()}"'
+        body, etag = self._v2
+        headers = {"etag": etag, "vary": "Accept", "cache-control": "no-cache, private"}
+        if request.headers.get("if-none-match", "") == etag:
+            return Response(304, headers)
+        return Response(200, {**headers, "content-type": negotiation.JSON}, body)
+
+
+def _takes_json(request: Request) -> bool:
+    clauses = negotiation.parse_accept(request.headers.get("accept", "") or "*/*")
+    return any(clause.media in (negotiation.JSON, "*/*", "application/*") for clause in clauses)
+
+
+def _hash(key: str, infos: Iterable[ResourceInfo]) -> str:
+    made_from = [__version__, KUBERNETES_VERSION, key, str(is_described())]
+    for info in infos:
+        if info.custom is not None:
+            made_from += [info.resource, info.kind, repr(sorted(info.subresources)), repr(_custom_schema(info))]
+    return hashlib.sha512("\n".join(made_from).encode()).hexdigest().upper()
+
+
+def document(infos: Iterable[ResourceInfo]) -> dict[str, Any]:
+    """The OpenAPI v3 document of one group and version."""
+    collector = SchemaCollector(V3)
+    paths: dict[str, Any] = {}
+    for info in infos:
+        if info.custom is None:
+            name = collector.add_kind(info.group, info.version, info.kind)
+            collector.add_kind(info.group, info.version, info.list_kind)
+        else:
+            name = _add_custom(collector, info)
+        _add_paths(paths, info, name)
+        for sub in info.subresources.values():
+            collector.add_kind(sub.group or info.group, sub.version or info.version, sub.kind)
+    collector.add_kind("", "v1", "DeleteOptions")
+    return {
+        "openapi": "3.0.0",
+        "info": _INFO,
+        "paths": dict(sorted(paths.items())),
+        "components": {"schemas": dict(sorted(collector.schemas.items()))},
+    }
+
+
+def _add_paths(paths: dict[str, Any], info: ResourceInfo, name: str | None) -> None:
+    root = f"/apis/{info.group}/{info.version}" if info.group else f"/api/{info.version}"
+    collection = f"{root}/namespaces/{{namespace}}/{info.resource}" if info.namespaced else f"{root}/{info.resource}"
+    item = f"{collection}/{{name}}"
+    kind = {"group": info.group, "kind": info.kind, "version": info.version}
+    wanted: dict[str, list[str]] = {
+        collection: [verb for verb in ("list", "create", "deletecollection") if verb in info.verbs],
+        item: [verb for verb in ("get", "update", "patch", "delete") if verb in info.verbs],
+    }
+    if info.namespaced and "list" in info.verbs:
+        wanted[f"{root}/{info.resource}"] = ["list"]
+    for path, verbs in wanted.items():
+        if verbs:
+            paths[path] = _path_item(path, verbs, _tag(info), kind, name)
+    for sub in info.subresources.values():
+        shown = {"group": sub.group or info.group, "kind": sub.kind, "version": sub.version or info.version}
+        verbs = [verb for verb in ("get", "create", "update", "patch") if verb in sub.verbs]
+        path = f"{item}/{sub.name}"
+        if verbs:
+            paths[path] = _path_item(path, verbs, _tag(info), shown, None)
+
+
+def _path_item(path: str, verbs: Iterable[str], tag: str, kind: Mapping[str, str], name: str | None) -> dict[str, Any]:
+    operations: dict[str, Any] = {}
+    for verb in verbs:
+        method, action, parameters = _ACTIONS[verb]
+        content = {negotiation.JSON: {"schema": {"$ref": V3 + name}}} if name and verb != "list" else {}
+        operation: dict[str, Any] = {
+            "tags": [tag],
+            "operationId": f"{verb}{tag[:1].upper()}{tag[1:]}{_operation_name(path)}",
+            "parameters": [
+                {"name": parameter, "in": "query", "schema": dict(shape)} for parameter, shape in parameters.items()
+            ],
+            "responses": {"200": {"description": "OK", **({"content": content} if content else {})}},
+            "x-kubernetes-action": action,
+            "x-kubernetes-group-version-kind": dict(kind),
+        }
+        if verb in ("create", "update") and content:
+            operation["requestBody"] = {"content": content, "required": True}
+        elif verb == "patch":
+            patch = {"schema": {"type": "object"}}
+            operation["requestBody"] = {"content": dict.fromkeys(_PATCH_TYPES, patch), "required": True}
+        operations[method] = operation
+    operations["parameters"] = [
+        {"name": parameter, "in": "path", "required": True, "schema": dict(_STRING)}
+        for parameter in ("name", "namespace")
+        if f"{{{parameter}}}" in path
+    ] + [{"name": "pretty", "in": "query", "schema": dict(_STRING)}]
+    return operations
+
+
+def _tag(info: ResourceInfo) -> str:
+    group = info.group.removesuffix(".k8s.io").replace(".", "") or "core"
+    return f"{group}_{info.version}"
+
+
+def _operation_name(path: str) -> str:
+    parts = [part for part in path.split("/")[3:] if part]
+    return "".join(part.strip("{}").capitalize() for part in parts)
+
+
+def _custom_schema(info: ResourceInfo) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = getattr(info.custom, "openapi", None) or {}
+    return found
+
+
+def _add_custom(collector: SchemaCollector, info: ResourceInfo) -> str:
+    """The schema of a custom kind, as its definition gives it, with what every object has."""
+    reverse = ".".join(reversed(info.group.split(".")))
+    name = f"{reverse}.{info.version}.{info.kind}"
+    given = _custom_schema(info)
+    definition = schema.load().for_kind("", "v1", "Namespace")
+    assert definition is not None, "namespaces are built in"
+    collector.add(definition.fields["metadata"].type.definition)
+    meta = definition.fields["metadata"].type.definition.name
+    shown = {key: value for key, value in given.items() if key not in ("x-kubernetes-validations",)}
+    shown["type"] = "object"
+    shown["properties"] = {
+        **(given.get("properties") or {}),
+        "apiVersion": {"type": "string", "description": _API_VERSION},
+        "kind": {"type": "string", "description": _KIND},
+        "metadata": {"allOf": [{"$ref": V3 + meta}], "description": _METADATA},
+    }
+    kind = {"group": info.group, "kind": info.kind, "version": info.version}
+    shown["x-kubernetes-group-version-kind"] = [kind]
+    collector.schemas[name] = shown
+    collector.schemas[f"{name}List"] = {
+        "type": "object",
+        "required": ["items"],
+        "properties": {
+            "apiVersion": {"type": "string", "description": _API_VERSION},
+            "kind": {"type": "string", "description": _KIND},
+            "metadata": {"type": "object"},
+            "items": {"type": "array", "items": {"allOf": [{"$ref": V3 + name}]}},
+        },
+        "x-kubernetes-group-version-kind": [{**kind, "kind": info.list_kind}],
+    }
+    return name
+
+
+_API_VERSION = (
+    "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized "
+    "schemas to the latest internal value, and may reject unrecognized values. More info: "
+    "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources"
+)
+_KIND = (
+    "Kind is a string value representing the REST resource this object represents. Servers may infer this from the "
+    "endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: "
+    "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds"
+)
+_METADATA = (
+    "Standard object's metadata. More info: "
+    "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata"
+)
