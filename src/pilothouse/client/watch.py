@@ -211,19 +211,20 @@ class Watch(Generic[T]):
         return event
 
     def _decode(self, line: bytes) -> WatchEvent[T] | None:
+        decoders = self._decoders
         known = _prefixes.get(line[:11])
-        if known is None or not line.startswith(b',"object":', known[1] - 10):
+        if known is None or decoders.is_raw or not line.startswith(b',"object":', known[1] - 10):
             return self._decode_the_long_way(line)
         type_, start = known
         end = line.rfind(b"}")
-        decoders = self._decoders
-        if self._keep_raw or decoders.is_raw:
-            raw = line[start:end]
-            if decoders.is_raw:
-                return WatchEvent(type_, msgspec.Raw(raw), raw if self._keep_raw else b"")  # type: ignore[arg-type]
-            return WatchEvent(type_, decoders.one(raw, lambda: name_of(self._kind, raw)), raw)
-        body = memoryview(line)[start:end]
-        return WatchEvent(type_, decoders.one(body, lambda: name_of(self._kind, bytes(body))))
+        try:
+            if self._keep_raw:
+                raw = line[start:end]
+                return WatchEvent(type_, decoders.one(raw, lambda: ""), raw)
+            return WatchEvent(type_, decoders.one(memoryview(line)[start:end], lambda: ""))
+        except UndecodableObject:
+            # Either the object does not fit, or more than the object came after ``"object":``.
+            return self._decode_the_long_way(line)
 
     def _decode_the_long_way(self, line: bytes) -> WatchEvent[T] | None:
         """Bookmarks, errors, and lines written in an unusual way. None: the watch has failed."""

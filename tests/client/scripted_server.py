@@ -1,0 +1,128 @@
+"""An HTTP server for client tests that does what the test says, down to the byte and the moment."""
+
+import asyncio
+import ssl
+from collections.abc import Awaitable, Callable
+
+import httptools
+
+
+class Asked:
+    """One request as it came."""
+
+    def __init__(self, connection: "ServerConnection") -> None:
+        self.connection = connection
+        self.method = ""
+        self.target = ""
+        self.headers: list[tuple[str, str]] = []
+        self.body = b""
+
+    def header(self, name: str) -> str:
+        """The header's value, or ""."""
+        return next((value for key, value in self.headers if key == name.lower()), "")
+
+    def answer(self, body: bytes = b"{}", *, status: int = 200, headers: str = "") -> None:
+        """A whole answer."""
+        head = (
+            f"HTTP/1.1 {status} Said\r\nContent-Type: application/json\r\n{headers}Content-Length: {len(body)}\r\n\r\n"
+        )
+        self.connection.send(head.encode() + body)
+
+    def begin(self) -> None:
+        """The head of a chunked answer."""
+        self.connection.send(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n")
+
+    def chunk(self, piece: bytes) -> None:
+        """A piece of a chunked answer; an empty one ends it."""
+        self.connection.send(b"%x\r\n%b\r\n" % (len(piece), piece))
+
+
+Handler = Callable[[Asked], Awaitable[None] | None]
+
+
+class ServerConnection(asyncio.Protocol):
+    """One client's connection."""
+
+    def __init__(self, server: "ScriptedServer") -> None:
+        self.server = server
+        self.open = False
+        self._parser = httptools.HttpRequestParser(self)
+
+    def send(self, data: bytes) -> None:
+        """Raw bytes."""
+        self.transport.write(data)
+
+    def drop(self) -> None:
+        """Reset."""
+        self.transport.abort()
+
+    def close(self) -> None:
+        """End in an orderly way."""
+        self.transport.close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport: asyncio.Transport = transport  # type: ignore[assignment]
+        self.open = True
+        self.server.connections.append(self)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.open = False
+
+    def data_received(self, data: bytes) -> None:
+        self._parser.feed_data(data)
+
+    def on_message_begin(self) -> None:
+        self._asked = Asked(self)
+
+    def on_url(self, url: bytes) -> None:
+        self._asked.target += url.decode()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._asked.headers.append((name.decode().lower(), value.decode()))
+
+    def on_body(self, body: bytes) -> None:
+        self._asked.body += body
+
+    def on_message_complete(self) -> None:
+        self._asked.method = self._parser.get_method().decode()
+        self.server.requests.append(self._asked)
+        result = self.server.handler(self._asked)
+        if result is not None:
+            self.server.tasks.append(asyncio.ensure_future(result))
+
+
+class ScriptedServer:
+    """Serves on a free loopback port for the length of an ``async with`` block."""
+
+    def __init__(self, handler: Handler, *, tls: ssl.SSLContext | None = None) -> None:
+        self.handler = handler
+        self.requests: list[Asked] = []
+        self.connections: list[ServerConnection] = []
+        self.tasks: list[asyncio.Future[None]] = []
+        self._tls = tls
+
+    @property
+    def open_connections(self) -> int:
+        """How many clients are connected now."""
+        return sum(connection.open for connection in self.connections)
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return f"{'https' if self._tls else 'http'}://127.0.0.1:{self.port}"
+
+    async def __aenter__(self) -> "ScriptedServer":
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: ServerConnection(self), "127.0.0.1", 0, ssl=self._tls)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        for connection in self.connections:
+            if connection.open:
+                connection.drop()
+        self._server.close()
+        await self._server.wait_closed()

@@ -1,0 +1,630 @@
+"""The verbs of the client, its retries and its throttle, on the virtual loop with a transport of canned answers."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from pilothouse.api import wire
+from pilothouse.api.core import NODES, PODS, Pod
+from pilothouse.api.meta import Object
+from pilothouse.client import (
+    Client,
+    DecodeMemo,
+    apply_patch,
+    json_patch,
+    merge_patch,
+    strategic_merge_patch,
+)
+from pilothouse.client.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    ConnectionLost,
+    ConnectionRefused,
+    Expired,
+    Forbidden,
+    InternalError,
+    Invalid,
+    NotFound,
+    ServerTimeout,
+    ServiceUnavailable,
+    TooManyRequests,
+    UndecodableObject,
+    has_cause,
+)
+from pilothouse.env import Env, virtual
+
+Canned = wire.Response | Exception | list[bytes | Exception]
+
+
+class Script:
+    """A transport that gives the next canned answer and remembers what was asked, and when."""
+
+    def __init__(self, *answers: Canned) -> None:
+        self.answers = list(answers)
+        self.requests: list[wire.Request] = []
+        self.times: list[float] = []
+
+    def _next(self, request: wire.Request) -> Any:
+        self.requests.append(request)
+        self.times.append(asyncio.get_running_loop().time())
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def request(self, request: wire.Request) -> wire.Response:
+        answer: wire.Response = self._next(request)
+        return answer
+
+    async def open(self, request: wire.Request) -> wire.Stream:
+        answer = self._next(request)
+        if isinstance(answer, wire.Response):
+            return Pieces([answer.body], answer.status, answer.headers)
+        return Pieces(answer)
+
+    async def close(self) -> None:
+        pass
+
+
+class Pieces:
+    def __init__(self, pieces: list[Any], status: int = 200, headers: Mapping[str, str] | None = None) -> None:
+        self.status: int = status
+        self.headers: Mapping[str, str] = headers or {}
+        self.pieces = pieces
+        self.closed = False
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for piece in self.pieces:
+            if isinstance(piece, Exception):
+                raise piece
+            if piece is None:
+                await asyncio.get_running_loop().create_future()
+            yield piece
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+def ok(body: object = None, status: int = 200) -> wire.Response:
+    return wire.Response(status, {}, body if isinstance(body, bytes) else msgspec.json.encode(body or {}))
+
+
+def refused(
+    code: int, reason: str = "", message: str = "no", *, retry_after: str = "", **details: Any
+) -> wire.Response:
+    headers = {"retry-after": retry_after} if retry_after else {}
+    status = {"kind": "Status", "code": code, "reason": reason, "message": message, "details": details}
+    return wire.Response(code, headers, msgspec.json.encode(status))
+
+
+def run(script: Script, main: Callable[[Client], Any], **options: Any) -> Any:
+    async def program(env: Env) -> Any:
+        return await main(Client(script, env, **options))
+
+    return virtual.run(program)
+
+
+def line(type_: str, object_: object) -> bytes:
+    return b'{"type":"%s","object":%s}\n' % (type_.encode(), msgspec.json.encode(object_))
+
+
+POD = {"metadata": {"name": "web", "namespace": "default", "resourceVersion": "7"}}
+
+
+@pytest.mark.parametrize(
+    ("call", "method", "target", "body"),
+    [
+        pytest.param(lambda c: c.get(PODS, "a", "ns"), "GET", "/api/v1/namespaces/ns/pods/a", b"", id="get"),
+        pytest.param(lambda c: c.get(NODES, "a", "ignored"), "GET", "/api/v1/nodes/a", b"", id="get, cluster-scoped"),
+        pytest.param(
+            lambda c: c.get(PODS, "a", "ns", subresource="status", resource_version="0"),
+            "GET",
+            "/api/v1/namespaces/ns/pods/a/status?resourceVersion=0",
+            b"",
+            id="get a subresource from the cache",
+        ),
+        pytest.param(lambda c: c.list(PODS), "GET", "/api/v1/pods", b"", id="list everywhere"),
+        pytest.param(
+            lambda c: c.list(PODS, "ns", label_selector="a=b,c", field_selector="x!=y", limit=5, continue_="t=="),
+            "GET",
+            "/api/v1/namespaces/ns/pods?labelSelector=a%3Db%2Cc&fieldSelector=x%21%3Dy&limit=5&continue=t%3D%3D",
+            b"",
+            id="list a page by selectors",
+        ),
+        pytest.param(
+            lambda c: c.create(PODS, {"a": 1}, "ns"), "POST", "/api/v1/namespaces/ns/pods", b'{"a":1}', id="create"
+        ),
+        pytest.param(
+            lambda c: c.create(PODS, msgspec.Raw(b'{ "a" : 1 }'), "ns", dry_run=True, field_manager="me"),
+            "POST",
+            "/api/v1/namespaces/ns/pods?dryRun=All&fieldManager=me",
+            b'{ "a" : 1 }',
+            id="create sends raw JSON byte for byte",
+        ),
+        pytest.param(
+            lambda c: c.create(PODS, {}, "ns", name="a", subresource="binding"),
+            "POST",
+            "/api/v1/namespaces/ns/pods/a/binding",
+            b"{}",
+            id="create a subresource",
+        ),
+        pytest.param(
+            lambda c: c.update(PODS, "a", b"{}", "ns", subresource="status"),
+            "PUT",
+            "/api/v1/namespaces/ns/pods/a/status",
+            b"{}",
+            id="update status",
+        ),
+        pytest.param(
+            lambda c: c.patch(PODS, "a", apply_patch({"x": 1}), "ns", field_manager="me", force=True),
+            "PATCH",
+            "/api/v1/namespaces/ns/pods/a?fieldManager=me&force=true",
+            b'{"x":1}',
+            id="apply",
+        ),
+        pytest.param(
+            lambda c: c.delete(PODS, "a", "ns"),
+            "DELETE",
+            "/api/v1/namespaces/ns/pods/a",
+            b'{"kind":"DeleteOptions","apiVersion":"v1"}',
+            id="delete",
+        ),
+        pytest.param(
+            lambda c: c.delete(
+                PODS, "a", "ns", uid="u", resource_version="7", propagation_policy="Background", grace_period_seconds=0
+            ),
+            "DELETE",
+            "/api/v1/namespaces/ns/pods/a",
+            b'{"kind":"DeleteOptions","apiVersion":"v1","gracePeriodSeconds":0,'
+            b'"preconditions":{"uid":"u","resourceVersion":"7"},"propagationPolicy":"Background"}',
+            id="delete with everything",
+        ),
+        pytest.param(
+            lambda c: c.delete_collection(PODS, "ns", label_selector="a", propagation_policy="Background"),
+            "DELETE",
+            "/api/v1/namespaces/ns/pods?labelSelector=a",
+            b'{"kind":"DeleteOptions","apiVersion":"v1","propagationPolicy":"Background"}',
+            id="delete a collection",
+        ),
+        pytest.param(lambda c: c.get(NODES, "a:b c"), "GET", "/api/v1/nodes/a:b%20c", b"", id="names are encoded"),
+    ],
+)
+def test_a_verb_is_one_request(call: Callable[[Client], Any], method: str, target: str, body: bytes) -> None:
+    script = Script(ok())
+    run(script, call)
+    (request,) = script.requests
+    assert (request.method, request.target, request.body) == (method, target, body)
+
+
+@pytest.mark.parametrize(
+    ("patch", "content_type"),
+    [
+        (json_patch([{"op": "test", "path": "/a", "value": 1}]), "application/json-patch+json"),
+        (merge_patch({"a": None}), "application/merge-patch+json"),
+        (strategic_merge_patch(b"{}"), "application/strategic-merge-patch+json"),
+        (apply_patch({}), "application/apply-patch+yaml"),
+    ],
+)
+def test_a_patch_names_its_kind(patch: Any, content_type: str) -> None:
+    script = Script(ok())
+    run(script, lambda c: c.patch(PODS, "a", patch, "ns"))
+    assert script.requests[0].headers["content-type"] == content_type
+
+
+def test_metadata_only_is_asked_for_on_the_wire() -> None:
+    script = Script(ok({"items": []}), ok(POD))
+    run(script, lambda c: c.list(PODS.metadata))
+    assert "as=PartialObjectMetadataList;" in script.requests[0].headers["accept"]
+    run(script, lambda c: c.get(PODS.metadata, "a", "ns"))
+    assert "as=PartialObjectMetadata;" in script.requests[1].headers["accept"]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        pytest.param(lambda c: c.create(PODS, {}), id="create without a namespace"),
+        pytest.param(lambda c: c.get(PODS, "a"), id="get without a namespace"),
+        pytest.param(lambda c: c.get(PODS, "", "ns"), id="get without a name: it would be a list"),
+        pytest.param(lambda c: c.delete(PODS, "", "ns"), id="delete without a name: it would be all of them"),
+        pytest.param(lambda c: c.delete_collection(PODS), id="delete a collection without a namespace"),
+        pytest.param(lambda c: c.get(PODS, "a/status", "ns"), id="a name with a slash"),
+        pytest.param(lambda c: c.get(PODS, "..", "ns"), id="a name that climbs"),
+        pytest.param(lambda c: c.get(PODS, "a%2fb", "ns"), id="a name with a percent sign"),
+    ],
+)
+def test_what_makes_no_sense_is_not_sent(call: Callable[[Client], Any]) -> None:
+    script = Script(ok())
+    with pytest.raises(ValueError):
+        run(script, call)
+    assert script.requests == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (refused(404, "NotFound"), NotFound),
+        (refused(409, "Conflict"), Conflict),
+        (refused(409, "AlreadyExists"), AlreadyExists),
+        (refused(410, "Expired"), Expired),
+        (refused(403, "Forbidden"), Forbidden),
+        (refused(422, "Invalid"), Invalid),
+        (refused(500, "ServerTimeout"), ServerTimeout),
+        (refused(500, "InternalError"), InternalError),
+        pytest.param(refused(404), NotFound, id="without a reason the code decides"),
+        pytest.param(refused(503, "SomethingNew"), ServiceUnavailable, id="an unknown reason: the code decides"),
+        pytest.param(wire.Response(502, {}, b"<html>bad gateway</html>"), InternalError, id="a proxy's page"),
+        pytest.param(wire.Response(503, {}, b""), ServiceUnavailable, id="nothing at all"),
+        pytest.param(wire.Response(418, {}, b"teapot"), ApiError, id="an unknown code"),
+    ],
+)
+def test_a_refusal_is_an_exception_by_reason(answer: wire.Response, kind: type[ApiError]) -> None:
+    with pytest.raises(ApiError) as caught:
+        run(Script(answer), lambda c: c.get(PODS, "a", "ns"))
+    assert type(caught.value) is kind
+    assert caught.value.code == answer.status
+    assert isinstance(AlreadyExists, type)
+    assert not issubclass(AlreadyExists, Conflict)
+
+
+def test_causes_can_be_asked_for() -> None:
+    answer = refused(403, "Forbidden", causes=[{"reason": "NamespaceTerminating", "field": "metadata.namespace"}])
+    with pytest.raises(Forbidden) as caught:
+        run(Script(answer), lambda c: c.create(PODS, {}, "ns"))
+    assert has_cause(caught.value, "NamespaceTerminating")
+    assert not has_cause(caught.value, "Other")
+    assert not has_cause(OSError(), "NamespaceTerminating")
+
+
+# Retries
+
+
+@pytest.mark.parametrize(
+    ("first", "method", "waited"),
+    [
+        pytest.param(refused(429, retry_after="3"), "GET", 3.0, id="429 with Retry-After"),
+        pytest.param(refused(503, retry_after="2"), "POST", 2.0, id="5xx with Retry-After, also a write"),
+        pytest.param(refused(500, retry_after="0"), "PUT", 0.0, id="Retry-After 0 repeats at once"),
+        pytest.param(ConnectionLost("EOF"), "GET", 1.0, id="a read whose connection was lost"),
+        pytest.param(refused(429), "GET", None, id="429 without the header"),
+        pytest.param(
+            refused(503, retry_after="Thu, 01 Jan 2026 00:00:00 GMT"), "GET", None, id="a date is not waited for"
+        ),
+        pytest.param(refused(404, retry_after="1"), "GET", None, id="other codes never"),
+        pytest.param(ConnectionLost("EOF"), "POST", None, id="a write whose connection was lost may have happened"),
+        pytest.param(ConnectionLost("EOF"), "DELETE", None, id="a delete likewise"),
+        pytest.param(ConnectionRefused("no"), "GET", None, id="refused"),
+        pytest.param(TimeoutError("slow"), "GET", None, id="a timeout"),
+    ],
+)
+def test_what_is_repeated(first: Canned, method: str, waited: float | None) -> None:
+    script = Script(first, ok())
+
+    async def main(client: Client) -> None:
+        await client.request(method, "/x")
+
+    if waited is None:
+        with pytest.raises((ApiError, OSError)):
+            run(script, main)
+        assert len(script.requests) == 1
+    else:
+        run(script, main)
+        assert script.times == [0.0, waited]
+
+
+def test_ten_repeats_and_no_more_and_the_error_names_an_earlier_one() -> None:
+    script = Script(
+        *[refused(503, message="first", retry_after="1")] * 10, refused(503, message="last", retry_after="1")
+    )
+    with pytest.raises(ServiceUnavailable, match="^last - error from a previous attempt: first$"):
+        run(script, lambda c: c.create(PODS, {}, "ns"))
+    assert len(script.requests) == 11
+
+
+def test_repeats_take_tokens_as_well() -> None:
+    script = Script(refused(503, retry_after="0"), ok())
+    run(script, lambda c: c.request("GET", "/x"), qps=0.1, burst=1)
+    assert script.times == [0.0, 10.0]
+
+
+# Throttle and fence
+
+
+def test_requests_wait_for_tokens_and_opening_a_watch_does_not() -> None:
+    script = Script(ok({"items": []}))
+
+    async def main(client: Client) -> None:
+        await asyncio.gather(*(client.list(PODS) for _ in range(5)))
+        script.answers = [[]]
+        async with client.watch(PODS) as batches:
+            assert [batch async for batch in batches] == []
+
+    run(script, main, qps=2, burst=3)
+    assert script.times == [0.0, 0.0, 0.0, 0.5, 1.0, 1.0]
+
+
+def test_waiters_leave_in_the_order_in_which_they_came_and_a_cancelled_one_gives_its_token_back() -> None:
+    script = Script(ok())
+
+    async def main(client: Client) -> None:
+        await client.request("GET", "/0")
+        tasks = [asyncio.ensure_future(client.request("GET", f"/{i}")) for i in (1, 2, 3)]
+        await asyncio.sleep(0.5)
+        tasks[0].cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await client.request("GET", "/4")
+
+    run(script, main, qps=1, burst=1)
+    assert [request.target for request in script.requests] == ["/0", "/2", "/3", "/4"]
+    assert script.times == [0.0, 2.0, 3.0, 3.0]
+
+
+def test_a_fence_stops_writes_and_not_reads() -> None:
+    script = Script(ok())
+
+    def fence() -> None:
+        raise PermissionError("no longer the leader")
+
+    run(script, lambda c: c.get(PODS, "a", "ns"), fence=fence)
+    writes: list[Callable[[Client], Any]] = [
+        lambda c: c.create(PODS, {}, "ns"),
+        lambda c: c.update(PODS, "a", b"{}", "ns"),
+        lambda c: c.patch(PODS, "a", merge_patch({}), "ns"),
+        lambda c: c.delete(PODS, "a", "ns"),
+        lambda c: c.delete_collection(PODS, "ns"),
+        lambda c: c.request("POST", "/x"),
+    ]
+    for write in writes:
+        with pytest.raises(PermissionError):
+            run(script, write, fence=fence)
+    assert len(script.requests) == 1
+
+
+def test_a_fence_that_falls_before_a_repeat_stops_the_repeat() -> None:
+    script = Script(refused(503, retry_after="5"), ok())
+
+    async def program(env: Env) -> None:
+        def fence() -> None:
+            if env.monotonic() > 1:
+                raise PermissionError("no longer the leader")
+
+        await Client(script, env, fence=fence).create(PODS, {}, "ns")
+
+    with pytest.raises(PermissionError):
+        virtual.run(program)
+    assert len(script.requests) == 1
+
+
+# Decoding
+
+
+def test_nulls_read_as_go_reads_them() -> None:
+    body = b'{"metadata":{"name":"a","labels":null,"ownerReferences":null},"spec":{"containers":null},"status":null}'
+    pod: Pod = run(Script(ok(body)), lambda c: c.get(PODS, "a", "ns"))
+    assert pod == Pod(metadata=pod.metadata)
+    assert pod.metadata.labels == {}
+
+
+def test_an_object_that_does_not_fit_is_named_or_left_out() -> None:
+    good, bad = POD, {"metadata": {"name": "b", "namespace": "ns"}, "spec": {"nodeName": 5}}
+    script = Script(ok({"items": [good, bad, good], "metadata": {"resourceVersion": "9"}}))
+    with pytest.raises(
+        UndecodableObject, match=r"pods ns/b cannot be read: Expected `str`, got `int` - at `\$.spec.nod"
+    ):
+        run(script, lambda c: c.list(PODS))
+    left_out: list[UndecodableObject] = []
+    found = run(script, lambda c: c.list(PODS, on_undecodable=left_out.append))
+    assert [pod.metadata.name for pod in found.items] == ["web", "web"]
+    assert found.metadata.resource_version == "9"
+    assert [error.what for error in left_out] == ["pods ns/b"]
+
+
+def test_a_page_with_raw_keeps_each_objects_own_bytes() -> None:
+    script = Script(ok(b'{"metadata":{"resourceVersion":"9"},"items":[{ "metadata" : {"name":"a"}, "new": 1 }]}'))
+    page = run(script, lambda c: c.list_page(PODS))
+    assert page.items[0].raw == b'{ "metadata" : {"name":"a"}, "new": 1 }'
+    assert page.items[0].object.metadata.name == "a"
+    raw = run(script, lambda c: c.list(PODS.raw))
+    assert bytes(raw.items[0]) == page.items[0].raw
+
+
+def test_all_pages_and_a_fresh_start_when_the_token_expires() -> None:
+    def page(name: str, token: str) -> wire.Response:
+        return ok({"metadata": {"continue": token, "resourceVersion": "5"}, "items": [{"metadata": {"name": name}}]})
+
+    script = Script(page("a", "t1"), refused(410, "Expired"), page("whole", ""))
+    found = run(script, lambda c: c.list_all(PODS, page_size=1))
+    assert [entry.object.metadata.name for entry in found.items] == ["whole"]
+    assert [request.target for request in script.requests] == [
+        "/api/v1/pods?limit=1",
+        "/api/v1/pods?limit=1&continue=t1",
+        "/api/v1/pods",
+    ]
+
+
+# Watches
+
+
+async def read(client: Client, **options: Any) -> list[tuple[str, str]]:
+    seen: list[tuple[str, str]] = []
+    async with client.watch(PODS, **options) as batches:
+        async for batch in batches:
+            assert batch, "no batch is empty"
+            seen += [(event.type, event.object.metadata.name) for event in batch]
+    return seen
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 64, 1000])
+def test_lines_are_found_however_the_bytes_are_cut(size: int) -> None:
+    text = b"".join(
+        line(type_, {"metadata": {"name": f"pod-{i}"}}) for i, type_ in enumerate(["ADDED", "MODIFIED"] * 3)
+    )
+    script = Script([text[i : i + size] for i in range(0, len(text), size)])
+    assert run(script, read) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(b'{"object":{"metadata":{"name":"a"}},"type":"DELETED"}\n', id="the other way round"),
+        pytest.param(b'{ "type": "DELETED", "object": {"metadata":{"name":"a"}} }\n', id="with spaces"),
+        pytest.param(b'{"type":"DELETED","object":{"metadata":{"name":"a"}}}\r\n\n', id="with other line ends"),
+        pytest.param(b'{"type":"DELETED","object":{"metadata":{"name":"a"}},"more":{}}\n', id="with something more"),
+    ],
+)
+def test_unusual_lines_are_read_as_well(text: bytes) -> None:
+    assert run(Script([text]), read) == [("DELETED", "a")]
+
+
+def test_raw_is_the_objects_own_json() -> None:
+    async def main(client: Client) -> list[bytes]:
+        raw = []
+        async with client.watch(PODS, keep_raw=True) as batches:
+            async for batch in batches:
+                raw += [event.raw for event in batch]
+        async with client.watch(PODS.raw) as batches_of_raw:
+            async for batch_of_raw in batches_of_raw:
+                raw += [bytes(event.object) for event in batch_of_raw]
+        return raw
+
+    text = b'{"type":"ADDED","object":{"metadata":{"name":"a"},"x":[1, 2]}}\n'
+    assert run(Script([text]), main) == [b'{"metadata":{"name":"a"},"x":[1, 2]}'] * 2
+
+
+def test_a_bookmark_has_only_metadata_whatever_zero_values_it_shows() -> None:
+    bookmark = {
+        "kind": "Pod",
+        "metadata": {
+            "resourceVersion": "12",
+            "creationTimestamp": None,
+            "annotations": {"k8s.io/initial-events-end": "true"},
+        },
+        "spec": {"containers": None, "nodeName": 5},
+        "status": {},
+    }
+
+    async def main(client: Client) -> Object:
+        async with client.watch(PODS) as batches:
+            async for batch in batches:
+                return batch[0].object  # type: ignore[return-value]
+        raise AssertionError("no event")
+
+    found = run(Script([line("BOOKMARK", bookmark)]), main)
+    assert found.metadata.resource_version == "12"
+    assert found.metadata.annotations == {"k8s.io/initial-events-end": "true"}
+
+
+def test_events_before_an_error_are_delivered_first() -> None:
+    async def main(client: Client) -> list[str]:
+        async with client.watch(PODS) as batches:
+            batch = await anext(batches)
+            with pytest.raises(Expired, match="too old"):
+                await anext(batches)
+        return [event.object.metadata.name for event in batch]
+
+    error = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version: 1 (2)"}
+    assert run(Script([line("ADDED", POD) + line("ERROR", error)]), main) == ["web"]
+
+
+def test_a_refused_watch_raises_what_the_server_said() -> None:
+    with pytest.raises(Forbidden):
+        run(Script(refused(403, "Forbidden")), read)
+
+
+def test_a_watch_is_opened_again_after_a_lost_connection_and_is_empty_when_that_never_helps() -> None:
+    script = Script(ConnectionLost("EOF"), TimeoutError(), refused(429, retry_after="2"), [line("ADDED", POD)])
+    assert run(script, read) == [("ADDED", "web")]
+    assert script.times == [0.0, 1.0, 2.0, 4.0]
+    script = Script(ConnectionLost("EOF"))
+    assert run(script, read) == []
+    assert len(script.requests) == 11
+
+
+def test_a_watch_that_breaks_raises_and_so_does_half_an_event() -> None:
+    endings: list[bytes | Exception] = [ConnectionLost("reset"), b'{"type":"ADD']
+    for ending in endings:
+        with pytest.raises(ConnectionLost):
+            run(Script([line("ADDED", POD), ending]), read)
+
+
+def test_a_server_that_died_silently_is_noticed_after_the_watchs_time() -> None:
+    async def main(client: Client) -> float:
+        with pytest.raises(ConnectionLost, match="did not end when its 300 s were over"):
+            await read(client, timeout_seconds=300)
+        return client.env.monotonic()
+
+    assert run(Script([line("ADDED", POD), None]), main) == 330.0  # type: ignore[list-item]
+
+
+def test_a_cancelled_reader_is_cancelled_and_not_told_of_a_lost_connection() -> None:
+    async def main(client: Client) -> None:
+        reader = asyncio.ensure_future(read(client, timeout_seconds=300))
+        await asyncio.sleep(1)
+        reader.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reader
+
+    run(Script([None]), main)  # type: ignore[list-item]
+
+
+def test_an_undecodable_event_is_left_out_when_somebody_takes_it() -> None:
+    bad = line("ADDED", {"metadata": {"name": "b", "namespace": "ns"}, "spec": {"nodeName": 5}})
+    pieces: Canned = [line("ADDED", POD) + bad + line("DELETED", POD)]
+    left_out: list[UndecodableObject] = []
+    assert run(Script(pieces), lambda c: read(c, on_undecodable=left_out.append)) == [
+        ("ADDED", "web"),
+        ("DELETED", "web"),
+    ]
+    assert [error.what for error in left_out] == ["pods ns/b"]
+    with pytest.raises(UndecodableObject, match="pods ns/b"):
+        run(Script(pieces), read)
+
+
+def test_clients_with_one_memo_share_one_object_per_event() -> None:
+    text = line("ADDED", POD)
+    memo = DecodeMemo(capacity=2)
+
+    async def first(client: Client) -> Any:
+        async with client.watch(PODS) as batches:
+            return (await anext(batches))[0]
+
+    one = run(Script([text]), first, memo=memo)
+    assert run(Script([text]), first, memo=memo) is one
+    assert memo.hits == 1
+    for name in ("x", "y"):
+        run(Script([line("ADDED", {"metadata": {"name": name}})]), first, memo=memo)
+    assert run(Script([text]), first, memo=memo) is not one
+
+
+def test_a_refused_request_is_one_error_in_the_metrics_and_a_repeat_is_counted() -> None:
+    told: list[tuple[object, ...]] = []
+
+    class Metrics:
+        def request_done(self, method: str, host: str, code: str, **_: float) -> None:
+            told.append(("done", method, host, code))
+
+        def throttled(self, method: str, host: str, seconds: float) -> None:
+            told.append(("throttled", method, host, seconds))
+
+        def retried(self, method: str, host: str, code: str) -> None:
+            told.append(("retried", method, host, code))
+
+    with pytest.raises(TooManyRequests):
+        run(
+            Script(ConnectionLost("EOF"), refused(429)),
+            lambda c: c.get(PODS, "a", "ns"),
+            metrics=Metrics(),
+            host="h:1",
+            qps=1,
+            burst=2,
+        )
+    assert told == [
+        ("throttled", "GET", "h:1", 0.0),
+        ("done", "GET", "h:1", "<error>"),
+        ("throttled", "GET", "h:1", 0.0),
+        ("done", "GET", "h:1", "429"),
+        ("retried", "GET", "h:1", "429"),
+    ]
