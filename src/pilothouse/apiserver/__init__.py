@@ -3,3 +3,8 @@
 ``server.ApiServer`` is the transport-neutral core: it takes ``api.wire`` requests and answers them from ``storage``.
 ``presentation`` turns what the core answers into what the caller asked for, and ``asgi`` puts it all on sockets.
 """
+
+from pilothouse.apiserver.options import ServerOptions
+from pilothouse.apiserver.server import ApiServer
+
+__all__ = ["ApiServer", "ServerOptions"]

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from pilothouse.apiserver.resources import ResourceInfo
+from pilothouse.machinery.go_text import compact_json, quote
 
 _encode = msgspec.json.Encoder().encode
 
@@ -257,7 +258,7 @@ class FieldError(msgspec.Struct, frozen=True):
 
 def shown(value: object) -> str:
     """A value as it appears in a message: strings quoted, numbers bare, all else compact JSON."""
-    return _encode(value).decode()
+    return quote(value) if isinstance(value, str) else compact_json(value)
 
 
 def invalid_value(field: str, value: object, detail: str) -> FieldError:

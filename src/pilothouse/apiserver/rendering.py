@@ -3,13 +3,14 @@
 A list of stored objects is spliced from their bytes, and an event is encoded once for all watchers.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from pilothouse.api.wire import Request, Response, Stream
 from pilothouse.apiserver.errors import StatusError
-from pilothouse.apiserver.results import ListResult, ObjectResult, Result, StatusResult, Watching, WatchEvent
+from pilothouse.apiserver.results import ListResult, ObjectResult, Result, StatusResult, WatchEvent, Watching
 from pilothouse.apiserver.routing import RequestInfo
 
 JSON = "application/json"
@@ -78,16 +79,24 @@ class LineStream:
         self.status = 200
         self.headers = headers_with(watching.warnings) if watching.warnings else WATCH_HEADERS
         self._watching = watching
+        self._events = watching.__aiter__()
+        self._lines: deque[bytes] = deque()
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for batch in self._watching:
-            for event in batch:
-                yield event_line(event)
+    def __aiter__(self) -> "LineStream":
+        return self
 
-    async def batches(self) -> AsyncIterator[list[bytes]]:
-        """Instead of single lines: all lines that came together."""
-        async for batch in self._watching:
-            yield [event_line(event) for event in batch]
+    async def __anext__(self) -> bytes:
+        lines = self._lines
+        while not lines:
+            lines.extend([event_line(event) for event in await self._events.__anext__()])
+        return lines.popleft()
+
+    async def next_lines(self) -> list[bytes]:
+        """All lines that are there, waiting for at least one; raises ``StopAsyncIteration`` at the end."""
+        first = await self.__anext__()
+        lines = [first, *self._lines]
+        self._lines.clear()
+        return lines
 
     async def close(self) -> None:
         """End the watch."""

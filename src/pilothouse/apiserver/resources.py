@@ -106,7 +106,7 @@ def storage_prefix(group: str, resource: str) -> str:
     """
     if group == "events.k8s.io":
         group = ""
-    return f"{group or 'core'}/{resource}/"
+    return f"{group}/{resource}/"
 
 
 class _Row(msgspec.Struct, rename="camel"):
@@ -168,6 +168,10 @@ class ResourceTable:
     def serves(self, group: str, version: str) -> bool:
         """Whether anything is served in that group and version."""
         return (group, version) in self._group_versions
+
+    def is_custom(self, group: str) -> bool:
+        """Whether the group is one of custom resources."""
+        return any(infos[0].group == group for infos in self._custom.values())
 
     def __iter__(self) -> Iterator[ResourceInfo]:
         return iter(self._by_path.values())

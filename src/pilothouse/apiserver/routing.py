@@ -34,7 +34,7 @@ class Query(dict[str, list[str]]):
     def flag(self, name: str) -> bool:
         """A boolean as apimachinery reads it: absent, empty, ``0`` and ``false`` are False, all else is True."""
         values = self.get(name)
-        return bool(values) and values[0].lower() not in ("", "0", "false")
+        return values is not None and values[0].lower() not in ("", "0", "false")
 
     def number(self, name: str) -> int | None:
         """An integer; raises the 400 that upstream answers for anything else."""

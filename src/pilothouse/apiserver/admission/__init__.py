@@ -1,0 +1,61 @@
+"""Admission: an ordered chain of small plugins between decoding and validation.
+
+A plugin may change an object (``admit``) or only judge it (``review``). All ``admit`` run first, in order, then all
+``review``. A plugin that never waits returns None; one that must ask somebody returns an awaitable.
+"""
+
+from collections.abc import Awaitable, Sequence
+
+import msgspec
+
+from pilothouse.apiserver.identity import Identity
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.resources import ResourceInfo
+
+
+class Admission(msgspec.Struct):
+    """One write, as plugins see it. ``obj`` is None for a deletion, ``old`` is None for a creation."""
+
+    operation: str
+    info: ResourceInfo
+    namespace: str
+    name: str
+    identity: Identity
+    subresource: str = ""
+    obj: Object | None = None
+    old: Object | None = None
+    dry_run: bool = False
+    warnings: list[str] = []
+
+
+class Plugin:
+    """Does nothing; plugins override one or both. A refusal is a raised ``StatusError``."""
+
+    def admit(self, write: Admission) -> Awaitable[None] | None:
+        """Refuse the write, or change ``write.obj`` in place."""
+        return None
+
+    def review(self, write: Admission) -> Awaitable[None] | None:
+        """Refuse the write, or let it pass unchanged."""
+        return None
+
+
+class Chain:
+    """Plugins in order."""
+
+    def __init__(self, plugins: Sequence[Plugin] = ()) -> None:
+        self.plugins = list(plugins)
+
+    async def admit(self, write: Admission) -> None:
+        """Run the plugins that may change the object."""
+        for plugin in self.plugins:
+            pending = plugin.admit(write)
+            if pending is not None:
+                await pending
+
+    async def review(self, write: Admission) -> None:
+        """Run the plugins that only judge."""
+        for plugin in self.plugins:
+            pending = plugin.review(write)
+            if pending is not None:
+                await pending

@@ -1,0 +1,89 @@
+"""What all handlers of one server share: store, table, strategies, admission, clock; and the call they work on."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from pilothouse.api.wire import Request
+from pilothouse.apiserver.admission import Chain
+from pilothouse.apiserver.attributes import AttributeCache
+from pilothouse.apiserver.identity import Identity
+from pilothouse.apiserver.objects import Timestamps
+from pilothouse.apiserver.options import ServerOptions
+from pilothouse.apiserver.resources import ResourceInfo, ResourceTable
+from pilothouse.apiserver.results import Result
+from pilothouse.apiserver.routing import RequestInfo
+from pilothouse.apiserver.strategies import Strategy, strategy_for
+from pilothouse.env import Env
+from pilothouse.storage import Record, Staged, Store
+
+
+class Call(msgspec.Struct):
+    """One request for a resource, under way."""
+
+    request: Request
+    asked: RequestInfo
+    info: ResourceInfo
+    strategy: Strategy
+    identity: Identity
+    namespace: str
+    name: str
+    warnings: list[str] = []
+
+    @property
+    def key(self) -> str:
+        """Where the object of the request is stored."""
+        return self.info.key(self.namespace, self.name)
+
+    @property
+    def content_type(self) -> str:
+        """The media type of the body, without parameters, in lower case."""
+        return self.request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+Handler = Callable[["Core", Call], Awaitable[Result]]
+"""Answers one verb of one resource or subresource; raises ``StatusError`` for anything that is not success."""
+
+
+class Core:
+    """The parts of one server. Handlers are functions of it and a ``Call``."""
+
+    def __init__(self, env: Env, store: Store, options: ServerOptions) -> None:
+        self.env = env
+        self.store = store
+        self.options = options
+        self.table = ResourceTable()
+        self.time = Timestamps(env)
+        self.admission = Chain()
+        self.attributes = AttributeCache(store)
+        self.virtual: dict[tuple[str, str, str], Handler] = {}
+        """Handlers of what is not stored, and of subresources with a way of their own: (group, resource, subresource)."""
+        self.watches: dict[Any, ResourceInfo] = {}
+        """Watches under way, in the order in which they began."""
+
+    def strategy(self, info: ResourceInfo) -> Strategy:
+        """What is special about the resource."""
+        if info.custom is not None:
+            strategy: Strategy = info.custom.strategy
+            return strategy
+        return strategy_for(info.group, info.resource)
+
+    async def commit(self, staged: Staged) -> bytes:
+        """Wait until a staged write counts, and return its value."""
+        await self.store.commit(staged)
+        return staged.change.value
+
+    def view(self, info: ResourceInfo, value: bytes) -> bytes:
+        """A stored object as the version of ``info`` shows it. Objects are stored once, whatever the versions served."""
+        if value.startswith(info.head):
+            return value
+        if info.custom is not None:
+            # Conversion "None": only the apiVersion differs.
+            return info.head + value[value.index(b'"metadata":') :]
+        strategy = self.strategy(info)
+        return strategy.from_storage(info, value)
+
+    def namespace(self, name: str) -> Record | None:
+        """The namespace of that name, as the next write will find it."""
+        return self.store.staged("/namespaces/" + name)

@@ -1,0 +1,1 @@
+"""What the server does for each verb: functions of a ``Core`` and a ``Call``."""

@@ -1,0 +1,112 @@
+"""create: a new object, named by the client or by the server."""
+
+from pilothouse.apiserver import errors, metadata
+from pilothouse.apiserver.admission import Admission
+from pilothouse.apiserver.core import Call, Core
+from pilothouse.apiserver.handlers.incoming import read_object
+from pilothouse.apiserver.objects import Object, encode_object
+from pilothouse.apiserver.options import WriteOptions, read_write_options
+from pilothouse.apiserver.results import ObjectResult
+from pilothouse.machinery.names import generated_name
+from pilothouse.storage import Mismatch
+
+_NAME_ATTEMPTS = 8
+_SERVER_FIELDS = ("uid", "selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "managedFields")
+
+
+async def create(core: Core, call: Call) -> ObjectResult:
+    """POST to a collection."""
+    options = read_write_options(call.asked.query, "CreateOptions")
+    obj = read_object(call, options)
+    return await create_object(core, call, obj, options)
+
+
+async def create_object(core: Core, call: Call, obj: Object, options: WriteOptions) -> ObjectResult:
+    """Make ``obj``, which is the call's to change, a stored object."""
+    info, strategy = call.info, call.strategy
+    meta: Object = obj.setdefault("metadata", {})
+    _settle_namespace(call, meta)
+    if meta.get("resourceVersion") not in (None, "", "0"):
+        raise errors.plain("resourceVersion should not be set on objects to be created")
+    meta.pop("resourceVersion", None)
+    for field in _SERVER_FIELDS:
+        meta.pop(field, None)
+    meta["uid"] = core.env.uid()
+    meta["creationTimestamp"] = core.time.now()
+    strategy.default(obj)
+
+    write = Admission(
+        operation="CREATE",
+        info=info,
+        namespace=call.namespace,
+        name=meta.get("name") or "",
+        identity=call.identity,
+        obj=obj,
+        dry_run=options.dry_run,
+        warnings=call.warnings,
+    )
+    await core.admission.admit(write)
+
+    has_status = "status" in info.subresources
+    if has_status and not strategy.keeps_status_on_create:
+        obj.pop("status", None)
+    if strategy.tracked:
+        if strategy.generation_on_create:
+            meta["generation"] = 1
+        else:
+            meta.pop("generation", None)
+    strategy.prepare_create(obj, core.time.now())
+    call.warnings += metadata.without_duplicate_owners(meta)
+    generated = not meta.get("name") and bool(meta.get("generateName"))
+    if generated:
+        meta["name"] = generated_name(meta["generateName"], core.env.name_suffix())
+    problems = metadata.validate(meta, strategy.name_problems) + strategy.validate(obj)
+    if problems:
+        raise errors.invalid(info.group, info.kind, meta.get("name") or "", problems)
+    write.name = meta["name"]
+    await core.admission.review(write)
+    strategy.finish(obj)
+    return await _store(core, call, obj, options, generated=generated)
+
+
+def _settle_namespace(call: Call, meta: Object) -> None:
+    if not call.info.namespaced:
+        meta.pop("namespace", None)
+    elif meta.get("namespace") in (None, ""):
+        meta["namespace"] = call.namespace
+    elif meta["namespace"] != call.namespace:
+        raise errors.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+
+
+async def _store(core: Core, call: Call, obj: Object, options: WriteOptions, *, generated: bool) -> ObjectResult:
+    info, store, strategy = call.info, core.store, call.strategy
+    stored_as = strategy.stored_as(info)
+    stored = strategy.to_storage(info, obj)
+    meta = obj["metadata"]
+
+    def make(revision: int) -> bytes:
+        meta["resourceVersion"] = str(revision)
+        return encode_object(stored_as, stored)
+
+    for attempt in range(_NAME_ATTEMPTS):
+        key = info.key(call.namespace, meta["name"])
+        if options.dry_run:
+            taken = store.staged(key)
+            if taken is None:
+                return ObjectResult(201, info, encode_object(info, obj), tuple(call.warnings))
+        else:
+            try:
+                staged = store.stage(key, make, expected=0)
+            except Mismatch as mismatch:
+                taken = mismatch.current
+            else:
+                value = await core.commit(staged)
+                return ObjectResult(201, info, core.view(info, value), tuple(call.warnings))
+        if not generated:
+            assert taken is not None, "a create only fails on an object that is there"
+            raise errors.already_exists(info, meta["name"], being_deleted=b'"deletionTimestamp":"' in taken.value)
+        if attempt < _NAME_ATTEMPTS - 1:
+            meta["name"] = generated_name(meta["generateName"], core.env.name_suffix())
+    raise errors.no_unique_name(info, meta["name"])

@@ -1,0 +1,116 @@
+"""The object in a request's body: decoded, of the right kind, and reduced to what its schema knows.
+
+Built-in kinds are checked against the API's schema (``machinery.bodies``), custom ones against their definition's.
+"""
+
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from pilothouse.api import schema
+from pilothouse.api.schema import Definition
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.bodies import JSON_TYPES, check_kind, check_size, read_document, unrecognized
+from pilothouse.apiserver.core import Call
+from pilothouse.apiserver.empties import drop_empties
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.options import WriteOptions
+from pilothouse.apiserver.resources import ResourceInfo
+from pilothouse.machinery.bodies import BodySyntaxError, Decoded, DecodeError, decode_body
+
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+@lru_cache(maxsize=1)
+def _known_kinds() -> frozenset[tuple[str, str]]:
+    return frozenset((f"{group}/{version}" if group else version, kind) for group, version, kind in schema.load().kinds)
+
+
+@lru_cache(maxsize=1024)
+def definition_of(group: str, version: str, kind: str) -> Definition:
+    """The schema of a built-in kind."""
+    definition = schema.load().for_kind(group, version, kind)
+    assert definition is not None, f"every built-in kind has a definition, {group}/{version} {kind} has none"
+    return definition
+
+
+def read_object(call: Call, options: WriteOptions) -> Object:
+    """The object of the call's own kind in its body. It belongs to the caller."""
+    info = call.info
+    if info.custom is not None:
+        obj = read_document(call.request.body, call.content_type, info.kind)
+        check_kind(obj, info, info.kind, info.api_version, _known_kinds())
+        _note(call, options, info.kind, info.version, info.custom.prune(obj))
+        return obj
+    return read_built_in(call, options, info, info.group, info.version, info.kind)
+
+
+def read_built_in(call: Call, options: WriteOptions, info: ResourceInfo, group: str, version: str, kind: str) -> Object:
+    """An object of a built-in kind in the body of the call, also of one that is not the resource's own."""
+    body, content_type = call.request.body, call.content_type
+    api_version = f"{group}/{version}" if group else version
+    if content_type in JSON_TYPES:
+        check_size(body)
+    else:
+        body = msgspec.json.encode(read_document(body, content_type, kind))
+    try:
+        decoded = decode_body(body, definition_of(group, version, kind))
+    except BodySyntaxError as error:
+        raise unrecognized(kind, f"json parse error: {error}", body) from None
+    except DecodeError as error:
+        # An object of another kind is likely to have fields of other types; say the former.
+        document = read_document(body, "", kind)
+        check_kind(document, info, kind, api_version, _known_kinds())
+        raise errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {error}') from None
+    obj = decoded.document
+    check_kind(obj, info, kind, api_version, _known_kinds())
+    obj.pop("kind", None)
+    obj.pop("apiVersion", None)
+    if decoded.strict_errors:
+        _note(call, options, kind, version, decoded.strict_errors)
+    if b"[]" in body or b"{}" in body:
+        drop_empties(obj, definition_of(group, version, kind))
+    return obj
+
+
+def _note(call: Call, options: WriteOptions, kind: str, version: str, strict_errors: list[str]) -> None:
+    """Fields that were dropped are errors, warnings or nothing, as the client wants it."""
+    if not strict_errors or options.field_validation == "Ignore":
+        return
+    if options.field_validation == "Strict":
+        listed = ", ".join(strict_errors)
+        raise errors.bad_request(
+            f'{kind} in version "{version}" cannot be handled as a {kind}: strict decoding error: {listed}'
+        )
+    call.warnings += strict_errors
+
+
+def check_patched(call: Call, options: WriteOptions, obj: Object, definition: Definition | None) -> Object:
+    """A patched object, checked like a body. What is wrong with it is a 422 about the patch."""
+    text = msgspec.json.encode(obj)
+    if definition is None:
+        strict = call.info.custom.prune(obj)
+        if strict:
+            _note_patched(call, options, text, strict)
+        return obj
+    try:
+        decoded: Decoded = decode_body(text, definition)
+    except DecodeError as error:
+        raise _bad_patch(text, str(error)) from None
+    if decoded.strict_errors:
+        _note_patched(call, options, text, decoded.strict_errors)
+    if b"[]" in text or b"{}" in text:
+        drop_empties(decoded.document, definition)
+    return decoded.document
+
+
+def _note_patched(call: Call, options: WriteOptions, text: bytes, strict_errors: list[str]) -> None:
+    if options.field_validation == "Strict":
+        raise _bad_patch(text, f"strict decoding error: {', '.join(strict_errors)}")
+    if options.field_validation == "Warn":
+        call.warnings += strict_errors
+
+
+def _bad_patch(text: bytes, why: str) -> errors.StatusError:
+    return errors.invalid("", "", "", [errors.invalid_value("patch", text.decode(), why)])

@@ -1,0 +1,119 @@
+"""patch: JSON patch, merge patch, strategic merge patch. Server-side apply has its place here and is refused for now."""
+
+from typing import Any
+
+import msgspec
+
+from pilothouse.api.schema import Definition
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.bodies import check_size
+from pilothouse.apiserver.core import Call, Core
+from pilothouse.apiserver.handlers.incoming import check_patched, definition_of
+from pilothouse.apiserver.handlers.updating import Wanted, change
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.options import WriteOptions, read_write_options
+from pilothouse.apiserver.resources import ResourceInfo
+from pilothouse.apiserver.results import ObjectResult
+from pilothouse.machinery.json_patch import apply_json_patch
+from pilothouse.machinery.merge_patch import apply_merge_patch
+from pilothouse.machinery.patches import PatchError
+from pilothouse.machinery.strategic_merge import apply_strategic_merge
+
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+
+_decode = msgspec.json.Decoder().decode
+
+
+async def patch(core: Core, call: Call) -> ObjectResult:
+    """PATCH of an object, or of its status."""
+    options = read_patch_options(call)
+    apply = patch_function(call, call.info, options)
+    return await change(core, call, apply, options)
+
+
+def read_patch_options(call: Call) -> WriteOptions:
+    """The options of a PATCH; what is allowed depends on its type."""
+    kind = "ApplyOptions" if call.content_type == APPLY_PATCH else "PatchOptions"
+    return read_write_options(call.asked.query, kind)
+
+
+def patch_function(call: Call, info: ResourceInfo, options: WriteOptions, *, kind: str = "") -> Wanted:
+    """What the body of the call does to an object; ``kind`` when that is not the resource's own (a Scale)."""
+    body, content_type = call.request.body, call.content_type
+    check_size(body)
+    if content_type == APPLY_PATCH:
+        raise errors.unsupported_media_type(
+            "server-side apply (application/apply-patch+yaml) is not offered by this server; "
+            f"accepted patch types: {JSON_PATCH}, {MERGE_PATCH}, {STRATEGIC_MERGE_PATCH}"
+        )
+    if content_type == STRATEGIC_MERGE_PATCH and info.custom is not None:
+        raise errors.unsupported_media_type(
+            "the body of the request was in an unknown format - accepted media types include: "
+            f"{JSON_PATCH}, {MERGE_PATCH}, {APPLY_PATCH}"
+        )
+    if content_type not in (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH):
+        raise errors.unsupported_media_type("415: Unsupported Media Type", details={})
+    document = _read_patch(body)
+    definition = _definition(info, kind)
+
+    def apply(old: Object) -> Object:
+        before, uid = (old.get("kind"), old.get("apiVersion")), old["metadata"].get("uid")
+        try:
+            if content_type == JSON_PATCH:
+                result = apply_json_patch(old, document)
+            elif content_type == MERGE_PATCH:
+                result = apply_merge_patch(old, document)
+            else:
+                assert definition is not None, "a strategic merge patch is refused for custom resources"
+                result = apply_strategic_merge(old, document, definition)
+        except PatchError as error:
+            raise _refused(error) from None
+        result = check_patched(call, options, _checked(call, result, before), definition)
+        if result["metadata"].get("uid") not in (None, "", uid):
+            problem = errors.invalid_value("metadata.uid", result["metadata"]["uid"], "field is immutable")
+            # Upstream validates the metadata of an update in two places, and lists the cause twice.
+            raise errors.invalid(info.group, info.kind, call.name, [problem, problem])
+        return result
+
+    return apply
+
+
+def _read_patch(body: bytes) -> Any:
+    try:
+        return _decode(body)
+    except msgspec.DecodeError as error:
+        text = "unexpected end of JSON input" if "truncated" in str(error) else str(error)
+        raise errors.bad_request(f"error decoding patch: {text}") from None
+
+
+def _definition(info: ResourceInfo, kind: str) -> Definition | None:
+    if kind == "Scale":
+        return definition_of("autoscaling", "v1", "Scale")
+    return None if info.custom is not None else definition_of(info.group, info.version, info.kind)
+
+
+def _refused(error: PatchError) -> errors.StatusError:
+    details: dict[str, Any] | None = {} if error.code == 422 else None
+    return errors.StatusError(error.code, error.reason, error.message, details=details)
+
+
+def _checked(call: Call, result: Any, before: tuple[Any, Any]) -> Object:
+    """A patch may not turn an object into another one."""
+    if not isinstance(result, dict):
+        raise errors.invalid("", "", "", [errors.invalid_value("patch", result, "the result is not an object")])
+    meta = result.get("metadata")
+    if not isinstance(meta, dict):
+        meta = result["metadata"] = {}
+    if (result.get("kind"), result.get("apiVersion")) != before:
+        result["kind"], result["apiVersion"] = before
+    name = meta.get("name") or ""
+    if name != call.name:
+        raise errors.bad_request(f"the name of the object ({name}) does not match the name on the URL ({call.name})")
+    if call.info.namespaced and meta.get("namespace") != call.namespace:
+        raise errors.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    return result

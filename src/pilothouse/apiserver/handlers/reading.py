@@ -1,0 +1,191 @@
+"""get and list, with paging, selectors and upstream's rules about resource versions."""
+
+import asyncio
+import base64
+import binascii
+
+import msgspec
+
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.core import Call, Core
+from pilothouse.apiserver.errors import StatusError
+from pilothouse.apiserver.options import ListOptions, read_list_options
+from pilothouse.apiserver.results import ListResult, ObjectResult
+from pilothouse.apiserver.selection import Selection, read_selection
+from pilothouse.storage import Compacted, Record
+
+FUTURE_WAIT_SECONDS = 3.0
+_TOKEN_VERSION = "meta.k8s.io/v1"
+_TOO_OLD_LIST = "The resourceVersion for the provided list is too old."
+_TOO_OLD_TOKEN = (
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list without the "
+    "continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing "
+    "with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the "
+    "time the first chunk was returned and now may show up in the list."
+)
+
+
+async def get(core: Core, call: Call) -> ObjectResult:
+    """One object, not older than the resource version asked for."""
+    wanted = call.asked.query.first("resourceVersion")
+    if wanted and wanted != "0":
+        await wait_for(core, parse_revision(wanted))
+    record = core.store.get(call.key)
+    if record is None:
+        raise errors.not_found(call.info, call.name)
+    return ObjectResult(200, call.info, core.view(call.info, record.value))
+
+
+def parse_revision(text: str) -> int:
+    """A resource version in a get or watch; raises the plain 500 that upstream answers."""
+    if text.isascii() and text.isdigit():
+        return int(text)
+    raise errors.plain(f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax')
+
+
+async def wait_for(core: Core, revision: int) -> None:
+    """Wait a little for a revision that is still to come; raises the 504 that clients retry."""
+    if revision <= core.store.revision:
+        return
+    try:
+        async with asyncio.timeout(FUTURE_WAIT_SECONDS):
+            await core.store.reached(revision)
+    except TimeoutError:
+        raise errors.too_large_resource_version(revision, core.store.revision) from None
+
+
+def selection_of(core: Core, call: Call) -> Selection:
+    """The selectors of a list, watch or deletecollection."""
+    strategy = call.strategy
+    selection = read_selection(call.info, call.asked.query, strategy.fields, strategy.refuses_field)
+    if call.asked.name and not call.asked.query.first("fieldSelector"):
+        # The deprecated /watch/ prefix names its object in the path.
+        return Selection.of_name(call.asked.name)
+    return selection
+
+
+async def list_objects(core: Core, call: Call) -> ListResult:
+    """A page of objects in key order, or all of them."""
+    options = read_list_options(call.asked.query, watch=False)
+    selection = selection_of(core, call)
+    prefix = call.info.list_prefix(call.namespace)
+    after, revision = await _start(core, options, prefix)
+    info, store = call.info, core.store
+    limit = options.limit
+    if selection.empty:
+        try:
+            page = store.list(prefix, after=after, limit=limit, revision=revision)
+        except Compacted as gone:
+            raise _expired(core, options, after, prefix) from gone
+        records, more, remaining = page.records, page.more, page.remaining if page.more else None
+        revision = page.revision
+    else:
+        records, more, revision = _select(core, call, selection, options, prefix, after, revision)
+        remaining = None
+    continue_ = ""
+    if more:
+        continue_ = encode_token(revision, records[-1].key[len(prefix) :])
+    head = info.head
+    values = [record.value for record in records]
+    if values and (info.custom is not None or not values[0].startswith(head)):
+        values = [core.view(info, value) for value in values]
+    return ListResult(info, values, revision, continue_, remaining)
+
+
+def _select(
+    core: Core, call: Call, selection: Selection, options: ListOptions, prefix: str, after: str, revision: int
+) -> tuple[list[Record], bool, int]:
+    """The selected records beyond ``after``, at most the limit; whether there are more; the revision they are of."""
+    store, reader, info = core.store, call.strategy.attributes, call.info
+    limit = options.limit
+    now = not revision or revision == store.revision
+    records: list[Record]
+    if now and (keys := keys_selected(core, call, selection)) is not None:
+        found = [record for key in keys if key.startswith(prefix) and (record := store.get(key)) is not None]
+        records, revision = ([record for record in found if record.key > after] if after else found), store.revision
+    else:
+        try:
+            page = store.list(prefix, after=after, revision=revision)
+        except Compacted as gone:
+            raise _expired(core, options, after, prefix) from gone
+        records, revision = page.records, page.revision
+    attributes_of = core.attributes.of
+    resource = info.prefix
+    selected: list[Record] = []
+    for record in records:
+        attributes = attributes_of(resource, reader, record) if now else reader.read(record.value)
+        if selection.matches(attributes):
+            if limit and len(selected) == limit:
+                return selected, True, revision
+            selected.append(record)
+    return selected, False, revision
+
+
+def keys_selected(core: Core, call: Call, selection: Selection) -> list[str] | None:
+    """The keys that can match as things are now, when something is quicker than looking at all of them."""
+    if selection.name and (call.namespace or not call.info.namespaced):
+        return [call.info.key(call.namespace, selection.name)]
+    keys = core.attributes.candidates(call.info.prefix, call.strategy.attributes, selection)
+    return None if keys is None else list(keys)
+
+
+async def _start(core: Core, options: ListOptions, prefix: str) -> tuple[str, int]:
+    """The key to begin after, and the revision to list at; 0 for the newest."""
+    wanted = options.resource_version
+    if options.continue_:
+        if wanted and wanted != "0":
+            raise errors.bad_request("specifying resource version is not allowed when using continue")
+        revision, start = decode_token(options.continue_)
+        return prefix + start, max(revision, 0)
+    if not wanted or wanted == "0":
+        return "", 0
+    if not (wanted.isascii() and wanted.isdigit()):
+        raise errors.bad_request(f"invalid resource version: {wanted}")
+    number = int(wanted)
+    await wait_for(core, number)
+    # Without a match, a limit makes N mean exactly N ("legacy exact", apiserver pkg/storage/etcd3/store.go v0.36).
+    exact = options.match == "Exact" or (not options.match and options.limit > 0)
+    return "", number if exact else 0
+
+
+def _expired(core: Core, options: ListOptions, after: str, prefix: str) -> StatusError:
+    if not options.continue_:
+        return errors.expired(_TOO_OLD_LIST)
+    return errors.expired(_TOO_OLD_TOKEN, continue_=encode_token(-1, after[len(prefix) :]))
+
+
+class _Token(msgspec.Struct):
+    v: str = ""
+    rv: int = 0
+    start: str = ""
+
+
+def encode_token(revision: int, key: str) -> str:
+    """A continue token: go on after ``key`` (relative to the list's prefix), as of ``revision``; -1 for as of then."""
+    text = msgspec.json.encode(_Token(_TOKEN_VERSION, revision, f"/{key}\0"))
+    return base64.urlsafe_b64encode(text).decode().rstrip("=")
+
+
+def decode_token(token: str) -> tuple[int, str]:
+    """The revision and relative key of a continue token. Raises the 400s of upstream."""
+    try:
+        text = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
+        if base64.urlsafe_b64encode(text).decode().rstrip("=") != token:
+            raise ValueError
+        parsed = msgspec.json.decode(text, type=_Token)
+    except (binascii.Error, ValueError):
+        alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+        at = next((i for i, character in enumerate(token) if character not in alphabet), len(token))
+        why = f"illegal base64 data at input byte {at}"
+        raise errors.bad_request(f"invalid continue token: continue key is not valid: {why}") from None
+    except msgspec.DecodeError as error:
+        raise errors.bad_request(f"invalid continue token: continue key is not valid: {error}") from None
+    if parsed.v != _TOKEN_VERSION:
+        raise errors.bad_request(
+            f"invalid continue token: continue key is not valid: server does not recognize {parsed.v}"
+        )
+    if not parsed.start.startswith("/"):
+        raise errors.bad_request(
+            "invalid continue token: continue key is not valid: encoded start key empty or invalid"
+        )
+    return parsed.rv, parsed.start[1:].rstrip("\0")

@@ -1,0 +1,221 @@
+"""watch: what is there, then what changes, with bookmarks, time limits and the answers to history that is gone."""
+
+import asyncio
+
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.core import Call, Core
+from pilothouse.apiserver.errors import StatusError
+from pilothouse.apiserver.handlers.reading import keys_selected, parse_revision, selection_of, wait_for
+from pilothouse.apiserver.objects import with_revision
+from pilothouse.apiserver.options import ListOptions, read_list_options
+from pilothouse.apiserver.resources import ResourceInfo
+from pilothouse.apiserver.results import WatchEvent
+from pilothouse.apiserver.selection import Attributes, Selection
+from pilothouse.storage import Change, Compacted, Record, Watcher, WatcherOverrun
+
+_LAST_BOOKMARK_SECONDS = 2.0
+
+
+async def watch(core: Core, call: Call) -> "Watch":
+    """Begin a watch. What goes wrong from here on is an ERROR event, not a status code."""
+    options = read_list_options(call.asked.query, watch=True)
+    selection = selection_of(core, call)
+    wanted = options.resource_version
+    revision = parse_revision(wanted) if wanted else 0
+    return Watch(core, call, selection, options, revision)
+
+
+class Watch:
+    """One watch under way.
+
+    Nothing is read before the iteration begins, except that history from then on is reserved when the start allows it.
+    Events come in revision order. It ends at its time limit, when ``close`` is called, when its reader falls behind, when
+    the store closes, or when its resource is no longer served.
+    """
+
+    def __init__(self, core: Core, call: Call, selection: Selection, options: ListOptions, revision: int) -> None:
+        self.info: ResourceInfo = call.info
+        self.warnings: tuple[str, ...] = tuple(call.warnings)
+        self._core = core
+        self._call = call
+        self._selection = selection
+        self._options = options
+        self._revision = revision
+        initial = options.send_initial_events
+        self._initial = initial if initial is not None else not revision
+        self._watcher: Watcher | None = None
+        self._closed = False
+        self._prefix = self._narrow_prefix()
+        self._first: list[WatchEvent] | None = None
+        """What is sent before anything is followed; None until it is known."""
+        now = core.env.monotonic()
+        seconds = options.timeout_seconds
+        if not seconds:
+            least = core.options.min_watch_seconds
+            seconds = core.env.stream("apiserver watch timeouts").randrange(least, 2 * least)
+        self._deadline = now + seconds
+        self._next_bookmark = now + core.options.bookmark_seconds if options.bookmarks else self._deadline
+        self._last_bookmark = self._deadline - _LAST_BOOKMARK_SECONDS if options.bookmarks else self._deadline
+        core.watches[self] = self.info
+        if revision <= core.store.revision or not self._initial:
+            self._begin()
+
+    def _narrow_prefix(self) -> str:
+        call, name = self._call, self._selection.name
+        if name and (call.namespace or not call.info.namespaced):
+            return call.info.key(call.namespace, name)
+        return call.info.list_prefix(call.namespace)
+
+    def _begin(self) -> None:
+        """Take the state of now, and history from there on; both at one instant."""
+        store, info = self._core.store, self.info
+        after = self._revision
+        if self._initial or not after:
+            after = store.revision
+        try:
+            self._watcher = store.watch(self._prefix, after)
+        except Compacted as gone:
+            self._fail(errors.expired(f"too old resource version: {after} ({gone.oldest})"))
+            return
+        self._first = []
+        if self._initial:
+            view = self._core.view
+            self._first += [WatchEvent("ADDED", view(info, record.value)) for record in self._now()]
+            if self._options.bookmarks:
+                self._first.append(self._bookmark(after, initial_end=True))
+
+    def _fail(self, error: StatusError) -> None:
+        self._first = [WatchEvent("ERROR", error.body)]
+        self._deadline = self._core.env.monotonic()
+
+    def _now(self) -> list[Record]:
+        core, call, selection = self._core, self._call, self._selection
+        store = core.store
+        keys = None if selection.empty else keys_selected(core, call, selection)
+        if keys is None:
+            records = store.list(call.info.list_prefix(call.namespace)).records
+        else:
+            prefix = call.info.list_prefix(call.namespace)
+            records = [record for key in keys if key.startswith(prefix) and (record := store.get(key)) is not None]
+        if selection.empty:
+            return records
+        attributes_of, resource, reader = core.attributes.of, call.info.prefix, call.strategy.attributes
+        return [record for record in records if selection.matches(attributes_of(resource, reader, record))]
+
+    def __aiter__(self) -> "Watch":
+        return self
+
+    async def __anext__(self) -> list[WatchEvent]:
+        if self._first is None and not self._closed:
+            # A plain watch from the future waits for it without a word; one that wants the state first may not.
+            try:
+                await wait_for(self._core, self._revision)
+            except StatusError as error:
+                self._fail(error)
+            else:
+                self._begin()
+        if self._first:
+            first, self._first = self._first, []
+            return first
+        watcher = self._watcher
+        while not self._closed and watcher is not None:
+            changes = watcher.take()
+            if changes:
+                events = self._events(changes)
+                if events:
+                    return events
+                continue
+            now = self._core.env.monotonic()
+            if now >= self._deadline:
+                break
+            if now >= self._next_bookmark or now >= self._last_bookmark:
+                if now >= self._last_bookmark:
+                    self._last_bookmark = self._deadline
+                self._next_bookmark = now + self._core.options.bookmark_seconds
+                if self._core.store.revision >= self._revision:
+                    return [self._bookmark(self._core.store.revision)]
+                continue
+            try:
+                async with asyncio.timeout_at(min(self._deadline, self._next_bookmark, self._last_bookmark)):
+                    changes = await watcher.__anext__()
+            except TimeoutError:
+                continue
+            except (StopAsyncIteration, WatcherOverrun):
+                break
+            events = self._events(changes)
+            if events:
+                return events
+        self.stop()
+        raise StopAsyncIteration
+
+    def _events(self, changes: list[Change]) -> list[WatchEvent]:
+        selection = self._selection
+        if selection.empty:
+            return [self._plain(change) for change in changes]
+        events = []
+        for change in changes:
+            event = self._selected(change, selection)
+            if event is not None:
+                events.append(event)
+        return events
+
+    def _plain(self, change: Change, type_: str = "") -> WatchEvent:
+        """The event as everybody sees it who saw the object before and still does; made once for all of them."""
+        memo = change.memo
+        if memo is None:
+            memo = change.memo = {}
+        type_ = type_ or change.type
+        key = (self.info, type_)
+        event: WatchEvent | None = memo.get(key)
+        if event is None:
+            event = memo[key] = WatchEvent(type_, self._core.view(self.info, change.value), {})
+        return event
+
+    def _selected(self, change: Change, selection: Selection) -> WatchEvent | None:
+        """The event as a watch with selectors sees it: objects come and go as they begin and cease to match."""
+        before = change.before is not None and selection.matches(self._attributes(change, before=True))
+        if change.type == "DELETED":
+            return self._plain(change) if before else None
+        if selection.matches(self._attributes(change, before=False)):
+            return self._plain(change, "MODIFIED" if before else "ADDED")
+        if not before:
+            return None
+        memo = change.memo
+        assert memo is not None and change.before is not None, "the attributes have been read"
+        key = (self.info, "left")
+        event: WatchEvent | None = memo.get(key)
+        if event is None:
+            value = with_revision(change.before.value, change.before.revision, change.revision)
+            event = memo[key] = WatchEvent("DELETED", self._core.view(self.info, value), {})
+        return event
+
+    def _attributes(self, change: Change, *, before: bool) -> Attributes:
+        memo = change.memo
+        if memo is None:
+            memo = change.memo = {}
+        # Two groups of one stored resource (events) select by fields of different names.
+        key = (self.info.group, before)
+        attributes: Attributes | None = memo.get(key)
+        if attributes is None:
+            value = change.value
+            if before:
+                assert change.before is not None, "only asked for when there was something before"
+                value = change.before.value
+            attributes = memo[key] = self._call.strategy.attributes.read(value)
+        return attributes
+
+    def _bookmark(self, revision: int, *, initial_end: bool = False) -> WatchEvent:
+        notes = b',"annotations":{"k8s.io/initial-events-end":"true"}' if initial_end else b""
+        value = self.info.head + b'"metadata":{"resourceVersion":"%d"%s}}' % (revision, notes)
+        return WatchEvent("BOOKMARK", value)
+
+    async def close(self) -> None:
+        """End the watch; the iteration ends at its next step."""
+        self.stop()
+
+    def stop(self) -> None:
+        """``close`` for those who don't wait."""
+        self._closed = True
+        self._core.watches.pop(self, None)
+        if self._watcher is not None:
+            self._watcher.close()

@@ -1,0 +1,119 @@
+"""Objects as the core handles them: dicts of JSON while a request is worked on, bytes in storage.
+
+Stored bytes begin with kind, apiVersion and a metadata whose fields stand in upstream's declaration order. Two things rest
+on that: a list takes kind and apiVersion off without decoding, and the resource version of a deletion is put into the last
+state by replacing the first occurrence (everything before it is validated never to contain a quote).
+"""
+
+import datetime
+from typing import Any
+
+import msgspec
+
+from pilothouse.apiserver.resources import ResourceInfo
+from pilothouse.env import Env
+
+Object = dict[str, Any]
+
+_META_ORDER = (
+    "name",
+    "generateName",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "labels",
+    "annotations",
+    "ownerReferences",
+    "finalizers",
+)
+
+encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class Meta(msgspec.Struct, gc=False, rename="camel"):
+    """The metadata fields that decide what may happen to a stored object, read without decoding the rest."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    deletion_timestamp: str = ""
+    deletion_grace_period_seconds: int | None = None
+    finalizers: tuple[str, ...] = ()
+
+
+class Head(msgspec.Struct, gc=False):
+    """A stored object seen only by ``Meta``."""
+
+    metadata: Meta
+
+
+read_head = msgspec.json.Decoder(Head).decode
+
+
+def decode(value: bytes) -> Object:
+    """A stored object as a dict of its own, free to be changed."""
+    return _decode(value)
+
+
+def ordered_metadata(metadata: Object) -> Object:
+    """The metadata in stored order; empty fields and managedFields (which this server does not keep) are left out."""
+    ordered = {name: value for name in _META_ORDER if (value := metadata.get(name))}
+    if metadata.get("deletionGracePeriodSeconds") == 0:
+        # A pointer upstream: zero says something.
+        ordered["deletionGracePeriodSeconds"] = 0
+    return ordered
+
+
+def encode_object(info: ResourceInfo, obj: Object) -> bytes:
+    """The stored form. ``obj`` keeps its own order below the first three fields."""
+    whole = {"kind": info.kind, "apiVersion": info.api_version, "metadata": ordered_metadata(obj["metadata"])}
+    for name, value in obj.items():
+        if name not in whole:
+            whole[name] = value
+    return encode(whole)
+
+
+def with_revision(value: bytes, old: int | str, new: int) -> bytes:
+    """The stored bytes with another resource version and everything else as it was."""
+    return value.replace(b'"resourceVersion":"%s"' % str(old).encode(), b'"resourceVersion":"%d"' % new, 1)
+
+
+class Timestamps:
+    """Now, as objects carry it: RFC 3339, whole seconds, UTC."""
+
+    __slots__ = ("_env", "_second", "_text")
+
+    def __init__(self, env: Env) -> None:
+        self._env = env
+        self._second = -1
+        self._text = ""
+
+    def now(self) -> str:
+        """``2026-01-01T00:00:00Z``."""
+        moment = self._env.now()
+        second = int(moment.timestamp())
+        if second != self._second:
+            self._second = second
+            self._text = format_seconds(moment)
+        return self._text
+
+    def after(self, seconds: int) -> str:
+        """The instant that many seconds from now."""
+        return format_seconds(self._env.now() + datetime.timedelta(seconds=seconds))
+
+
+def format_seconds(moment: datetime.datetime) -> str:
+    """An aware instant as RFC 3339 in UTC, whole seconds, rounded down."""
+    return moment.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def parse_seconds(text: str) -> datetime.datetime:
+    """An RFC 3339 instant that this server wrote."""
+    return datetime.datetime.fromisoformat(text)

@@ -1,0 +1,222 @@
+"""Options: those of the server, and those that requests carry in their query or body.
+
+After apimachinery's ``pkg/apis/meta/v1/validation/validation.go`` and ``pkg/apis/meta/internalversion/validation`` (v0.36).
+"""
+
+import msgspec
+
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.errors import FieldError, StatusError
+from pilothouse.apiserver.routing import NO_QUERY, Query
+
+MAX_BODY = 3 * 1024 * 1024
+META_GROUP = "meta.k8s.io"
+
+
+class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How one server is set up. Durations are in seconds."""
+
+    event_ttl_seconds: int = 3600
+    bookmark_seconds: float = 60.0
+    min_watch_seconds: int = 1800
+    """A watch without timeoutSeconds lasts between this and twice this, as ``--min-request-timeout`` has it."""
+    service_range: str = "10.0.0.0/24"
+    secure_port: int = 6443
+    establish_delay_seconds: float = 0.0
+    """How long creates of custom resources wait after their definition is established. Upstream waits two seconds for
+    its other replicas; one process has none."""
+
+
+class WriteOptions(msgspec.Struct, frozen=True, gc=False):
+    """Options of create, update and patch."""
+
+    dry_run: bool = False
+    field_manager: str = ""
+    field_validation: str = "Warn"
+    force: bool | None = None
+
+
+NO_OPTIONS = WriteOptions()
+
+
+def invalid_options(kind: str, problems: list[FieldError]) -> StatusError:
+    """422 about the options themselves."""
+    return errors.invalid(META_GROUP, kind, "", problems)
+
+
+def _dry_run(values: list[str] | None, problems: list[FieldError]) -> bool:
+    if not values:
+        return False
+    if any(value != "All" for value in values):
+        problems.append(errors.not_supported("dryRun", values, ("All",)))
+    return True
+
+
+def read_write_options(query: Query, kind: str) -> WriteOptions:
+    """The options of a write; ``kind`` is what error messages call them (``CreateOptions``)."""
+    if query is NO_QUERY:
+        return NO_OPTIONS
+    problems: list[FieldError] = []
+    force = query.flag("force") if query.first("force") else None
+    if force is not None and kind != "ApplyOptions":
+        problems.append(errors.not_allowed("force", "may not be specified for non-apply patch"))
+    manager = query.first("fieldManager")
+    if len(manager) > 128:
+        problems.append(errors.too_long("fieldManager", 128))
+    elif not manager.isprintable():
+        problems.append(errors.invalid_value("fieldManager", manager, "should only contain printable characters"))
+    dry_run = _dry_run(query.get("dryRun"), problems)
+    validation = query.first("fieldValidation")
+    if validation not in ("", "Ignore", "Strict", "Warn"):
+        problems.append(errors.not_supported("fieldValidation", validation, ("", "Ignore", "Strict", "Warn")))
+    if problems:
+        raise invalid_options("PatchOptions" if kind == "ApplyOptions" else kind, problems)
+    return WriteOptions(dry_run, manager, validation or "Warn", force)
+
+
+class Preconditions(msgspec.Struct, frozen=True, rename={"resource_version": "resourceVersion"}):
+    """What must hold of an object for its deletion."""
+
+    uid: str | None = None
+    resource_version: str | None = None
+
+
+class DeleteOptions(msgspec.Struct, rename="camel"):
+    """Options of delete and deletecollection."""
+
+    kind: str = ""
+    api_version: str = ""
+    grace_period_seconds: int | None = None
+    preconditions: Preconditions | None = None
+    orphan_dependents: bool | None = None
+    propagation_policy: str | None = None
+    dry_run: list[str] | None = None
+
+    @property
+    def is_dry_run(self) -> bool:
+        """Whether nothing is to be stored."""
+        return bool(self.dry_run)
+
+
+_decode_delete_options = msgspec.json.Decoder(DeleteOptions).decode
+_DELETE_GROUPS = ("", "v1", "meta.k8s.io/v1")
+
+
+def read_delete_options(query: Query, body: bytes) -> DeleteOptions:
+    """The options of a DELETE: from its body (JSON) if it has one, else from its query."""
+    if body:
+        try:
+            options = _decode_delete_options(body)
+        except msgspec.ValidationError as error:
+            raise errors.bad_request(f"json: cannot unmarshal DeleteOptions: {error}") from None
+        except msgspec.DecodeError as error:
+            raise errors.bad_request(f"couldn't get version/kind; json parse error: {error}") from None
+        if options.kind not in ("", "DeleteOptions"):
+            raise errors.bad_request(
+                f'no kind "{options.kind}" is registered for version "{options.api_version}" in scheme '
+                '"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27"'
+            )
+    elif query:
+        options = DeleteOptions(
+            grace_period_seconds=query.number("gracePeriodSeconds"),
+            orphan_dependents=query.flag("orphanDependents") if query.first("orphanDependents") else None,
+            propagation_policy=query.first("propagationPolicy") or None,
+            dry_run=query.get("dryRun"),
+        )
+    else:
+        return DeleteOptions()
+    problems: list[FieldError] = []
+    policy = options.propagation_policy
+    if policy is not None and options.orphan_dependents is not None:
+        problems.append(
+            errors.invalid_value(
+                "propagationPolicy", policy, "orphanDependents and deletionPropagation cannot be both set"
+            )
+        )
+    elif policy is not None and policy not in ("Foreground", "Background", "Orphan"):
+        problems.append(
+            errors.not_supported("propagationPolicy", policy, ("Foreground", "Background", "Orphan", "nil"))
+        )
+    _dry_run(options.dry_run, problems)
+    if problems:
+        raise invalid_options("DeleteOptions", problems)
+    return options
+
+
+class ListOptions(msgspec.Struct, frozen=True, gc=False):
+    """Options of list and watch, as far as they are not selectors."""
+
+    limit: int = 0
+    continue_: str = ""
+    resource_version: str = ""
+    match: str = ""
+    bookmarks: bool = False
+    send_initial_events: bool | None = None
+    timeout_seconds: int | None = None
+
+
+NO_LIST_OPTIONS = ListOptions()
+
+
+def read_list_options(query: Query, *, watch: bool) -> ListOptions:
+    """The options of a list or watch, checked as upstream checks them."""
+    if query is NO_QUERY:
+        return NO_LIST_OPTIONS
+    options = ListOptions(
+        limit=max(query.number("limit") or 0, 0),
+        continue_=query.first("continue"),
+        resource_version=query.first("resourceVersion"),
+        match=query.first("resourceVersionMatch"),
+        bookmarks=query.flag("allowWatchBookmarks"),
+        send_initial_events=query.flag("sendInitialEvents") if query.first("sendInitialEvents") else None,
+        timeout_seconds=query.number("timeoutSeconds"),
+    )
+    problems = _watch_problems(options) if watch else _list_problems(options)
+    if problems:
+        raise invalid_options("ListOptions", problems)
+    return options
+
+
+_MATCH = "resourceVersionMatch"
+
+
+def _list_problems(options: ListOptions) -> list[FieldError]:
+    problems: list[FieldError] = []
+    match = options.match
+    if options.send_initial_events is not None:
+        problems.append(errors.not_allowed("sendInitialEvents", "sendInitialEvents is forbidden for list"))
+    if match:
+        if not options.resource_version:
+            problems.append(
+                errors.not_allowed(_MATCH, "resourceVersionMatch is forbidden unless resourceVersion is provided")
+            )
+        if options.continue_:
+            problems.append(errors.not_allowed(_MATCH, "resourceVersionMatch is forbidden when continue is provided"))
+        if match not in ("Exact", "NotOlderThan"):
+            problems.append(errors.not_supported(_MATCH, match, ("Exact", "NotOlderThan", "")))
+        if match == "Exact" and options.resource_version == "0":
+            problems.append(
+                errors.not_allowed(_MATCH, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
+            )
+    return problems
+
+
+def _watch_problems(options: ListOptions) -> list[FieldError]:
+    problems: list[FieldError] = []
+    match = options.match
+    if options.send_initial_events is not None:
+        if not match:
+            problems.append(
+                errors.not_allowed(_MATCH, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
+            )
+    elif match:
+        problems.append(
+            errors.not_allowed(
+                _MATCH, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+            )
+        )
+    if match and match != "NotOlderThan":
+        problems.append(errors.not_supported(_MATCH, match, ("NotOlderThan",)))
+    if match and options.continue_:
+        problems.append(errors.not_allowed(_MATCH, "resourceVersionMatch is forbidden when continue is provided"))
+    return problems

@@ -1,0 +1,131 @@
+"""Which objects a list or watch is about: label selector, field selector, and what is read of an object to judge it.
+
+Judging decodes only labels and the fields that the kind lets callers select by, at most once per object and revision.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.resources import ResourceInfo
+from pilothouse.apiserver.routing import Query
+from pilothouse.machinery.fields import FieldSelector, FieldSelectorError, FieldTerm, parse_field_selector
+from pilothouse.machinery.labels import EVERYTHING, Selector, SelectorError, parse_selector
+
+Fields = Mapping[str, tuple[str, ...]]
+"""Field label → path in the object."""
+
+METADATA_FIELDS: Fields = {"metadata.name": ("metadata", "name"), "metadata.namespace": ("metadata", "namespace")}
+NAME_ONLY: Fields = {"metadata.name": ("metadata", "name")}
+
+
+class Attributes(msgspec.Struct, gc=False):
+    """What selectors look at."""
+
+    labels: Mapping[str, str]
+    fields: Mapping[str, str]
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    if value is True:
+        return "true"
+    if value is False:
+        return "false"
+    return str(value)
+
+
+class AttributeReader:
+    """Reads ``Attributes`` of one kind from stored bytes, skipping everything else."""
+
+    def __init__(self, fields: Fields, defaults: Mapping[str, str]) -> None:
+        self._fields = tuple((label, path, defaults.get(label, "")) for label, path in fields.items())
+        tree: dict[str, Any] = {}
+        for path in (("metadata", "labels"), *fields.values()):
+            node = tree
+            for part in path[:-1]:
+                node = node.setdefault(part, {})
+            node.setdefault(path[-1], None)
+        self._decode: Callable[[bytes], Any] = msgspec.json.Decoder(_struct("Selectable", tree)).decode
+
+    def read(self, value: bytes) -> Attributes:
+        """The attributes of a stored object."""
+        seen = self._decode(value)
+        fields = {}
+        for label, path, default in self._fields:
+            node = seen
+            for part in path:
+                node = getattr(node, part, None)
+                if node is None:
+                    break
+            fields[label] = default if node is None else _text(node)
+        return Attributes(seen.metadata.labels or {}, fields)
+
+
+def _struct(name: str, tree: Mapping[str, Any]) -> type[msgspec.Struct]:
+    return msgspec.defstruct(
+        name,
+        [(part, (Any if below is None else _struct(part, below) | None), None) for part, below in tree.items()],
+        gc=False,
+    )
+
+
+class Selection:
+    """One request's selectors. ``name`` is set when exactly one name is asked for."""
+
+    __slots__ = ("_fields", "_labels", "empty", "name")
+
+    def __init__(self, labels: Selector, fields: FieldSelector | None) -> None:
+        self._labels = labels
+        self._fields = fields
+        self.name = ""
+        if fields is not None:
+            self.name = fields.exact("metadata.name") or ""
+        self.empty = labels.empty and fields is None
+
+    @staticmethod
+    def of_name(name: str) -> "Selection":
+        """What selects the one object of that name."""
+        return Selection(EVERYTHING, FieldSelector((FieldTerm("metadata.name", "=", name),)))
+
+    def exact(self, field: str) -> str | None:
+        """The one value that a field must have, if the selection fixes it."""
+        return None if self._fields is None else self._fields.exact(field)
+
+    def matches(self, attributes: Attributes) -> bool:
+        """Whether an object with these attributes is selected."""
+        if not self._labels.empty and not self._labels.matches(attributes.labels):
+            return False
+        fields = self._fields
+        return fields is None or fields.matches(attributes.fields.__getitem__)
+
+
+ALL = Selection(EVERYTHING, None)
+
+
+def read_selection(info: ResourceInfo, query: Query, fields: Fields, refusal: Callable[[str], str]) -> Selection:
+    """The selection that a query asks for.
+
+    ``fields`` are those the kind supports, ``refusal`` words the answer to any other. Raises the 400s of upstream.
+    """
+    label_text = query.first("labelSelector")
+    field_text = query.first("fieldSelector")
+    if not label_text and not field_text:
+        return ALL
+    try:
+        labels = parse_selector(label_text) if label_text else EVERYTHING
+        selector = parse_field_selector(field_text) if field_text else None
+    except (SelectorError, FieldSelectorError) as error:
+        raise errors.bad_request(str(error)) from None
+    if selector is not None:
+        for term in selector.terms:
+            if term.path not in fields:
+                raise errors.bad_request(refusal(term.path))
+        if selector.empty:
+            selector = None
+    return Selection(labels, selector)

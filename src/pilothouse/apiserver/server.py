@@ -1,0 +1,180 @@
+"""``ApiServer``: requests in, answers out, independent of what carries them.
+
+A request is read (``routing``), authorised, turned into JSON (``Presenter``), handled by one of the functions in ``handlers``, and
+shown. What is no resource (discovery, health, OpenAPI) goes to ``non_resource``, which presentation sets.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from pilothouse.api.wire import Request, Response, Stream, Transport
+from pilothouse.apiserver import errors, startup
+from pilothouse.apiserver.addresses import ServiceAddresses
+from pilothouse.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
+from pilothouse.apiserver.core import Call, Core, Handler
+from pilothouse.apiserver.errors import PlainNotFound, StatusError
+from pilothouse.apiserver.events_expiry import EventExpiry
+from pilothouse.apiserver.handlers import creating, deleting, patching, reading, subresources, updating, watching
+from pilothouse.apiserver.identity import Identity
+from pilothouse.apiserver.options import ServerOptions
+from pilothouse.apiserver.rendering import PlainPresenter, failure
+from pilothouse.apiserver.resources import ResourceInfo
+from pilothouse.apiserver.results import Presenter
+from pilothouse.apiserver.routing import RequestInfo, read_request
+from pilothouse.apiserver.transport import LocalTransport
+from pilothouse.env import Env, TaskGroup
+from pilothouse.env.logging import Log
+from pilothouse.storage import CommitFailed, Store, StoreClosed
+
+_log = Log("apiserver")
+
+_VERBS: dict[str, Handler] = {
+    "create": creating.create,
+    "get": reading.get,
+    "list": reading.list_objects,
+    "watch": watching.watch,
+    "update": updating.update,
+    "patch": patching.patch,
+    "delete": deleting.delete,
+    "deletecollection": deleting.delete_collection,
+}
+_SUBRESOURCES: dict[tuple[str, str], Handler] = {
+    ("status", "get"): subresources.get_status,
+    ("status", "update"): updating.update,
+    ("status", "patch"): patching.patch,
+    ("scale", "get"): subresources.get_scale,
+    ("scale", "update"): subresources.update_scale,
+    ("scale", "patch"): subresources.patch_scale,
+    ("finalize", "update"): subresources.finalize_namespace,
+    ("binding", "create"): subresources.bind,
+}
+
+NonResource = Callable[[Request, RequestInfo, Identity], Awaitable[Response | Stream]]
+Authorize = Callable[[Identity, RequestInfo], None]
+
+
+class ApiServer:
+    """One API server over one store.
+
+    ``handle`` answers requests at any time; ``run`` does what must happen without a request (definitions of custom resources,
+    events that expire), until cancelled. The objects that every cluster has are there once the server is constructed.
+    """
+
+    def __init__(self, env: Env, store: Store, *, options: ServerOptions | None = None) -> None:
+        self.env = env
+        self.store = store
+        self.options = options or ServerOptions()
+        self.core = Core(env, store, self.options)
+        self.core.virtual[("", "bindings", "")] = subresources.bind
+        self.core.admission.plugins += [
+            NamespaceLifecycle(store),
+            ServiceAddresses(env, store, self.options.service_range),
+        ]
+        self.presenter: Presenter = PlainPresenter()
+        self.non_resource: NonResource | None = None
+        """Answers paths that are no resources; without it they are all unknown."""
+        self.authorize: Authorize | None = None
+        """Raises ``StatusError`` for what the user may not do; without it everything is allowed."""
+        self._events = EventExpiry(self.core)
+        self._unsettled = startup.stage_objects(self.core)
+
+    def transport(self, user: str, groups: Sequence[str] = (), *, user_agent: str = "") -> Transport:
+        """A way in for a user on the same loop."""
+        return LocalTransport(self.handle, Identity(user, tuple(groups)), user_agent)
+
+    async def run(self) -> None:
+        """Work in the background until cancelled."""
+        await self._settle()
+        async with TaskGroup("API server") as group:
+            group.start(self._events.run(), name="event expiry")
+            await asyncio.get_running_loop().create_future()
+
+    async def close(self) -> None:
+        """End every watch and close the store."""
+        for watch in list(self.core.watches):
+            watch.stop()
+        await self.store.close()
+
+    async def handle(self, request: Request, identity: Identity) -> Response | Stream:
+        """Answer one request of a known user. Failures are answers, not exceptions."""
+        asked = read_request(request.method, request.target, self.core.table)
+        try:
+            if self._unsettled is not None:
+                await self._settle()
+            if self.authorize is not None:
+                self.authorize(identity, asked)
+            if not asked.resource_request:
+                if self.non_resource is None:
+                    return _NOT_FOUND
+                return await self.non_resource(request, asked, identity)
+            handler, info = self._find(request, asked)
+            request = self.presenter.read(request, asked)
+            namespace = asked.namespace if info.namespaced else ""
+            call = Call(request, asked, info, self.core.strategy(info), identity, namespace, asked.name, [])
+            result = await handler(self.core, call)
+            return self.presenter.show(request, asked, result)
+        except StatusError as error:
+            return self._failed(request, asked, error)
+        except PlainNotFound:
+            return _NOT_FOUND
+        except (CommitFailed, StoreClosed) as error:
+            return self._failed(request, asked, errors.internal(str(error)))
+        except Exception as error:  # noqa: BLE001  # one request's fault must not take the server down
+            _log.exception(f"{request.method} {request.target} failed", error)
+            return self._failed(request, asked, errors.internal(f"{type(error).__name__}: {error}"))
+
+    async def _settle(self) -> None:
+        """Make the objects of the start visible. The first to come does it, all others wait for the same commit."""
+        staged = self._unsettled
+        if staged is not None:
+            await self.store.commit(staged)
+            self._unsettled = None
+
+    def _failed(self, request: Request, asked: RequestInfo, error: StatusError) -> Response:
+        if request.method == "HEAD":
+            return Response(error.code, failure(error).headers, b"")
+        return self.presenter.fail(request, asked, error)
+
+    def _find(self, request: Request, asked: RequestInfo) -> tuple[Handler, ResourceInfo]:
+        """Who answers; raises what upstream answers when nobody does."""
+        info = asked.info
+        if info is None:
+            if self.core.table.serves(asked.group, asked.version) and not self.core.table.is_custom(asked.group):
+                raise errors.no_such_resource()
+            raise PlainNotFound
+        self._check_scope(asked, info)
+        if request.method == "HEAD":
+            raise errors.method_not_allowed()
+        virtual = self.core.virtual.get((info.group, info.resource, asked.subresource))
+        if not asked.subresource:
+            if asked.verb not in info.verbs:
+                raise errors.method_not_allowed()
+            return virtual or _VERBS[asked.verb], info
+        if asked.sub is None or (asked.parts_after and virtual is None):
+            if info.custom is not None:
+                raise errors.not_found(info, asked.name)
+            raise errors.no_such_resource()
+        if asked.verb not in asked.sub.verbs:
+            raise errors.method_not_allowed()
+        handler = virtual or _SUBRESOURCES.get((asked.subresource, asked.verb))
+        if handler is None:
+            raise StatusError(
+                501, "NotImplemented", f"this server does not offer {info.resource}/{asked.subresource}", details={}
+            )
+        return handler, info
+
+    def _check_scope(self, asked: RequestInfo, info: ResourceInfo) -> None:
+        """Namespaced objects are addressed in a namespace, the others outside of one."""
+        if info.namespaced:
+            if asked.namespace:
+                return
+            if not asked.subresource and asked.verb in ("list", "watch"):
+                return
+            if not asked.subresource and asked.verb in ("create", "deletecollection"):
+                raise errors.method_not_allowed()
+        elif not asked.namespace or info.resource == "namespaces":
+            return
+        raise PlainNotFound if info.custom is not None else errors.no_such_resource()
+
+
+_NOT_FOUND = Response(404, {"content-type": "text/plain; charset=utf-8"}, b"404 page not found\n")

@@ -1,0 +1,155 @@
+"""What is special about each built-in resource. ``strategy_for`` finds it; most differ only in a few flags.
+
+A kind grows by getting a class of its own in a module here; until then it is stored with generic metadata handling.
+"""
+
+from functools import cache, lru_cache
+
+from pilothouse.apiserver.resources import built_in
+from pilothouse.apiserver.strategies import configuration, events, leases, namespaces, nodes, pods, services, workloads
+from pilothouse.apiserver.strategies.base import Strategy
+from pilothouse.apiserver.strategies.custom import CustomStrategy
+
+__all__ = ["CustomStrategy", "Strategy", "strategy_for"]
+
+_NO_UNCONDITIONAL_UPDATE = {
+    "leases.coordination.k8s.io",
+    "runtimeclasses.node.k8s.io",
+    "poddisruptionbudgets.policy",
+    "mutatingwebhookconfigurations.admissionregistration.k8s.io",
+    "validatingwebhookconfigurations.admissionregistration.k8s.io",
+    "validatingadmissionpolicies.admissionregistration.k8s.io",
+    "validatingadmissionpolicybindings.admissionregistration.k8s.io",
+    "mutatingadmissionpolicies.admissionregistration.k8s.io",
+    "mutatingadmissionpolicybindings.admissionregistration.k8s.io",
+    "csidrivers.storage.k8s.io",
+    "csinodes.storage.k8s.io",
+    "csistoragecapacities.storage.k8s.io",
+    "volumeattachments.storage.k8s.io",
+}
+_CREATE_ON_UPDATE = {
+    "leases.coordination.k8s.io",
+    "endpoints",
+    "events",
+    "events.events.k8s.io",
+    "limitranges",
+    "services",
+    "runtimeclasses.node.k8s.io",
+    "roles.rbac.authorization.k8s.io",
+    "clusterroles.rbac.authorization.k8s.io",
+    "rolebindings.rbac.authorization.k8s.io",
+    "clusterrolebindings.rbac.authorization.k8s.io",
+}
+_RETURN_DELETED = {
+    "pods",
+    "services",
+    "serviceaccounts",
+    "persistentvolumeclaims",
+    "persistentvolumes",
+    "namespaces",
+    "resourcequotas",
+    "podtemplates",
+    "customresourcedefinitions.apiextensions.k8s.io",
+    "storageclasses.storage.k8s.io",
+    "csidrivers.storage.k8s.io",
+    "csinodes.storage.k8s.io",
+    "volumeattachments.storage.k8s.io",
+    "volumeattributesclasses.storage.k8s.io",
+    "deviceclasses.resource.k8s.io",
+    "resourceclaims.resource.k8s.io",
+    "resourceclaimtemplates.resource.k8s.io",
+    "resourceslices.resource.k8s.io",
+}
+_ORPHAN_BY_DEFAULT = {"jobs.batch", "replicationcontrollers"}
+_TRACK_SPEC = {
+    "deployments.apps",
+    "replicasets.apps",
+    "daemonsets.apps",
+    "statefulsets.apps",
+    "replicationcontrollers",
+    "jobs.batch",
+    "cronjobs.batch",
+    "ingresses.networking.k8s.io",
+    "ingressclasses.networking.k8s.io",
+    "networkpolicies.networking.k8s.io",
+    "poddisruptionbudgets.policy",
+    "flowschemas.flowcontrol.apiserver.k8s.io",
+    "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io",
+    "validatingadmissionpolicies.admissionregistration.k8s.io",
+    "validatingadmissionpolicybindings.admissionregistration.k8s.io",
+    "mutatingadmissionpolicies.admissionregistration.k8s.io",
+    "mutatingadmissionpolicybindings.admissionregistration.k8s.io",
+    "customresourcedefinitions.apiextensions.k8s.io",
+    "deviceclasses.resource.k8s.io",
+    "resourceslices.resource.k8s.io",
+    "csidrivers.storage.k8s.io",
+}
+_STATUS_KEEPS_USER_METADATA = {
+    "volumeattachments.storage.k8s.io",
+    "servicecidrs.networking.k8s.io",
+    "resourceclaims.resource.k8s.io",
+    "validatingadmissionpolicies.admissionregistration.k8s.io",
+    "apiservices.apiregistration.k8s.io",
+    "flowschemas.flowcontrol.apiserver.k8s.io",
+    "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io",
+}
+_PATH_NAMES = {
+    "roles.rbac.authorization.k8s.io",
+    "clusterroles.rbac.authorization.k8s.io",
+    "rolebindings.rbac.authorization.k8s.io",
+    "clusterrolebindings.rbac.authorization.k8s.io",
+}
+_TRACKED = {
+    "podtemplates": ("template",),
+    "mutatingwebhookconfigurations.admissionregistration.k8s.io": ("webhooks",),
+    "validatingwebhookconfigurations.admissionregistration.k8s.io": ("webhooks",),
+    "endpointslices.discovery.k8s.io": ("endpoints", "ports", "addressType"),
+}
+
+_SPECIAL: dict[str, type[Strategy]] = {
+    "pods": pods.PodStrategy,
+    "podtemplates": workloads.PodTemplateStrategy,
+    "replicasets.apps": workloads.ReplicaSetStrategy,
+    "replicationcontrollers": workloads.ReplicationControllerStrategy,
+    "deployments.apps": workloads.DeploymentStrategy,
+    "daemonsets.apps": workloads.DaemonSetStrategy,
+    "statefulsets.apps": workloads.StatefulSetStrategy,
+    "namespaces": namespaces.NamespaceStrategy,
+    "nodes": nodes.NodeStrategy,
+    "events": events.CoreEventStrategy,
+    "events.events.k8s.io": events.EventStrategy,
+    "leases.coordination.k8s.io": leases.LeaseStrategy,
+    "configmaps": configuration.ConfigMapStrategy,
+    "secrets": configuration.SecretStrategy,
+    "services": services.ServiceStrategy,
+}
+
+
+@cache
+def strategy_for(group: str, resource: str) -> Strategy:
+    """The strategy of a built-in resource; one for all servers, it keeps nothing."""
+    name = f"{resource}.{group}" if group else resource
+    strategy = _SPECIAL.get(name, Strategy)()
+    strategy.unconditional_update = name not in _NO_UNCONDITIONAL_UPDATE
+    strategy.create_on_update = name in _CREATE_ON_UPDATE
+    strategy.returns_deleted = name in _RETURN_DELETED
+    strategy.orphans_by_default = name in _ORPHAN_BY_DEFAULT
+    if name in _TRACK_SPEC:
+        strategy.tracked = ("spec",)
+    elif name in _TRACKED:
+        strategy.tracked = _TRACKED[name]
+    if name in _STATUS_KEEPS_USER_METADATA:
+        strategy.status_keeps = "user metadata"
+    if name in _PATH_NAMES:
+        strategy.name_problems = _no_problems
+    strategy.has_status = any(
+        info.resource == resource and info.group == group and "status" in info.subresources for info in built_in()
+    )
+    if name == "csidrivers.storage.k8s.io":
+        strategy.generation_on_create = False
+    return strategy
+
+
+def _no_problems(_name: str) -> list[str]:
+    """Names that only have to fit into a path, which is asked of all."""
+    return []

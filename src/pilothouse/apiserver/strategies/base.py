@@ -1,0 +1,141 @@
+"""``Strategy``: what no schema says about one resource.
+
+Handlers ask it for defaults, for what a write may change, for kind-specific validation and for how the resource differs
+from the ordinary one. The class below is the ordinary resource; others override what differs. Methods that prepare get
+dicts that they may change in place; validation only looks.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+from pilothouse.apiserver.errors import FieldError
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.resources import ResourceInfo
+from pilothouse.apiserver.selection import METADATA_FIELDS, NAME_ONLY, AttributeReader, Fields
+from pilothouse.machinery.names import dns_subdomain_errors
+
+StatusKeeps = Literal["spec", "labels", "user metadata", "metadata", "pod"]
+"""What a write to /status leaves as stored besides everything outside metadata and status (apiserver.md has the table):
+
+* ``spec``: nothing more; labels, annotations, finalizers may change
+* ``labels``: labels too
+* ``user metadata``: labels, annotations, finalizers and owner references too
+* ``metadata``: all of it
+* ``pod``: owner references and the deletion timestamp too
+"""
+
+
+class Strategy:
+    """The ordinary resource."""
+
+    tracked: Sequence[str] = ()
+    """Top-level fields whose change raises metadata.generation; none means generation is not kept."""
+    generation_on_create = True
+    unconditional_update = True
+    """Whether a PUT without a resource version overwrites whatever is there."""
+    create_on_update = False
+    """Whether a PUT to a name that does not exist creates the object."""
+    returns_deleted = False
+    """Whether a DELETE that removes the object answers with it rather than with a Status."""
+    orphans_by_default = False
+    """Whether a DELETE without a propagation policy orphans the dependents."""
+    garbage_collected = True
+    """Whether DELETE may add the garbage collector's finalizers."""
+    graceful = False
+    """Whether DELETE may leave the object for a grace period."""
+    raises_generation_on_delete = True
+    keeps_status_on_create = False
+    has_status = False
+    """Whether upstream prints a status even when it is empty."""
+    empty_status: Mapping[str, Any] = {}
+    """What it prints then."""
+    status_keeps: StatusKeeps = "spec"
+    name_problems: Callable[[str], list[str]] = staticmethod(dns_subdomain_errors)
+    selectable: Fields = {}
+    """Field selectors besides the two of metadata."""
+    selectable_defaults: Mapping[str, str] = {}
+    selectable_namespace = True
+
+    def __init__(self, **differences: Any) -> None:
+        for name, value in differences.items():
+            assert hasattr(self, name), f"a strategy has no {name}"
+            setattr(self, name, value)
+        self.fields: Fields = {**(METADATA_FIELDS if self.selectable_namespace else NAME_ONLY), **self.selectable}
+        self.attributes = AttributeReader(self.fields, self.selectable_defaults)
+
+    # Preparing
+
+    def default(self, obj: Object) -> None:
+        """Fill in what an absent field means. Runs on every write, before admission."""
+
+    def prepare_create(self, obj: Object, now: str) -> None:
+        """Set and clear what belongs to the server, before a create. The status is cleared already."""
+
+    def prepare_update(self, obj: Object, old: Object) -> None:
+        """The same before an update of the object itself. The status is the stored one already."""
+
+    def prepare_status(self, obj: Object, old: Object, now: str) -> None:
+        """The same before an update of the status. Everything but the status is the stored one already."""
+
+    def finish(self, obj: Object) -> None:
+        """Fill in what upstream prints even when it is empty. Runs last before an object is stored."""
+        if self.has_status and obj.get("status") is None:
+            obj["status"] = dict(self.empty_status)
+
+    # Judging
+
+    def validate(self, obj: Object) -> list[FieldError]:
+        """What is wrong with an object, apart from its metadata."""
+        return []
+
+    def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
+        """What is wrong with a change. An unchanged spec was valid before."""
+        return self.validate(obj)
+
+    def validate_status(self, obj: Object, old: Object) -> list[FieldError]:
+        """What is wrong with a change of the status."""
+        return []
+
+    def changed(self, obj: Object, old: Object) -> bool:
+        """Whether the change raises the generation."""
+        return any(obj.get(name) != old.get(name) for name in self.tracked)
+
+    # Deleting
+
+    def begin_delete(self, obj: Object, now: str) -> Literal["", "mark", "wait"]:
+        """A DELETE by rules of the kind's own.
+
+        "mark": the object has been changed to say that it is being deleted, and stays. "wait": it is being deleted, and
+        nothing changes. "": the ordinary rules apply.
+        """
+        return ""
+
+    def may_go(self, obj: Object) -> bool:
+        """Whether an object that is being deleted and has no finalizers left may be removed by an update."""
+        return True
+
+    def grace_period(self, obj: Object, requested: int | None) -> int:
+        """How long a graceful DELETE leaves the object; only asked when ``graceful``."""
+        return 0
+
+    # Storing
+
+    def stored_as(self, info: ResourceInfo) -> ResourceInfo:
+        """The version that objects are stored in."""
+        return info
+
+    def to_storage(self, info: ResourceInfo, obj: Object) -> Object:
+        """The object in the stored version. May share parts with ``obj``; the metadata is the same dict."""
+        return obj
+
+    def from_storage(self, info: ResourceInfo, value: bytes) -> bytes:
+        """A stored object in another version."""
+        raise AssertionError(f"{info.group_resource} is stored in one version only")
+
+    # Selecting
+
+    def refuses_field(self, path: str) -> str:
+        """The answer to a field selector that the resource does not support."""
+        if self.selectable or not self.selectable_namespace:
+            return f"field label not supported: {path}"
+        return f'"{path}" is not a known field selector: only "metadata.name", "metadata.namespace"'

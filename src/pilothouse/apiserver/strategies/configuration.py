@@ -1,0 +1,94 @@
+"""ConfigMaps and Secrets. After kubernetes' ``pkg/apis/core/validation`` and ``v1/defaults.go`` (v1.36)."""
+
+import base64
+from collections.abc import Iterable
+
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.errors import FieldError
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.strategies.base import Strategy
+from pilothouse.machinery.names import config_key_errors
+
+MAX_DATA = 1024 * 1024
+_IMMUTABLE = "field is immutable when `immutable` is set"
+
+
+def _key_problems(data: Iterable[str], path: str) -> list[FieldError]:
+    return [errors.invalid_value(f"{path}[{key}]", key, text) for key in data for text in config_key_errors(key)]
+
+
+def _immutable_problems(obj: Object, old: Object, fields: tuple[str, ...]) -> list[FieldError]:
+    if not old.get("immutable"):
+        return []
+    problems = []
+    if not obj.get("immutable"):
+        problems.append(errors.not_allowed("immutable", _IMMUTABLE))
+    return problems + [
+        errors.not_allowed(field, _IMMUTABLE) for field in fields if (obj.get(field) or {}) != (old.get(field) or {})
+    ]
+
+
+class ConfigMapStrategy(Strategy):
+    """At most 1 MiB, and fixed once it says so."""
+
+    def validate(self, obj: Object) -> list[FieldError]:
+        data, binary = obj.get("data") or {}, obj.get("binaryData") or {}
+        problems = _key_problems(data, "data") + _key_problems(binary, "binaryData")
+        problems += [
+            errors.invalid_value(f"data[{key}]", key, "duplicate of key present in binaryData")
+            for key in data
+            if key in binary
+        ]
+        size = sum(len(text.encode()) for text in data.values()) + sum(len(text) * 3 // 4 for text in binary.values())
+        if size > MAX_DATA:
+            problems.append(errors.too_long("[]", MAX_DATA))
+        return problems
+
+    def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
+        return _immutable_problems(obj, old, ("data", "binaryData")) + self.validate(obj)
+
+
+_REQUIRED_KEYS = {
+    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
+    "kubernetes.io/dockercfg": (".dockercfg",),
+    "kubernetes.io/tls": ("tls.crt", "tls.key"),
+    "kubernetes.io/ssh-auth": ("ssh-privatekey",),
+}
+
+
+class SecretStrategy(Strategy):
+    """stringData becomes data; the type never changes."""
+
+    selectable = {"type": ("type",)}  # read only
+
+    def default(self, obj: Object) -> None:
+        if not obj.get("type"):
+            obj["type"] = "Opaque"
+        text = obj.pop("stringData", None)
+        if text:
+            encoded = {key: base64.b64encode(value.encode()).decode() for key, value in text.items()}
+            obj["data"] = {**(obj.get("data") or {}), **encoded}
+
+    def validate(self, obj: Object) -> list[FieldError]:
+        data = obj.get("data") or {}
+        problems = _key_problems(data, "data")
+        if sum(len(text) * 3 // 4 for text in data.values()) > MAX_DATA:
+            problems.append(errors.too_long("data", MAX_DATA))
+        kind = obj.get("type") or ""
+        problems += [errors.required(f"data[{key}]") for key in _REQUIRED_KEYS.get(kind, ()) if key not in data]
+        if kind == "kubernetes.io/basic-auth" and "username" not in data and "password" not in data:
+            problems += [errors.required("data[username]"), errors.required("data[password]")]
+        if kind == "kubernetes.io/service-account-token" and not (obj["metadata"].get("annotations") or {}).get(
+            "kubernetes.io/service-account.name"
+        ):
+            problems.append(errors.required("metadata.annotations[kubernetes.io/service-account.name]"))
+        return problems
+
+    def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
+        problems = _immutable_problems(obj, old, ("data",))
+        if obj.get("type") != old.get("type"):
+            problems.insert(0, errors.invalid_value("type", obj.get("type"), "field is immutable"))
+        return problems + self.validate(obj)
+
+    def refuses_field(self, path: str) -> str:
+        return f"field label not supported: {path}"

@@ -1,0 +1,58 @@
+"""What the definition of a custom resource says, as a strategy."""
+
+from collections.abc import Callable, Mapping
+
+from pilothouse.apiserver.errors import FieldError
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.resources import ResourceInfo
+from pilothouse.apiserver.selection import Fields
+from pilothouse.apiserver.strategies.base import Strategy
+
+
+class CustomStrategy(Strategy):
+    """A custom resource: no unconditional update, generation counts every change outside metadata and status."""
+
+    tracked = ("",)
+    unconditional_update = False
+    status_keeps = "metadata"
+
+    def __init__(
+        self,
+        *,
+        status: bool,
+        selectable: Fields,
+        validate: Callable[[Object, Object | None], list[FieldError]],
+        default: Callable[[Object], None],
+        storage: ResourceInfo,
+    ) -> None:
+        self.selectable = selectable
+        self._untracked = ("metadata", "status") if status else ("metadata",)
+        self._validate = validate
+        self._default = default
+        self._storage = storage
+        super().__init__()
+
+    def default(self, obj: Object) -> None:
+        self._default(obj)
+
+    def validate(self, obj: Object) -> list[FieldError]:
+        return self._validate(obj, None)
+
+    def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
+        return self._validate(obj, old)
+
+    def validate_status(self, obj: Object, old: Object) -> list[FieldError]:
+        return self._validate(obj, old)
+
+    def changed(self, obj: Object, old: Object) -> bool:
+        return _without(obj, self._untracked) != _without(old, self._untracked)
+
+    def stored_as(self, info: ResourceInfo) -> ResourceInfo:
+        return self._storage
+
+    def refuses_field(self, path: str) -> str:
+        return f"field label not supported: {path}"
+
+
+def _without(obj: Mapping[str, object], names: tuple[str, ...]) -> dict[str, object]:
+    return {name: value for name, value in obj.items() if name not in names}

@@ -1,0 +1,87 @@
+"""Nodes: their status is taken on create, too; what a node is called elsewhere may be set once.
+
+After kubernetes' ``pkg/registry/core/node`` and ``pkg/apis/core/validation`` (v1.36).
+"""
+
+from typing import Any
+
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.errors import FieldError
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.strategies.base import Strategy
+from pilothouse.apiserver.strategies.selectors import label_problems_in
+from pilothouse.machinery.quantities import canonical
+
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_NODE_INFO = (
+    "machineID",
+    "systemUUID",
+    "bootID",
+    "kernelVersion",
+    "osImage",
+    "containerRuntimeVersion",
+    "kubeletVersion",
+    "kubeProxyVersion",
+    "operatingSystem",
+    "architecture",
+)
+
+
+class NodeStrategy(Strategy):
+    """Unschedulable, taints and configSource are free to change."""
+
+    keeps_status_on_create = True
+    selectable = {"spec.unschedulable": ("spec", "unschedulable")}  # read only
+    selectable_defaults = {"spec.unschedulable": "false"}  # read only
+    selectable_namespace = False
+
+    def default(self, obj: Object) -> None:
+        status = obj.get("status")
+        if status:
+            for field in ("capacity", "allocatable"):
+                if status.get(field):
+                    status[field] = {name: canonical(str(amount)) for name, amount in status[field].items()}
+            if status.get("allocatable") is None and status.get("capacity"):
+                status["allocatable"] = dict(status["capacity"])
+        spec = obj.setdefault("spec", {})
+        if not spec.get("unschedulable"):
+            spec.pop("unschedulable", None)
+
+    def finish(self, obj: Object) -> None:
+        status: dict[str, Any] = obj.setdefault("status", {})
+        status.setdefault("daemonEndpoints", {"kubeletEndpoint": {"Port": 0}})
+        known = status.get("nodeInfo") or {}
+        status["nodeInfo"] = {**{field: known.get(field) or "" for field in _NODE_INFO}, **known}
+
+    def validate(self, obj: Object) -> list[FieldError]:
+        problems: list[FieldError] = []
+        seen: set[tuple[str, str]] = set()
+        for position, taint in enumerate(obj.get("spec", {}).get("taints") or ()):
+            path = f"metadata.taints[{position}]"
+            key, effect = taint.get("key") or "", taint.get("effect") or ""
+            problems += label_problems_in({key: taint.get("value") or ""}, f"{path}.key")
+            if not effect:
+                problems.append(errors.required(f"{path}.effect"))
+            elif effect not in _EFFECTS:
+                problems.append(errors.not_supported(f"{path}.effect", effect, _EFFECTS))
+            if (key, effect) in seen:
+                problems.append(errors.duplicate(f"spec.taints[{position}]", taint))
+            seen.add((key, effect))
+        return problems
+
+    def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
+        spec, before = obj.get("spec") or {}, old.get("spec") or {}
+        if spec == before:
+            return []
+        problems = self.validate(obj)
+        for field, shown in (("podCIDRs", "podCIDR"), ("providerID", "providerID")):
+            if before.get(field) and spec.get(field) != before[field]:
+                problems.append(
+                    errors.not_allowed(f"spec.{field}", f'node updates may not change {shown} except from "" to valid')
+                )
+        if spec.get("externalID") != before.get("externalID"):
+            problems.append(errors.not_allowed("spec.externalID", "may not be updated"))
+        return problems
+
+    def refuses_field(self, path: str) -> str:
+        return f"field label not supported: {path}"

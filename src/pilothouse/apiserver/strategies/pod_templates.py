@@ -1,0 +1,435 @@
+"""Pod specs, in pods and in templates: defaults and validation.
+
+Defaults follow kubernetes' ``pkg/apis/core/v1/defaults.go``, validation ``pkg/apis/core/validation/validation.go`` (v1.36), as
+far as controllers and their tests rely on them.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.errors import FieldError
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.strategies.selectors import label_problems_in
+from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors, port_name_errors
+from pilothouse.machinery.quantities import canonical, parse_quantity
+
+_CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")
+_ZERO = parse_quantity("0")
+_PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
+_HANDLERS = ("exec", "grpc", "httpGet", "sleep", "tcpSocket")
+_RESTART_POLICIES = ("Always", "OnFailure", "Never")
+_DNS_POLICIES = ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")
+_PULL_POLICIES = ("Always", "IfNotPresent", "Never")
+_PROTOCOLS = ("SCTP", "TCP", "UDP")
+_TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_ENV_NAME = re.compile(r"^[ -<>-~]+$")
+_VOLUME_MODES = ("configMap", "secret", "projected", "downwardAPI")
+
+
+def containers_of(spec: Object) -> Iterator[tuple[str, Object]]:
+    """Every container of a pod spec with its path, init containers first."""
+    for field in _CONTAINER_LISTS:
+        for position, container in enumerate(spec.get(field) or ()):
+            yield f"{field}[{position}]", container
+
+
+# Defaults
+
+
+def default_template(template: Object) -> None:
+    """Fill in a pod template."""
+    template.setdefault("metadata", {})
+    spec = template.setdefault("spec", {})
+    default_pod_spec(spec)
+
+
+def default_pod_spec(spec: Object) -> None:
+    """Fill in a pod spec, as in templates; ``default_pod`` adds what only pods get."""
+    if not spec.get("restartPolicy"):
+        spec["restartPolicy"] = "Always"
+    if spec.get("terminationGracePeriodSeconds") is None:
+        spec["terminationGracePeriodSeconds"] = 30
+    if not spec.get("dnsPolicy"):
+        spec["dnsPolicy"] = "ClusterFirst"
+    account = spec.get("serviceAccountName") or spec.get("serviceAccount")
+    if account:
+        spec["serviceAccountName"] = spec["serviceAccount"] = account
+    if spec.get("securityContext") is None:
+        spec["securityContext"] = {}
+    if not spec.get("schedulerName"):
+        spec["schedulerName"] = "default-scheduler"
+    for field in _CONTAINER_LISTS:
+        for container in spec.get(field) or ():
+            _default_container(container)
+    for volume in spec.get("volumes") or ():
+        _default_volume(volume)
+
+
+def _default_container(container: Object) -> None:
+    resources = container.get("resources")
+    if not resources:
+        container["resources"] = {}
+    else:
+        for amounts in (resources.get("limits"), resources.get("requests")):
+            if amounts:
+                _canonicalize(amounts)
+    if not container.get("terminationMessagePath"):
+        container["terminationMessagePath"] = "/dev/termination-log"
+    if not container.get("terminationMessagePolicy"):
+        container["terminationMessagePolicy"] = "File"
+    if not container.get("imagePullPolicy"):
+        container["imagePullPolicy"] = pull_policy(container.get("image") or "")
+    for port in container.get("ports") or ():
+        if not port.get("protocol"):
+            port["protocol"] = "TCP"
+    for probe in _PROBES:
+        if container.get(probe):
+            _default_probe(container[probe])
+    for variable in container.get("env") or ():
+        reference = (variable.get("valueFrom") or {}).get("fieldRef")
+        if reference and not reference.get("apiVersion"):
+            reference["apiVersion"] = "v1"
+    lifecycle = container.get("lifecycle")
+    if lifecycle:
+        for hook in lifecycle.values():
+            if isinstance(hook, dict):
+                _default_http(hook)
+
+
+def pull_policy(image: str) -> str:
+    """``Always`` for ``:latest``, said or meant."""
+    if "@" in image:
+        return "IfNotPresent"
+    _path, separator, tag = image.rpartition("/")[2].partition(":")
+    return "Always" if not separator or tag == "latest" else "IfNotPresent"
+
+
+def _default_probe(probe: Object) -> None:
+    for field, value in (
+        ("timeoutSeconds", 1),
+        ("periodSeconds", 10),
+        ("successThreshold", 1),
+        ("failureThreshold", 3),
+    ):
+        if not probe.get(field):
+            probe[field] = value
+    grpc = probe.get("grpc")
+    if grpc is not None and grpc.get("service") is None:
+        grpc["service"] = ""
+    _default_http(probe)
+
+
+def _default_http(handler: Object) -> None:
+    http = handler.get("httpGet")
+    if http is not None:
+        http["path"] = http.get("path") or "/"
+        http["scheme"] = http.get("scheme") or "HTTP"
+
+
+def _default_volume(volume: Object) -> None:
+    if len(volume) == 1:
+        volume["emptyDir"] = {}
+        return
+    for field in _VOLUME_MODES:
+        source = volume.get(field)
+        if source is not None and source.get("defaultMode") is None:
+            source["defaultMode"] = 420
+    for source in (volume.get("projected") or {}).get("sources") or ():
+        token = source.get("serviceAccountToken")
+        if token is not None and token.get("expirationSeconds") is None:
+            token["expirationSeconds"] = 3600
+        for item in (source.get("downwardAPI") or {}).get("items") or ():
+            _default_field_ref(item)
+    for item in (volume.get("downwardAPI") or {}).get("items") or ():
+        _default_field_ref(item)
+    path = volume.get("hostPath")
+    if path is not None and path.get("type") is None:
+        path["type"] = ""
+    claim = ((volume.get("ephemeral") or {}).get("volumeClaimTemplate") or {}).get("spec")
+    if claim is not None and not claim.get("volumeMode"):
+        claim["volumeMode"] = "Filesystem"
+    image = volume.get("image")
+    if image is not None and not image.get("pullPolicy"):
+        image["pullPolicy"] = pull_policy(image.get("reference") or "")
+
+
+def _default_field_ref(item: Object) -> None:
+    reference = item.get("fieldRef")
+    if reference and not reference.get("apiVersion"):
+        reference["apiVersion"] = "v1"
+
+
+def _canonicalize(amounts: Object) -> None:
+    for name, text in amounts.items():
+        amounts[name] = canonical(str(text))
+
+
+def default_pod(pod: Object) -> None:
+    """What pods get and templates do not."""
+    spec = pod.setdefault("spec", {})
+    default_pod_spec(spec)
+    if spec.get("enableServiceLinks") is None:
+        spec["enableServiceLinks"] = True
+    host_network = spec.get("hostNetwork")
+    for field in ("initContainers", "containers"):
+        for container in spec.get(field) or ():
+            limits = container["resources"].get("limits")
+            if limits:
+                requests = container["resources"].setdefault("requests", {})
+                for name, amount in limits.items():
+                    requests.setdefault(name, amount)
+            if host_network:
+                for port in container.get("ports") or ():
+                    if not port.get("hostPort") and "containerPort" in port:
+                        port["hostPort"] = port["containerPort"]
+
+
+def qos_class(spec: Object) -> str:
+    """Guaranteed, Burstable or BestEffort (``pkg/apis/core/v1/helper/qos``)."""
+    asked: set[str] = set()
+    guaranteed = True
+    for field in ("initContainers", "containers"):
+        for container in spec.get(field) or ():
+            resources = container.get("resources") or {}
+            requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
+            for name in ("cpu", "memory"):
+                request, limit = requests.get(name, "0"), limits.get(name, "0")
+                if request != "0" or limit != "0":
+                    asked.add(name)
+                guaranteed = guaranteed and limit != "0" and request == limit
+    if not asked:
+        return "BestEffort"
+    return "Guaranteed" if guaranteed else "Burstable"
+
+
+# Validation
+
+
+def validate_template(template: Object, path: str, *, restart_policies: tuple[str, ...]) -> list[FieldError]:
+    """What is wrong with the template of a workload that allows only these restart policies."""
+    problems = label_problems_in((template.get("metadata") or {}).get("labels") or {}, f"{path}.labels")
+    spec = template.get("spec") or {}
+    problems += validate_pod_spec(spec, f"{path}.spec")
+    policy = spec.get("restartPolicy")
+    if policy in _RESTART_POLICIES and policy not in restart_policies:
+        problems.append(errors.not_supported(f"{path}.spec.restartPolicy", policy, restart_policies))
+    return problems
+
+
+def validate_pod_spec(spec: Object, path: str) -> list[FieldError]:
+    """What is wrong with a pod spec."""
+    problems: list[FieldError] = []
+    volumes = _validate_volumes(spec.get("volumes") or (), f"{path}.volumes", problems)
+    names: set[str] = set()
+    if not spec.get("containers"):
+        problems.append(errors.required(f"{path}.containers"))
+    host_ports: set[tuple[str, str, int]] = set()
+    for where, container in containers_of(spec):
+        _validate_container(container, f"{path}.{where}", names, volumes, host_ports, problems)
+    policy = spec.get("restartPolicy")
+    if policy not in _RESTART_POLICIES:
+        problems.append(errors.not_supported(f"{path}.restartPolicy", policy, _RESTART_POLICIES))
+    if spec.get("dnsPolicy") not in _DNS_POLICIES:
+        problems.append(errors.not_supported(f"{path}.dnsPolicy", spec.get("dnsPolicy"), _DNS_POLICIES))
+    if spec.get("nodeSelector"):
+        problems += label_problems_in(spec["nodeSelector"], f"{path}.nodeSelector")
+    if spec.get("tolerations"):
+        problems += _validate_tolerations(spec["tolerations"], f"{path}.tolerations")
+    for field in ("nodeName", "serviceAccountName", "priorityClassName"):
+        if spec.get(field):
+            problems += [
+                errors.invalid_value(f"{path}.{field}", spec[field], text) for text in dns_subdomain_errors(spec[field])
+            ]
+    for field in ("hostname", "subdomain"):
+        if spec.get(field):
+            problems += [
+                errors.invalid_value(f"{path}.{field}", spec[field], text) for text in dns_label_errors(spec[field])
+            ]
+    deadline = spec.get("activeDeadlineSeconds")
+    if deadline is not None and not 1 <= deadline <= 2147483647:
+        problems.append(
+            errors.invalid_value(
+                f"{path}.activeDeadlineSeconds", deadline, "must be between 1 and 2147483647, inclusive"
+            )
+        )
+    return problems
+
+
+def _validate_volumes(volumes: Iterable[Object], path: str, problems: list[FieldError]) -> set[str]:
+    names: set[str] = set()
+    for position, volume in enumerate(volumes):
+        where = f"{path}[{position}]"
+        name = volume.get("name") or ""
+        if not name:
+            problems.append(errors.required(f"{where}.name"))
+        else:
+            problems += [errors.invalid_value(f"{where}.name", name, text) for text in dns_label_errors(name)]
+            if name in names:
+                problems.append(errors.duplicate(f"{where}.name", name))
+            names.add(name)
+        sources = [field for field in volume if field != "name"]
+        if not sources:
+            problems.append(errors.required(where, "must specify a volume type"))
+        problems += [
+            errors.not_allowed(f"{where}.{field}", "may not specify more than 1 volume type") for field in sources[1:]
+        ]
+    return names
+
+
+def _validate_container(
+    container: Object,
+    path: str,
+    names: set[str],
+    volumes: set[str],
+    host_ports: set[tuple[str, str, int]],
+    problems: list[FieldError],
+) -> None:
+    name = container.get("name") or ""
+    if not name:
+        problems.append(errors.required(f"{path}.name"))
+    else:
+        problems += [errors.invalid_value(f"{path}.name", name, text) for text in dns_label_errors(name)]
+        if name in names:
+            problems.append(errors.duplicate(f"{path}.name", name))
+        names.add(name)
+    image = container.get("image") or ""
+    if not image:
+        problems.append(errors.required(f"{path}.image"))
+    elif image != image.strip():
+        problems.append(errors.invalid_value(f"{path}.image", image, "must not have leading or trailing whitespace"))
+    if container.get("imagePullPolicy") not in _PULL_POLICIES:
+        problems.append(
+            errors.not_supported(f"{path}.imagePullPolicy", container.get("imagePullPolicy"), _PULL_POLICIES)
+        )
+    if container.get("ports"):
+        _validate_ports(container["ports"], f"{path}.ports", host_ports, problems)
+    for position, variable in enumerate(container.get("env") or ()):
+        if not variable.get("name"):
+            problems.append(errors.required(f"{path}.env[{position}].name"))
+        elif not _ENV_NAME.match(variable["name"]):
+            problems.append(
+                errors.invalid_value(
+                    f"{path}.env[{position}].name",
+                    variable["name"],
+                    "a valid environment variable name must consist only of printable ASCII characters other than '='",
+                )
+            )
+    mounted: set[str] = set()
+    for position, mount in enumerate(container.get("volumeMounts") or ()):
+        where = f"{path}.volumeMounts[{position}]"
+        if not mount.get("name"):
+            problems.append(errors.required(f"{where}.name"))
+        elif mount["name"] not in volumes:
+            problems.append(errors.value_not_found(f"{where}.name", mount["name"]))
+        if not mount.get("mountPath"):
+            problems.append(errors.required(f"{where}.mountPath"))
+        elif mount["mountPath"] in mounted:
+            problems.append(errors.invalid_value(f"{where}.mountPath", mount["mountPath"], "must be unique"))
+        mounted.add(mount.get("mountPath") or "")
+    for probe in _PROBES:
+        if container.get(probe):
+            _validate_probe(container[probe], f"{path}.{probe}", problems)
+            if probe != "readinessProbe" and container[probe].get("successThreshold") != 1:
+                problems.append(
+                    errors.invalid_value(
+                        f"{path}.{probe}.successThreshold", container[probe].get("successThreshold"), "must be 1"
+                    )
+                )
+    if container.get("resources"):
+        _validate_resources(container["resources"], f"{path}.resources", problems)
+
+
+def _validate_ports(
+    ports: Iterable[Object], path: str, host_ports: set[tuple[str, str, int]], problems: list[FieldError]
+) -> None:
+    names: set[str] = set()
+    for position, port in enumerate(ports):
+        where = f"{path}[{position}]"
+        if port.get("name"):
+            name = port["name"]
+            problems += [errors.invalid_value(f"{where}.name", name, text) for text in port_name_errors(name)]
+            if name in names:
+                problems.append(errors.duplicate(f"{where}.name", name))
+            names.add(name)
+        number = port.get("containerPort") or 0
+        if not number:
+            problems.append(errors.required(f"{where}.containerPort"))
+        elif not 1 <= number <= 65535:
+            problems.append(errors.invalid_value(f"{where}.containerPort", number, PORT_RANGE))
+        host = port.get("hostPort") or 0
+        if host and not 1 <= host <= 65535:
+            problems.append(errors.invalid_value(f"{where}.hostPort", host, PORT_RANGE))
+        protocol = port.get("protocol")
+        if protocol not in _PROTOCOLS:
+            problems.append(errors.not_supported(f"{where}.protocol", protocol, _PROTOCOLS))
+        if host:
+            taken = (str(protocol), port.get("hostIP") or "", host)
+            if taken in host_ports:
+                problems.append(errors.duplicate(f"{where}.hostPort", f"{protocol}/{taken[1]}/{host}"))
+            host_ports.add(taken)
+
+
+PORT_RANGE = "must be between 1 and 65535, inclusive"
+
+
+def _validate_probe(probe: Object, path: str, problems: list[FieldError]) -> None:
+    handlers = [handler for handler in _HANDLERS if probe.get(handler) is not None]
+    if not handlers:
+        problems.append(errors.required(path, "must specify a handler type"))
+    problems += [
+        errors.not_allowed(f"{path}.{handler}", "may not specify more than 1 handler type") for handler in handlers[1:]
+    ]
+    for field in ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"):
+        value = probe.get(field) or 0
+        if value < 0:
+            problems.append(errors.invalid_value(f"{path}.{field}", value, NON_NEGATIVE))
+
+
+NON_NEGATIVE = "must be greater than or equal to 0"
+
+
+def _validate_resources(resources: Object, path: str, problems: list[FieldError]) -> None:
+    limits = resources.get("limits") or {}
+    for field in ("limits", "requests"):
+        for name, text in (resources.get(field) or {}).items():
+            if parse_quantity(text) < _ZERO:
+                problems.append(errors.invalid_value(f"{path}.{field}[{name}]", text, NON_NEGATIVE))
+    for name, text in (resources.get("requests") or {}).items():
+        if name in limits and parse_quantity(text) > parse_quantity(limits[name]):
+            problems.append(
+                errors.invalid_value(
+                    f"{path}.requests", text, f"must be less than or equal to {name} limit of {limits[name]}"
+                )
+            )
+
+
+def _validate_tolerations(tolerations: Iterable[Object], path: str) -> list[FieldError]:
+    problems: list[FieldError] = []
+    for position, toleration in enumerate(tolerations):
+        where = f"{path}[{position}]"
+        operator = toleration.get("operator") or "Equal"
+        effect = toleration.get("effect") or ""
+        if not toleration.get("key") and operator != "Exists":
+            problems.append(
+                errors.invalid_value(
+                    f"{where}.operator",
+                    toleration.get("operator") or "",
+                    'operator must be Exists when `key` is empty, which means "match all values and all keys"',
+                )
+            )
+        if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
+            problems.append(
+                errors.invalid_value(
+                    f"{where}.effect", effect, "effect must be 'NoExecute' when `tolerationSeconds` is set"
+                )
+            )
+        if operator not in ("Exists", "Equal"):
+            problems.append(errors.not_supported(f"{where}.operator", operator, ("Equal", "Exists")))
+        elif operator == "Exists" and toleration.get("value"):
+            problems.append(
+                errors.invalid_value(f"{where}.operator", toleration, "value must be empty when `operator` is 'Exists'")
+            )
+        if effect and effect not in _TAINT_EFFECTS:
+            problems.append(errors.not_supported(f"{where}.effect", effect, _TAINT_EFFECTS))
+    return problems

@@ -1,0 +1,188 @@
+"""Pods: defaults, the few fields that may change, graceful deletion, the status they begin with.
+
+After kubernetes' ``pkg/registry/core/pod/strategy.go`` and ``pkg/apis/core/validation`` (v1.36).
+"""
+
+from typing import Any
+
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.errors import FieldError
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.strategies.base import Strategy
+from pilothouse.apiserver.strategies.pod_templates import default_pod, qos_class, validate_pod_spec
+
+_MAY_CHANGE = (
+    "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
+    "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
+    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)\n"
+)
+_FINISHED = ("Succeeded", "Failed")
+
+
+class PodStrategy(Strategy):
+    """The one kind with a grace period."""
+
+    tracked = ("spec",)
+    graceful = True
+    status_keeps = "pod"
+    selectable = {  # read only
+        "spec.nodeName": ("spec", "nodeName"),
+        "spec.host": ("spec", "nodeName"),
+        "spec.restartPolicy": ("spec", "restartPolicy"),
+        "spec.schedulerName": ("spec", "schedulerName"),
+        "spec.serviceAccountName": ("spec", "serviceAccountName"),
+        "spec.hostNetwork": ("spec", "hostNetwork"),
+        "status.phase": ("status", "phase"),
+        "status.podIP": ("status", "podIP"),
+        "status.podIPs": ("status", "podIP"),
+        "status.nominatedNodeName": ("status", "nominatedNodeName"),
+    }
+    selectable_defaults = {"spec.hostNetwork": "false"}  # read only
+
+    def default(self, obj: Object) -> None:
+        default_pod(obj)
+
+    def prepare_create(self, obj: Object, now: str) -> None:
+        spec = obj["spec"]
+        status: Object = {"phase": "Pending"}
+        if spec.get("schedulingGates"):
+            status["conditions"] = [_gated(now)]
+        status["qosClass"] = qos_class(spec)
+        obj["status"] = status
+
+    def prepare_status(self, obj: Object, old: Object, now: str) -> None:
+        status: Object = obj.setdefault("status", {})
+        if not status.get("qosClass"):
+            known = (old.get("status") or {}).get("qosClass")
+            if known:
+                status["qosClass"] = known
+
+    def finish(self, obj: Object) -> None:
+        # The two times of a condition are printed even when they are unset.
+        for condition in obj["status"].get("conditions") or ():
+            condition.setdefault("lastProbeTime", None)
+            condition.setdefault("lastTransitionTime", None)
+
+    def validate(self, obj: Object) -> list[FieldError]:
+        spec = obj["spec"]
+        problems = validate_pod_spec(spec, "spec")
+        if spec.get("ephemeralContainers"):
+            problems.append(errors.not_allowed("spec.ephemeralContainers", "cannot be set on create"))
+        return problems
+
+    def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
+        spec, before = obj["spec"], old["spec"]
+        if spec == before:
+            return []
+        problems: list[FieldError] = []
+        for field in ("containers", "initContainers"):
+            if len(spec.get(field) or ()) != len(before.get(field) or ()):
+                # Upstream looks no further: the rest could not be compared.
+                return [
+                    errors.not_allowed(f"spec.{field}", "pod updates may not add or remove containers"),
+                ]
+        problems += _deadline_problems(spec, before)
+        problems += _toleration_problems(spec, before)
+        problems += _gate_problems(spec, before)
+        if _without_mutable(spec, before) != before:
+            problems.append(errors.not_allowed("spec", _MAY_CHANGE))
+        return problems + validate_pod_spec(spec, "spec")
+
+    def validate_status(self, obj: Object, old: Object) -> list[FieldError]:
+        if obj["spec"].get("restartPolicy") == "Always":
+            return []
+        problems: list[FieldError] = []
+        restartable = obj["spec"].get("restartPolicy") == "OnFailure"
+        before = {status.get("name"): status for status in (old.get("status") or {}).get("containerStatuses") or ()}
+        for position, status in enumerate((obj.get("status") or {}).get("containerStatuses") or ()):
+            ended = ((before.get(status.get("name")) or {}).get("state") or {}).get("terminated")
+            if ended is None or (status.get("state") or {}).get("terminated") is not None:
+                continue
+            if restartable and ended.get("exitCode"):
+                continue
+            problems.append(
+                errors.not_allowed(
+                    f"status.containerStatuses[{position}].state", "may not be transitioned to non-terminated state"
+                )
+            )
+        return problems
+
+    def grace_period(self, obj: Object, requested: int | None) -> int:
+        spec, status = obj["spec"], obj.get("status") or {}
+        if not spec.get("nodeName") or status.get("phase") in _FINISHED:
+            return 0
+        period: int = spec.get("terminationGracePeriodSeconds") or 0 if requested is None else requested
+        return 1 if period < 0 else period
+
+
+def _gated(now: str) -> dict[str, Any]:
+    return {
+        "type": "PodScheduled",
+        "status": "False",
+        "lastProbeTime": None,
+        "lastTransitionTime": now,
+        "reason": "SchedulingGated",
+        "message": "Scheduling is blocked due to non-empty scheduling gates",
+    }
+
+
+def _without_mutable(spec: Object, before: Object) -> Object:
+    """The new spec with everything that may change put back: equal to the old one if nothing else has."""
+    same = dict(spec)
+    for field in ("containers", "initContainers"):
+        if spec.get(field):
+            same[field] = [
+                {**container, "image": was.get("image"), "imagePullPolicy": was.get("imagePullPolicy")}
+                if container.get("image") != was.get("image")
+                else container
+                for container, was in zip(spec[field], before[field], strict=True)
+            ]
+    mutable = ["activeDeadlineSeconds", "tolerations", "schedulingGates"]
+    if (before.get("terminationGracePeriodSeconds") or 0) < 0 and spec.get("terminationGracePeriodSeconds") == 1:
+        mutable.append("terminationGracePeriodSeconds")
+    if before.get("schedulingGates"):
+        mutable += ["nodeSelector", "affinity"]
+    for field in mutable:
+        if field in before:
+            same[field] = before[field]
+        else:
+            same.pop(field, None)
+    return same
+
+
+def _deadline_problems(spec: Object, before: Object) -> list[FieldError]:
+    new, old = spec.get("activeDeadlineSeconds"), before.get("activeDeadlineSeconds")
+    path = "spec.activeDeadlineSeconds"
+    if old is None or new == old:
+        return []
+    if new is None:
+        return [errors.invalid_value(path, None, "must not update from a positive integer to nil value")]
+    if new > old:
+        return [errors.invalid_value(path, new, "must be less than or equal to previous value")]
+    return []
+
+
+def _toleration_problems(spec: Object, before: Object) -> list[FieldError]:
+    def bare(toleration: Object) -> Object:
+        return {name: value for name, value in toleration.items() if name != "tolerationSeconds"}
+
+    kept = [bare(toleration) for toleration in spec.get("tolerations") or ()]
+    if all(bare(toleration) in kept for toleration in before.get("tolerations") or ()):
+        return []
+    return [
+        errors.not_allowed("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")
+    ]
+
+
+def _gate_problems(spec: Object, before: Object) -> list[FieldError]:
+    known = [gate.get("name") for gate in before.get("schedulingGates") or ()]
+    added = [gate.get("name") for gate in spec.get("schedulingGates") or () if gate.get("name") not in known]
+    if not added:
+        return []
+    return [
+        errors.not_allowed(
+            f"spec.schedulingGates[{position}].name",
+            f"only deletion is allowed, but found new scheduling gate '{name}'",
+        )
+        for position, name in enumerate(added)
+    ]

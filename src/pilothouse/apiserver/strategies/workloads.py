@@ -1,0 +1,373 @@
+"""The kinds that make pods: template defaults, selectors that must fit their template.
+
+After kubernetes' ``pkg/apis/apps/{v1/defaults.go,validation}`` and ``pkg/apis/core`` (v1.36).
+"""
+
+from typing import Any
+
+import msgspec
+
+from pilothouse.api.meta import LabelSelector
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.errors import FieldError
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.strategies.base import Strategy
+from pilothouse.apiserver.strategies.pod_templates import NON_NEGATIVE, default_template, validate_template
+from pilothouse.apiserver.strategies.selectors import selector_problems
+from pilothouse.machinery.labels import SelectorError, selector_from
+
+
+def _drop_zeros(spec: Object, *fields: str) -> None:
+    """Numbers that upstream leaves out when they are zero."""
+    for field in fields:
+        if field in spec and not spec[field]:
+            del spec[field]
+
+
+def _number_problems(spec: Object, *fields: str) -> list[FieldError]:
+    return [
+        errors.invalid_value(f"spec.{field}", spec[field], NON_NEGATIVE)
+        for field in fields
+        if (spec.get(field) or 0) < 0
+    ]
+
+
+def _selector_and_template_problems(
+    spec: Object, kind: str, *, restart_policies: tuple[str, ...] = ("Always",)
+) -> list[FieldError]:
+    """The selector must be there, select something, and match the labels of the template."""
+    problems: list[FieldError] = []
+    selector, template = spec.get("selector"), spec.get("template")
+    if selector is None:
+        problems.append(errors.required("spec.selector"))
+    else:
+        problems += selector_problems(selector, "spec.selector")
+        if not selector.get("matchLabels") and not selector.get("matchExpressions"):
+            problems.append(errors.invalid_value("spec.selector", selector, f"empty selector is invalid for {kind}"))
+    if not template:
+        problems.append(errors.required("spec.template"))
+        return problems
+    if selector:
+        labels = (template.get("metadata") or {}).get("labels") or {}
+        if not _matches(selector, labels):
+            problems.append(
+                errors.invalid_value(
+                    "spec.template.metadata.labels", labels, "`selector` does not match template `labels`"
+                )
+            )
+    problems += validate_template(template, "spec.template", restart_policies=restart_policies)
+    if (template.get("spec") or {}).get("activeDeadlineSeconds") is not None:
+        kind_name = {"deployment": "ReplicaSet"}.get(kind, kind)
+        problems.append(
+            errors.not_allowed(
+                "spec.template.spec.activeDeadlineSeconds", f"activeDeadlineSeconds in {kind_name} is not Supported"
+            )
+        )
+    return problems
+
+
+def _matches(selector: Object, labels: Object) -> bool:
+    try:
+        return selector_from(msgspec.convert(selector, LabelSelector)).matches(labels)
+    except (SelectorError, msgspec.ValidationError):
+        # Said already, by the selector's own problems.
+        return True
+
+
+def _immutable_selector(obj: Object, old: Object) -> list[FieldError]:
+    if obj["spec"].get("selector") == old["spec"].get("selector"):
+        return []
+    return [errors.invalid_value("spec.selector", obj["spec"].get("selector"), "field is immutable")]
+
+
+class PodTemplateStrategy(Strategy):
+    """A template on its own."""
+
+    def default(self, obj: Object) -> None:
+        default_template(obj.setdefault("template", {}))
+
+    def validate(self, obj: Object) -> list[FieldError]:
+        return validate_template(
+            obj.get("template") or {}, "template", restart_policies=("Always", "OnFailure", "Never")
+        )
+
+
+class _Workload(Strategy):
+    """What Deployments, ReplicaSets, DaemonSets and StatefulSets share."""
+
+    noun = ""
+    zeros: tuple[str, ...] = ("minReadySeconds",)
+    numbers: tuple[str, ...] = ("replicas", "minReadySeconds")
+    has_replicas = True
+
+    def default(self, obj: Object) -> None:
+        spec: Object = obj.setdefault("spec", {})
+        if self.has_replicas and spec.get("replicas") is None:
+            spec["replicas"] = 1
+        default_template(spec.setdefault("template", {}))
+        _drop_zeros(spec, *self.zeros)
+        self.default_spec(spec)
+
+    def default_spec(self, spec: Object) -> None:
+        """What the kind fills in besides."""
+
+    def validate(self, obj: Object) -> list[FieldError]:
+        spec = obj.get("spec") or {}
+        return _number_problems(spec, *self.numbers) + _selector_and_template_problems(spec, self.noun)
+
+    def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
+        if obj["spec"] == old["spec"]:
+            return []
+        return self.validate(obj) + _immutable_selector(obj, old)
+
+
+class ReplicaSetStrategy(_Workload):
+    """``apps/v1`` ReplicaSets."""
+
+    noun = "replicaset"
+    empty_status = {"replicas": 0}  # read only
+
+    def validate_status(self, obj: Object, old: Object) -> list[FieldError]:
+        status: dict[str, Any] = obj.get("status") or {}
+        problems = [
+            errors.invalid_value(f"status.{field}", status[field], NON_NEGATIVE)
+            for field in (
+                "replicas",
+                "fullyLabeledReplicas",
+                "readyReplicas",
+                "availableReplicas",
+                "observedGeneration",
+                "terminatingReplicas",
+            )
+            if (status.get(field) or 0) < 0
+        ]
+        replicas = status.get("replicas") or 0
+        for field, limit, name in (
+            ("fullyLabeledReplicas", replicas, "status.replicas"),
+            ("readyReplicas", replicas, "status.replicas"),
+            ("availableReplicas", replicas, "status.replicas"),
+            ("availableReplicas", status.get("readyReplicas") or 0, "readyReplicas"),
+        ):
+            if (status.get(field) or 0) > limit:
+                problems.append(
+                    errors.invalid_value(f"status.{field}", status[field], f"cannot be greater than {name}")
+                )
+        return problems
+
+    def finish(self, obj: Object) -> None:
+        status = obj.get("status") or {}
+        obj["status"] = {
+            "replicas": status.get("replicas") or 0,
+            **{k: v for k, v in status.items() if k != "replicas"},
+        }
+        _drop_zeros(
+            obj["status"],
+            "fullyLabeledReplicas",
+            "readyReplicas",
+            "availableReplicas",
+            "observedGeneration",
+            "conditions",
+        )
+
+
+class ReplicationControllerStrategy(Strategy):
+    """Selector and labels come from the template."""
+
+    empty_status = {"replicas": 0}  # read only
+    selectable = {"status.replicas": ("status", "replicas")}  # read only
+    selectable_defaults = {"status.replicas": "0"}  # read only
+
+    def default(self, obj: Object) -> None:
+        spec: Object = obj.setdefault("spec", {})
+        template = spec.get("template")
+        if spec.get("replicas") is None:
+            spec["replicas"] = 1
+        if template is not None:
+            default_template(template)
+            labels = (template.get("metadata") or {}).get("labels")
+            if labels:
+                if not spec.get("selector"):
+                    spec["selector"] = dict(labels)
+                if not obj["metadata"].get("labels"):
+                    obj["metadata"]["labels"] = dict(labels)
+        _drop_zeros(spec, "minReadySeconds")
+
+    def validate(self, obj: Object) -> list[FieldError]:
+        spec = obj["spec"]
+        problems = _number_problems(spec, "replicas", "minReadySeconds")
+        selector, template = spec.get("selector") or {}, spec.get("template")
+        if not selector:
+            problems.append(errors.required("spec.selector"))
+        if not template:
+            return [*problems, errors.required("spec.template")]
+        labels = (template.get("metadata") or {}).get("labels") or {}
+        if any(labels.get(key) != value for key, value in selector.items()):
+            problems.append(
+                errors.invalid_value(
+                    "spec.template.metadata.labels", labels, "`selector` does not match template `labels`"
+                )
+            )
+        return problems + validate_template(template, "spec.template", restart_policies=("Always",))
+
+    def refuses_field(self, path: str) -> str:
+        return f"field label not supported: {path}"
+
+
+class DeploymentStrategy(_Workload):
+    """``apps/v1`` Deployments. A change of annotations raises the generation too."""
+
+    noun = "deployment"
+    status_keeps = "labels"
+    numbers = ("replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
+
+    def default_spec(self, spec: Object) -> None:
+        strategy: Object = spec.get("strategy") or {}
+        spec["strategy"] = strategy
+        if not strategy.get("type"):
+            strategy["type"] = "RollingUpdate"
+        if strategy["type"] == "RollingUpdate":
+            rolling: Object = strategy.get("rollingUpdate") or {}
+            strategy["rollingUpdate"] = rolling
+            for field in ("maxUnavailable", "maxSurge"):
+                if rolling.get(field) is None:
+                    rolling[field] = "25%"
+        for field, value in (("revisionHistoryLimit", 10), ("progressDeadlineSeconds", 600)):
+            if spec.get(field) is None:
+                spec[field] = value
+        _drop_zeros(spec, "paused")
+
+    def validate(self, obj: Object) -> list[FieldError]:
+        problems = super().validate(obj)
+        spec = obj["spec"]
+        strategy = spec["strategy"]
+        if strategy["type"] not in ("Recreate", "RollingUpdate"):
+            problems.append(errors.not_supported("spec.strategy.type", strategy["type"], ("Recreate", "RollingUpdate")))
+        if strategy["type"] == "Recreate" and strategy.get("rollingUpdate") is not None:
+            problems.append(
+                errors.not_allowed(
+                    "spec.strategy.rollingUpdate", "may not be specified when strategy `type` is 'Recreate'"
+                )
+            )
+        rolling = strategy.get("rollingUpdate") or {}
+        if rolling and rolling.get("maxUnavailable") in (0, "0%") and rolling.get("maxSurge") in (0, "0%"):
+            problems.append(
+                errors.invalid_value(
+                    "spec.strategy.rollingUpdate.maxUnavailable",
+                    rolling.get("maxUnavailable"),
+                    "may not be 0 when `maxSurge` is 0",
+                )
+            )
+        deadline, ready = spec["progressDeadlineSeconds"], spec.get("minReadySeconds") or 0
+        if deadline <= ready:
+            problems.append(
+                errors.invalid_value("spec.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds")
+            )
+        return problems
+
+    def changed(self, obj: Object, old: Object) -> bool:
+        return super().changed(obj, old) or obj["metadata"].get("annotations") != old["metadata"].get("annotations")
+
+
+_TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
+
+
+class DaemonSetStrategy(_Workload):
+    """``apps/v1`` DaemonSets."""
+
+    noun = "daemonset"
+    has_replicas = False
+    numbers = ("minReadySeconds", "revisionHistoryLimit")
+    empty_status = {  # read only
+        "currentNumberScheduled": 0,
+        "numberMisscheduled": 0,
+        "desiredNumberScheduled": 0,
+        "numberReady": 0,
+    }
+
+    def default_spec(self, spec: Object) -> None:
+        strategy: Object = spec.get("updateStrategy") or {}
+        spec["updateStrategy"] = strategy
+        if not strategy.get("type"):
+            strategy["type"] = "RollingUpdate"
+        if strategy["type"] == "RollingUpdate":
+            rolling: Object = strategy.get("rollingUpdate") or {}
+            strategy["rollingUpdate"] = rolling
+            for field, value in (("maxUnavailable", 1), ("maxSurge", 0)):
+                if rolling.get(field) is None:
+                    rolling[field] = value
+        if spec.get("revisionHistoryLimit") is None:
+            spec["revisionHistoryLimit"] = 10
+
+    def prepare_create(self, obj: Object, now: str) -> None:
+        _set_annotation(obj, _TEMPLATE_GENERATION, "1")
+
+    def prepare_update(self, obj: Object, old: Object) -> None:
+        known = (old["metadata"].get("annotations") or {}).get(_TEMPLATE_GENERATION) or "1"
+        if obj["spec"].get("template") != old["spec"].get("template"):
+            known = str(int(known) + 1)
+        _set_annotation(obj, _TEMPLATE_GENERATION, known)
+
+
+def _set_annotation(obj: Object, name: str, value: str) -> None:
+    meta = obj["metadata"]
+    meta["annotations"] = {**(meta.get("annotations") or {}), name: value}
+
+
+_STATEFUL_MUTABLE = (
+    "replicas",
+    "ordinals",
+    "template",
+    "updateStrategy",
+    "revisionHistoryLimit",
+    "persistentVolumeClaimRetentionPolicy",
+    "minReadySeconds",
+)
+_STATEFUL_FORBIDDEN = (
+    "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', "
+    "'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"
+)
+
+
+class StatefulSetStrategy(_Workload):
+    """``apps/v1`` StatefulSets."""
+
+    noun = "statefulset"
+    numbers = ("replicas", "minReadySeconds", "revisionHistoryLimit")
+    empty_status = {"replicas": 0, "availableReplicas": 0}  # read only
+
+    def default_spec(self, spec: Object) -> None:
+        spec.setdefault("serviceName", "")
+        if not spec.get("podManagementPolicy"):
+            spec["podManagementPolicy"] = "OrderedReady"
+        strategy: Object = spec.get("updateStrategy") or {}
+        spec["updateStrategy"] = strategy
+        if not strategy.get("type"):
+            strategy["type"] = "RollingUpdate"
+        if strategy["type"] == "RollingUpdate":
+            rolling: Object = strategy.get("rollingUpdate") or {}
+            strategy["rollingUpdate"] = rolling
+            if rolling.get("partition") is None:
+                rolling["partition"] = 0
+        if spec.get("revisionHistoryLimit") is None:
+            spec["revisionHistoryLimit"] = 10
+        retention: Object = spec.get("persistentVolumeClaimRetentionPolicy") or {}
+        spec["persistentVolumeClaimRetentionPolicy"] = retention
+        for field in ("whenDeleted", "whenScaled"):
+            if not retention.get(field):
+                retention[field] = "Retain"
+        for claim in spec.get("volumeClaimTemplates") or ():
+            claim["kind"], claim["apiVersion"] = "PersistentVolumeClaim", "v1"
+            claim.setdefault("metadata", {})
+            wanted = claim.setdefault("spec", {})
+            if not wanted.get("volumeMode"):
+                wanted["volumeMode"] = "Filesystem"
+            claim["status"] = {"phase": "Pending"}
+
+    def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
+        if obj["spec"] == old["spec"]:
+            return []
+        problems = self.validate(obj)
+        fixed = [{k: v for k, v in each["spec"].items() if k not in _STATEFUL_MUTABLE} for each in (obj, old)]
+        if fixed[0] != fixed[1]:
+            problems.append(errors.not_allowed("spec", _STATEFUL_FORBIDDEN))
+        return problems
