@@ -1,0 +1,232 @@
+"""Expectations, the consistency guard, back-off and slow start: what a controller remembers between two looks."""
+
+import asyncio
+
+import pytest
+
+from pilothouse.env import Env
+from pilothouse.env.virtual import run
+from pilothouse.runtime import (
+    Backoff,
+    ConsistencyGuard,
+    CountingExpectations,
+    Expectations,
+    Registry,
+    StaleCache,
+    UidTrackingExpectations,
+    slow_start,
+)
+
+KEY = "default/web"
+
+
+def test_an_unobserved_creation_blocks_for_five_minutes_and_no_longer() -> None:
+    async def main(env: Env) -> None:
+        expectations = Expectations(env)
+        assert expectations.satisfied(KEY), "nothing was ever expected"
+        expectations.expect_creations(KEY, 2)
+        expectations.creation_observed(KEY)
+        assert not expectations.satisfied(KEY)
+        await asyncio.sleep(300)
+        assert not expectations.satisfied(KEY)
+        await asyncio.sleep(0.1)
+        assert expectations.satisfied(KEY)
+        record = expectations.get(KEY)
+        assert record is not None, "expired is not forgotten"
+        assert record.adds == 1
+
+    run(main)
+
+
+def test_setting_replaces_raising_and_lowering_change_and_nothing_happens_without_a_record() -> None:
+    async def main(env: Env) -> None:
+        expectations = CountingExpectations(env)
+        expectations.lower(KEY, 5, 5)
+        expectations.creation_observed(KEY)
+        expectations.deletion_observed(KEY)
+        expectations.raise_(KEY, 1, 1)
+        assert expectations.get(KEY) is None
+        expectations.expect_creations(KEY, 3)
+        expectations.expect_deletions(KEY, 2)
+        record = expectations.get(KEY)
+        assert record is not None
+        assert (record.adds, record.deletions) == (0, 2)
+        expectations.raise_(KEY, 1, 0)
+        expectations.lower(KEY, 1, 1)
+        assert not expectations.satisfied(KEY)
+        expectations.deletion_observed(KEY)
+        expectations.deletion_observed(KEY)
+        assert (record.adds, record.deletions) == (0, -1), "below zero is as good as zero"
+        assert expectations.satisfied(KEY)
+        expectations.expect_creations(KEY, 1)
+        expectations.delete(KEY)
+        assert expectations.satisfied(KEY)
+
+    run(main)
+
+
+def test_a_deletion_counts_once_and_only_if_it_was_expected() -> None:
+    async def main(env: Env) -> None:
+        expectations = UidTrackingExpectations(env)
+        expectations.expect_deletions(KEY, ["default/a", "default/b"])
+        expectations.deletion_observed(KEY, "default/a")
+        expectations.deletion_observed(KEY, "default/a")
+        expectations.deletion_observed(KEY, "default/stranger")
+        assert not expectations.satisfied(KEY)
+        assert expectations.expected_deletions(KEY) == {"default/b"}
+        expectations.deletion_observed(KEY, "default/b")
+        assert expectations.satisfied(KEY)
+        expectations.deletion_observed("default/other", "default/b")
+        expectations.expect_deletions(KEY, ["default/c"])
+        expectations.delete(KEY)
+        assert expectations.expected_deletions(KEY) == frozenset()
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    ("read", "wrote", "stale"),
+    [
+        pytest.param("9", "10", True, id="behind: longer is newer"),
+        pytest.param("10", "10", False, id="just there"),
+        pytest.param("11", "10", False, id="ahead"),
+        pytest.param("", "10", False, id="nothing read yet never blocks"),
+        pytest.param("09", "10", False, id="what cannot be compared never blocks"),
+        pytest.param("9", "not-a-version", False, id="nor does a write whose version cannot be compared"),
+    ],
+)
+def test_a_cache_behind_ones_own_write_is_stale(read: str, wrote: str, stale: bool) -> None:
+    guard = ConsistencyGuard({"pods": lambda: read})
+    guard.wrote(KEY, "u1", "pods", wrote)
+    if stale:
+        with pytest.raises(StaleCache) as caught:
+            guard.check(KEY)
+        assert (
+            str(caught.value)
+            == f"read version: {read} is not as new as written version: {wrote} for group resource pods"
+        )
+    else:
+        guard.check(KEY)
+
+
+def test_the_guard_remembers_the_newest_write_per_owner_and_resource_until_it_was_read() -> None:
+    read = {"pods": "5", "replicasets.apps": "5"}
+    metrics = Registry()
+    guard = ConsistencyGuard(
+        {name: (lambda name=name: read[name]) for name in read},  # type: ignore[misc]
+        prefix="replicaset",
+        metrics=metrics,
+    )
+    guard.wrote(KEY, "u1", "pods", "8")
+    guard.wrote(KEY, "u1", "pods", "7")
+    guard.wrote(KEY, "u1", "replicasets.apps", "6")
+    guard.check("default/other")
+    for stale in ("pods", "pods"):
+        with pytest.raises(StaleCache, match="written version: 8"):
+            guard.check(KEY)
+        read[stale] = "7"
+    read["pods"] = "8"
+    with pytest.raises(StaleCache, match="replicasets"):
+        guard.check(KEY)
+    read["replicasets.apps"] = "20"
+    guard.check(KEY)
+    read["pods"] = "1"
+    guard.check(KEY)  # what was read once is forgotten
+    assert metrics.value("replicaset_controller_stale_sync_skips_total", "", "pods") == 2
+    assert metrics.value("replicaset_controller_stale_sync_skips_total", "apps", "replicasets") == 1
+
+
+def test_the_guard_forgets_an_owner_by_uid_and_starts_empty_for_a_new_one_of_that_name() -> None:
+    guard = ConsistencyGuard({"pods": lambda: "1"})
+    guard.wrote(KEY, "u1", "pods", "8")
+    guard.forget(KEY, "u2")
+    with pytest.raises(StaleCache):
+        guard.check(KEY)
+    guard.wrote(KEY, "u2", "replicasets.apps", "3")
+    guard.check(KEY)
+    guard.wrote(KEY, "u2", "pods", "9")
+    guard.forget(KEY)
+    guard.check(KEY)
+
+
+def test_backoff_doubles_up_to_its_maximum_and_is_forgotten_after_twice_that() -> None:
+    async def main(env: Env) -> None:
+        backoff = Backoff(env, 1.0, 5.0)
+        assert not backoff.is_in_backoff(KEY)
+        waits = []
+        for _ in range(4):
+            backoff.next(KEY)
+            waits.append(backoff.get(KEY))
+        assert waits == [1.0, 2.0, 4.0, 5.0]
+        assert backoff.is_in_backoff(KEY)
+        await asyncio.sleep(2)
+        assert backoff.remaining(KEY) == 3.0
+        await asyncio.sleep(3.1)
+        assert not backoff.is_in_backoff(KEY)
+        backoff.collect()
+        assert backoff.get(KEY) == 5.0
+        await asyncio.sleep(5)
+        backoff.collect()
+        assert backoff.get(KEY) == 0.0
+        backoff.next(KEY)
+        backoff.next(KEY)
+        await asyncio.sleep(10.1)
+        backoff.next(KEY)
+        assert backoff.get(KEY) == 1.0, "an entry not touched for more than twice the maximum starts over"
+        backoff.reset(KEY)
+        assert not backoff.is_in_backoff(KEY)
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    ("count", "initial", "fails", "batches", "outcome"),
+    [
+        pytest.param(0, 1, set(), [], (0, None), id="nothing to do"),
+        pytest.param(1, 1, set(), [1], (1, None), id="one"),
+        pytest.param(10, 1, set(), [1, 2, 4, 3], (10, None), id="batches double"),
+        pytest.param(10, 5, set(), [5, 5], (10, None), id="from a larger start"),
+        pytest.param(10, 1, {2}, [1, 2], (2, "2"), id="a failure ends it after its batch"),
+        pytest.param(10, 1, {0}, [1], (0, "0"), id="also in the first"),
+        pytest.param(10, 1, {4, 5}, [1, 2, 4], (5, "4"), id="the first failure is the one told"),
+    ],
+)
+def test_slow_start(
+    count: int, initial: int, fails: set[int], batches: list[int], outcome: tuple[int, str | None]
+) -> None:
+    async def main(env: Env) -> tuple[list[int], tuple[int, str | None]]:
+        started: dict[float, int] = {}
+
+        async def call(index: int) -> None:
+            started[env.monotonic()] = started.get(env.monotonic(), 0) + 1
+            await asyncio.sleep(1.0)
+            if index in fails:
+                raise ValueError(str(index))
+
+        succeeded, error = await slow_start(count, initial, call)
+        return list(started.values()), (succeeded, str(error) if error is not None else None)
+
+    assert run(main) == (batches, outcome)
+
+
+def test_a_cancelled_slow_start_leaves_nothing_running() -> None:
+    async def main(env: Env) -> int:
+        running = 0
+
+        async def call(_index: int) -> None:
+            nonlocal running
+            running += 1
+            try:
+                await asyncio.sleep(100)
+            finally:
+                running -= 1
+
+        task = asyncio.create_task(slow_start(10, 4, call))
+        await asyncio.sleep(1)
+        assert running == 4
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await asyncio.sleep(0)
+        return running
+
+    assert run(main) == 0

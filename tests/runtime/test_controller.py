@@ -1,0 +1,203 @@
+"""The controller base: what becomes of a key, and an orderly stop."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from pilothouse.env import Env
+from pilothouse.env.virtual import run
+from pilothouse.runtime import (
+    Controller,
+    ExponentialFailureLimiter,
+    Registry,
+    Requeue,
+    RetryLater,
+    TerminalError,
+    WorkerPool,
+    WorkQueue,
+)
+
+Answer = Requeue | Exception | None
+
+
+class Answering(Controller):
+    """Answers one key as it is told, and writes down when it was asked."""
+
+    def __init__(self, env: Env, answers: list[Answer], metrics: Registry | None = None) -> None:
+        super().__init__("test", env, limiter=ExponentialFailureLimiter(1.0, 60.0), metrics=metrics)
+        self.answers = answers
+        self.times: list[float] = []
+
+    async def reconcile(self, key: str) -> Requeue | None:
+        self.times.append(self.env.monotonic())
+        answer = self.answers.pop(0) if self.answers else None
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+@pytest.mark.parametrize(
+    ("answers", "times", "counted"),
+    [
+        pytest.param([None], [0.0], {}, id="done"),
+        pytest.param([Requeue(5.0), Requeue(2.0)], [0.0, 5.0, 7.0], {}, id="asked to come back"),
+        pytest.param(
+            [KeyError("a bug"), OSError("x"), ValueError()], [0.0, 1.0, 3.0, 7.0], {"retried": 3}, id="failed: backoff"
+        ),
+        pytest.param([TerminalError("never")], [0.0], {"given_up": 1}, id="given up"),
+        pytest.param(
+            [RetryLater("stale"), RetryLater("stale")], [0.0, 1.0, 3.0], {}, id="must wait: backoff, no error"
+        ),
+        pytest.param(
+            [OSError(), None, OSError(), OSError()], [0.0, 1.0], {"retried": 1}, id="success ends the retries"
+        ),
+        pytest.param(
+            [OSError(), OSError(), Requeue(10.0), OSError()],
+            [0.0, 1.0, 3.0, 13.0, 14.0],
+            {"retried": 3},
+            id="and the failures before it are forgotten",
+        ),
+    ],
+)
+def test_what_becomes_of_a_key(answers: list[Answer], times: list[float], counted: dict[str, int]) -> None:
+    async def main(env: Env) -> None:
+        metrics = Registry()
+        controller = Answering(env, list(answers), metrics)
+        controller.queue.add("default/web")
+        running = asyncio.create_task(controller.run())
+        await asyncio.sleep(100)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        assert controller.times == times
+        for outcome in ("retried", "given_up"):
+            assert metrics.value("pilothouse_reconcile_errors_total", "test", outcome) == counted.get(outcome, 0)
+
+    run(main)
+
+
+def test_no_key_is_worked_on_before_the_caches_are_filled() -> None:
+    async def main(env: Env) -> None:
+        class Slow:
+            async def wait_synced(self) -> None:
+                await asyncio.sleep(3)
+
+        class Waiting(Answering):
+            def __init__(self, env: Env) -> None:
+                super().__init__(env, [])
+                self._waits_for = (Slow(), Slow())
+
+        controller = Waiting(env)
+        controller.queue.add("a")
+        running = asyncio.create_task(controller.run())
+        await asyncio.sleep(10)
+        assert controller.times == [6.0]
+        running.cancel()
+
+    run(main)
+
+
+def pool_of(
+    env: Env, reconcile: Callable[[str], Awaitable[Requeue | None]], workers: int, stop_seconds: float = 10.0
+) -> tuple[WorkQueue[str], WorkerPool[str]]:
+    queue: WorkQueue[str] = WorkQueue(env)
+    return queue, WorkerPool("test", queue, reconcile, workers=workers, stop_seconds=stop_seconds)
+
+
+def test_n_workers_work_on_n_keys_at_once() -> None:
+    async def main(env: Env) -> list[float]:
+        ended: list[float] = []
+
+        async def reconcile(_key: str) -> None:
+            await asyncio.sleep(1)
+            ended.append(env.monotonic())
+
+        queue, pool = pool_of(env, reconcile, 3)
+        for number in range(7):
+            queue.add(str(number))
+        running = asyncio.create_task(pool.run())
+        await asyncio.sleep(10)
+        running.cancel()
+        return ended
+
+    assert run(main) == [1.0] * 3 + [2.0] * 3 + [3.0]
+
+
+def test_a_stop_takes_no_further_keys_finishes_the_running_ones_and_cancels_the_slow() -> None:
+    async def main(env: Env) -> None:
+        story: list[str] = []
+
+        async def reconcile(key: str) -> None:
+            story.append(f"begin {key}")
+            try:
+                await asyncio.sleep({"quick": 3.0, "slow": 100.0}.get(key, 0.0))
+            except asyncio.CancelledError:
+                story.append(f"cancel {key} at {env.monotonic():g}")
+                raise
+            story.append(f"end {key} at {env.monotonic():g}")
+
+        queue, pool = pool_of(env, reconcile, 2, stop_seconds=10.0)
+        for key in ("quick", "slow", "never"):
+            queue.add(key)
+        running = asyncio.create_task(pool.run())
+        await asyncio.sleep(1)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert story == ["begin quick", "begin slow", "end quick at 3", "cancel slow at 11"]
+        assert len(asyncio.all_tasks()) == 1
+
+    run(main)
+
+
+def test_a_stop_with_idle_workers_is_immediate_and_a_second_cancel_does_not_wait() -> None:
+    async def main(env: Env) -> None:
+        async def reconcile(_key: str) -> None:
+            await asyncio.sleep(100)
+
+        _queue, pool = pool_of(env, reconcile, 3)
+        running = asyncio.create_task(pool.run())
+        await asyncio.sleep(1)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        assert env.monotonic() == 1.0
+
+        queue, pool = pool_of(env, reconcile, 1)
+        queue.add("a")
+        running = asyncio.create_task(pool.run())
+        await asyncio.sleep(1)
+        running.cancel()
+        await asyncio.sleep(1)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        assert env.monotonic() == 3.0
+        assert running.cancelled()
+
+    run(main)
+
+
+def test_a_worker_lets_others_run_between_keys() -> None:
+    async def main(env: Env) -> None:
+        turns = 0
+
+        async def reconcile(_key: str) -> None:
+            return None
+
+        async def other() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        queue, pool = pool_of(env, reconcile, 1)
+        for number in range(100):
+            queue.add(str(number))
+        beside, running = asyncio.create_task(other()), asyncio.create_task(pool.run())
+        await asyncio.sleep(0.0)
+        while len(queue):  # noqa: ASYNC110  # one turn of the loop at a time
+            await asyncio.sleep(0)
+        assert turns > 90
+        beside.cancel()
+        running.cancel()
+
+    run(main)

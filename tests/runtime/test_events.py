@@ -1,0 +1,190 @@
+"""What becomes of events on their way to the API server (client-go ``tools/record/events_cache_test.go``)."""
+
+import asyncio
+import itertools
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from tests.runtime.tiny import TinyServer
+
+from pilothouse.api.apps import REPLICA_SETS
+from pilothouse.api.core import NODES, ObjectReference
+from pilothouse.api.meta import ObjectMeta
+from pilothouse.client import Client
+from pilothouse.env import Env
+from pilothouse.env.virtual import run
+from pilothouse.runtime import EventRecorder, object_reference
+
+WEB = object_reference(REPLICA_SETS, ObjectMeta(name="web", namespace="default", uid="u1", resource_version="7"))
+
+Scene = Callable[[Env, TinyServer, EventRecorder], Coroutine[Any, Any, None]]
+
+
+def play(scene: Scene) -> TinyServer:
+    async def main(env: Env) -> TinyServer:
+        server = TinyServer(env)
+        recorder = EventRecorder(Client(server, env), env, "replicaset-controller")
+        sending = asyncio.create_task(recorder.run())
+        await scene(env, server, recorder)
+        await recorder.flush(10_000)
+        sending.cancel()
+        return server
+
+    return run(main)
+
+
+def events(server: TinyServer) -> list[dict[str, Any]]:
+    return list(server.objects.values())
+
+
+def test_an_event_is_a_whole_core_v1_event() -> None:
+    async def scene(env: Env, server: TinyServer, recorder: EventRecorder) -> None:
+        await asyncio.sleep(1.5)
+        recorder.event(WEB, "Normal", "SuccessfulCreate", "Created pod: web-1")
+
+    server = play(scene)
+    (_at, method, _name, body) = server.log[0]
+    assert method == "POST"
+    name = body["metadata"].pop("name")
+    prefix, _dot, suffix = name.rpartition(".")
+    assert prefix == "web"
+    assert int(suffix, 16) // 1_000_000 == 1_767_225_601_500, "the time in nanoseconds, in hexadecimal"
+    assert body == {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"namespace": "default"},
+        "involvedObject": {
+            "apiVersion": "apps/v1", "kind": "ReplicaSet", "namespace": "default", "name": "web", "uid": "u1",
+            "resourceVersion": "7",
+        },
+        "reason": "SuccessfulCreate",
+        "message": "Created pod: web-1",
+        "source": {"component": "replicaset-controller"},
+        "firstTimestamp": "2026-01-01T00:00:01Z",
+        "lastTimestamp": "2026-01-01T00:00:01Z",
+        "count": 1,
+        "type": "Normal",
+        "eventTime": None,
+        "reportingComponent": "replicaset-controller",
+        "reportingInstance": "",
+    }  # fmt: skip
+
+
+def test_events_of_cluster_scoped_objects_are_kept_in_default_and_odd_names_give_way_to_a_uid() -> None:
+    async def scene(env: Env, server: TinyServer, recorder: EventRecorder) -> None:
+        recorder.event(object_reference(NODES, ObjectMeta(name="node-0", uid="u")), "Normal", "R", "m")
+        recorder.event(ObjectReference(kind="ClusterRole", name="system:x"), "Warning", "R", "m")
+
+    paths = list(play(scene).objects)
+    assert paths[0].startswith("/api/v1/namespaces/default/events/node-0.")
+    assert paths[1].count("-") == 4
+
+
+def test_the_same_event_again_is_counted_by_a_patch() -> None:
+    async def scene(env: Env, server: TinyServer, recorder: EventRecorder) -> None:
+        for _ in range(3):
+            recorder.event(WEB, "Normal", "R", "same")
+            await asyncio.sleep(1)
+
+    server = play(scene)
+    assert [method for _at, method, _name, _body in server.log] == ["POST", "PATCH", "PATCH"]
+    assert len({name for _at, method, name, _body in server.log if method == "PATCH"}) == 1
+    assert server.log[-1][3] == {"count": 3, "lastTimestamp": "2026-01-01T00:00:02Z", "message": "same"}
+    (event,) = events(server)
+    assert event["count"] == 3
+    assert event["firstTimestamp"] == "2026-01-01T00:00:00Z"
+
+
+def test_an_event_that_has_expired_on_the_server_is_made_anew_with_its_count() -> None:
+    async def scene(env: Env, server: TinyServer, recorder: EventRecorder) -> None:
+        recorder.event(WEB, "Normal", "R", "same")
+        await asyncio.sleep(1)
+        server.objects.clear()
+        recorder.event(WEB, "Normal", "R", "same")
+
+    server = play(scene)
+    assert [method for _at, method, _name, _body in server.log] == ["POST", "PATCH", "POST"]
+    assert events(server)[0]["count"] == 2
+
+
+def test_from_the_tenth_similar_event_on_they_are_combined() -> None:
+    """Twelve different messages in ten minutes: nine events, then one whose count rises to three."""
+
+    async def scene(env: Env, server: TinyServer, recorder: EventRecorder) -> None:
+        for number in range(12):
+            recorder.event(WEB, "Normal", "R", f"message {number}")
+            await asyncio.sleep(50)
+
+    server = play(scene)
+    messages = [(event["message"], event["count"]) for event in events(server)]
+    assert messages[:9] == [(f"message {number}", 1) for number in range(9)]
+    assert messages[9:] == [("(combined from similar events): message 11", 3)]
+    assert events(server)[9]["reportingComponent"] == "", "combined events report for nobody"
+    assert [method for _at, method, _name, _body in server.log] == ["POST"] * 10 + ["PATCH"] * 2
+
+
+def test_after_ten_quiet_minutes_events_stand_alone_again() -> None:
+    async def scene(env: Env, server: TinyServer, recorder: EventRecorder) -> None:
+        for number in range(10):
+            recorder.event(WEB, "Normal", "R", f"message {number}")
+        await asyncio.sleep(601)
+        recorder.event(WEB, "Normal", "R", "alone")
+
+    assert events(play(scene))[-1]["message"] == "alone"
+
+
+def test_the_26th_event_of_one_type_on_one_object_is_dropped_and_one_more_passes_every_five_minutes() -> None:
+    async def scene(env: Env, server: TinyServer, recorder: EventRecorder) -> None:
+        for _ in range(30):
+            recorder.event(WEB, "Normal", "R", "same")
+        recorder.event(WEB, "Warning", "R", "another type has its own allowance")
+        await asyncio.sleep(1)
+        assert server.log[24][3]["count"] == 25
+        assert len(server.log) == 26
+        await asyncio.sleep(300)
+        recorder.event(WEB, "Normal", "R", "same")
+        recorder.event(WEB, "Normal", "R", "same")
+
+    server = play(scene)
+    assert len(server.log) == 27
+    assert server.log[-1][3]["count"] == 31, "dropped events were counted"
+
+
+def test_without_an_answer_it_is_tried_twelve_times_ten_seconds_apart() -> None:
+    async def scene(env: Env, server: TinyServer, recorder: EventRecorder) -> None:
+        server.down = True
+        recorder.event(WEB, "Normal", "R", "lost")
+        await asyncio.sleep(200)
+        server.down = False
+        recorder.event(WEB, "Normal", "R", "kept")
+
+    server = play(scene)
+    times = [at for at, _method, _name, _body in server.log[:12]]
+    assert times[1] < 10.0, "the first pause is random"
+    assert [round(b - a, 2) for a, b in itertools.pairwise(times[1:])] == [10.0] * 10
+    assert [event["message"] for event in events(server)] == ["kept"]
+    assert len(server.log) == 13
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"), [(409, "AlreadyExists"), (403, "Forbidden"), (500, "InternalError"), (422, "Invalid")]
+)
+def test_a_refused_event_is_not_tried_again(code: int, reason: str) -> None:
+    async def scene(env: Env, server: TinyServer, recorder: EventRecorder) -> None:
+        server.before = lambda _request: server.answer(code, reason)
+        recorder.event(WEB, "Normal", "R", "refused")
+
+    assert len(play(scene).log) == 1
+
+
+def test_more_than_a_thousand_waiting_events_are_dropped_and_unknown_types_refused() -> None:
+    async def scene(env: Env, server: TinyServer, recorder: EventRecorder) -> None:
+        recorder.event(WEB, "Odd", "R", "no such type")
+        for number in range(1200):
+            about = ObjectReference(kind="Pod", namespace="default", name=f"pod-{number}", uid=str(number))
+            recorder.event(about, "Normal", "R", "m")
+
+    server = play(scene)
+    assert len(server.log) == 1000
+    assert events(server)[-1]["involvedObject"]["name"] == "pod-999"
