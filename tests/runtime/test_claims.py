@@ -1,0 +1,251 @@
+"""Whose pod is it: the rule as a table, and its effects (v1.36 ``pkg/controller/controller_ref_manager_test.go``)."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+from tests.runtime.tiny import TinyServer
+
+from pilothouse.api import wire
+from pilothouse.api.core import PODS, ObjectReference, Pod
+from pilothouse.api.meta import ObjectMeta, OwnerReference
+from pilothouse.client import Client
+from pilothouse.client.errors import NotFound
+from pilothouse.env import Env
+from pilothouse.env.virtual import START, run
+from pilothouse.machinery.labels import parse_selector
+from pilothouse.runtime import Claims, EventRecorder, PodControl, classify, object_reference, pod_body
+from pilothouse.runtime.cache import Cache
+from pilothouse.runtime.claims import CONTROLLER_INDEX, Claim, ClaimError, controller_index_key, index_by_controller
+from pilothouse.runtime.pod_control import NoLabels
+
+MINE = OwnerReference(
+    api_version="apps/v1", kind="ReplicaSet", name="web", uid="u1", controller=True, block_owner_deletion=True
+)
+OTHER = OwnerReference(api_version="apps/v1", kind="ReplicaSet", name="other", uid="u2", controller=True)
+BYSTANDER = OwnerReference(api_version="v1", kind="ConfigMap", name="x", uid="u1")
+OWNER = ObjectMeta(name="web", namespace="default", uid="u1")
+
+
+@pytest.mark.parametrize(
+    ("owners", "pod_deleting", "owner_deleting", "matches", "claim"),
+    [
+        pytest.param([OTHER], False, False, True, Claim.IGNORE, id="another's: ignored, though it matches"),
+        pytest.param([MINE], False, False, True, Claim.KEEP, id="mine and matching: kept"),
+        pytest.param([MINE], True, False, True, Claim.KEEP, id="mine and on its way out: kept"),
+        pytest.param([MINE], False, True, True, Claim.KEEP, id="mine while I am deleted: kept"),
+        pytest.param([MINE], False, True, False, Claim.IGNORE, id="mine, not matching, while I am deleted: left alone"),
+        pytest.param([MINE], False, False, False, Claim.RELEASE, id="mine, not matching: released"),
+        pytest.param([], False, True, True, Claim.IGNORE, id="an orphan while I am deleted: left alone"),
+        pytest.param([], False, False, False, Claim.IGNORE, id="an orphan that does not match: ignored"),
+        pytest.param([], True, False, True, Claim.IGNORE, id="an orphan on its way out: left alone"),
+        pytest.param([], False, False, True, Claim.ADOPT, id="a matching orphan: adopted"),
+        pytest.param([BYSTANDER], False, False, True, Claim.ADOPT, id="owners that do not control do not count"),
+    ],
+)
+def test_classify(
+    owners: Sequence[OwnerReference], pod_deleting: bool, owner_deleting: bool, matches: bool, claim: Claim
+) -> None:
+    meta = ObjectMeta(owner_references=tuple(owners), deletion_timestamp=START if pod_deleting else None)
+    assert classify(meta, owner_uid="u1", owner_deleting=owner_deleting, matches=matches) is claim
+
+
+def pod(name: str, *owners: OwnerReference, app: str = "web", deleting: bool = False) -> Pod:
+    return Pod(
+        metadata=ObjectMeta(
+            name=name,
+            namespace="default",
+            uid=f"uid-{name}",
+            labels={"app": app},
+            owner_references=owners,
+            deletion_timestamp=START if deleting else None,
+        )
+    )
+
+
+class Scene:
+    """A server that has some pods, and one owner's claims on them."""
+
+    def __init__(self, env: Env, pods: Sequence[Pod], live: ObjectMeta | Exception = OWNER) -> None:
+        self.server = TinyServer(env)
+        self.pods = list(pods)
+        self.live_reads = 0
+        self.written: list[str] = []
+        self._live = live
+        for one in pods:
+            body = msgspec.json.decode(msgspec.json.encode(one))
+            self.server.objects[f"/api/v1/namespaces/default/pods/{one.metadata.name}"] = body
+        self.claims: Claims[Pod] = Claims(
+            Client(self.server, env), PODS, OWNER, MINE, parse_selector("app=web"),
+            read_live=self._read, on_write=lambda meta: self.written.append(meta.resource_version),
+        )  # fmt: skip
+
+    async def _read(self) -> ObjectMeta:
+        self.live_reads += 1
+        await asyncio.sleep(0)
+        if isinstance(self._live, Exception):
+            raise self._live
+        return self._live
+
+    async def claim(self) -> list[str]:
+        return [one.metadata.name for one in await self.claims.claim(self.pods)]
+
+    @property
+    def patches(self) -> list[tuple[str, Any]]:
+        return [(name, body) for _at, method, name, body in self.server.log if method == "PATCH"]
+
+
+def test_adoption_and_release_are_strategic_patches_with_the_uid_and_one_live_look_at_the_owner() -> None:
+    async def main(env: Env) -> None:
+        scene = Scene(
+            env, [pod("a"), pod("b"), pod("c", MINE), pod("d", MINE, app="x"), pod("e", OTHER), pod("f", app="y")]
+        )
+        assert await scene.claim() == ["a", "b", "c"]
+        assert scene.live_reads == 1
+        reference = {
+            "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u1", "controller": True,
+            "blockOwnerDeletion": True,
+        }  # fmt: skip
+        assert scene.patches == [
+            ("a", {"metadata": {"ownerReferences": [reference], "uid": "uid-a"}}),
+            ("b", {"metadata": {"ownerReferences": [reference], "uid": "uid-b"}}),
+            ("d", {"metadata": {"uid": "uid-d", "ownerReferences": [{"$patch": "delete", "uid": "u1"}]}}),
+        ]
+        assert scene.written == ["1", "2", "3"], "the consistency guard hears of each write"
+
+    run(main)
+
+
+def test_keeping_and_releasing_need_no_live_look() -> None:
+    async def main(env: Env) -> None:
+        scene = Scene(env, [pod("c", MINE), pod("d", MINE, app="x")], live=RuntimeError("not asked"))
+        assert await scene.claim() == ["c"]
+        assert scene.live_reads == 0
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    ("live", "message"),
+    [
+        pytest.param(
+            ObjectMeta(name="web", namespace="default", uid="u9"),
+            "can't adopt Pod default/a (uid-a): original ReplicaSet default/web is gone: got uid u9, wanted u1",
+            id="the owner is another one by now",
+        ),
+        pytest.param(
+            ObjectMeta(name="web", namespace="default", uid="u1", deletion_timestamp=START),
+            "can't adopt Pod default/a (uid-a): default/web has just been deleted at 2026-01-01T00:00:00Z",
+            id="the owner is being deleted by now",
+        ),
+        pytest.param(OSError("no answer"), "can't adopt Pod default/a (uid-a): no answer", id="nobody can tell"),
+    ],
+)
+def test_nothing_is_adopted_for_an_owner_that_is_not_what_the_cache_shows(
+    live: ObjectMeta | Exception, message: str
+) -> None:
+    async def main(env: Env) -> None:
+        scene = Scene(env, [pod("a"), pod("b"), pod("c", MINE)], live=live)
+        with pytest.raises(ClaimError) as caught:
+            await scene.claim()
+        assert str(caught.value.errors[0]) == message
+        assert len(caught.value.errors) == 2, "every orphan fails, by the one look"
+        assert scene.live_reads == 1
+        assert scene.patches == []
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "adopts", "releases"),
+    [
+        pytest.param(404, "NotFound", [], True, id="gone: not claimed, no error"),
+        pytest.param(422, "Invalid", None, True, id="invalid: an error when adopting, none when releasing"),
+        pytest.param(409, "Conflict", None, False, id="anything else is an error"),
+    ],
+)
+def test_what_refusals_mean(code: int, reason: str, adopts: list[str] | None, releases: bool) -> None:
+    async def main(env: Env) -> None:
+        for pods, expected in (([pod("a")], adopts), ([pod("d", MINE, app="x")], [] if releases else None)):
+            scene = Scene(env, pods)
+
+            def refuse(request: wire.Request, scene: Scene = scene) -> wire.Response:
+                return scene.server.answer(code, reason, "refused")
+
+            scene.server.before = refuse
+            if expected is None:
+                with pytest.raises(ClaimError, match=r"^refused$"):
+                    await scene.claim()
+            else:
+                assert await scene.claim() == expected
+
+    run(main)
+
+
+def test_candidates_are_found_by_index() -> None:
+    cache: Cache[Pod] = Cache("pods")
+    cache.add_index(CONTROLLER_INDEX, index_by_controller)
+    for one in (pod("b", MINE), pod("a", MINE), pod("c"), pod("d", OTHER)):
+        cache.put(f"default/{one.metadata.name}", one)
+    mine = cache.by_index(CONTROLLER_INDEX, controller_index_key("default", "ReplicaSet", "web", "u1"))
+    assert [one.metadata.name for one in mine] == ["a", "b"]
+    assert [one.metadata.name for one in cache.by_index(CONTROLLER_INDEX, "default")] == ["c"]
+
+
+TEMPLATE = (
+    b'{"metadata":{"name":"ignored","labels":{"app":"web"},"annotations":{"a":"b"},"finalizers":["x/y"],'
+    b'"creationTimestamp":null},"spec":{"containers":[{"name":"c","image":"i","newerThanUs":1.50}]}}'
+)
+
+
+def test_a_pod_is_its_template_with_the_spec_byte_for_byte() -> None:
+    assert pod_body(TEMPLATE, "web", MINE) == (
+        b'{"apiVersion":"v1","kind":"Pod","metadata":{"generateName":"web-","labels":{"app":"web"},'
+        b'"annotations":{"a":"b"},"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web","uid":"u1",'
+        b'"controller":true,"blockOwnerDeletion":true}],"finalizers":["x/y"]},'
+        b'"spec":{"containers":[{"name":"c","image":"i","newerThanUs":1.50}]}}'
+    )
+    named = msgspec.json.decode(pod_body(TEMPLATE, "web", MINE, name="web-0"))
+    assert named["metadata"]["name"] == "web-0"
+    assert "generateName" not in named["metadata"]
+    with pytest.raises(NoLabels, match="unable to create pods, no labels"):
+        pod_body(b'{"metadata":{},"spec":{}}', "web", MINE)
+    with pytest.raises(ValueError, match="controller"):
+        pod_body(TEMPLATE, "web", BYSTANDER)
+
+
+def test_pod_writes_tell_what_they_did_on_the_owner() -> None:
+    async def main(env: Env) -> None:
+        server = TinyServer(env)
+        client = Client(server, env)
+        recorder = EventRecorder(client, env, "replicaset-controller")
+        told: list[tuple[str, str, str]] = []
+
+        def tell(about: ObjectReference, type_: str, reason: str, message: str) -> None:
+            told.append((type_, reason, message))
+
+        recorder.event = tell  # type: ignore[method-assign]
+        control = PodControl(client, recorder)
+        owner = object_reference(PODS, OWNER)
+        created = await control.create_pod("default", TEMPLATE, owner, MINE)
+        await control.delete_pod("default", created.metadata.name, owner)
+        with pytest.raises(NotFound):
+            await control.delete_pod("default", "gone", owner)
+        server.before = lambda _request: server.answer(403, "Forbidden", "quota")
+        with pytest.raises(Exception, match="quota"):
+            await control.create_pod("default", TEMPLATE, owner, MINE)
+        with pytest.raises(Exception, match="quota"):
+            await control.delete_pod("default", "web-x", owner)
+        server.before = lambda _request: server.answer(403, "Forbidden", "going", cause="NamespaceTerminating")
+        with pytest.raises(Exception, match="going"):
+            await control.create_pod("default", TEMPLATE, owner, MINE)
+        assert told == [
+            ("Normal", "SuccessfulCreate", f"Created pod: {created.metadata.name}"),
+            ("Normal", "SuccessfulDelete", f"Deleted pod: {created.metadata.name}"),
+            ("Warning", "FailedCreate", "Error creating: quota"),
+            ("Warning", "FailedDelete", "Error deleting: quota"),
+        ]
+
+    run(main)
