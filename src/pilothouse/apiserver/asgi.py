@@ -16,9 +16,8 @@ from pilothouse.apiserver.errors import StatusError
 from pilothouse.apiserver.gateway import Gateway
 from pilothouse.apiserver.options import MAX_BODY
 from pilothouse.apiserver.rendering import failure
-from pilothouse.apiserver.routing import RequestInfo, split_target
+from pilothouse.apiserver.routing import split_target
 from pilothouse.env import Env, TaskGroup
-from pilothouse.env.logging import Log
 from pilothouse.machinery.durations import parse_duration
 from pilothouse.serving import peer_of
 
@@ -48,7 +47,6 @@ class Application:
     def __init__(self, env: Env, gateway: Gateway) -> None:
         self._env = env
         self._gateway = gateway
-        self._log = Log("apiserver")
         self._streams: dict[int, Stream] = {}
         self._stream_count = 0
 
@@ -75,26 +73,22 @@ class Application:
         if scope["query_string"]:
             target = target + b"?" + scope["query_string"]
         request = Request(method, target.decode("latin-1"), headers)
-        info: RequestInfo | None = None
         answer: Response | Stream
         try:
             body = await _read_body(headers, receive)
             if body is None:
                 return
             request = Request(method, request.target, headers, body)
-            info, answer = await self._answer(request, _certificate(scope))
+            answer = await self._answer(request, _certificate(scope))
         except StatusError as error:
             answer = failure(error)
         if isinstance(answer, Response):
             await self._send(request, answer, send)
         else:
             await self._stream(request, answer, receive, send)
-        if info is not None:
-            self._gateway.metrics.observe(info, answer.status, self._env.monotonic() - started)
+        self._gateway.observe(request, answer.status, self._env.monotonic() - started)
 
-    async def _answer(
-        self, request: Request, certificate: bytes | None
-    ) -> tuple[RequestInfo | None, Response | Stream]:
+    async def _answer(self, request: Request, certificate: bytes | None) -> Response | Stream:
         if request.method not in _METHODS:
             raise errors.method_not_allowed()
         try:
@@ -102,11 +96,6 @@ class Application:
                 return await self._gateway.answer(request, certificate)
         except TimeoutError:
             raise errors.timeout("request did not complete within the allotted timeout") from None
-        except (StatusError, asyncio.CancelledError):
-            raise
-        except Exception as error:  # a bug costs one request, and its caller learns of it
-            self._log.exception("A request failed unexpectedly", error, method=request.method, target=request.target)
-            raise errors.internal(str(error) or type(error).__name__) from error
 
     async def _send(self, request: Request, response: Response, send: Send) -> None:
         body = b"" if request.method == "HEAD" else response.body

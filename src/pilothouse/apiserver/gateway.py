@@ -1,143 +1,183 @@
-"""What a request passes before and beside the core: login, rights, and the paths that are no resources.
+"""The way into an API server from outside: login, on whose behalf, and everything a plain core does without.
 
-``asgi`` hands it requests from sockets. The order is upstream's: who is it, on whose behalf, may they, and only then
-what is it about (apiserver ``pkg/server/config.go``, ``DefaultBuildHandlerChain``, v0.36).
+``Gateway`` equips a core with presentation, rights, reviews and token requests; ``asgi`` puts it on sockets. The order
+is upstream's: who is it, on whose behalf, may they, and only then what is it about (apiserver ``pkg/server/config.go``,
+``DefaultBuildHandlerChain``, v0.36). The last two happen in the core, so that they hold for local callers as well.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 from pilothouse.api.wire import Request, Response, Stream
-from pilothouse.apiserver import errors
-from pilothouse.apiserver.authentication import Authenticator, impersonated, unauthorized
-from pilothouse.apiserver.authorization import AlwaysAllow, Attributes, Authorizer, forbidden
-from pilothouse.apiserver.errors import PlainNotFound, StatusError
+from pilothouse.apiserver.authentication import Authenticator, TokenLogin, impersonated, unauthorized
+from pilothouse.apiserver.authorization import (
+    RBAC_GROUP,
+    AlwaysAllow,
+    Attributes,
+    Authorizer,
+    RbacAuthorizer,
+    forbidden,
+)
+from pilothouse.apiserver.bootstrap_roles import bootstrap_objects, reconciled
+from pilothouse.apiserver.errors import StatusError
 from pilothouse.apiserver.identity import ANONYMOUS, Identity
-from pilothouse.apiserver.presentation.discovery import Discovery
+from pilothouse.apiserver.objects import Object, encode_object
+from pilothouse.apiserver.presentation.documents import Documents
 from pilothouse.apiserver.presentation.health import Health
-from pilothouse.apiserver.presentation.openapi import OpenApi
+from pilothouse.apiserver.presentation.presenter import NegotiatingPresenter
 from pilothouse.apiserver.presentation.request_metrics import RequestMetrics
-from pilothouse.apiserver.presentation.version import version_response
-from pilothouse.apiserver.rendering import JSON_HEADERS
-from pilothouse.apiserver.resources import ResourceTable
-from pilothouse.apiserver.results import Presenter
+from pilothouse.apiserver.resources import ResourceInfo, storage_prefix
+from pilothouse.apiserver.reviews import find_object, register
 from pilothouse.apiserver.routing import RequestInfo, read_request
-from pilothouse.apiserver.service_account_tokens import ServiceAccountTokens
-
-Handle = Callable[[Request, Identity], Awaitable[Response | Stream]]
-"""The core: answers a request for a resource on behalf of a user who has been found entitled to it."""
+from pilothouse.apiserver.server import ApiServer
+from pilothouse.apiserver.service_account_tokens import PrivateKey, PublicKey, ServiceAccountTokens, new_key
+from pilothouse.storage import Change, Staged
 
 _PUBLIC = ("healthz", "livez", "readyz", "version")
-_TEXT = {
-    "content-type": "text/plain; charset=utf-8",
-    "x-content-type-options": "nosniff",
-    "cache-control": "no-cache, private",
-}
-_KEY_SET = {"content-type": "application/jwk-set+json", "cache-control": "public, max-age=3600"}
 
 
 class Gateway:
-    """The whole server as one function of a request.
+    """A core and all that callers from outside need.
 
-    ``address`` is where callers reach it (``host:port``). ``tokens`` adds the issuer's public documents.
+    ``authorization`` is ``AlwaysAllow`` or ``RBAC``. With RBAC, ``start`` creates the roles that a cluster begins with,
+    and until then only system:masters may do anything. ``logins`` are the bearer tokens that are taken besides those of
+    service accounts, which ``signing_key`` signs (one is made if there is none, and its tokens end with the process).
     """
 
     def __init__(
         self,
-        handle: Handle,
-        table: ResourceTable,
-        presenter: Presenter,
+        server: ApiServer,
         *,
-        authenticator: Authenticator,
-        authorizer: Authorizer,
         address: str,
-        health: Health | None = None,
-        tokens: ServiceAccountTokens | None = None,
+        logins: Iterable[TokenLogin] = (),
+        authorization: str = "AlwaysAllow",
+        anonymous: bool = True,
+        issuer: str = "https://kubernetes.default.svc.cluster.local",
+        audiences: Iterable[str] = (),
+        signing_key: PrivateKey | None = None,
+        public_keys: Iterable[PublicKey] = (),
     ) -> None:
+        if authorization not in ("AlwaysAllow", "RBAC"):
+            raise ValueError(f"authorization mode {authorization!r} is not known; there are AlwaysAllow and RBAC")
+        self._server = server
+        core = server.core
         self.metrics = RequestMetrics()
-        self._handle = handle
-        self._table = table
-        self._presenter = presenter
-        self._authenticator = authenticator
-        self._authorizer = authorizer
-        self._address = address
-        self._health = health or Health()
-        self._tokens = tokens
-        self._discovery = Discovery(table, address)
-        self._openapi = OpenApi(table)
+        self.tokens = ServiceAccountTokens(
+            signing_key or new_key(),
+            issuer=issuer,
+            audiences=tuple(audiences),
+            public_keys=tuple(public_keys),
+            now=lambda: server.env.now().timestamp(),
+            new_id=server.env.uid,
+            find=lambda resource, namespace, name: find_object(core, resource, namespace, name),
+        )
+        self.authenticator = Authenticator((*logins, self.tokens), anonymous=anonymous)
+        self.authorizer: Authorizer
+        self._rbac: RbacAuthorizer | None = None
+        if authorization == "RBAC":
+            self.authorizer = self._rbac = RbacAuthorizer(self._stored_roles)
+            core.store.on_commit.append(self._notice_roles)
+            server.authorize = self._authorize_request
+        else:
+            self.authorizer = AlwaysAllow()
+        self._started = authorization != "RBAC"
+        self._stopping = False
+        health = Health(started=lambda: self._started, serving=lambda: not self._stopping)
+        documents = Documents(core.table, address=address, health=health, metrics=self.metrics, tokens=self.tokens)
+        server.presenter = NegotiatingPresenter(server.env.now)
+        server.non_resource = documents.answer
+        register(core, self.authenticator, self.authorizer, self.tokens)
 
-    async def answer(self, request: Request, certificate: bytes | None = None) -> tuple[RequestInfo, Response | Stream]:
-        """What the request is about, and the answer. Never raises for anything that a caller can do wrong."""
-        info = read_request(request.method, request.target, self._table)
+    async def start(self) -> None:
+        """Create or complete the roles of the start. With AlwaysAllow there is nothing to do."""
+        if self._rbac is None:
+            return
+        staged = self._stage_roles()
+        if staged is not None:
+            await self._server.core.commit(staged)
+        self._started = True
+
+    def stopping(self) -> None:
+        """Report not ready from now on."""
+        self._stopping = True
+
+    async def answer(self, request: Request, certificate: bytes | None = None) -> Response | Stream:
+        """The answer to a request that came with these headers over a connection with this certificate."""
         try:
-            identity = self._admit(request, info, certificate)
-            if info.resource_request:
-                return info, await self._handle(request, identity)
-            return info, self._document(request, info)
+            identity = self.authenticator.identity(request.headers, certificate)
+            if "impersonate-user" in request.headers or any(h.startswith("impersonate-") for h in request.headers):
+                identity = impersonated(request.headers, identity, lambda *asked: self._impersonate(identity, *asked))
+            elif identity is ANONYMOUS and self._rbac is None:
+                _refuse_strangers(request)
         except StatusError as error:
-            return info, self._presenter.fail(request, info, error)
-        except PlainNotFound:
-            return info, Response(404, _TEXT, b"404 page not found\n")
+            info = read_request(request.method, request.target, self._server.core.table)
+            return self._server.presenter.fail(request, info, error)
+        return await self._server.handle(request, identity)
 
-    def _admit(self, request: Request, info: RequestInfo, certificate: bytes | None) -> Identity:
-        identity = self._authenticator.identity(request.headers, certificate)
-        if any(name.startswith("impersonate-") for name in request.headers):
-            caller = identity
+    def observe(self, request: Request, status: int, seconds: float) -> None:
+        """Count an answered request."""
+        info = read_request(request.method, request.target, self._server.core.table)
+        self.metrics.observe(info, status, seconds)
 
-            def check(group: str, resource: str, namespace: str, name: str) -> None:
-                resource, _, subresource = resource.partition("/")
-                self._authorize(caller, Attributes("impersonate", group, "", resource, subresource, namespace, name))
+    def _impersonate(self, caller: Identity, group: str, resource: str, namespace: str, name: str) -> None:
+        resource, _, subresource = resource.partition("/")
+        self._authorize(caller, Attributes("impersonate", group, "", resource, subresource, namespace, name))
 
-            identity = impersonated(request.headers, caller, check)
-        if identity is ANONYMOUS and isinstance(self._authorizer, AlwaysAllow):
-            # Everybody may do everything, but everybody is somebody: the outside sees whether the server is well.
-            if info.resource_request or info.path.strip("/").partition("/")[0] not in _PUBLIC:
-                raise unauthorized()
-            return identity
+    def _authorize_request(self, identity: Identity, info: RequestInfo) -> None:
         self._authorize(identity, Attributes.of(info))
-        return identity
 
     def _authorize(self, identity: Identity, asked: Attributes) -> None:
-        decision = self._authorizer.decide(identity, asked)
+        decision = self.authorizer.decide(identity, asked)
         if not decision.allowed:
             raise forbidden(identity, asked, decision.reason)
 
-    def _document(self, request: Request, info: RequestInfo) -> Response:
-        path = info.path
-        response = (
-            self._discovery.answer(request, path)
-            or self._health.answer(path, info.query)
-            or self._openapi.answer(request, path, info.query)
-        )
-        if response is not None:
-            return response
-        match path.rstrip("/"):
-            case "/version":
-                found: Callable[[], Response] = version_response
-            case "/metrics" | "/metrics/slis":
-                found = self.metrics.response
-            case "":
-                found = self._index
-            case "/.well-known/openid-configuration" if self._tokens is not None:
-                headers = {"content-type": "application/json", "cache-control": "public, max-age=3600"}
-                return Response(200, headers, msgspec.json.encode(self._tokens.discovery(self._address)))
-            case "/openid/v1/jwks" if self._tokens is not None:
-                return Response(200, _KEY_SET, msgspec.json.encode(self._tokens.key_set()))
-            case _:
-                raise PlainNotFound
-        if request.method not in ("GET", "HEAD"):
-            raise errors.method_not_allowed()
-        return found()
+    def _stored_roles(self, resource: str) -> list[bytes]:
+        return [record.value for record in self._server.core.store.list(storage_prefix(RBAC_GROUP, resource)).records]
 
-    def _index(self) -> Response:
-        paths = {"/", "/api", "/apis", "/apis/", "/healthz", "/livez", "/metrics", "/metrics/slis", "/openapi/v2"}
-        paths |= {"/openapi/v3", "/openapi/v3/", "/readyz", "/version"}
-        if self._tokens is not None:
-            paths |= {"/.well-known/openid-configuration", "/openid/v1/jwks"}
-        for info in self._table:
-            if info.group:
-                paths |= {f"/apis/{info.group}", f"/apis/{info.group}/{info.version}"}
+    def _notice_roles(self, changes: list[Change]) -> None:
+        if self._rbac is not None and any(change.key.startswith(f"{RBAC_GROUP}/") for change in changes):
+            self._rbac.changed()
+
+    def _stage_roles(self) -> Staged | None:
+        """Stage what is missing; the last write, with whose commit all are visible."""
+        core = self._server.core
+        staged: Staged | None = None
+        for resource, wanted in bootstrap_objects():
+            info = core.table.find(RBAC_GROUP, "v1", resource)
+            assert info is not None, f"{resource} are built in"
+            meta = wanted["metadata"]
+            key = info.key(meta.get("namespace", ""), meta["name"])
+            record = core.store.staged(key)
+            obj = wanted
+            if record is None:
+                meta["uid"] = core.env.uid()
+                meta["creationTimestamp"] = core.time.now()
+                strategy = core.strategy(info)
+                strategy.default(obj)
+                strategy.prepare_create(obj, core.time.now())
+                strategy.finish(obj)
             else:
-                paths.add(f"/api/{info.version}")
-        return Response(200, JSON_HEADERS, msgspec.json.format(msgspec.json.encode({"paths": sorted(paths)}), indent=2))
+                changed = reconciled(msgspec.json.decode(record.value), wanted)
+                if changed is None:
+                    continue
+                obj = changed
+
+            expected = 0 if record is None else record.revision
+            staged = core.store.stage(key, _maker(info, obj), expected=expected)
+        return staged
+
+
+def _maker(info: ResourceInfo, obj: Object) -> Callable[[int], bytes]:
+    def make(revision: int) -> bytes:
+        obj["metadata"]["resourceVersion"] = str(revision)
+        return encode_object(info, obj)
+
+    return make
+
+
+def _refuse_strangers(request: Request) -> None:
+    # Everybody may do everything, but everybody is somebody: strangers only see whether the server is well.
+    path = request.target.partition("?")[0]
+    if path.strip("/").partition("/")[0] not in _PUBLIC:
+        raise unauthorized()

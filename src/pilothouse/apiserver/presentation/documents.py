@@ -1,0 +1,109 @@
+"""Everything that is served beside the resources: discovery, OpenAPI, health, version, metrics, the issuer's keys.
+
+The core hands requests for paths that are no resources to ``Documents.answer`` once they are authorised.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from pilothouse.api.wire import Request, Response
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.errors import PlainNotFound
+from pilothouse.apiserver.identity import Identity
+from pilothouse.apiserver.presentation.discovery import Discovery
+from pilothouse.apiserver.presentation.health import Health
+from pilothouse.apiserver.presentation.openapi import OpenApi
+from pilothouse.apiserver.presentation.request_metrics import RequestMetrics
+from pilothouse.apiserver.presentation.version import version_response
+from pilothouse.apiserver.rendering import JSON_HEADERS
+from pilothouse.apiserver.resources import ResourceTable
+from pilothouse.apiserver.routing import RequestInfo
+from pilothouse.apiserver.service_account_tokens import ServiceAccountTokens
+
+_PATHS = (
+    "/",
+    "/api",
+    "/apis",
+    "/apis/",
+    "/healthz",
+    "/livez",
+    "/metrics",
+    "/metrics/slis",
+    "/openapi/v2",
+    "/openapi/v3",
+    "/openapi/v3/",
+    "/readyz",
+    "/version",
+)
+_ISSUER = "/.well-known/openid-configuration"
+_KEYS = "/openid/v1/jwks"
+_FOR_AN_HOUR = "public, max-age=3600"
+
+
+class Documents:
+    """The paths of one server that are no resources. ``address`` is where callers reach it (``host:port``)."""
+
+    def __init__(
+        self,
+        table: ResourceTable,
+        *,
+        address: str,
+        health: Health,
+        metrics: RequestMetrics,
+        tokens: ServiceAccountTokens | None = None,
+    ) -> None:
+        self._table = table
+        self._address = address
+        self._health = health
+        self._metrics = metrics
+        self._tokens = tokens
+        self._discovery = Discovery(table, address)
+        self._openapi = OpenApi(table)
+
+    async def answer(self, request: Request, info: RequestInfo, _identity: Identity) -> Response:
+        """The document at a path. Raises ``PlainNotFound`` where there is none, ``StatusError`` 405 and 406."""
+        path = info.path
+        response = (
+            self._discovery.answer(request, path)
+            or self._health.answer(path, info.query)
+            or self._openapi.answer(request, path, info.query)
+        )
+        if response is not None:
+            return response
+        make = self._find(path.rstrip("/"))
+        if request.method not in ("GET", "HEAD"):
+            raise errors.method_not_allowed()
+        return make()
+
+    def _find(self, path: str) -> Callable[[], Response]:
+        match path:
+            case "/version":
+                return version_response
+            case "/metrics" | "/metrics/slis":
+                return self._metrics.response
+            case "":
+                return self._index
+        if self._tokens is not None and path in (_ISSUER, _KEYS):
+            return self._issuer if path == _ISSUER else self._keys
+        raise PlainNotFound
+
+    def _issuer(self) -> Response:
+        assert self._tokens is not None, "only a server that issues tokens has this path"
+        headers = {"content-type": "application/json", "cache-control": _FOR_AN_HOUR}
+        return Response(200, headers, msgspec.json.encode(self._tokens.discovery(self._address)))
+
+    def _keys(self) -> Response:
+        assert self._tokens is not None, "only a server that issues tokens has this path"
+        headers = {"content-type": "application/jwk-set+json", "cache-control": _FOR_AN_HOUR}
+        return Response(200, headers, msgspec.json.encode(self._tokens.key_set()))
+
+    def _index(self) -> Response:
+        paths = {*_PATHS, *((_ISSUER, _KEYS) if self._tokens is not None else ())}
+        for info in self._table:
+            if info.group:
+                paths |= {f"/apis/{info.group}", f"/apis/{info.group}/{info.version}"}
+            else:
+                paths.add(f"/api/{info.version}")
+        body = msgspec.json.encode({"paths": sorted(paths)})
+        return Response(200, JSON_HEADERS, msgspec.json.format(body, indent=2))
