@@ -1,0 +1,269 @@
+"""Certificates: an authority of our own, and what it issues to servers and clients.
+
+Keys are ECDSA P-256: made in a millisecond, and every client of Kubernetes takes them. Private files are 0600 and
+replaced whole. ``cryptography`` is imported when a certificate is made or read, not before.
+"""
+
+import datetime
+import ipaddress
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+AUTHORITY_DAYS = 3650
+ISSUED_DAYS = 365
+"""As upstream's self-signed ones (client-go ``util/cert``, v0.36)."""
+
+RENEW_BEFORE = datetime.timedelta(days=30)
+"""A kept certificate that ends within this time is issued anew."""
+
+_SKEW = datetime.timedelta(hours=1)
+"""Certificates are valid from an hour ago, for clients whose clock is behind (client-go ``util/cert``, v0.36)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A certificate and its private key, both PEM."""
+
+    certificate: bytes
+    key: bytes
+
+    def save(self, certificate: Path, key: Path) -> None:
+        """Write both, readable by their owner only. The key goes first, so that a certificate never lacks its key."""
+        write_private(key, self.key)
+        write_private(certificate, self.certificate)
+
+    @staticmethod
+    def load(certificate: Path, key: Path) -> "Pair":
+        """Read both. Raises ``OSError``, or ``ValueError`` naming the files when they do not belong together."""
+        pair = Pair(certificate.read_bytes(), key.read_bytes())
+        try:
+            fits = _certificate(pair.certificate).public_key() == _key(pair.key).public_key()
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{certificate} and {key} can't be read: {error}") from error
+        if not fits:
+            raise ValueError(f"{key} is not the key of the certificate {certificate}")
+        return pair
+
+    @property
+    def valid_until(self) -> datetime.datetime:
+        """When the certificate ends."""
+        return _certificate(self.certificate).not_valid_after_utc
+
+
+def make_authority(common_name: str, now: datetime.datetime) -> Pair:
+    """A self-signed authority that may issue servers' and clients' certificates, and no further authorities."""
+    from cryptography import x509
+
+    key = _new_key()
+    name = _name(common_name)
+    until = now + datetime.timedelta(days=AUTHORITY_DAYS)
+    builder = _builder((name, name), key.public_key(), key.public_key(), now, until)
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    builder = builder.add_extension(_usage(authority=True), critical=True)
+    return _sign(builder, key, key)
+
+
+def issue_server(authority: Pair, hosts: Sequence[str], now: datetime.datetime, *, common_name: str = "") -> Pair:
+    """A server's certificate for these host names and IP addresses, followed by the authority's."""
+    from cryptography import x509
+    from cryptography.x509.oid import ExtendedKeyUsageOID
+
+    if not hosts:
+        raise ValueError("a server's certificate needs at least one host name or address")
+    names: list[x509.GeneralName] = []
+    for host in dict.fromkeys(hosts):
+        address = _address(host)
+        names.append(x509.IPAddress(address) if address is not None else x509.DNSName(host))
+    issued = _issue(
+        authority,
+        _name(common_name or hosts[0]),
+        now,
+        (x509.SubjectAlternativeName(names), x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])),
+    )
+    return Pair(issued.certificate + authority.certificate, issued.key)
+
+
+def issue_client(authority: Pair, user: str, groups: Iterable[str], now: datetime.datetime) -> Pair:
+    """A client's certificate: Kubernetes takes the common name for the user and organizations for the groups."""
+    from cryptography import x509
+    from cryptography.x509.oid import ExtendedKeyUsageOID
+
+    usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
+    return _issue(authority, _name(user, groups), now, (usage,))
+
+
+def load_or_make_authority(directory: Path, name: str, common_name: str, now: datetime.datetime) -> Pair:
+    """The authority in ``<name>.crt`` and ``<name>.key``, made if neither is there. One that has ended is an error."""
+    certificate, key = directory / f"{name}.crt", directory / f"{name}.key"
+    if not certificate.exists() and not key.exists():
+        made = make_authority(common_name, now)
+        made.save(certificate, key)
+        return made
+    kept = Pair.load(certificate, key)
+    if kept.valid_until <= now:
+        raise ValueError(
+            f"the authority {certificate} ended at {kept.valid_until}; remove it and its key to get a new one "
+            "(clients then need the new one too)"
+        )
+    return kept
+
+
+def load_or_issue_server(
+    directory: Path, name: str, authority: Pair, hosts: Sequence[str], now: datetime.datetime
+) -> Pair:
+    """The server's pair in ``<name>.crt`` and ``<name>.key``, issued anew if it is absent, unfit or ends soon.
+
+    Unfit is one of another authority, or one that lacks a host.
+    """
+    certificate, key = directory / f"{name}.crt", directory / f"{name}.key"
+    if certificate.exists() and key.exists():
+        kept = Pair.load(certificate, key)
+        if kept.valid_until - now > RENEW_BEFORE and set(hosts) <= _hosts_of(kept) and _is_from(kept, authority):
+            return kept
+    issued = issue_server(authority, hosts, now)
+    issued.save(certificate, key)
+    return issued
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Write a file that only its owner can read, whole or not at all, durably."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+
+
+def _issue(
+    authority: Pair, subject: "x509.Name", now: datetime.datetime, extensions: "tuple[x509.ExtensionType, ...]"
+) -> Pair:
+    from cryptography import x509
+
+    issuer, issuer_key, key = _certificate(authority.certificate), _key(authority.key), _new_key()
+    until = min(now + datetime.timedelta(days=ISSUED_DAYS), issuer.not_valid_after_utc)
+    builder = _builder((subject, issuer.subject), key.public_key(), issuer_key.public_key(), now, until)
+    builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+    builder = builder.add_extension(_usage(authority=False), critical=True)
+    for extension in extensions:
+        builder = builder.add_extension(extension, critical=False)
+    return _sign(builder, issuer_key, key)
+
+
+def _builder(
+    names: "tuple[x509.Name, x509.Name]",
+    public: "ec.EllipticCurvePublicKey",
+    issuer_public: "ec.EllipticCurvePublicKey",
+    now: datetime.datetime,
+    until: datetime.datetime,
+) -> "x509.CertificateBuilder":
+    """What every certificate has; ``names`` are the subject's and the issuer's."""
+    from cryptography import x509
+
+    builder = x509.CertificateBuilder(
+        subject_name=names[0],
+        issuer_name=names[1],
+        public_key=public,
+        serial_number=x509.random_serial_number(),
+        not_valid_before=now - _SKEW,
+        not_valid_after=until,
+    )
+    # Python 3.13 and later verify strictly by default and want both identifiers.
+    builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
+    return builder.add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_public), critical=False)
+
+
+def _sign(
+    builder: "x509.CertificateBuilder", signer: "ec.EllipticCurvePrivateKey", key: "ec.EllipticCurvePrivateKey"
+) -> Pair:
+    from cryptography.hazmat.primitives import hashes, serialization
+
+    certificate = builder.sign(signer, hashes.SHA256())
+    encoding, plain = serialization.Encoding.PEM, serialization.NoEncryption()
+    return Pair(
+        certificate.public_bytes(encoding), key.private_bytes(encoding, serialization.PrivateFormat.PKCS8, plain)
+    )
+
+
+def _usage(*, authority: bool) -> "x509.KeyUsage":
+    from cryptography import x509
+
+    return x509.KeyUsage(
+        digital_signature=True,
+        key_cert_sign=authority,
+        crl_sign=authority,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _name(common_name: str, organizations: Iterable[str] = ()) -> "x509.Name":
+    from cryptography import x509
+    from cryptography.x509.oid import NameOID
+
+    parts = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, organization) for organization in organizations]
+    return x509.Name([*parts, x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+
+
+def _new_key() -> "ec.EllipticCurvePrivateKey":
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+def _certificate(pem: bytes) -> "x509.Certificate":
+    from cryptography import x509
+
+    return x509.load_pem_x509_certificate(pem)
+
+
+def _key(pem: bytes) -> "ec.EllipticCurvePrivateKey":
+    from cryptography.hazmat.primitives import serialization
+
+    return serialization.load_pem_private_key(pem, None)  # type: ignore[return-value]  # any kind that signs will do
+
+
+def _hosts_of(pair: Pair) -> set[str]:
+    from cryptography import x509
+
+    certificate = _certificate(pair.certificate)
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return set()
+    addresses = {str(address) for address in names.get_values_for_type(x509.IPAddress)}
+    return addresses | set(names.get_values_for_type(x509.DNSName))
+
+
+def _is_from(pair: Pair, authority: Pair) -> bool:
+    """Whether the authority's key signed the certificate."""
+    from cryptography.exceptions import InvalidSignature
+
+    try:
+        _certificate(pair.certificate).verify_directly_issued_by(_certificate(authority.certificate))
+    except (InvalidSignature, ValueError, TypeError):
+        return False
+    return True
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None

@@ -1,0 +1,213 @@
+"""``Server``: an ASGI application on a port of the running loop.
+
+Used by the API server's and the manager's programs. uvicorn's protocol does the HTTP; its ``Server`` is left out,
+since that installs signal handlers, ends the process when it can't listen, and wakes ten times per second.
+"""
+
+import asyncio
+import errno
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Self
+
+from pilothouse.env import Clock, Log, SystemClock
+
+if TYPE_CHECKING:
+    from pilothouse.serving.protocol import App, State
+    from pilothouse.serving.tls import ServerTls
+
+KEEP_ALIVE_SECONDS = 120
+"""Idle connections live longer here than in Go's clients (90 s): a client must not reuse one that we are closing."""
+
+_HANDSHAKE_SECONDS = 10.0
+_TLS_CLOSE_SECONDS = 2.0
+_RELOAD_SECONDS = 60.0
+_BACKLOG = 1024
+
+_log = Log("serving")
+
+
+class CannotListen(OSError):
+    """The address can't be listened on."""
+
+
+class PortInUse(CannotListen):
+    """Another program listens there."""
+
+
+class Server:
+    """Serves ``app`` over HTTP/1.1, or over HTTPS with ``tls``, from ``start`` to ``stop``, on the running loop.
+
+    ``port=0`` takes any free port; ``more_ports=n`` tries the n following ones too when it is taken. ``lifespan``
+    messages and websockets are not offered to the application. Answers are written as they are sent; a client that
+    does not read makes ``send`` wait once about 64 KiB are under way. A streamed answer is cancelled when its client
+    disconnects. An exception in the application becomes a 500, or a broken connection if the answer had begun.
+    """
+
+    def __init__(
+        self,
+        app: "App",
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        more_ports: int = 0,
+        tls: "ServerTls | None" = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.host = host
+        self.port = port
+        """The port that was asked for, and once started, the one that is listened on."""
+        self._app = app
+        self._more_ports = more_ports
+        self._tls = tls
+        self._clock = clock or SystemClock()
+        self._state: State | None = None
+        self._listener: asyncio.Server | None = None
+        self._reloading: asyncio.Task[None] | None = None
+
+    @property
+    def url(self) -> str:
+        """Where it is served, as a client on this machine would call it."""
+        anywhere = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}  # noqa: S104  # compared only
+        host = anywhere.get(self.host, self.host)
+        scheme = "http" if self._tls is None else "https"
+        return f"{scheme}://[{host}]:{self.port}" if ":" in host else f"{scheme}://{host}:{self.port}"
+
+    async def start(self) -> int:
+        """Listen, and return the port. Raises ``PortInUse`` or another ``CannotListen``."""
+        listening = self._bind()
+        try:
+            from uvicorn.config import Config
+
+            from pilothouse.serving.protocol import Connection, State, guarded
+
+            config = Config(
+                guarded(self._app),
+                http=Connection,
+                ws="none",
+                lifespan="off",
+                interface="asgi3",
+                log_config=None,
+                access_log=False,
+                proxy_headers=False,
+                server_header=False,
+                timeout_keep_alive=KEEP_ALIVE_SECONDS,
+            )
+            config.load()
+            state = self._state = State(self._clock)
+            loop = asyncio.get_running_loop()
+            secured = self._tls is not None
+            self._listener = await loop.create_server(
+                lambda: Connection(config, state, None, loop),
+                sock=listening,
+                backlog=_BACKLOG,
+                ssl=self._tls.context if self._tls is not None else None,
+                ssl_handshake_timeout=_HANDSHAKE_SECONDS if secured else None,
+                ssl_shutdown_timeout=_TLS_CLOSE_SECONDS if secured else None,
+            )
+        except BaseException:
+            listening.close()
+            raise
+        self.port = int(listening.getsockname()[1])
+        if self._tls is not None and self._tls.from_files:
+            self._reloading = loop.create_task(self._keep_certificate_fresh(self._tls), name="serving-certificate")
+        return self.port
+
+    def _bind(self) -> socket.socket:
+        with _explained(self.host, self.port):
+            family, _type, _protocol, _name, address = socket.getaddrinfo(
+                self.host or "0.0.0.0",  # noqa: S104  # an empty host has always meant every interface
+                self.port,
+                type=socket.SOCK_STREAM,
+                flags=socket.AI_PASSIVE,
+            )[0]
+        last = self.port + self._more_ports if self.port else 0
+        for port in range(self.port, last + 1):
+            listening = socket.socket(family, socket.SOCK_STREAM)
+            try:
+                with _explained(self.host, port):
+                    if os.name == "posix":
+                        # A port that an earlier run has just left may be taken again; one in use still may not.
+                        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                    listening.bind((address[0], port, *address[2:]))
+                    # Now, because two sockets can be bound to one port as long as neither listens.
+                    listening.listen(_BACKLOG)
+                    listening.setblocking(False)
+                    return listening
+            except PortInUse:
+                listening.close()
+                if port == last:
+                    raise
+            except BaseException:
+                listening.close()
+                raise
+        raise AssertionError("the last port either listens or raises")
+
+    async def _keep_certificate_fresh(self, tls: "ServerTls") -> None:
+        """Take up a renewed certificate within a minute, as upstream does; connections that exist keep theirs."""
+        while True:
+            await asyncio.sleep(_RELOAD_SECONDS)
+            try:
+                if tls.reload():
+                    _log.info("Serving certificate reloaded", port=self.port)
+            except (OSError, ValueError) as error:
+                _log.error("Serving certificate could not be reloaded, the old one stays in use", error=error)
+
+    async def stop(self, grace: float = 5.0) -> None:
+        """Stop listening, let requests finish for at most ``grace`` seconds, then break off what is left.
+
+        Idle connections are closed at once. Streams end by themselves or not at all: whoever serves watches ends them
+        first, so that their clients see a clean end. Safe to call twice, and without ``start``.
+        """
+        listener, self._listener = self._listener, None
+        if listener is None or self._state is None:
+            return
+        if self._reloading is not None:
+            self._reloading.cancel()
+        state = self._state
+        listener.close()
+        for connection in list(state.connections):
+            connection.shutdown()
+        try:
+            async with asyncio.timeout(grace):
+                await state.empty.wait()
+                while state.tasks:
+                    await asyncio.gather(*state.tasks, return_exceptions=True)
+        except TimeoutError:
+            _log.info("Breaking off requests", v=2, count=len(state.tasks), port=self.port)
+            for task in list(state.tasks):
+                task.cancel()
+            for connection in list(state.connections):
+                connection.transport.abort()
+            await asyncio.gather(*state.tasks, return_exceptions=True)
+            await state.empty.wait()
+        await listener.wait_closed()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self.stop()
+
+
+@contextmanager
+def _explained(host: str, port: int) -> Iterator[None]:
+    """Errors that say where, and what to do."""
+    place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    try:
+        yield
+    except socket.gaierror as error:
+        raise CannotListen(f"can't listen on {place}: the host name does not resolve ({error.strerror})") from error
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise PortInUse(
+                f"can't listen on {place}: another program does; stop it, or choose another port (0 takes a free one)"
+            ) from error
+        if error.errno == errno.EACCES:
+            raise CannotListen(f"can't listen on {place}: ports below 1024 need privileges") from error
+        raise CannotListen(f"can't listen on {place}: {error.strerror}") from error
+    except OverflowError as error:
+        raise CannotListen(f"can't listen on {place}: ports go from 0 to 65535") from error

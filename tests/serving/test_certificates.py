@@ -1,0 +1,135 @@
+"""Certificates as they are made, kept and issued anew."""
+
+import datetime
+import ssl
+import stat
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+
+from pilothouse.serving.certificates import (
+    Pair,
+    issue_client,
+    issue_server,
+    load_or_issue_server,
+    load_or_make_authority,
+    make_authority,
+    write_private,
+)
+
+NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+DAY = datetime.timedelta(days=1)
+
+
+def read(pair: Pair) -> x509.Certificate:
+    return x509.load_pem_x509_certificate(pair.certificate)
+
+
+def test_an_authority_signs_servers_and_clients_and_no_authorities() -> None:
+    authority = make_authority("pilothouse-ca", NOW)
+    made = read(authority)
+    assert made.extensions.get_extension_for_class(x509.BasicConstraints).value == x509.BasicConstraints(True, 0)
+    assert made.not_valid_after_utc == NOW + 3650 * DAY
+    for issued in (issue_server(authority, ["localhost"], NOW), issue_client(authority, "jane", ["devs"], NOW)):
+        certificate = read(issued)
+        certificate.verify_directly_issued_by(made)
+        assert not certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+        assert (certificate.not_valid_before_utc, certificate.not_valid_after_utc) == (
+            NOW - datetime.timedelta(hours=1),
+            NOW + 365 * DAY,
+        )
+
+
+def test_a_servers_certificate_names_hosts_and_addresses_and_brings_its_chain() -> None:
+    authority = make_authority("ca", NOW)
+    issued = issue_server(authority, ["localhost", "kubernetes.default.svc", "127.0.0.1", "::1", "localhost"], NOW)
+    names = read(issued).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.DNSName) == ["localhost", "kubernetes.default.svc"]
+    assert [str(address) for address in names.get_values_for_type(x509.IPAddress)] == ["127.0.0.1", "::1"]
+    assert issued.certificate.endswith(authority.certificate)
+    with pytest.raises(ValueError, match="at least one host"):
+        issue_server(authority, [], NOW)
+
+
+def test_nothing_outlives_its_authority() -> None:
+    authority = make_authority("ca", NOW)
+    issued = issue_client(authority, "jane", [], NOW + 3600 * DAY)
+    assert issued.valid_until == authority.valid_until
+
+
+def test_strict_verification_accepts_what_we_issue(tmp_path: Path) -> None:
+    """Python 3.13 and later verify strictly by default."""
+    now = datetime.datetime.now(datetime.UTC)
+    authority = make_authority("ca", now)
+    issue_server(authority, ["localhost"], now).save(tmp_path / "tls.crt", tmp_path / "tls.key")
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
+    client = ssl.create_default_context(cadata=authority.certificate.decode())
+    client.verify_flags |= ssl.VERIFY_X509_STRICT
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ours = server.wrap_bio(to_server, to_client, server_side=True)
+    theirs = client.wrap_bio(to_client, to_server, server_hostname="localhost")
+    for _ in range(3):
+        for side in (theirs, ours):
+            try:
+                side.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+    assert theirs.getpeercert()
+
+
+def test_an_authority_is_made_once_and_kept_private(tmp_path: Path) -> None:
+    first = load_or_make_authority(tmp_path, "ca", "pilothouse-ca", NOW)
+    assert load_or_make_authority(tmp_path, "ca", "pilothouse-ca", NOW + 100 * DAY) == first
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ca.crt", "ca.key"]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()} == {0o600}
+    with pytest.raises(ValueError, match=r"the authority .*ca\.crt ended at"):
+        load_or_make_authority(tmp_path, "ca", "pilothouse-ca", NOW + 3651 * DAY)
+    (tmp_path / "ca.key").unlink()
+    with pytest.raises(FileNotFoundError, match=r"ca\.key"):
+        load_or_make_authority(tmp_path, "ca", "pilothouse-ca", NOW)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "days", "other_authority", "kept"),
+    [
+        pytest.param(["localhost", "127.0.0.1"], 0, False, True, id="it fits: kept"),
+        pytest.param(["127.0.0.1"], 300, False, True, id="it covers more than is asked, and lasts: kept"),
+        pytest.param(["localhost", "10.0.0.1"], 0, False, False, id="a host is missing: issued anew"),
+        pytest.param(["localhost"], 340, False, False, id="it ends within a month: issued anew"),
+        pytest.param(["localhost"], 0, True, False, id="another authority's: issued anew"),
+    ],
+)
+def test_a_servers_certificate_is_kept_while_it_fits(
+    tmp_path: Path, hosts: list[str], days: int, other_authority: bool, kept: bool
+) -> None:
+    authority = make_authority("ca", NOW)
+    first = load_or_issue_server(tmp_path, "server", authority, ["localhost", "127.0.0.1"], NOW)
+    if other_authority:
+        authority = make_authority("ca", NOW)
+    second = load_or_issue_server(tmp_path, "server", authority, hosts, NOW + days * DAY)
+    assert (second == first) == kept
+    assert Pair.load(tmp_path / "server.crt", tmp_path / "server.key") == second
+
+
+def test_a_key_that_belongs_elsewhere_is_named(tmp_path: Path) -> None:
+    one, other = make_authority("one", NOW), make_authority("other", NOW)
+    Pair(one.certificate, other.key).save(tmp_path / "ca.crt", tmp_path / "ca.key")
+    with pytest.raises(ValueError, match=r"ca\.key is not the key of the certificate .*ca\.crt"):
+        Pair.load(tmp_path / "ca.crt", tmp_path / "ca.key")
+    (tmp_path / "ca.key").write_text("nonsense")
+    with pytest.raises(ValueError, match="can't be read"):
+        Pair.load(tmp_path / "ca.crt", tmp_path / "ca.key")
+
+
+def test_a_private_file_is_replaced_whole_and_made_private(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("old")
+    path.chmod(0o644)
+    write_private(path, b"new")
+    assert path.read_bytes() == b"new"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert list(tmp_path.iterdir()) == [path]
+    with pytest.raises(OSError, match="token"):
+        write_private(tmp_path / "absent" / "token", b"")

@@ -1,0 +1,592 @@
+"""The serving edge, on real sockets of the loopback interface."""
+
+import asyncio
+import contextlib
+import datetime
+import logging
+import socket
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from pilothouse.env import loops
+from pilothouse.serving import CannotListen, Peer, PortInUse, Server, peer_of
+from pilothouse.serving.certificates import Pair, issue_client, issue_server, make_authority
+from pilothouse.serving.protocol import HEAD_BYTES, App, Receive, Scope, Send
+from pilothouse.serving.tls import ServerTls
+
+NOW = datetime.datetime.now(datetime.UTC)
+
+
+async def read_body(receive: Receive) -> bytes:
+    body = bytearray()
+    while True:
+        message = await receive()
+        body += message.get("body", b"")
+        if not message.get("more_body"):
+            return bytes(body)
+
+
+async def answer(send: Send, body: bytes, status: int = 200) -> None:
+    headers = [(b"content-type", b"text/plain"), (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def echo(scope: Scope, receive: Receive, send: Send) -> None:
+    body = await read_body(receive)
+    line = f"{scope['method']} {scope['path']}?{scope['query_string'].decode()} "
+    await answer(send, line.encode() + body)
+
+
+class Streaming:
+    """Streams what is put into it; notes how the stream ended."""
+
+    def __init__(self) -> None:
+        self.pieces: asyncio.Queue[bytes] = asyncio.Queue()
+        self.sent = 0
+        self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b"", "more_body": True})
+            while piece := await self.pieces.get():
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+                self.sent += 1
+            await send({"type": "http.response.body", "body": b""})
+        except asyncio.CancelledError:
+            self.ended.set_result("cancelled")
+            raise
+        self.ended.set_result("finished")
+
+
+@contextlib.asynccontextmanager
+async def connected(
+    server: Server, tls: ssl.SSLContext | None = None, limit: int = 2**16
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    name = "localhost" if tls is not None else None
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=tls, server_hostname=name, limit=limit)
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+async def read_head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
+    first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode().rstrip().split("\r\n")
+    return int(first.split(" ")[1]), {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
+
+
+async def exchange(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes
+) -> tuple[int, dict[str, str], bytes]:
+    writer.write(request)
+    status, headers = await read_head(reader)
+    return status, headers, await reader.readexactly(int(headers["content-length"]))
+
+
+def get(path: str = "/") -> bytes:
+    return f"GET {path} HTTP/1.1\r\nhost: here\r\n\r\n".encode()
+
+
+# Listening
+
+
+def test_port_0_takes_a_free_one_and_keep_alive_serves_many_requests() -> None:
+    async def main() -> None:
+        server = Server(echo)
+        port = await server.start()
+        assert port == server.port != 0
+        assert server.url == f"http://127.0.0.1:{port}"
+        async with connected(server) as (reader, writer):
+            for i in range(3):
+                request = b"POST /a%%20b?x=%d HTTP/1.1\r\nhost: here\r\ncontent-length: 3\r\n\r\nabc" % i
+                status, headers, body = await exchange(reader, writer, request)
+                assert (status, body) == (200, b"POST /a b?x=%d abc" % i)
+                assert headers["date"].endswith("GMT")
+                assert "server" not in headers
+        await server.stop()
+        await server.stop()
+        with pytest.raises(OSError, match=r"refused|Connect call failed"):
+            await asyncio.open_connection("127.0.0.1", port)
+
+    loops.run(main())
+
+
+def test_a_port_in_use_is_a_clear_error_or_the_next_is_taken() -> None:
+    async def main() -> None:
+        async with Server(echo) as first:
+            with pytest.raises(PortInUse, match=rf"can't listen on 127.0.0.1:{first.port}: another program does"):
+                await Server(echo, port=first.port).start()
+            async with Server(echo, port=first.port, more_ports=20) as second:
+                assert first.port < second.port <= first.port + 20
+        async with Server(echo, port=first.port) as again:
+            assert again.port == first.port
+
+    loops.run(main())
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "reason"),
+    [
+        pytest.param("no.such.host.invalid", 0, "does not resolve", id="a host that is none"),
+        pytest.param("192.0.2.1", 0, r"192\.0\.2\.1:0: ", id="an address of another machine"),
+        pytest.param("127.0.0.1", 70000, "ports go from 0 to 65535", id="a port that is none"),
+    ],
+)
+def test_an_address_that_cannot_be_had_is_a_clear_error(host: str, port: int, reason: str) -> None:
+    async def main() -> None:
+        with pytest.raises(CannotListen, match=reason):
+            await Server(echo, host=host, port=port).start()
+
+    loops.run(main())
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="no IPv6 here")
+def test_ipv6_addresses_are_listened_on() -> None:
+    async def main() -> None:
+        server = Server(echo, host="::1")
+        try:
+            await server.start()
+        except CannotListen:
+            pytest.skip("no IPv6 loopback here")
+        assert server.url == f"http://[::1]:{server.port}"
+        reader, writer = await asyncio.open_connection("::1", server.port)
+        assert (await exchange(reader, writer, get("/six")))[2] == b"GET /six? "
+        writer.close()
+        await server.stop()
+
+    loops.run(main())
+
+
+# Requests
+
+
+def test_pipelined_requests_are_answered_in_order() -> None:
+    async def main() -> None:
+        async with Server(echo) as server, connected(server) as (reader, writer):
+            writer.write(get("/1") + get("/2") + get("/3"))
+            for i in (1, 2, 3):
+                _status, headers = await read_head(reader)
+                assert await reader.readexactly(int(headers["content-length"])) == b"GET /%d? " % i
+
+    loops.run(main())
+
+
+def test_a_body_may_be_refused_before_it_was_sent() -> None:
+    async def refuse(_scope: Scope, _receive: Receive, send: Send) -> None:
+        await answer(send, b"too large", 413)
+
+    async def main() -> None:
+        async with Server(refuse) as server, connected(server) as (reader, writer):
+            head = b"POST / HTTP/1.1\r\nhost: here\r\ncontent-length: 4000000\r\n\r\n"
+            status, _headers, body = await exchange(reader, writer, head + b"x" * 100_000)
+            assert (status, body) == (413, b"too large")
+            writer.write(b"x" * 3_900_000)
+            assert (await exchange(reader, writer, get()))[0] == 413
+
+    loops.run(main())
+
+
+def test_a_body_without_end_after_its_refusal_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(_scope: Scope, _receive: Receive, send: Send) -> None:
+        await answer(send, b"too large", 413)
+
+    async def main() -> None:
+        monkeypatch.setattr("pilothouse.serving.protocol.UNREAD_BYTES", 1_000_000)
+        async with Server(refuse) as server, connected(server) as (reader, writer):
+            head = b"POST / HTTP/1.1\r\nhost: here\r\ncontent-length: 900000000\r\n\r\n"
+            assert (await exchange(reader, writer, head))[0] == 413
+            with contextlib.suppress(ConnectionError):
+                while not reader.at_eof():
+                    writer.write(b"x" * 100_000)
+                    await writer.drain()
+                    await asyncio.sleep(0)
+
+    loops.run(main())
+
+
+def test_a_body_is_not_read_faster_than_the_application_takes_it() -> None:
+    taken = asyncio.Event()
+    lengths = []
+
+    async def slow(_scope: Scope, receive: Receive, send: Send) -> None:
+        await taken.wait()
+        body = await read_body(receive)
+        lengths.append(len(body))
+        await answer(send, b"ok")
+
+    async def main() -> None:
+        async with Server(slow) as server, connected(server) as (reader, writer):
+            size = 20_000_000
+            writer.write(b"POST / HTTP/1.1\r\nhost: here\r\ncontent-length: %d\r\n\r\n" % size + b"x" * size)
+            await asyncio.sleep(0.1)
+            assert writer.transport.get_write_buffer_size() > 10_000_000
+            taken.set()
+            assert (await read_head(reader))[0] == 200
+            assert lengths == [size]
+
+    loops.run(main())
+
+
+def test_expect_100_continue_is_answered_when_the_body_is_wanted() -> None:
+    async def main() -> None:
+        async with Server(echo) as server, connected(server) as (reader, writer):
+            writer.write(b"PUT / HTTP/1.1\r\nhost: here\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\r\n")
+            assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+            assert (await exchange(reader, writer, b"ok"))[2] == b"PUT /? ok"
+
+    loops.run(main())
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        pytest.param(b"hello\r\n\r\n", 400, id="not HTTP"),
+        pytest.param(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400, id="TLS on a plain port"),
+        pytest.param(b"GET / HTTP/1.1\r\na: " + b"x" * 2 * HEAD_BYTES, 431, id="a head without end"),
+        pytest.param(b"GET /" + b"x" * 2 * HEAD_BYTES, 431, id="a line without end"),
+    ],
+)
+def test_what_is_no_request_is_refused_and_its_connection_closed(request_: bytes, status: int) -> None:
+    async def main() -> None:
+        async with Server(echo) as server, connected(server) as (reader, writer):
+            writer.write(request_)
+            assert (await read_head(reader))[0] == status
+            with contextlib.suppress(ConnectionError):
+                await reader.read()
+
+    loops.run(main())
+
+
+def test_an_upgrade_that_nobody_offers_is_an_ordinary_request() -> None:
+    async def main() -> None:
+        async with Server(echo) as server, connected(server) as (reader, writer):
+            upgrade = b"GET /exec HTTP/1.1\r\nhost: here\r\nconnection: Upgrade\r\nupgrade: websocket\r\n\r\n"
+            assert (await exchange(reader, writer, upgrade))[2] == b"GET /exec? "
+
+    loops.run(main())
+
+
+def test_an_application_that_fails_costs_its_request_only(caplog: pytest.LogCaptureFixture) -> None:
+    async def fail(scope: Scope, _receive: Receive, send: Send) -> None:
+        if scope["path"] == "/late":
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b"half", "more_body": True})
+        if scope["path"] == "/after":
+            await answer(send, b"fine")
+        raise ZeroDivisionError
+
+    async def main() -> None:
+        async with Server(fail) as server:
+            async with connected(server) as (reader, writer):
+                assert (await exchange(reader, writer, get("/early")))[::2] == (500, b"Internal Server Error")
+                assert (await exchange(reader, writer, get("/after")))[::2] == (200, b"fine")
+                writer.write(get("/late"))
+                assert (await read_head(reader))[0] == 200
+                with contextlib.suppress(ConnectionError):
+                    assert b"0\r\n\r\n" not in await reader.read()
+            async with connected(server) as (reader, writer):
+                assert (await exchange(reader, writer, get("/after")))[0] == 200
+
+    with caplog.at_level(logging.ERROR):
+        loops.run(main())
+    assert [record.getMessage() for record in caplog.records] == ["A request failed unexpectedly"] * 4
+    assert {record.name for record in caplog.records} == {"pilothouse.serving"}
+
+
+# Streams
+
+
+def test_a_stream_is_flushed_piece_by_piece_and_ends_cleanly() -> None:
+    async def main() -> None:
+        app = Streaming()
+        async with Server(app) as server, connected(server) as (reader, writer):
+            writer.write(get())
+            status, headers = await read_head(reader)
+            assert (status, headers["transfer-encoding"]) == (200, "chunked")
+            for piece in (b"one\n", b"two\n"):
+                app.pieces.put_nowait(piece)
+                assert await reader.readexactly(9) == b"4\r\n" + piece + b"\r\n"
+            app.pieces.put_nowait(b"")
+            assert await reader.readexactly(5) == b"0\r\n\r\n"
+            assert await app.ended == "finished"
+
+    loops.run(main())
+
+
+def test_a_client_that_goes_away_cancels_its_stream() -> None:
+    async def main() -> None:
+        app = Streaming()
+        async with Server(app) as server:
+            async with connected(server) as (reader, writer):
+                writer.write(get())
+                await read_head(reader)
+            async with asyncio.timeout(5):
+                assert await app.ended == "cancelled"
+
+    loops.run(main())
+
+
+def test_a_client_that_goes_away_does_not_cancel_its_write() -> None:
+    async def main() -> None:
+        going, done = asyncio.Event(), asyncio.Event()
+
+        async def write(_scope: Scope, _receive: Receive, send: Send) -> None:
+            await going.wait()
+            await answer(send, b"written")
+            done.set()
+
+        async with Server(write) as server:
+            async with connected(server) as (_reader, writer):
+                writer.write(get())
+                await asyncio.sleep(0.02)
+            await asyncio.sleep(0.02)
+            going.set()
+            async with asyncio.timeout(5):
+                await done.wait()
+
+    loops.run(main())
+
+
+def test_a_stream_that_begins_after_its_client_has_gone_ends() -> None:
+    async def main() -> None:
+        going = asyncio.Event()
+        ended = asyncio.Event()
+
+        async def watch(_scope: Scope, _receive: Receive, send: Send) -> None:
+            await going.wait()
+            try:
+                await send({"type": "http.response.start", "status": 200, "headers": []})
+                await send({"type": "http.response.body", "body": b"x", "more_body": True})
+                await asyncio.sleep(3600)
+            finally:
+                ended.set()
+
+        async with Server(watch) as server:
+            async with connected(server) as (_reader, writer):
+                writer.write(get())
+                await asyncio.sleep(0.02)
+            await asyncio.sleep(0.02)
+            going.set()
+            async with asyncio.timeout(5):
+                await ended.wait()
+
+    loops.run(main())
+
+
+def test_a_client_that_does_not_read_makes_the_stream_wait() -> None:
+    async def main() -> None:
+        app = Streaming()
+        async with Server(app) as server, connected(server, limit=1024) as (reader, writer):
+            writer.write(get())
+            await read_head(reader)
+            for _ in range(1000):
+                app.pieces.put_nowait(b"x" * 100_000)
+            await asyncio.sleep(0.2)
+            stalled = app.sent
+            assert stalled < 200, "at most what the sockets hold"
+            await asyncio.sleep(0.05)
+            assert app.sent == stalled
+            await reader.readexactly(20_000_000)
+            assert app.sent > stalled
+
+    loops.run(main())
+
+
+# Stopping
+
+
+def test_stopping_lets_requests_finish_and_closes_idle_connections() -> None:
+    async def main() -> None:
+        release = asyncio.Event()
+
+        async def slow(_scope: Scope, _receive: Receive, send: Send) -> None:
+            await release.wait()
+            await answer(send, b"done")
+
+        server = Server(slow)
+        await server.start()
+        async with connected(server) as (idle, _writer), connected(server) as (reader, writer):
+            writer.write(get())
+            await asyncio.sleep(0.02)
+            stopping = asyncio.ensure_future(server.stop(5))
+            assert await idle.read() == b""
+            assert not stopping.done()
+            release.set()
+            status, headers = await read_head(reader)
+            assert (status, headers["connection"]) == (200, "close")
+            assert await reader.read() == b"done"
+            await stopping
+
+    loops.run(main())
+
+
+def test_stopping_breaks_off_what_does_not_finish_in_time() -> None:
+    async def main() -> None:
+        app = Streaming()
+        server = Server(app)
+        await server.start()
+        async with connected(server) as (reader, writer):
+            writer.write(get())
+            await read_head(reader)
+            await server.stop(0.05)
+            assert await app.ended == "cancelled"
+            with contextlib.suppress(ConnectionError):
+                assert b"0\r\n\r\n" not in await reader.read()
+
+    loops.run(main())
+
+
+# TLS
+
+
+@pytest.fixture(scope="module")
+def authority() -> Pair:
+    return make_authority("test", NOW)
+
+
+@pytest.fixture(scope="module")
+def server_pair(authority: Pair) -> Pair:
+    return issue_server(authority, ["localhost", "127.0.0.1"], NOW)
+
+
+def client_context(authority: Pair, client: Pair | None, directory: Path) -> ssl.SSLContext:
+    context = ssl.create_default_context(cadata=authority.certificate.decode())
+    context.set_alpn_protocols(["h2", "http/1.1"])
+    if client is not None:
+        client.save(directory / "client.crt", directory / "client.key")
+        context.load_cert_chain(directory / "client.crt", directory / "client.key")
+    return context
+
+
+Ask = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+def run_with_tls(tls: ServerTls, client: ssl.SSLContext, ask: Ask) -> list[Peer | None]:
+    peers: list[Peer | None] = []
+
+    async def app(scope: Scope, _receive: Receive, send: Send) -> None:
+        peers.append(peer_of(scope))
+        assert scope["scheme"] == "https"
+        await answer(send, b"hello")
+
+    async def main() -> None:
+        async with Server(app, tls=tls) as server:
+            assert server.url.startswith("https://")
+            async with connected(server, client) as (reader, writer):
+                await ask(reader, writer)
+
+    loops.run(main())
+    return peers
+
+
+async def ask_twice(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    for _ in range(2):
+        assert (await exchange(reader, writer, get()))[2] == b"hello"
+    tls = writer.get_extra_info("ssl_object")
+    assert tls.selected_alpn_protocol() == "http/1.1"
+    assert tls.version() == "TLSv1.3"
+
+
+def test_a_client_certificate_is_shown_to_the_application(authority: Pair, server_pair: Pair, tmp_path: Path) -> None:
+    client = issue_client(authority, "jane", ["system:masters", "devs"], NOW)
+    tls = ServerTls.from_pair(server_pair, client_authority=authority.certificate)
+    peers = run_with_tls(tls, client_context(authority, client, tmp_path), ask_twice)
+    assert [(peer.common_name, peer.organizations) for peer in peers if peer] == [
+        ("jane", ("system:masters", "devs"))
+    ] * 2
+    assert peers[0] is not None
+    assert peers[0].certificate == ssl.PEM_cert_to_DER_cert(client.certificate.decode())
+
+
+def test_a_client_need_not_show_a_certificate(authority: Pair, server_pair: Pair, tmp_path: Path) -> None:
+    tls = ServerTls.from_pair(server_pair, client_authority=authority.certificate)
+    assert run_with_tls(tls, client_context(authority, None, tmp_path), ask_twice) == [None, None]
+
+
+def test_without_an_authority_nobody_is_asked_for_a_certificate(
+    authority: Pair, server_pair: Pair, tmp_path: Path
+) -> None:
+    client = issue_client(authority, "jane", [], NOW)
+    tls = ServerTls.from_pair(server_pair)
+    assert run_with_tls(tls, client_context(authority, client, tmp_path), ask_twice) == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("days", "own_authority", "reason"),
+    [
+        pytest.param(0, False, "unknown ca", id="of another authority"),
+        pytest.param(-400, True, "certificate expired", id="expired"),
+    ],
+)
+def test_a_client_certificate_that_does_not_verify_ends_the_handshake(
+    authority: Pair, server_pair: Pair, tmp_path: Path, days: int, own_authority: bool, reason: str
+) -> None:
+    issuer = authority if own_authority else make_authority("other", NOW)
+    client = issue_client(issuer, "eve", ["system:masters"], NOW + datetime.timedelta(days=days))
+
+    async def refused(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with pytest.raises(OSError, match=reason):
+            await exchange(reader, writer, get())
+
+    tls = ServerTls.from_pair(server_pair, client_authority=authority.certificate)
+    assert run_with_tls(tls, client_context(authority, client, tmp_path), refused) == []
+
+
+def test_tls_1_1_is_refused(authority: Pair, server_pair: Pair, tmp_path: Path) -> None:
+    context = client_context(authority, None, tmp_path)
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    with pytest.warns(DeprecationWarning, match="TLSv1"):
+        context.minimum_version = ssl.TLSVersion.TLSv1
+    with pytest.warns(DeprecationWarning, match="TLSv1_1"):
+        context.maximum_version = ssl.TLSVersion.TLSv1_1
+    with pytest.raises(ssl.SSLError, match="protocol version"):
+        run_with_tls(ServerTls.from_pair(server_pair), context, ask_twice)
+
+
+def test_a_renewed_certificate_is_taken_up_for_new_connections(authority: Pair, tmp_path: Path) -> None:
+    certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
+    issue_server(authority, ["localhost"], NOW, common_name="first").save(certificate, key)
+    tls = ServerTls.load(certificate, key)
+    client = client_context(authority, None, tmp_path)
+
+    async def shown(server: Server) -> str:
+        async with connected(server, client) as (_reader, writer):
+            subject = writer.get_extra_info("peercert")["subject"]
+            return str(subject[0][0][1])
+
+    async def main() -> None:
+        async with Server(echo, tls=tls) as server:
+            assert await shown(server) == "first"
+            assert not tls.reload()
+            issue_server(authority, ["localhost"], NOW, common_name="second").save(certificate, key)
+            assert tls.reload()
+            assert await shown(server) == "second"
+            key.write_bytes(make_authority("other", NOW).key)
+            with pytest.raises(ValueError, match="are not a certificate and its key"):
+                tls.reload()
+            assert await shown(server) == "second"
+
+    loops.run(main())
+
+
+def test_certificate_files_that_are_none_are_named(tmp_path: Path, server_pair: Pair) -> None:
+    with pytest.raises(FileNotFoundError, match=r"absent\.crt"):
+        ServerTls.load(tmp_path / "absent.crt", tmp_path / "absent.key")
+    server_pair.save(tmp_path / "tls.crt", tmp_path / "tls.key")
+    (tmp_path / "tls.crt").write_text("nonsense")
+    with pytest.raises(ValueError, match=r"tls\.crt and .*tls\.key are not a certificate"):
+        ServerTls.load(tmp_path / "tls.crt", tmp_path / "tls.key")
+    with pytest.raises(ValueError, match="client authority is not a PEM certificate"):
+        ServerTls(client_authority=b"nonsense")
+
+
+def test_an_app_is_what_the_protocol_expects() -> None:
+    app: App = echo
+    assert Server(app).port == 0
