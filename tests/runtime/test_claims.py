@@ -6,12 +6,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.runtime.tiny import TinyServer
+from tests.runtime.cluster import Cluster
 
 from pilothouse.api import wire
 from pilothouse.api.core import PODS, ObjectReference, Pod
 from pilothouse.api.meta import ObjectMeta, OwnerReference
-from pilothouse.client import Client
 from pilothouse.client.errors import NotFound
 from pilothouse.env import Env
 from pilothouse.env.virtual import START, run
@@ -57,7 +56,6 @@ def pod(name: str, *owners: OwnerReference, app: str = "web", deleting: bool = F
         metadata=ObjectMeta(
             name=name,
             namespace="default",
-            uid=f"uid-{name}",
             labels={"app": app},
             owner_references=owners,
             deletion_timestamp=START if deleting else None,
@@ -68,19 +66,25 @@ def pod(name: str, *owners: OwnerReference, app: str = "web", deleting: bool = F
 class Scene:
     """A server that has some pods, and one owner's claims on them."""
 
-    def __init__(self, env: Env, pods: Sequence[Pod], live: ObjectMeta | Exception = OWNER) -> None:
-        self.server = TinyServer(env)
-        self.pods = list(pods)
+    def __init__(self, env: Env, live: ObjectMeta | Exception) -> None:
+        self.server = Cluster(env)
+        self.pods: list[Pod] = []
         self.live_reads = 0
         self.written: list[str] = []
         self._live = live
-        for one in pods:
-            body = msgspec.json.decode(msgspec.json.encode(one))
-            self.server.objects[f"/api/v1/namespaces/default/pods/{one.metadata.name}"] = body
         self.claims: Claims[Pod] = Claims(
-            Client(self.server, env), PODS, OWNER, MINE, parse_selector("app=web"),
+            self.server.client(), PODS, OWNER, MINE, parse_selector("app=web"),
             read_live=self._read, on_write=lambda meta: self.written.append(meta.resource_version),
         )  # fmt: skip
+
+    @classmethod
+    async def of(cls, env: Env, pods: Sequence[Pod], live: ObjectMeta | Exception = OWNER) -> "Scene":
+        scene = cls(env, live)
+        for one in pods:
+            body = msgspec.json.decode(msgspec.json.encode(one))
+            body |= {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "c", "image": "i"}]}}
+            scene.pods.append(await scene.server.admin().create(PODS, body, "default"))
+        return scene
 
     async def _read(self) -> ObjectMeta:
         self.live_reads += 1
@@ -92,6 +96,9 @@ class Scene:
     async def claim(self) -> list[str]:
         return [one.metadata.name for one in await self.claims.claim(self.pods)]
 
+    def uid(self, name: str) -> str:
+        return next(one.metadata.uid for one in self.pods if one.metadata.name == name)
+
     @property
     def patches(self) -> list[tuple[str, Any]]:
         return [(name, body) for _at, method, name, body in self.server.log if method == "PATCH"]
@@ -99,7 +106,7 @@ class Scene:
 
 def test_adoption_and_release_are_strategic_patches_with_the_uid_and_one_live_look_at_the_owner() -> None:
     async def main(env: Env) -> None:
-        scene = Scene(
+        scene = await Scene.of(
             env, [pod("a"), pod("b"), pod("c", MINE), pod("d", MINE, app="x"), pod("e", OTHER), pod("f", app="y")]
         )
         assert await scene.claim() == ["a", "b", "c"]
@@ -109,18 +116,21 @@ def test_adoption_and_release_are_strategic_patches_with_the_uid_and_one_live_lo
             "blockOwnerDeletion": True,
         }  # fmt: skip
         assert scene.patches == [
-            ("a", {"metadata": {"ownerReferences": [reference], "uid": "uid-a"}}),
-            ("b", {"metadata": {"ownerReferences": [reference], "uid": "uid-b"}}),
-            ("d", {"metadata": {"uid": "uid-d", "ownerReferences": [{"$patch": "delete", "uid": "u1"}]}}),
+            ("a", {"metadata": {"ownerReferences": [reference], "uid": scene.uid("a")}}),
+            ("b", {"metadata": {"ownerReferences": [reference], "uid": scene.uid("b")}}),
+            ("d", {"metadata": {"uid": scene.uid("d"), "ownerReferences": [{"$patch": "delete", "uid": "u1"}]}}),
         ]
-        assert scene.written == ["1", "2", "3"], "the consistency guard hears of each write"
+        after = {found["metadata"]["name"]: found["metadata"] for found in scene.server.objects("/pods/")}
+        assert scene.written == [after[name]["resourceVersion"] for name in "abd"], "the guard hears of each write"
+        assert after["a"]["ownerReferences"] == [reference]
+        assert "ownerReferences" not in after["d"]
 
     run(main)
 
 
 def test_keeping_and_releasing_need_no_live_look() -> None:
     async def main(env: Env) -> None:
-        scene = Scene(env, [pod("c", MINE), pod("d", MINE, app="x")], live=RuntimeError("not asked"))
+        scene = await Scene.of(env, [pod("c", MINE), pod("d", MINE, app="x")], live=RuntimeError("not asked"))
         assert await scene.claim() == ["c"]
         assert scene.live_reads == 0
 
@@ -147,10 +157,10 @@ def test_nothing_is_adopted_for_an_owner_that_is_not_what_the_cache_shows(
     live: ObjectMeta | Exception, message: str
 ) -> None:
     async def main(env: Env) -> None:
-        scene = Scene(env, [pod("a"), pod("b"), pod("c", MINE)], live=live)
+        scene = await Scene.of(env, [pod("a"), pod("b"), pod("c", MINE)], live=live)
         with pytest.raises(ClaimError) as caught:
             await scene.claim()
-        assert str(caught.value.errors[0]) == message
+        assert str(caught.value.errors[0]) == message.replace("uid-a", scene.uid("a"))
         assert len(caught.value.errors) == 2, "every orphan fails, by the one look"
         assert scene.live_reads == 1
         assert scene.patches == []
@@ -169,7 +179,7 @@ def test_nothing_is_adopted_for_an_owner_that_is_not_what_the_cache_shows(
 def test_what_refusals_mean(code: int, reason: str, adopts: list[str] | None, releases: bool) -> None:
     async def main(env: Env) -> None:
         for pods, expected in (([pod("a")], adopts), ([pod("d", MINE, app="x")], [] if releases else None)):
-            scene = Scene(env, pods)
+            scene = await Scene.of(env, pods)
 
             def refuse(request: wire.Request, scene: Scene = scene) -> wire.Response:
                 return scene.server.answer(code, reason, "refused")
@@ -218,8 +228,8 @@ def test_a_pod_is_its_template_with_the_spec_byte_for_byte() -> None:
 
 def test_pod_writes_tell_what_they_did_on_the_owner() -> None:
     async def main(env: Env) -> None:
-        server = TinyServer(env)
-        client = Client(server, env)
+        server = Cluster(env)
+        client = server.client()
         recorder = EventRecorder(client, env, "replicaset-controller")
         told: list[tuple[str, str, str]] = []
 

@@ -6,30 +6,29 @@ import itertools
 from typing import Any
 
 import pytest
-from tests.runtime.tiny import TinyServer
+from tests.runtime.cluster import Cluster
 
 from pilothouse.api import wire
-from pilothouse.client import Client
+from pilothouse.api.coordination import LEASES
+from pilothouse.client import merge_patch
 from pilothouse.env import Env
 from pilothouse.env.virtual import VirtualClock, run
 from pilothouse.machinery.times import parse_micro_time
 from pilothouse.runtime import EventRecorder, Fence, LeaderElector, LeadershipLost, LostLease, Registry
 
-LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-controller-manager"
+NAME, NAMESPACE = "kube-controller-manager", "kube-system"
 
 
 class Member:
     """One candidate with its own client, and when it led."""
 
-    def __init__(self, env: Env, server: TinyServer, identity: str, **options: Any) -> None:
+    def __init__(self, env: Env, server: Cluster, identity: str, **options: Any) -> None:
         self.env = env
         self.started: list[float] = []
         self.ended: list[float] = []
         self.work_seconds: float | None = None
         self.last_words = 0.0
-        self.elector = LeaderElector(
-            Client(server, env), env, identity=identity, name="kube-controller-manager", **options
-        )
+        self.elector = LeaderElector(server.client(), env, identity=identity, name="kube-controller-manager", **options)
 
     async def lead(self) -> None:
         self.started.append(self.env.monotonic())
@@ -46,18 +45,15 @@ class Member:
         return asyncio.create_task(self.elector.run(self.lead))
 
 
-def lease(server: TinyServer) -> dict[str, Any]:
-    spec: dict[str, Any] = server.objects[LEASE]["spec"]
+def lease(server: Cluster) -> dict[str, Any]:
+    (found,) = server.objects("coordination.k8s.io/leases/kube-system/")
+    spec: dict[str, Any] = found["spec"]
     return spec
-
-
-def methods(server: TinyServer) -> list[str]:
-    return [method for _at, method, _name, _body in server.log]
 
 
 def test_the_first_creates_the_lease_and_renews_it_by_put_alone_every_two_seconds() -> None:
     async def main(env: Env) -> None:
-        server = TinyServer(env)
+        server = Cluster(env)
         first = Member(env, server, "one")
         running = first.run()
         await asyncio.sleep(9)
@@ -79,7 +75,7 @@ def test_the_first_creates_the_lease_and_renews_it_by_put_alone_every_two_second
 
 def test_a_second_waits_a_full_lease_duration_after_the_last_change_it_saw(seed: int) -> None:
     async def main(env: Env) -> None:
-        server = TinyServer(env)
+        server = Cluster(env)
         first, second = Member(env, server, "one", release_on_stop=False), Member(env, server, "two")
         leaders: list[str] = []
         second.elector._on_new_leader = leaders.append
@@ -104,15 +100,17 @@ def test_whoever_comes_fresh_waits_from_its_own_first_look_whatever_the_lease_sa
     """The times in the lease are years old, and the wall clock jumps: neither counts."""
 
     async def main(env: Env) -> None:
-        server = TinyServer(env)
+        server = Cluster(env)
         stale = {
-            "metadata": {"name": "kube-controller-manager", "namespace": "kube-system", "resourceVersion": "1"},
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": NAME, "namespace": NAMESPACE},
             "spec": {
                 "holderIdentity": "gone", "leaseDurationSeconds": 15, "leaseTransitions": 7,
                 "acquireTime": "2020-01-01T00:00:00.000000Z", "renewTime": "2020-01-01T00:00:00.000000Z",
             },
         }  # fmt: skip
-        server.objects[LEASE] = stale
+        await server.admin().create(LEASES, stale, NAMESPACE)
         member = Member(env, server, "me")
         running = member.run()
         await asyncio.sleep(5)
@@ -128,7 +126,7 @@ def test_whoever_comes_fresh_waits_from_its_own_first_look_whatever_the_lease_sa
 
 def test_a_free_lease_is_taken_at_the_next_look_and_pauses_are_between_2_and_4_4_seconds() -> None:
     async def main(env: Env) -> None:
-        server = TinyServer(env)
+        server = Cluster(env)
         first, second = Member(env, server, "one"), Member(env, server, "two")
         running = first.run()
         await asyncio.sleep(0.5)
@@ -155,7 +153,7 @@ def test_a_free_lease_is_taken_at_the_next_look_and_pauses_are_between_2_and_4_4
 
 def test_a_leader_that_cannot_renew_for_ten_seconds_stops_and_may_not_write_from_then_on() -> None:
     async def main(env: Env) -> None:
-        server = TinyServer(env)
+        server = Cluster(env)
         fence = Fence(env)
         metrics = Registry()
         with pytest.raises(LostLease):
@@ -183,7 +181,7 @@ def test_a_leader_that_cannot_renew_for_ten_seconds_stops_and_may_not_write_from
 
 def test_a_renewal_that_hangs_is_given_up_after_half_the_deadline() -> None:
     async def main(env: Env) -> None:
-        server = TinyServer(env)
+        server = Cluster(env)
         member = Member(env, server, "one")
         running = member.run()
         await asyncio.sleep(3)
@@ -218,18 +216,18 @@ class HangingTransport:
 
 def test_a_lease_touched_by_others_is_renewed_the_slow_way() -> None:
     async def main(env: Env) -> None:
-        server = TinyServer(env)
+        server = Cluster(env)
         metrics = Registry()
         member = Member(env, server, "one", metrics=metrics)
         running = member.run()
         await asyncio.sleep(3)
         server.log.clear()
-        server.version += 1
-        server.objects[LEASE]["metadata"]["resourceVersion"] = str(server.version)
-        server.objects[LEASE]["metadata"]["annotations"] = {"touched": "yes"}
+        touch = merge_patch({"metadata": {"annotations": {"touched": "yes"}}})
+        await server.admin().patch(LEASES, NAME, touch, NAMESPACE)
         await asyncio.sleep(3.5)
-        assert methods(server) == ["PUT", "GET", "PUT", "PUT"]
-        assert server.objects[LEASE]["metadata"]["annotations"] == {"touched": "yes"}
+        assert server.methods() == ["PUT", "GET", "PUT", "PUT"]
+        (found,) = server.objects("coordination.k8s.io/leases/kube-system/")
+        assert found["metadata"]["annotations"] == {"touched": "yes"}
         assert metrics.value("leader_election_slowpath_total", "kube-controller-manager") == 1
         running.cancel()
 
@@ -238,8 +236,8 @@ def test_a_lease_touched_by_others_is_renewed_the_slow_way() -> None:
 
 def test_renewals_go_on_while_the_leader_stops_and_the_lease_is_released_after_that() -> None:
     async def main(env: Env) -> None:
-        server = TinyServer(env)
-        recorder = EventRecorder(Client(server, env), env, "kube-controller-manager")
+        server = Cluster(env)
+        recorder = EventRecorder(server.client(), env, "kube-controller-manager")
         sending = asyncio.create_task(recorder.run())
         fence = Fence(env)
         member = Member(env, server, "one", recorder=recorder, fence=fence)
@@ -257,7 +255,7 @@ def test_renewals_go_on_while_the_leader_stops_and_the_lease_is_released_after_t
         assert lease(server)["holderIdentity"] == ""
         assert not fence.open
         assert await recorder.flush(5)
-        events = [o for path, o in server.objects.items() if "/events/" in path]
+        events = server.objects("/events/")
         assert [(e["type"], e["reason"], e["message"]) for e in events] == [
             ("Normal", "LeaderElection", "one became leader"),
             ("Normal", "LeaderElection", "one stopped leading"),
@@ -270,7 +268,7 @@ def test_renewals_go_on_while_the_leader_stops_and_the_lease_is_released_after_t
 
 def test_a_leader_that_is_finished_releases_the_lease() -> None:
     async def main(env: Env) -> None:
-        server = TinyServer(env)
+        server = Cluster(env)
         member = Member(env, server, "one")
         member.work_seconds = 3.0
         await member.run()
@@ -281,7 +279,7 @@ def test_a_leader_that_is_finished_releases_the_lease() -> None:
 
 def test_a_conflict_at_release_is_tried_again() -> None:
     async def main(env: Env) -> None:
-        server = TinyServer(env)
+        server = Cluster(env)
         member = Member(env, server, "one")
         running = member.run()
         await asyncio.sleep(3)
@@ -298,7 +296,7 @@ def test_a_conflict_at_release_is_tried_again() -> None:
         server.log.clear()
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-        assert methods(server) == ["GET", "PUT"] * 3
+        assert server.methods() == ["GET", "PUT"] * 3
         assert lease(server)["holderIdentity"] == ""
 
     run(main)
@@ -306,7 +304,7 @@ def test_a_conflict_at_release_is_tried_again() -> None:
 
 def test_health_fails_when_a_lease_is_over_and_the_leader_has_not_stopped() -> None:
     async def main(env: Env) -> None:
-        server = TinyServer(env)
+        server = Cluster(env)
         member = Member(env, server, "one")
         assert member.elector.check() is None
         member.last_words = 100.0
@@ -335,6 +333,6 @@ def test_health_fails_when_a_lease_is_over_and_the_leader_has_not_stopped() -> N
 def test_settings_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:
     async def main(env: Env) -> None:
         with pytest.raises(ValueError, match=message.replace("*", r"\*")):
-            LeaderElector(Client(TinyServer(env), env), env, **{"identity": "me", "name": "x", **options})
+            LeaderElector(Cluster(env).client(), env, **{"identity": "me", "name": "x", **options})
 
     run(main)

@@ -6,25 +6,24 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
-from tests.runtime.tiny import TinyServer
+from tests.runtime.cluster import Cluster
 
 from pilothouse.api.apps import REPLICA_SETS
-from pilothouse.api.core import NODES, ObjectReference
+from pilothouse.api.core import EVENTS, NODES, ObjectReference
 from pilothouse.api.meta import ObjectMeta
-from pilothouse.client import Client
 from pilothouse.env import Env
 from pilothouse.env.virtual import run
 from pilothouse.runtime import EventRecorder, object_reference
 
 WEB = object_reference(REPLICA_SETS, ObjectMeta(name="web", namespace="default", uid="u1", resource_version="7"))
 
-Scene = Callable[[Env, TinyServer, EventRecorder], Coroutine[Any, Any, None]]
+Scene = Callable[[Env, Cluster, EventRecorder], Coroutine[Any, Any, None]]
 
 
-def play(scene: Scene) -> TinyServer:
-    async def main(env: Env) -> TinyServer:
-        server = TinyServer(env)
-        recorder = EventRecorder(Client(server, env), env, "replicaset-controller")
+def play(scene: Scene) -> Cluster:
+    async def main(env: Env) -> Cluster:
+        server = Cluster(env)
+        recorder = EventRecorder(server.client(), env, "replicaset-controller")
         sending = asyncio.create_task(recorder.run())
         await scene(env, server, recorder)
         await recorder.flush(10_000)
@@ -34,12 +33,12 @@ def play(scene: Scene) -> TinyServer:
     return run(main)
 
 
-def events(server: TinyServer) -> list[dict[str, Any]]:
-    return list(server.objects.values())
+def events(server: Cluster) -> list[dict[str, Any]]:
+    return server.objects("/events/")
 
 
 def test_an_event_is_a_whole_core_v1_event() -> None:
-    async def scene(env: Env, server: TinyServer, recorder: EventRecorder) -> None:
+    async def scene(env: Env, server: Cluster, recorder: EventRecorder) -> None:
         await asyncio.sleep(1.5)
         recorder.event(WEB, "Normal", "SuccessfulCreate", "Created pod: web-1")
 
@@ -72,23 +71,26 @@ def test_an_event_is_a_whole_core_v1_event() -> None:
 
 
 def test_events_of_cluster_scoped_objects_are_kept_in_default_and_odd_names_give_way_to_a_uid() -> None:
-    async def scene(env: Env, server: TinyServer, recorder: EventRecorder) -> None:
+    async def scene(env: Env, server: Cluster, recorder: EventRecorder) -> None:
         recorder.event(object_reference(NODES, ObjectMeta(name="node-0", uid="u")), "Normal", "R", "m")
         recorder.event(ObjectReference(kind="ClusterRole", name="system:x"), "Warning", "R", "m")
 
-    paths = list(play(scene).objects)
-    assert paths[0].startswith("/api/v1/namespaces/default/events/node-0.")
-    assert paths[1].count("-") == 4
+    odd, node = (
+        event["metadata"] for event in sorted(events(play(scene)), key=lambda event: event["type"], reverse=True)
+    )
+    assert node["namespace"] == odd["namespace"] == "default"
+    assert node["name"].startswith("node-0.")
+    assert odd["name"].count("-") == 4
 
 
 def test_the_same_event_again_is_counted_by_a_patch() -> None:
-    async def scene(env: Env, server: TinyServer, recorder: EventRecorder) -> None:
+    async def scene(env: Env, server: Cluster, recorder: EventRecorder) -> None:
         for _ in range(3):
             recorder.event(WEB, "Normal", "R", "same")
             await asyncio.sleep(1)
 
     server = play(scene)
-    assert [method for _at, method, _name, _body in server.log] == ["POST", "PATCH", "PATCH"]
+    assert server.methods() == ["POST", "PATCH", "PATCH"]
     assert len({name for _at, method, name, _body in server.log if method == "PATCH"}) == 1
     assert server.log[-1][3] == {"count": 3, "lastTimestamp": "2026-01-01T00:00:02Z", "message": "same"}
     (event,) = events(server)
@@ -97,21 +99,21 @@ def test_the_same_event_again_is_counted_by_a_patch() -> None:
 
 
 def test_an_event_that_has_expired_on_the_server_is_made_anew_with_its_count() -> None:
-    async def scene(env: Env, server: TinyServer, recorder: EventRecorder) -> None:
+    async def scene(env: Env, server: Cluster, recorder: EventRecorder) -> None:
         recorder.event(WEB, "Normal", "R", "same")
         await asyncio.sleep(1)
-        server.objects.clear()
+        await server.admin().delete_collection(EVENTS, "default")
         recorder.event(WEB, "Normal", "R", "same")
 
     server = play(scene)
-    assert [method for _at, method, _name, _body in server.log] == ["POST", "PATCH", "POST"]
+    assert server.methods() == ["POST", "PATCH", "POST"]
     assert events(server)[0]["count"] == 2
 
 
 def test_from_the_tenth_similar_event_on_they_are_combined() -> None:
     """Twelve different messages in ten minutes: nine events, then one whose count rises to three."""
 
-    async def scene(env: Env, server: TinyServer, recorder: EventRecorder) -> None:
+    async def scene(env: Env, server: Cluster, recorder: EventRecorder) -> None:
         for number in range(12):
             recorder.event(WEB, "Normal", "R", f"message {number}")
             await asyncio.sleep(50)
@@ -121,11 +123,11 @@ def test_from_the_tenth_similar_event_on_they_are_combined() -> None:
     assert messages[:9] == [(f"message {number}", 1) for number in range(9)]
     assert messages[9:] == [("(combined from similar events): message 11", 3)]
     assert events(server)[9]["reportingComponent"] == "", "combined events report for nobody"
-    assert [method for _at, method, _name, _body in server.log] == ["POST"] * 10 + ["PATCH"] * 2
+    assert server.methods() == ["POST"] * 10 + ["PATCH"] * 2
 
 
 def test_after_ten_quiet_minutes_events_stand_alone_again() -> None:
-    async def scene(env: Env, server: TinyServer, recorder: EventRecorder) -> None:
+    async def scene(env: Env, server: Cluster, recorder: EventRecorder) -> None:
         for number in range(10):
             recorder.event(WEB, "Normal", "R", f"message {number}")
         await asyncio.sleep(601)
@@ -135,7 +137,7 @@ def test_after_ten_quiet_minutes_events_stand_alone_again() -> None:
 
 
 def test_the_26th_event_of_one_type_on_one_object_is_dropped_and_one_more_passes_every_five_minutes() -> None:
-    async def scene(env: Env, server: TinyServer, recorder: EventRecorder) -> None:
+    async def scene(env: Env, server: Cluster, recorder: EventRecorder) -> None:
         for _ in range(30):
             recorder.event(WEB, "Normal", "R", "same")
         recorder.event(WEB, "Warning", "R", "another type has its own allowance")
@@ -152,7 +154,7 @@ def test_the_26th_event_of_one_type_on_one_object_is_dropped_and_one_more_passes
 
 
 def test_without_an_answer_it_is_tried_twelve_times_ten_seconds_apart() -> None:
-    async def scene(env: Env, server: TinyServer, recorder: EventRecorder) -> None:
+    async def scene(env: Env, server: Cluster, recorder: EventRecorder) -> None:
         server.down = True
         recorder.event(WEB, "Normal", "R", "lost")
         await asyncio.sleep(200)
@@ -171,7 +173,7 @@ def test_without_an_answer_it_is_tried_twelve_times_ten_seconds_apart() -> None:
     ("code", "reason"), [(409, "AlreadyExists"), (403, "Forbidden"), (500, "InternalError"), (422, "Invalid")]
 )
 def test_a_refused_event_is_not_tried_again(code: int, reason: str) -> None:
-    async def scene(env: Env, server: TinyServer, recorder: EventRecorder) -> None:
+    async def scene(env: Env, server: Cluster, recorder: EventRecorder) -> None:
         server.before = lambda _request: server.answer(code, reason)
         recorder.event(WEB, "Normal", "R", "refused")
 
@@ -179,7 +181,7 @@ def test_a_refused_event_is_not_tried_again(code: int, reason: str) -> None:
 
 
 def test_more_than_a_thousand_waiting_events_are_dropped_and_unknown_types_refused() -> None:
-    async def scene(env: Env, server: TinyServer, recorder: EventRecorder) -> None:
+    async def scene(env: Env, server: Cluster, recorder: EventRecorder) -> None:
         recorder.event(WEB, "Odd", "R", "no such type")
         for number in range(1200):
             about = ObjectReference(kind="Pod", namespace="default", name=f"pod-{number}", uid=str(number))
