@@ -8,6 +8,7 @@ result of a strategic merge patch).
 import base64
 import binascii
 import json
+import math
 import re
 from abc import ABC, abstractmethod
 from typing import Any, Final
@@ -220,7 +221,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, list):
         return [plain(item) for item in value]
     if isinstance(value, _Literal):
-        return float(value)
+        return float64(value)
     return clean_text(value) if isinstance(value, str) else value
 
 
@@ -274,7 +275,7 @@ class Dialect(ABC):
                 if is_integer(value):
                     return value
                 if isinstance(value, float | _Literal):
-                    return float(value)
+                    return float64(value)
             case "bytes":
                 if isinstance(value, str) and not isinstance(value, _Literal):
                     return base64_text(value)
@@ -371,6 +372,14 @@ def is_integer(value: Any) -> bool:
 def fits(value: int, bits: int) -> bool:
     """Whether a signed integer of so many bits holds it."""
     return -(1 << (bits - 1)) <= value < 1 << (bits - 1)
+
+
+def float64(value: float | str) -> float:
+    """The number, which must not be beyond what a float64 holds."""
+    number = float(value)
+    if math.isinf(number):
+        raise DecodeError(f"json: cannot unmarshal number {value} into Go value of type float64")
+    return number
 
 
 def quantity_text(value: Any) -> str:

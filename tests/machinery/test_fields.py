@@ -1,0 +1,59 @@
+"""Field selectors (apimachinery 0.36, pkg/fields/selector_test.go)."""
+
+import pytest
+
+from pilothouse.machinery.fields import FieldSelectorError, FieldTerm, escape_value, parse_field_selector
+
+
+@pytest.mark.parametrize(
+    ("text", "terms"),
+    [
+        pytest.param("", (), id="nothing said"),
+        pytest.param("a=b", (FieldTerm("a", "=", "b"),), id="equal"),
+        pytest.param("a==b", (FieldTerm("a", "=", "b"),), id="double equals is equals"),
+        pytest.param("a!=b", (FieldTerm("a", "!=", "b"),), id="not equal"),
+        pytest.param("b=1,a=2", (FieldTerm("a", "=", "2"), FieldTerm("b", "=", "1")), id="terms are sorted"),
+        pytest.param("metadata.name=x,", (FieldTerm("metadata.name", "=", "x"),), id="empty terms are skipped"),
+        pytest.param(r"a=b\,c\=d\\e", (FieldTerm("a", "=", r"b,c=d\e"),), id="escapes"),
+        pytest.param("a=", (FieldTerm("a", "=", ""),), id="the empty value"),
+    ],
+)
+def test_parse(text: str, terms: tuple[FieldTerm, ...]) -> None:
+    selector = parse_field_selector(text)
+    assert selector.terms == terms
+    assert parse_field_selector(str(selector)) == selector
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("metadata.name", "invalid selector: 'metadata.name'; can't understand 'metadata.name'"),
+        ("a in (b)", "invalid selector: 'a in (b)'; can't understand 'a in (b)'"),
+        (r"a=\x", r"invalid field selector: invalid escape sequence: \x"),
+        ("a=b\\", "invalid field selector: invalid escape sequence: \\"),
+        ("a=b=c", "invalid field selector: unescaped character in value: 61"),
+    ],
+)
+def test_what_upstream_refuses_is_refused_in_its_words(text: str, message: str) -> None:
+    with pytest.raises(FieldSelectorError) as caught:
+        parse_field_selector(text)
+    assert str(caught.value) == message
+
+
+def test_missing_values_compare_as_empty() -> None:
+    fields = {"status.phase": "Running"}
+    selector = parse_field_selector("status.phase=Running,spec.nodeName!=n1")
+    assert selector.matches(lambda path: fields.get(path, ""))
+    assert parse_field_selector("spec.nodeName=").matches(lambda path: fields.get(path, ""))
+    assert not parse_field_selector("status.phase!=Running").matches(lambda path: fields.get(path, ""))
+
+
+def test_a_selector_tells_the_value_that_it_fixes() -> None:
+    selector = parse_field_selector("metadata.name=x,status.phase!=y")
+    assert selector.exact("metadata.name") == "x"
+    assert selector.exact("status.phase") is None
+
+
+def test_escaped_values_come_back() -> None:
+    value = r"a,b=c\d"
+    assert parse_field_selector(f"x={escape_value(value)}").exact("x") == value

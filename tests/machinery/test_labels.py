@@ -1,0 +1,171 @@
+"""Selectors: upstream's grammar and answers (apimachinery 0.36, pkg/labels/selector_test.go; answers of v1.36.2)."""
+
+import pytest
+
+from pilothouse.api.meta import LabelSelector, LabelSelectorRequirement
+from pilothouse.machinery.labels import (
+    EVERYTHING,
+    NOTHING,
+    Requirement,
+    Selector,
+    SelectorError,
+    parse_selector,
+    selector_from,
+    selector_from_map,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        pytest.param("", "", id="nothing said selects everything"),
+        pytest.param("x=a,y=b,z=c", "x=a,y=b,z=c", id="equality"),
+        pytest.param("x==a", "x==a", id="double equals stays as written"),
+        pytest.param("z=1,a!=2", "a!=2,z=1", id="requirements are sorted by key"),
+        pytest.param("x in (c,a,b)", "x in (a,b,c)", id="values are sorted"),
+        pytest.param("x notin ()", "x notin ()", id="no values is the empty value"),
+        pytest.param("x in (,a)", "x in (,a)", id="an empty place is the empty value"),
+        pytest.param("x in (a,,b)", "x in (,a,b)", id="between commas too"),
+        pytest.param("x, !y", "x,!y", id="exists and does not exist"),
+        pytest.param("x>1,z <5", "x>1,z<5", id="greater and less"),
+        pytest.param("x=", "x=", id="the empty value"),
+        pytest.param("x=,z=1", "x=,z=1", id="the empty value before a comma"),
+        pytest.param("in in (in, notin)", "in in (in,notin)", id="operators are words where values stand"),
+        pytest.param("notin=in", "notin=in", id="and where keys stand"),
+        pytest.param("\tx \r\n=\n a ", "x=a", id="white space is free"),
+        pytest.param("example.com/a_b.C-d=1", "example.com/a_b.C-d=1", id="a prefixed key"),
+    ],
+)
+def test_parse_selector_gives_the_canonical_text(text: str, canonical: str) -> None:
+    selector = parse_selector(text)
+    assert str(selector) == canonical
+    assert parse_selector(canonical) == selector
+
+
+_BAD_VALUE = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
+    "end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
+    "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a===", "unable to parse requirement: found '=', expected: identifier"),
+        ("a in b", "unable to parse requirement: found 'b' expected: '('"),
+        ("a b", "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt"),
+        ("a=b c", "found 'c', expected: ',' or 'end of string'"),
+        (",", "found ',', expected: !, identifier, or 'end of string'"),
+        ("a,", "found '', expected: identifier after ','"),
+        ("!", "unable to parse requirement: found '', expected: identifier"),
+        ("!a=b", "found '=', expected: ',' or 'end of string'"),
+        ("a in (", "unable to parse requirement: found '', expected: ',', ')' or identifier"),
+        ("a in (b", "unable to parse requirement: found '', expected: ',' or ')'"),
+        ("a in (,", "unable to parse requirement: found '', expected: ',', or identifier"),
+        (
+            "a" * 64,
+            f'unable to parse requirement: <nil>: Invalid value: "{"a" * 64}": name part must be no more than 63 bytes',
+        ),
+        ("a=%", f'unable to parse requirement: values[0][a]: Invalid value: "%": {_BAD_VALUE}'),
+        (
+            "a>b",
+            'unable to parse requirement: values[0]: Invalid value: "b": '
+            "for 'Gt', 'Lt' operators, the value must be an integer",
+        ),
+    ],
+)
+def test_a_selector_that_upstream_refuses_is_refused_in_its_words(text: str, message: str) -> None:
+    with pytest.raises(SelectorError) as caught:
+        parse_selector(text)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("text", "labels", "expected"),
+    [
+        pytest.param("x=a", {"x": "a"}, True, id="equal"),
+        pytest.param("x=a", {"x": "b"}, False, id="another value"),
+        pytest.param("x=", {}, False, id="the empty value is not a missing label"),
+        pytest.param("x=a,y=b", {"x": "a", "y": "b", "z": "c"}, True, id="more labels do not matter"),
+        pytest.param("x=a,y=b", {"x": "a"}, False, id="every requirement must hold"),
+        pytest.param("a=1,b=2,c=3", {"a": "1", "b": "2", "c": "3"}, True, id="three equalities"),
+        pytest.param("a=1,b=2,c=3", {"a": "1", "b": "2", "c": "4"}, False, id="three equalities, the last fails"),
+        pytest.param("x!=a", {}, True, id="not equal where the label is missing"),
+        pytest.param("x!=a", {"x": "a"}, False, id="not not equal"),
+        pytest.param("x notin (a,b)", {}, True, id="not in where the label is missing"),
+        pytest.param("x notin (a,b)", {"x": "b"}, False, id="in, so not notin"),
+        pytest.param("x in (a,b)", {"x": "b"}, True, id="in"),
+        pytest.param("x in (a,b)", {}, False, id="in needs the label"),
+        pytest.param("x", {"x": ""}, True, id="exists"),
+        pytest.param("!x", {"x": ""}, False, id="exists, so not absent"),
+        pytest.param("x>5", {"x": "6"}, True, id="greater"),
+        pytest.param("x>5", {"x": "5"}, False, id="equal is not greater"),
+        pytest.param("x<5", {"x": "-6"}, True, id="less"),
+        pytest.param("x<5", {"x": "a"}, False, id="no number is not less"),
+        pytest.param("x<5", {}, False, id="missing is not less"),
+        pytest.param("x<5", {"x": "99999999999999999999"}, False, id="beyond 64 bits is no number"),
+        pytest.param("x,y=b", {"x": "1", "y": "b"}, True, id="mixed operators"),
+    ],
+)
+def test_matches(text: str, labels: dict[str, str], expected: bool) -> None:
+    assert parse_selector(text).matches(labels) is expected
+
+
+def test_an_absent_label_selector_selects_nothing_and_an_empty_one_everything() -> None:
+    assert selector_from(None) is NOTHING
+    assert not NOTHING.matches({})
+    assert not NOTHING.empty
+    assert selector_from(LabelSelector()) is EVERYTHING
+    assert EVERYTHING.matches({"a": "b"})
+    assert EVERYTHING.empty
+    assert NOTHING != EVERYTHING
+
+
+def test_match_labels_and_expressions_must_all_hold() -> None:
+    selector = selector_from(
+        LabelSelector(
+            match_labels={"app": "web"},
+            match_expressions=(
+                LabelSelectorRequirement(key="tier", operator="In", values=("b", "a")),
+                LabelSelectorRequirement(key="old", operator="DoesNotExist"),
+            ),
+        )
+    )
+    assert str(selector) == "app=web,!old,tier in (a,b)"
+    assert selector.matches({"app": "web", "tier": "a"})
+    assert not selector.matches({"app": "web", "tier": "a", "old": ""})
+
+
+@pytest.mark.parametrize(
+    ("requirement", "message"),
+    [
+        (
+            LabelSelectorRequirement(key="a", operator="in", values=("b",)),
+            '"in" is not a valid label selector operator',
+        ),
+        (
+            LabelSelectorRequirement(key="a", operator="In"),
+            "values: Invalid value: null: for 'in', 'notin' operators, values set can't be empty",
+        ),
+        (
+            LabelSelectorRequirement(key="a", operator="Exists", values=("b",)),
+            'values: Invalid value: ["b"]: values set must be empty for exists and does not exist',
+        ),
+    ],
+)
+def test_an_impossible_expression_is_refused(requirement: LabelSelectorRequirement, message: str) -> None:
+    with pytest.raises(SelectorError) as caught:
+        selector_from(LabelSelector(match_expressions=(requirement,)))
+    assert str(caught.value) == message
+
+
+def test_a_selector_tells_the_value_that_it_fixes() -> None:
+    selector = parse_selector("a=1,b in (2),c in (3,4),d!=5")
+    assert [selector.exact(key) for key in "abcde"] == ["1", "2", None, None, None]
+
+
+def test_selectors_compare_and_hash_by_their_requirements() -> None:
+    assert parse_selector("b=2,a=1") == selector_from_map({"a": "1", "b": "2"})
+    assert len({parse_selector("a=1"), parse_selector("a = 1"), Selector([Requirement("a", "=", ("1",))])}) == 1
+    assert parse_selector("a=1") != parse_selector("a==1")

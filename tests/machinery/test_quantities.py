@@ -1,0 +1,97 @@
+"""Quantities (apimachinery 0.36, pkg/api/resource/quantity_test.go)."""
+
+import pytest
+
+from pilothouse.machinery.quantities import PATTERN, Quantity, QuantityError, canonical, parse_quantity
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0", "0"),
+        ("0Mi", "0"),
+        ("-0", "0"),
+        ("0.000", "0"),
+        (".", "0"),
+        ("1000m", "1"),
+        ("0.5", "500m"),
+        ("100m", "100m"),
+        ("1024Mi", "1Gi"),
+        ("1500Mi", "1500Mi"),
+        ("1.5Gi", "1536Mi"),
+        ("1024", "1024"),
+        ("1024Ki", "1Mi"),
+        ("0.5Ki", "512"),
+        ("3.3Ki", "3379200m"),
+        ("-1.5Ki", "-1536"),
+        ("1e3", "1e3"),
+        ("12E5", "1200e3"),
+        ("1e100", "10e99"),
+        ("1E", "1E"),
+        ("1000000", "1M"),
+        ("0.1n", "1n"),
+        ("-0.1n", "-1n"),
+        ("1.1m", "1100u"),
+        ("9999999999999999999Ki", "9223372036854775807"),
+        pytest.param("1.500", "1.500", id="what upstream takes for canonical is left alone"),
+        pytest.param("+5", "+5", id="a sign too"),
+    ],
+)
+def test_canonical_text(text: str, expected: str) -> None:
+    assert canonical(text) == expected
+    assert parse_quantity(expected) == parse_quantity(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", f"quantities must match the regular expression '{PATTERN}'"),
+        ("abc", f"quantities must match the regular expression '{PATTERN}'"),
+        ("1.2.3", f"quantities must match the regular expression '{PATTERN}'"),
+        ("1 ", f"quantities must match the regular expression '{PATTERN}'"),
+        ("1e", "unable to parse quantity's suffix"),
+        ("1mm", "unable to parse quantity's suffix"),
+        ("1Mi5", "unable to parse quantity's suffix"),
+        ("1e+-5", f"quantities must match the regular expression '{PATTERN}'"),
+    ],
+)
+def test_no_quantity(text: str, message: str) -> None:
+    with pytest.raises(QuantityError) as caught:
+        parse_quantity(text)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "milli"),
+    [("100m", 1, 100), ("1", 1, 1000), ("1.5", 2, 1500), ("-1.5", -2, -1500), ("1Ki", 1024, 1024000), ("1n", 1, 1)],
+)
+def test_values_are_rounded_away_from_zero(text: str, value: int, milli: int) -> None:
+    assert parse_quantity(text).value == value
+    assert parse_quantity(text).milli_value == milli
+
+
+def test_values_saturate_at_64_bits() -> None:
+    assert parse_quantity("1e100").value == (1 << 63) - 1
+    assert parse_quantity("1e2000000000").milli_value == (1 << 63) - 1
+    assert parse_quantity("1e-2000000000").value == 1
+
+
+def test_quantities_compare_by_amount_whatever_their_notation() -> None:
+    assert parse_quantity("1") == parse_quantity("1000m") == parse_quantity("1e0")
+    assert hash(parse_quantity("1Ki")) == hash(parse_quantity("1024"))
+    assert parse_quantity("999m") < parse_quantity("1")
+    assert max(parse_quantity("1Gi"), parse_quantity("1G")) == parse_quantity("1Gi")
+    assert parse_quantity("1") != "1"
+
+
+def test_sums_keep_the_notation_of_the_left_side_unless_it_is_zero() -> None:
+    assert str(parse_quantity("1Gi") + parse_quantity("512Mi")) == "1536Mi"
+    assert str(parse_quantity("1") + parse_quantity("500m")) == "1500m"
+    assert str(Quantity(0) + parse_quantity("1Gi")) == "1Gi"
+    assert str(parse_quantity("1Gi") - parse_quantity("1Gi")) == "0"
+
+
+def test_rounding_up_to_thousandths() -> None:
+    assert str(parse_quantity("1.1m").rounded_up(-3)) == "2m"
+    assert str(parse_quantity("1n").rounded_up(-3)) == "1m"
+    assert str(parse_quantity("1Gi").rounded_up(-3)) == "1Gi"

@@ -1,0 +1,44 @@
+"""Splicing: what is not named stays byte for byte."""
+
+import msgspec
+import pytest
+
+from pilothouse.machinery.splice import replace_fields, take_field
+
+RAW = b'{"kind" : "Pod", "metadata": {"name":"a",  "x": 1.0}, "spec":{ "n" : 1e2 },"status":{"u":"\\u00e9"}}'
+
+
+def test_only_the_named_fields_change() -> None:
+    assert (
+        replace_fields(RAW, {"status": b'{"phase":"Running"}'})
+        == b'{"kind":"Pod","metadata":{"name":"a",  "x": 1.0},"spec":{ "n" : 1e2 },"status":{"phase":"Running"}}'
+    )
+
+
+def test_fields_are_removed_and_added() -> None:
+    assert replace_fields(b'{"a":1,"b":2}', {"a": None, "c": msgspec.Raw(b"3"), "missing": None}) == b'{"b":2,"c":3}'
+
+
+def test_one_level_down() -> None:
+    changed = replace_fields(RAW, {"metadata.x": None, "metadata.labels": b'{"l": 1}', "new.field": b"1", "no.f": None})
+    assert take_field(changed, "metadata") is not None
+    assert bytes(take_field(changed, "metadata") or b"") == b'{"name":"a","labels":{"l": 1}}'
+    assert bytes(take_field(changed, "new") or b"") == b'{"field":1}'
+    assert take_field(changed, "no") is None
+    assert bytes(take_field(changed, "spec") or b"") == b'{ "n" : 1e2 }'
+
+
+def test_a_null_object_is_made_when_something_is_put_into_it() -> None:
+    assert replace_fields(b'{"metadata":null}', {"metadata.name": b'"x"'}) == b'{"metadata":{"name":"x"}}'
+
+
+def test_take_field_finds_values_by_path() -> None:
+    assert bytes(take_field(RAW, "spec.n") or b"") == b"1e2"
+    assert take_field(RAW, "spec.n.deeper") is None
+    assert take_field(RAW, "missing.field") is None
+    assert take_field(b'{"a":null}', "a") is None
+
+
+def test_what_is_no_object_cannot_be_spliced() -> None:
+    with pytest.raises(msgspec.DecodeError):
+        replace_fields(b"[1]", {"a": b"1"})
