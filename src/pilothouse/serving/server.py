@@ -9,7 +9,7 @@ import errno
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Self
 
 from pilothouse.env import Clock, Log, SystemClock
@@ -23,6 +23,7 @@ KEEP_ALIVE_SECONDS = 120
 
 _HANDSHAKE_SECONDS = 10.0
 _TLS_CLOSE_SECONDS = 2.0
+_CLOSE_SECONDS = 1.0
 _RELOAD_SECONDS = 60.0
 _BACKLOG = 1024
 
@@ -183,7 +184,10 @@ class Server:
                 connection.transport.abort()
             await asyncio.gather(*state.tasks, return_exceptions=True)
             await state.empty.wait()
-        await listener.wait_closed()
+        # Handshakes under way are not in the state; Python 3.12 and later wait for those too, for their whole timeout.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await listener.wait_closed()
 
     async def __aenter__(self) -> Self:
         await self.start()
