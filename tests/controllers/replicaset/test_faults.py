@@ -1,0 +1,224 @@
+"""Old caches, lost answers, watches that break: the right number of pods all the same."""
+
+import pytest
+from tests.controllers.replicaset.world import WEB, World, story, world
+
+from pilothouse.client.interceptor import Rule, conflict, fail, gone, lose_answer, time_out
+from pilothouse.controllers.workloads.replicaset import ReplicaSetOptions
+from pilothouse.env import Env, virtual
+
+
+def test_an_old_pod_cache_leads_to_no_second_batch() -> None:
+    async def tell(world: World) -> None:
+        with world.faults.hold(resource="pods"):
+            await world.create_set(3)
+            await world.settle()
+            for wake in range(3):
+                await world.merge(WEB, {"metadata": {"labels": {"wake": str(wake)}}})
+                await world.settle()
+            assert len(world.sent("create", "pods")) == 3
+        await world.settle()
+        assert len(await world.owned()) == 3
+
+    story(tell)
+
+
+@pytest.mark.parametrize(
+    ("guarded", "created"),
+    [
+        pytest.param(True, 3, id="the guard knows that the cache is old, for however long"),
+        pytest.param(False, 6, id="expectations alone give up after five minutes"),
+    ],
+)
+def test_a_cache_that_stays_old_for_more_than_five_minutes(guarded: bool, created: int) -> None:
+    """kubernetes#129795, first half: without the guard the pods are made a second time."""
+
+    async def tell(world: World) -> None:
+        with world.faults.hold(resource="pods"):
+            await world.create_set(3)
+            await world.settle(301)
+            await world.merge(WEB, {"metadata": {"labels": {"wake": "up"}}})
+            await world.settle()
+            assert len(world.sent("create", "pods")) == created
+        await world.settle(1100)
+        assert len(await world.owned()) == 3
+        skips = world.metrics.value("replicaset_controller_stale_sync_skips_total", "", "pods")
+        assert (skips > 0) == guarded
+
+    story(tell, ReplicaSetOptions(wait_for_own_writes=guarded))
+
+
+@pytest.mark.parametrize(
+    ("guarded", "seconds"),
+    [
+        pytest.param(True, 15, id="as soon as the cache has passed them"),
+        pytest.param(False, 330, id="without the guard only when the expectation expires"),
+    ],
+)
+def test_pods_that_came_and_went_between_two_lists_are_made_again(guarded: bool, seconds: float) -> None:
+    """kubernetes#129795, second half: no event will ever tell that they were created."""
+
+    async def tell(world: World) -> None:
+        with world.faults.hold(resource="pods") as held:
+            await world.create_set(3)
+            await world.settle()
+            for name in await world.owned():
+                await world.remove(name)
+            world.faults.end_watches(resource="pods", with_=gone())
+            held.release()
+            await world.settle(10)
+        if not guarded:
+            await world.settle(250)
+            await world.merge(WEB, {"metadata": {"labels": {"wake": "up"}}})
+            await world.settle()
+            assert await world.owned() == []
+            await world.settle(60)
+        await world.merge(WEB, {"metadata": {"labels": {"wake": "again"}}})
+        await world.settle()
+        assert world.env.monotonic() < seconds
+        assert len(await world.owned()) == 3
+
+    story(tell, ReplicaSetOptions(wait_for_own_writes=guarded))
+
+
+@pytest.mark.parametrize("happened", [False, True], ids=["the pod was not created", "the pod was created"])
+def test_a_create_without_an_answer_is_tried_again(happened: bool) -> None:
+    """kubernetes#67662: it used to be taken for done, and the replica was never made."""
+
+    async def tell(world: World) -> None:
+        world.faults.add(Rule(time_out(sent=happened), verb="create", resource="pods", nth=1))
+        await world.create_set(1)
+        await world.settle()
+        assert len(await world.owned()) == 1
+        assert (await world.status())["replicas"] == 1
+
+    story(tell)
+
+
+def test_every_second_answer_to_a_create_is_lost() -> None:
+    async def tell(world: World) -> None:
+        rule = world.faults.add(Rule(lose_answer(), verb="create", resource="pods", probability=0.5))
+        await world.create_set(20)
+        await world.settle(60)
+        assert rule.hits > 0
+        world.faults.clear()
+        await world.settle(60)
+        assert len(await world.owned()) == 20
+        assert "conditions" not in await world.status()
+
+    story(tell)
+
+
+def test_a_status_that_is_refused_is_put_on_the_live_object() -> None:
+    async def tell(world: World) -> None:
+        await world.create_set(0)
+        await world.settle()
+        world.requests.clear()
+        rule = world.faults.add(Rule(conflict(), verb="update", resource="replicasets", subresource="status", nth=1))
+        await world.merge(WEB, {"spec": {"minReadySeconds": 1}})
+        await world.settle(0.004)
+        verbs = [seen.call.verb for seen in world.requests]
+        assert rule.hits == 1
+        assert verbs == ["get", "update"], "the refused PUT never reached the server"
+        assert (await world.status())["observedGeneration"] == 2
+
+    story(tell)
+
+
+def test_a_status_from_an_old_cache_goes_onto_the_newest_object() -> None:
+    """The live object keeps what others changed meanwhile; the status is about the generation that was looked at."""
+
+    async def tell(world: World) -> None:
+        await world.create_set(1)
+        await world.settle()
+        [name] = await world.owned()
+        with world.faults.hold(resource="replicasets"):
+            await world.merge(WEB, {"metadata": {"labels": {"new": "label"}}, "spec": {"replicas": 2}})
+            await world.report(name)
+            await world.settle()
+            found = await world.request("GET", WEB)
+            assert found["status"]["readyReplicas"] == 1
+            assert found["status"]["observedGeneration"] == 1
+            assert found["metadata"]["labels"] == {"new": "label"}
+            assert found["spec"]["replicas"] == 2
+        await world.settle()
+        assert (await world.status())["observedGeneration"] == 2
+
+    story(tell)
+
+
+def test_a_status_is_not_put_on_another_object_of_that_name() -> None:
+    async def tell(world: World) -> None:
+        await world.create_set(1)
+        await world.settle()
+        [name] = await world.owned()
+        with world.faults.hold(resource="replicasets"):
+            await world.request("DELETE", WEB, {"propagationPolicy": "Orphan"})
+            await world.merge(WEB, {"metadata": {"finalizers": None}})
+            await world.create_set(0, labels={"app": "new"})
+            await world.report(name)
+            await world.settle()
+            assert (await world.status()).get("readyReplicas", 0) == 0
+        await world.settle(60)
+        assert (await world.status())["observedGeneration"] == 1
+
+    story(tell)
+
+
+def test_a_second_failure_of_the_status_brings_the_key_back() -> None:
+    async def tell(world: World) -> None:
+        world.faults.add(Rule(fail(500, "InternalError", "no"), verb="update", resource="replicasets", times=7))
+        await world.create_set(2)
+        await world.settle()
+        assert (await world.status())["replicas"] == 2
+        assert len(await world.owned()) == 2
+
+    story(tell)
+
+
+def test_a_new_controller_takes_over_without_making_pods_again() -> None:
+    async def main(env: Env) -> None:
+        async with world(env) as made:
+            first = await made.start()
+            await made.create_set(3)
+            await made.settle()
+            first.cancel()
+            await made.settle()
+            [name, *_] = await made.owned()
+            await made.remove(name)
+            made.requests.clear()
+            await made.start()
+            await made.settle()
+            assert len(made.sent("create", "pods")) == 1
+            assert len(await made.owned()) == 3
+
+    virtual.run(main)
+
+
+def test_broken_watches_and_old_lists_change_nothing_in_the_end(seed: int) -> None:
+    async def tell(world: World) -> None:
+        chance = world.env.stream("story")
+        await world.create_set(4)
+        for _ in range(30):
+            await world.settle(chance.uniform(0, 3))
+            what = chance.randrange(5)
+            owned = await world.owned()
+            if what == 0:
+                await world.scale(chance.randrange(8))
+            elif what == 1 and owned:
+                await world.remove(chance.choice(owned))
+            elif what == 2:
+                world.faults.end_watches(resource="pods", with_=gone())
+            elif what == 3:
+                world.faults.end_watches(resource="replicasets")
+            elif owned:
+                await world.report(chance.choice(owned))
+        await world.scale(5)
+        await world.settle(60)
+        assert len(await world.owned()) == 5
+        status = await world.status()
+        assert status["replicas"] == 5
+        ready = sum(1 for item in await world.pods() if "conditions" in item["status"])
+        assert status.get("readyReplicas", 0) == ready
+
+    story(tell, seed=seed)

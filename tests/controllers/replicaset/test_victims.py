@@ -1,0 +1,71 @@
+"""Which pods go, on a real server: the rules that need more than one pod's own fields."""
+
+from tests.controllers.replicaset.world import SETS, World, story
+
+DEPLOYMENT = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "name": "web",
+    "uid": "11111111-2222-3333-4444-555555555555",
+    "controller": True,
+}
+
+
+async def ready_pods(world: World, owner: str) -> None:
+    for name in await world.owned(owner):
+        await world.report(name)
+    await world.settle()
+
+
+def template(node: str, revision: str) -> dict[str, object]:
+    labels = {"app": "web", "revision": revision}
+    return {
+        "selector": {"matchLabels": labels},
+        "template": {
+            "metadata": {"labels": labels},
+            "spec": {"nodeName": node, "containers": [{"name": "main", "image": "pause"}]},
+        },
+    }
+
+
+def test_pods_go_where_the_same_deployment_has_more_of_them() -> None:
+    async def tell(world: World) -> None:
+        await world.create_set(3, "old", spec=template("full", "1"), ownerReferences=[DEPLOYMENT])
+        new = template("full", "2")
+        await world.create_set(1, "new", spec=new, ownerReferences=[DEPLOYMENT])
+        await world.settle()
+        new["template"]["spec"]["nodeName"] = "empty"  # type: ignore[index]
+        await world.merge(f"{SETS}/new", {"spec": {"template": new["template"], "replicas": 2}})
+        await world.settle()
+        await ready_pods(world, "old")
+        for name in reversed(await world.owned("new")):
+            await world.report(name)
+        await world.settle()
+        [on_full] = [p["metadata"]["name"] for p in await pods_of(world, "new") if p["spec"]["nodeName"] == "full"]
+        await world.scale(1, f"{SETS}/new")
+        await world.settle()
+        assert on_full not in await world.owned("new"), (
+            "four of the Deployment's pods are on that node, one on the other"
+        )
+
+    story(tell)
+
+
+async def pods_of(world: World, owner: str) -> list[dict[str, object]]:
+    names = await world.owned(owner)
+    return [item for item in await world.pods() if item["metadata"]["name"] in names]
+
+
+def test_ages_of_ready_victims_are_measured() -> None:
+    async def tell(world: World) -> None:
+        await world.create_set(2)
+        await world.settle(100)
+        await ready_pods(world, "web")
+        await world.scale(3)
+        await world.settle(10)
+        await ready_pods(world, "web")
+        await world.scale(2)
+        await world.settle()
+        assert world.metrics.value("replicaset_controller_sorting_deletion_age_ratio") == 1
+
+    story(tell)
