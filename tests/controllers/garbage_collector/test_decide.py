@@ -113,5 +113,6 @@ def test_a_foreground_owner_goes_once_nobody_blocks_it() -> None:
     pressed = decide_foreground(owner)
     assert isinstance(pressed, PressDependents)
     assert [node.name for node in pressed.nodes] == ["busy"]
+    assert decide_foreground(owner, waits_in_circle=True) == PressDependents(pressed.nodes, unblock=True)
     history.gone(busy)
     assert decide_foreground(owner) == PressDependents(()), "only wait"

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.controllers.garbage_collector.histories import History, identity, meta, reference
 
+from pilothouse.api.meta import OwnerReference
 from pilothouse.controllers.cleanup.garbage_collector.graph import Identity, alternative_identity, partition
 
 OWNER = identity("apps/v1/ReplicaSet ns1/web=owner")
@@ -205,6 +206,31 @@ def test_an_object_that_owns_itself_is_no_trouble() -> None:
     history = History()
     assert history.show(OWNER, OWNER) == []
     assert history.gone(OWNER) == ["absent apps/v1/ReplicaSet ns1/web", "delete? apps/v1/ReplicaSet ns1/web"]
+
+
+def test_a_circle_of_waiting_is_found_and_a_chain_is_none() -> None:
+    history = History()
+    a, b, c, d = (identity(f"v1/ConfigMap ns1/{name}={name}") for name in "abcd")
+
+    def waits(who: Identity, *owners: OwnerReference) -> None:
+        history.show(who, *owners, deleting=True, finalizers=FOREGROUND)
+
+    def circles() -> list[str]:
+        return [node.name for node in history.graph.nodes() if history.graph.waits_in_circle(node)]
+
+    waits(a)
+    waits(b, reference(a, blocking=True))
+    waits(c, reference(b, blocking=True))
+    waits(d, reference(c, blocking=True))
+    assert circles() == [], "a chain ends by itself"
+    waits(a, reference(c))
+    assert circles() == [], "a reference that does not block makes nobody wait"
+    waits(a, reference(c, blocking=True))
+    assert circles() == ["a", "b", "c"], "d waits for nobody"
+    waits(d, reference(d, blocking=True))
+    assert circles() == ["a", "b", "c", "d"]
+    waits(b, reference(a))
+    assert circles() == ["d"]
 
 
 NS_PARENT = identity("v1/NSParent ns1/parentname=parentuid")

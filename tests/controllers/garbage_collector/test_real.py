@@ -17,7 +17,7 @@ from pilothouse.runtime.descriptor import Descriptor
 from pilothouse.runtime.informer import InformerFactory
 
 
-async def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+async def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     """Wait until it holds."""
     deadline = time.monotonic() + seconds
     while not await asyncio.to_thread(condition):
@@ -105,6 +105,55 @@ def test_the_three_ways_to_delete_an_owner(real_cluster: RealCluster) -> None:
         assert not any(item["metadata"].get("ownerReferences") for item in left)
 
     run(real_cluster, garbage_collector.DESCRIPTOR, "generic-garbage-collector", story)
+
+
+def test_custom_resources_get_a_json_merge_patch(real_cluster: RealCluster) -> None:
+    """A strategic one is refused with 415."""
+    crds, group = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", f"g{os.getpid()}.example.com"
+    spec = {
+        "group": group,
+        "scope": "Namespaced",
+        "names": {"plural": "things", "kind": "Thing", "singular": "thing", "listKind": "ThingList"},
+        "versions": [
+            {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
+        ],
+    }
+    real_cluster.request("POST", crds, {"metadata": {"name": f"things.{group}"}, "spec": spec})
+    namespace_name = real_cluster.namespace("gc")
+    maps, things = (
+        f"/api/v1/namespaces/{namespace_name}/configmaps",
+        f"/apis/{group}/v1/namespaces/{namespace_name}/things",
+    )
+
+    def served() -> bool:
+        try:
+            real_cluster.request("GET", things)
+        except RequestFailed:
+            return False
+        return True
+
+    def make(name: str) -> dict[str, Any]:
+        return {"apiVersion": "v1", "kind": "ConfigMap", **real_cluster.request("POST", maps, owned(name))}
+
+    def owners() -> list[str]:
+        [found] = real_cluster.request("GET", things)["items"]
+        return [ref["name"] for ref in found["metadata"].get("ownerReferences", [])]
+
+    async def story() -> None:
+        first, second = make("first"), make("second")
+        thing = {"apiVersion": f"{group}/v1", "kind": "Thing", **owned("t", first, second)}
+        real_cluster.request("POST", things, thing)
+        await asyncio.sleep(1)
+        real_cluster.request("DELETE", f"{maps}/first")
+        await until(lambda: owners() == ["second"])
+        real_cluster.request("DELETE", f"{maps}/second", {"propagationPolicy": "Orphan"})
+        await until(lambda: owners() == [])
+
+    try:
+        asyncio.run(until(served))
+        run(real_cluster, garbage_collector.DESCRIPTOR, "generic-garbage-collector", story)
+    finally:
+        real_cluster.request("DELETE", f"{crds}/things.{group}")
 
 
 def test_a_namespace_goes_with_what_is_in_it(real_cluster: RealCluster) -> None:

@@ -8,7 +8,6 @@ import asyncio
 from collections.abc import Callable
 
 from pilothouse.api.meta import Object, ObjectMeta, OwnerReference
-from pilothouse.client.errors import NotFound
 from pilothouse.controllers.cleanup.garbage_collector import patches
 from pilothouse.controllers.cleanup.garbage_collector.absent import AbsentOwners
 from pilothouse.controllers.cleanup.garbage_collector.decide import (
@@ -75,13 +74,13 @@ class Attempts:
         if node.being_deleted and not node.deleting_dependents:
             return  # On its way; its dependents are looked at when it is gone.
         try:
-            where = await self._locate(node)
+            where = self._locate(node)
             latest = await self._live.get(where)
             if latest is None or latest.uid != node.uid:
                 self._disprove(node.identity)
                 return
             if node.deleting_dependents:
-                await self._press_or_release(node, where)
+                await self._press_or_release(node, where, latest)
             else:
                 await self._decide_and_act(node, where, latest)
         except _NamespacedOwner:
@@ -99,7 +98,7 @@ class Attempts:
         If one of them fails, all of it is tried again.
         """
         try:
-            where = await self._locate(owner)
+            where = self._locate(owner)
             dependents = owner.dependent_nodes()
             for start in range(0, len(dependents), ORPHANS_AT_ONCE):
                 part = dependents[start : start + ORPHANS_AT_ONCE]
@@ -114,13 +113,10 @@ class Attempts:
             raise RetryLater(str(error)) from error
 
     async def _disown(self, dependent: Node, owner_uid: str) -> None:
-        try:
-            await self._remove_owners(dependent, await self._locate(dependent), (owner_uid,))
-        except NotFound:
-            pass
+        await self._remove_owners(dependent, self._locate(dependent), (owner_uid,))
 
-    async def _locate(self, node: Node) -> Located:
-        kind = await self._live.kind_of(node.api_version, node.kind)
+    def _locate(self, node: Node) -> Located:
+        kind = self._live.kind_of(node.api_version, node.kind)
         if kind.namespaced and not node.namespace:
             # Only a virtual node can be like this: a cluster-scoped object claims a namespaced owner.
             raise _NamespacedOwner
@@ -135,13 +131,22 @@ class Attempts:
             # other, with growing pauses as long as none is found.
             raise RetryLater("the owner may have other coordinates")
 
-    async def _press_or_release(self, owner: Node, where: Located) -> None:
-        match decide_foreground(owner):
+    async def _press_or_release(self, owner: Node, where: Located, latest: ObjectMeta) -> None:
+        match decide_foreground(owner, waits_in_circle=self._graph.waits_in_circle(owner)):
             case ReleaseOwner():
                 self._log.info("Removing the foreground finalizer", v=2, item=owner.identity)
                 await self._live.remove_finalizer(where, owner.uid, FOREGROUND_FINALIZER)
-            case PressDependents(nodes):
+            case PressDependents(nodes, unblock):
                 self._apply([TryDelete(node) for node in nodes])
+                if unblock:
+                    await self._unblock(owner, where, latest)
+
+    async def _unblock(self, node: Node, where: Located, latest: ObjectMeta) -> None:
+        # From the references just read, not from the graph's: one that is gone meanwhile would be added again.
+        if any(reference.block_owner_deletion for reference in latest.owner_references):
+            self._log.info("Unblocking the owners, to break a circle", v=2, item=node.identity)
+            body = patches.unblock_owners(node.uid, latest.owner_references)
+            await self._live.patch(where, body, patches.unblock_owners_whole, self._cached(node.identity))
 
     async def _decide_and_act(self, node: Node, where: Located, latest: ObjectMeta) -> None:
         owners = [(ref, await self._standing(node, ref)) for ref in latest.owner_references]
@@ -163,9 +168,7 @@ class Attempts:
                 await self._remove_owners(node, where, uids)
             case Delete(policy, unblock):
                 if unblock:
-                    self._log.info("Unblocking the owners, to break a possible circle", v=2, item=node.identity)
-                    body = patches.unblock_owners(node.uid, node.owners)
-                    await self._live.patch(where, body, patches.unblock_owners_whole, self._cached(node.identity))
+                    await self._unblock(node, where, latest)
                 self._log.info("Deleting item", v=2, item=node.identity, propagationPolicy=policy)
                 if not await self._live.delete(where, latest, policy):
                     self._disprove(node.identity)
@@ -181,7 +184,7 @@ class Attempts:
         in_namespace = claimed_identity(reference, node.namespace)
         if in_cluster in self._absent or in_namespace in self._absent:
             return Standing.DANGLING
-        kind = await self._live.kind_of(reference.api_version, reference.kind)
+        kind = self._live.kind_of(reference.api_version, reference.kind)
         if kind.namespaced and not node.namespace:
             self._log.info("A cluster-scoped item refers to a namespaced owner", v=2, item=node.identity)
             raise _NamespacedOwner

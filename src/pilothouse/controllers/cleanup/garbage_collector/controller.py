@@ -8,7 +8,6 @@ import asyncio
 from collections.abc import Sequence
 
 from pilothouse.api.core import ObjectReference
-from pilothouse.client.discovery import RestMapper
 from pilothouse.controllers.cleanup.garbage_collector import DESCRIPTOR, GarbageCollectorOptions
 from pilothouse.controllers.cleanup.garbage_collector.absent import AbsentOwners
 from pilothouse.controllers.cleanup.garbage_collector.attempts import Attempts
@@ -43,7 +42,6 @@ class GarbageCollector:
     def __init__(self, context: ControllerContext) -> None:
         options = context.options_as(GarbageCollectorOptions)
         env, metrics, log = context.env, context.metrics, context.log
-        mapper = context.rest_mapper if context.rest_mapper is not None else RestMapper(context.client)
         self.graph = Graph()
         self._options = options
         self._log = log
@@ -52,7 +50,6 @@ class GarbageCollector:
         self.monitors = Monitors(
             context.client,
             context.metadata_informers,
-            mapper,
             self.graph,
             apply=self._apply,
             ignored=options.ignored,
@@ -62,7 +59,7 @@ class GarbageCollector:
         self._attempts = Attempts(
             self.graph,
             self._absent,
-            Live(context.client, mapper),
+            Live(context.client, self.monitors.kind_of),
             apply=self._apply,
             cached=self.monitors.cached,
             log=log,

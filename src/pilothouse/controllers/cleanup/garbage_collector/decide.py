@@ -88,12 +88,16 @@ class ReleaseOwner(msgspec.Struct, frozen=True):
 
 
 class PressDependents(msgspec.Struct, frozen=True):
-    """These still block the owner: look at them again. Empty: they are on their way, wait for their end."""
+    """These still block the owner: look at them again. Empty: they are on their way, wait for their end.
+
+    ``unblock``: the owner must stop blocking its own owners, because they wait for each other in a circle.
+    """
 
     nodes: tuple[Node, ...]
+    unblock: bool = False
 
 
-def decide_foreground(owner: Node) -> ReleaseOwner | PressDependents:
+def decide_foreground(owner: Node, *, waits_in_circle: bool = False) -> ReleaseOwner | PressDependents:
     """What an owner that is being deleted in the foreground waits for.
 
     Dependents that do not block are deleted with the rest, but not waited for.
@@ -101,4 +105,5 @@ def decide_foreground(owner: Node) -> ReleaseOwner | PressDependents:
     blocking = owner.blocking_dependents()
     if not blocking:
         return ReleaseOwner()
-    return PressDependents(tuple(node for node in blocking if not node.deleting_dependents))
+    # Those that wait themselves are not pressed; if one of them waits for this owner, nobody else would end that.
+    return PressDependents(tuple(node for node in blocking if not node.deleting_dependents), unblock=waits_in_circle)

@@ -239,6 +239,25 @@ class Graph:
                 out.append(TryDelete(replacement, later=True))
         return out
 
+    def waits_in_circle(self, node: Node) -> bool:
+        """Whether the node waits for itself: it blocks an owner that waits, which blocks one that waits, …, back to it.
+
+        Walks from owner to owner, so a large family below the node costs nothing.
+        """
+        pending = [node]
+        seen: dict[str, None] = {}
+        while pending:
+            for reference in pending.pop().owners:
+                owner = self._nodes.get(reference.uid)
+                if owner is None or not owner.deleting_dependents or not reference.block_owner_deletion:
+                    continue
+                if owner is node:
+                    return True
+                if owner.uid not in seen:
+                    seen[owner.uid] = None
+                    pending.append(owner)
+        return False
+
     def _insert(self, api_version: str, kind: str, old: ObjectMeta | None, new: ObjectMeta) -> Instructions:
         node = Node(Identity(api_version, kind, new.namespace, new.name, new.uid), new.owner_references)
         self._nodes[new.uid] = node

@@ -11,7 +11,6 @@ import msgspec
 from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import Object, ObjectMeta
 from pilothouse.client import Client, merge_patch, strategic_merge_patch
-from pilothouse.client.discovery import RestMapper
 from pilothouse.client.errors import Conflict, NotFound, UnsupportedMediaType
 from pilothouse.controllers.cleanup.garbage_collector import patches
 from pilothouse.controllers.cleanup.garbage_collector.patches import Body
@@ -26,6 +25,10 @@ class UnknownKind(Exception):
     """The server serves no such kind, or could not say. Nothing may be concluded from that."""
 
 
+KindOf = Callable[[str, str], Kind[Object] | None]
+"""The resource that serves objects of an apiVersion and kind, as discovery said last."""
+
+
 class Located(msgspec.Struct, frozen=True):
     """An object's address on the server."""
 
@@ -37,25 +40,23 @@ class Located(msgspec.Struct, frozen=True):
 class Live:
     """Reads and writes of one client."""
 
-    def __init__(self, client: Client, mapper: RestMapper) -> None:
+    def __init__(self, client: Client, kind_of: KindOf) -> None:
         self._client = client
-        self._mapper = mapper
+        self._kind_of = kind_of
 
-    async def kind_of(self, api_version: str, kind: str) -> Kind[Object]:
+    def kind_of(self, api_version: str, kind: str) -> Kind[Object]:
         """The resource that serves this kind, to be read as metadata only. Raises ``UnknownKind``."""
-        try:
-            found = await self._mapper.kind_for(api_version, kind)
-        except LookupError as error:
-            raise UnknownKind(str(error)) from error
+        found = self._kind_of(api_version, kind)
         if found is None:
             raise UnknownKind(f"unable to get REST mapping for {api_version}/{kind}.")
-        return found.metadata
+        return found
 
     async def get(self, where: Located) -> ObjectMeta | None:
-        """The metadata of what is there now."""
+        """The metadata of what is there now, None if certainly nothing is."""
         try:
             return (await self._client.get(where.kind, where.name, where.namespace)).metadata
-        except NotFound:
+        except NotFound as error:
+            _check_absent(error, where)
             return None
 
     async def delete(self, where: Located, seen: ObjectMeta, propagation_policy: str) -> bool:
@@ -74,7 +75,8 @@ class Live:
                 propagation_policy=propagation_policy,
             )
             return True
-        except NotFound:
+        except NotFound as error:
+            _check_absent(error, where)
             return False
         except Conflict:
             latest = await self.get(where)
@@ -86,25 +88,36 @@ class Live:
             await self._client.delete(
                 where.kind, where.name, where.namespace, uid=seen.uid, propagation_policy=propagation_policy
             )
-        except NotFound:
+        except NotFound as error:
+            _check_absent(error, where)
             return False
         return True
 
     async def patch(
         self, where: Located, body: Body, whole: Callable[[ObjectMeta], Body], cached: Object | None
-    ) -> None:
+    ) -> bool:
         """Send the strategic merge patch, or, where that is not taken, the JSON merge patch made by ``whole``.
 
         That one is made from ``cached``, or from a live read when there is none; the server answers with a conflict if
-        it is out of date. An object that is gone raises ``NotFound``.
+        it is out of date. False: the object is gone.
         """
         try:
             await self._client.patch(where.kind, where.name, strategic_merge_patch(body), where.namespace)
-            return
+            return True
         except UnsupportedMediaType:
             pass
-        source = cached if cached is not None else await self._client.get(where.kind, where.name, where.namespace)
-        await self._client.patch(where.kind, where.name, merge_patch(whole(source.metadata)), where.namespace)
+        except NotFound as error:
+            _check_absent(error, where)
+            return False
+        source = cached.metadata if cached is not None else await self.get(where)
+        if source is None:
+            return False
+        try:
+            await self._client.patch(where.kind, where.name, merge_patch(whole(source)), where.namespace)
+        except NotFound as error:
+            _check_absent(error, where)
+            return False
+        return True
 
     async def remove_finalizer(self, where: Located, uid: str, finalizer: str) -> None:
         """Take the finalizer away from what is there now. Done already, or the object gone, is fine.
@@ -119,8 +132,8 @@ class Live:
             patch = merge_patch(patches.remove_finalizer(latest, finalizer))
             try:
                 await self._client.patch(where.kind, where.name, patch, where.namespace)
-            except NotFound:
-                pass
+            except NotFound as error:
+                _check_absent(error, where)
 
         await _retry_conflicts(remove)
 
@@ -135,3 +148,14 @@ async def _retry_conflicts(attempt: Callable[[], Awaitable[None]]) -> None:
             await asyncio.sleep(pause)
             pause *= FINALIZER_PAUSE_FACTOR
     await attempt()
+
+
+def _check_absent(error: NotFound, where: Located) -> None:
+    """A 404 proves that an object is absent only if it names the object.
+
+    Without the name the path is unknown: the resource is not served any more, or a proxy answers for a server that is
+    not there. Whole trees of objects must not be deleted because of that. Raises ``UnknownKind``.
+    """
+    details = error.status.details
+    if details is None or details.name != where.name:
+        raise UnknownKind(f"{where.kind.group_resource} {where.name}: {error}") from error

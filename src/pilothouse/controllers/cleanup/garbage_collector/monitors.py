@@ -12,7 +12,7 @@ import msgspec
 from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import Object, ObjectMeta
 from pilothouse.client import Client
-from pilothouse.client.discovery import Discovery, Resource, RestMapper
+from pilothouse.client.discovery import Discovery, Resource
 from pilothouse.client.errors import ApiError
 from pilothouse.controllers.cleanup.garbage_collector.graph import Graph, Identity, Instructions
 from pilothouse.env import Log
@@ -64,7 +64,6 @@ class Monitors:
         self,
         client: Client,
         factory: InformerFactory,
-        mapper: RestMapper,
         graph: Graph,
         *,
         apply: Callable[[Instructions], None],
@@ -74,14 +73,13 @@ class Monitors:
     ) -> None:
         self._client = client
         self._factory = factory
-        self._mapper = mapper
         self._graph = graph
         self._apply = apply
         self._ignored = tuple(ignored)
         self._log = log
         self._monitors: dict[ResourceKey, _Monitor] = {}
         self._by_kind: dict[tuple[str, str], SharedInformer[Object]] = {}
-        self._discovery: Discovery | None = None
+        self._kinds: dict[tuple[str, str], Kind[Object]] = {}
         self.ready = asyncio.Event()
         """Set after the first look at discovery and the wait for what it lists, successful or not."""
         self._errors = metrics.counter(
@@ -98,6 +96,10 @@ class Monitors:
     def watched(self) -> list[ResourceKey]:
         """What is watched, in discovery's order of first appearance."""
         return list(self._monitors)
+
+    def kind_of(self, api_version: str, kind: str) -> Kind[Object] | None:
+        """The resource that serves objects of that apiVersion and kind, as discovery said last."""
+        return self._kinds.get((api_version, kind))
 
     def cached(self, identity: Identity) -> Object | None:
         """The object as an informer knows it."""
@@ -128,10 +130,8 @@ class Monitors:
         if not wanted:
             self._failed("No resources reported by discovery, skipping garbage collector sync", None)
             return
-        if discovery != self._discovery:
-            # Also when only a version was added that nobody watches: owners may be named by it.
-            self._discovery = discovery
-            self._mapper.reset()
+        # Every version counts here: owners may be named by one that nobody watches.
+        self._kinds = {(r.api_version, r.kind): r.as_kind().metadata for r in discovery.resources()}
         kept = {
             key
             for key, monitor in self._monitors.items()
