@@ -319,7 +319,7 @@ def test_ten_repeats_and_no_more_and_the_error_names_an_earlier_one() -> None:
     script = Script(
         *[refused(503, message="first", retry_after="1")] * 10, refused(503, message="last", retry_after="1")
     )
-    with pytest.raises(ServiceUnavailable, match="^last - error from a previous attempt: first$"):
+    with pytest.raises(ServiceUnavailable, match=r"^last - error from a previous attempt: first$"):
         run(script, lambda c: c.create(PODS, {}, "ns"))
     assert len(script.requests) == 11
 
@@ -459,9 +459,8 @@ async def read(client: Client, **options: Any) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("size", [1, 2, 7, 64, 1000])
 def test_lines_are_found_however_the_bytes_are_cut(size: int) -> None:
-    text = b"".join(
-        line(type_, {"metadata": {"name": f"pod-{i}"}}) for i, type_ in enumerate(["ADDED", "MODIFIED"] * 3)
-    )
+    expected = [(type_, f"pod-{i}") for i, type_ in enumerate(["ADDED", "MODIFIED"] * 3)]
+    text = b"".join(line(type_, {"metadata": {"name": name}}) for type_, name in expected)
     script = Script([text[i : i + size] for i in range(0, len(text), size)])
     assert run(script, read) == expected
 

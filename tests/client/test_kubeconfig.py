@@ -1,0 +1,329 @@
+"""Kubeconfig: merging, paths, logins, and errors that name the file, the entry, the reason and the way out."""
+
+import base64
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.client.certificates import Authority
+
+from pilothouse.client.connect import ConnectionInfo, connect, find, in_pod
+from pilothouse.client.credentials import Anonymous, StaticHeader, TokenFile
+from pilothouse.client.endpoint import Proxy, parse_endpoint, parse_proxy, proxy_from_environment
+from pilothouse.client.errors import ConfigError
+from pilothouse.client.exec_plugin import ExecPlugin
+from pilothouse.client.kubeconfig import load
+from pilothouse.env import Env
+
+
+def config(
+    *,
+    cluster: Mapping[str, Any] | None = None,
+    user: Mapping[str, Any] | None = None,
+    current: str = "one",
+    **more: Any,
+) -> dict[str, Any]:
+    name = "one"
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": current,
+        "clusters": [{"name": name, "cluster": {"server": "https://api.example:6443", **(cluster or {})}}],
+        "users": [{"name": name, "user": dict(user or {})}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": name, "namespace": f"ns-{name}"}}],
+        **more,
+    }
+
+
+def write(path: Path, document: object) -> str:
+    path.write_text(document if isinstance(document, str) else yaml.safe_dump(document))
+    return str(path)
+
+
+def found(tmp_path: Path, document: object, **options: Any) -> ConnectionInfo:
+    return find(kubeconfig=write(tmp_path / "config", document), environ={}, **options)
+
+
+def test_one_file(tmp_path: Path) -> None:
+    info = found(tmp_path, config(cluster={"server": "https://api.example/prefix/"}, user={"token": "t"}))
+    assert str(info.endpoint) == "https://api.example/prefix"
+    assert (info.endpoint.port, info.namespace) == (443, "ns-one")
+    assert info.login(Env()).current() == b"Authorization: Bearer t\r\n"
+
+
+def test_json_is_yaml_as_well_and_what_is_not_known_is_ignored(tmp_path: Path) -> None:
+    document = json.dumps({**config(), "preferences": {}, "extensions": None, "colour": "blue"}, indent=1)
+    assert found(tmp_path, document).endpoint.host == "api.example"
+
+
+def test_of_several_files_the_first_that_has_an_entry_wins(tmp_path: Path) -> None:
+    first = config(cluster={"server": "https://first"}, user={"token": "first"})
+    first["current-context"] = ""
+    second = config(cluster={"server": "https://second"}, user={"token": "second"})
+    second["contexts"].append({"name": "two", "context": {"cluster": "one", "user": "one"}})
+    second["current-context"] = "two"
+    names = [write(tmp_path / "a", first), str(tmp_path / "missing"), write(tmp_path / "b", second)]
+    info = find(environ={"KUBECONFIG": ":".join(names)})
+    assert info.endpoint.host == "first"
+    assert info.namespace == "", "the current context is the first that is set: two, from the second file"
+    assert info.login(Env()).current() == b"Authorization: Bearer first\r\n"
+
+
+def test_paths_are_relative_to_the_file_that_has_them(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    user = {"client-certificate": "c.crt", "client-key": "/abs/c.key"}
+    document = config(cluster={"certificate-authority": "pki/ca.crt"}, user=user)
+    info = find(kubeconfig=write(tmp_path / "elsewhere" / "config", document), environ={})
+    assert info.tls.ca_file == str(tmp_path / "elsewhere" / "pki" / "ca.crt")
+    assert (info.tls.certificate_file, info.tls.key_file) == (str(tmp_path / "elsewhere" / "c.crt"), "/abs/c.key")
+
+
+def test_another_context_and_another_server_can_be_asked_for(tmp_path: Path) -> None:
+    document = config()
+    document["contexts"].append({"name": "two", "context": {"cluster": "one", "user": "one", "namespace": "other"}})
+    info = found(tmp_path, document, context="two", master="http://127.0.0.1:8080")
+    assert (info.namespace, str(info.endpoint)) == ("other", "http://127.0.0.1:8080")
+
+
+def test_impersonation_becomes_headers(tmp_path: Path) -> None:
+    user = {"as": "jane", "as-uid": "7", "as-groups": ["a", "b"], "as-user-extra": {"example.org/x": ["1", "2"]}}
+    assert found(tmp_path, config(user=user)).headers == (
+        ("Impersonate-User", "jane"),
+        ("Impersonate-Uid", "7"),
+        ("Impersonate-Group", "a"),
+        ("Impersonate-Group", "b"),
+        ("Impersonate-Extra-example.org%2Fx", "1"),
+        ("Impersonate-Extra-example.org%2Fx", "2"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("user", "kind"),
+    [
+        pytest.param({}, Anonymous, id="nothing"),
+        pytest.param({"token": "t"}, StaticHeader, id="token"),
+        pytest.param({"token": "t", "tokenFile": "token"}, TokenFile, id="a token file goes before a token"),
+        pytest.param({"username": "u", "password": "p"}, StaticHeader, id="basic"),
+        pytest.param(
+            {"exec": {"command": "c", "apiVersion": "client.authentication.k8s.io/v1", "interactiveMode": "Never"}},
+            ExecPlugin,
+            id="exec",
+        ),
+        pytest.param(
+            {"exec": {"command": "c", "apiVersion": "client.authentication.k8s.io/v1beta1"}},
+            ExecPlugin,
+            id="exec v1beta1 needs no interactiveMode",
+        ),
+    ],
+)
+def test_the_way_to_log_in(tmp_path: Path, user: dict[str, Any], kind: type) -> None:
+    (tmp_path / "token").write_text("from-file\n")
+    assert type(found(tmp_path, config(user=user)).login(Env())) is kind
+
+
+V1 = "client.authentication.k8s.io/v1"
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        pytest.param("a: [", "config: the kubeconfig is not YAML: .*line [12]", id="not YAML"),
+        pytest.param("just text", "config: the kubeconfig is malformed: Expected `object`", id="not a mapping"),
+        pytest.param({"clusters": {"a": 1}}, r"malformed: Expected `array`, .* at `\$.clusters`", id="not a list"),
+        pytest.param({"kind": "Pod", "apiVersion": "v1"}, "this is a v1 Pod, not a v1 Config", id="another object"),
+        pytest.param("", "config: no current-context is set; .*the file has none", id="empty"),
+        pytest.param(config(current=""), "no current-context is set; .*; there is one", id="no context"),
+        pytest.param(config(current="x"), "context 'x' does not exist; there is one", id="context"),
+        pytest.param(config(clusters=[]), "names the cluster 'one', which does not exist", id="no cluster"),
+        pytest.param(config(users=[]), "context 'one' names the user 'one', which does not exist", id="no user"),
+        pytest.param(config(cluster={"server": ""}), "config: cluster 'one' has no server", id="no server"),
+        pytest.param(config(cluster={"server": "ftp://x"}), "must begin with https:// or http://", id="scheme"),
+        pytest.param(config(cluster={"server": "https://x:port"}), "cluster 'one': 'https://x:port' is not", id="port"),
+        pytest.param(
+            config(cluster={"certificate-authority-data": "%%%"}),
+            "config: cluster 'one': certificate-authority-data is not base64",
+            id="CA not base64",
+        ),
+        pytest.param(
+            config(user={"client-certificate-data": "YQ"}),
+            "config: user 'one': client-certificate-data is not base64",
+            id="certificate not base64",
+        ),
+        pytest.param(
+            config(cluster={"certificate-authority": "nowhere.crt"}),
+            r"config: cluster 'one', user 'one': cannot read the certificate authority .*/nowhere.crt: No such file",
+            id="CA file missing",
+        ),
+        pytest.param(
+            config(cluster={"certificate-authority-data": base64.b64encode(b"x").decode()}),
+            "the certificate authority in certificate-authority-data is not a PEM certificate",
+            id="CA not PEM",
+        ),
+        pytest.param(
+            config(cluster={"certificate-authority": "x", "insecure-skip-tls-verify": True}),
+            "insecure-skip-tls-verify and a certificate authority exclude each other",
+            id="insecure with a CA",
+        ),
+        pytest.param(
+            config(user={"client-certificate": "a.crt", "client-key": "a.key"}),
+            r"cannot read the client certificate .*/a.crt: No such file",
+            id="client certificate missing",
+        ),
+        pytest.param(config(user={"client-certificate": "a.crt"}), "a client certificate without its key", id="no key"),
+        pytest.param(config(user={"client-key": "a.key"}), "a client key without its certificate", id="no certificate"),
+        pytest.param(config(user={"tokenFile": "t"}), "cannot read the token file .*/t: No such", id="t"),
+        pytest.param(config(user={"tokenFile": "empty"}), "the token file .*/empty is empty", id="empty token file"),
+        pytest.param(config(user={"token": "a\nb"}), "characters that no HTTP header can carry", id="two lines"),
+        pytest.param(
+            config(user={"token": "t", "username": "u"}), "more than one way to log in; leave either", id="two logins"
+        ),
+        pytest.param(
+            config(user={"auth-provider": {"name": "gcp"}}),
+            "user 'one': auth-provider 'gcp' is not supported .*use an exec plugin",
+            id="auth-provider",
+        ),
+        pytest.param(config(user={"as-groups": ["a"]}), "say nothing without as; name a user", id="groups without as"),
+        pytest.param(config(user={"exec": {"apiVersion": V1}}), "exec: command is missing", id="exec without command"),
+        pytest.param(
+            config(user={"exec": {"command": "c", "apiVersion": "client.authentication.k8s.io/v1alpha1"}}),
+            "v1alpha1' is not supported; update the plugin and write one of",
+            id="old exec",
+        ),
+        pytest.param(
+            config(user={"exec": {"command": "c", "apiVersion": V1}}), "interactiveMode must be", id="exec v1"
+        ),
+        pytest.param(
+            config(cluster={"proxy-url": "socks5://p:1080"}), "SOCKS proxies .* are not supported", id="socks"
+        ),
+    ],
+)
+def test_an_error_names_the_file_the_entry_the_reason_and_the_way_out(
+    tmp_path: Path, document: object, message: str
+) -> None:
+    (tmp_path / "empty").touch()
+    with pytest.raises(ConfigError, match=message) as caught:
+        found(tmp_path, document).transport(Env())
+    assert str(tmp_path / "config") in str(caught.value)
+
+
+def test_an_expired_client_certificate_says_since_when(tmp_path: Path) -> None:
+    authority = Authority()
+    certificate, key = authority.issue("jane", days=-1)
+    user = {
+        "client-certificate-data": base64.b64encode(certificate).decode(),
+        "client-key-data": base64.b64encode(key).decode(),
+    }
+    message = r"user 'one': client-certificate-data expired on \d{4}-\d\d-\d\d .* UTC; get a new kubeconfig or renew"
+    with pytest.raises(ConfigError, match=message):
+        found(tmp_path, config(user=user)).transport(Env())
+
+
+def test_a_key_of_another_certificate_is_noticed(tmp_path: Path) -> None:
+    authority = Authority()
+    (certificate, _), (_, key) = authority.issue("a"), authority.issue("b")
+    (tmp_path / "a.crt").write_bytes(certificate)
+    (tmp_path / "b.key").write_bytes(key)
+    with pytest.raises(ConfigError, match="certificate and key do not belong together"):
+        found(tmp_path, config(user={"client-certificate": "a.crt", "client-key": "b.key"})).transport(Env())
+
+
+@pytest.mark.parametrize(
+    ("prepare", "message"),
+    [
+        pytest.param(lambda path: None, "config: there is no such kubeconfig file", id="missing"),
+        pytest.param(lambda path: path.mkdir(), "config: cannot read the kubeconfig: Is a directory", id="a directory"),
+    ],
+)
+def test_an_unreadable_file_says_why(tmp_path: Path, prepare: Any, message: str) -> None:
+    prepare(tmp_path / "config")
+    with pytest.raises(ConfigError, match=message):
+        find(kubeconfig=str(tmp_path / "config"), environ={})
+
+
+def test_with_nothing_given_the_ways_in_are_listed(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="give --kubeconfig FILE or --master URL, set KUBECONFIG, or run in a pod"):
+        find(environ={"HOME": str(tmp_path)})
+    with pytest.raises(ConfigError, match=r"no kubeconfig at .*nowhere"):
+        find(environ={"KUBECONFIG": str(tmp_path / "nowhere")})
+
+
+def test_what_is_looked_at_first(tmp_path: Path) -> None:
+    home, listed = tmp_path / "home", tmp_path / "listed"
+    (home / ".kube").mkdir(parents=True)
+    write(home / ".kube" / "config", config(cluster={"server": "https://home"}))
+    write(listed, config(cluster={"server": "https://listed"}))
+    environ = {"HOME": str(home)}
+    assert find(environ=environ).endpoint.host == "home"
+    environ["KUBECONFIG"] = str(listed)
+    assert find(environ=environ).endpoint.host == "listed"
+    assert str(find(environ=environ, master="10.0.0.1:8080").endpoint) == "http://10.0.0.1:8080"
+    explicit = write(tmp_path / "explicit", config(cluster={"server": "https://explicit"}))
+    assert find(environ=environ, kubeconfig=explicit).endpoint.host == "explicit"
+
+
+def test_in_a_pod(tmp_path: Path) -> None:
+    environ = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}
+    with pytest.raises(ConfigError, match=r"there is no .*token; is automountServiceAccountToken off"):
+        in_pod(environ, tmp_path)
+    (tmp_path / "token").write_text("t")
+    (tmp_path / "ca.crt").write_bytes(Authority().pem)
+    (tmp_path / "namespace").write_text("kube-system")
+    info = in_pod(environ, tmp_path)
+    assert (str(info.endpoint), info.namespace) == ("https://[fd00::1]", "kube-system")
+    assert info.transport(Env()).host == "fd00::1:443"
+
+
+def test_the_cluster_is_described_to_a_plugin_that_asks(tmp_path: Path) -> None:
+    (tmp_path / "ca.crt").write_bytes(b"PEM")
+    plugin = {"command": "./bin/login", "apiVersion": V1, "interactiveMode": "Never", "provideClusterInfo": True}
+    extension = {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "x"}}
+    cluster = {"certificate-authority": "ca.crt", "tls-server-name": "n", "extensions": [extension]}
+    path = Path(write(tmp_path / "config", config(cluster=cluster, user={"exec": plugin})))
+    settings = load([path], explicit=True).select().exec_settings()
+    assert settings is not None
+    assert settings.command == str(tmp_path / "bin" / "login"), "with a separator it is relative to the file"
+    assert settings.cluster == {
+        "server": "https://api.example:6443",
+        "tls-server-name": "n",
+        "certificate-authority-data": base64.b64encode(b"PEM").decode(),
+        "config": {"audience": "x"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("server", "no_proxy", "proxied"),
+    [
+        ("https://api.example:6443", "", True),
+        ("https://api.example:6443", "*", False),
+        ("https://api.example:6443", "example", False),
+        ("https://api.example:6443", ".example", False),
+        ("https://example:6443", ".example", True),
+        ("https://notexample:6443", "example", True),
+        ("https://api.example:6443", "other, api.example:6443", False),
+        ("https://api.example:6443", "api.example:443", True),
+        ("https://10.1.2.3", "10.0.0.0/8", False),
+        ("https://10.1.2.3", "10.1.2.3", False),
+        ("https://11.1.2.3", "10.0.0.0/8", True),
+        ("https://[fd00::1]:6443", "fd00::/8", False),
+        ("https://[fd00::1]:6443", "[fd00::1]:6443", False),
+        ("https://127.0.0.1:6443", "", False),
+        ("https://localhost:6443", "", False),
+        ("http://api.example", "", False),
+    ],
+)
+def test_no_proxy(server: str, no_proxy: str, proxied: bool) -> None:
+    environ = {"HTTPS_PROXY": "http://u:p%40@proxy:3128", "no_proxy": no_proxy}
+    proxy = proxy_from_environment(parse_endpoint(server, "test"), environ)
+    assert proxy == (Proxy("http", "proxy", 3128, "Basic dTpwQA==") if proxied else None)
+
+
+def test_a_proxy_without_a_scheme_is_http() -> None:
+    assert parse_proxy("proxy:3128", "test") == Proxy("http", "proxy", 3128)
+
+
+def test_connect_sends_nothing(tmp_path: Path) -> None:
+    transport = connect(Env(), kubeconfig=write(tmp_path / "config", config()), environ={})
+    assert transport.host == "api.example:6443"

@@ -1,0 +1,359 @@
+"""TLS, client certificates, proxies and plugins on real sockets."""
+
+import asyncio
+import json
+import ssl
+import stat
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from tests.client.certificates import Authority
+from tests.client.scripted_server import Asked, ScriptedServer
+
+from pilothouse.api import wire
+from pilothouse.client.credentials import IssuedToken, TokenFile, bearer
+from pilothouse.client.endpoint import parse_endpoint, parse_proxy
+from pilothouse.client.errors import ConnectFailed
+from pilothouse.client.exec_plugin import ExecPlugin, ExecSettings
+from pilothouse.client.remote import RemoteTransport
+from pilothouse.client.tls import TlsSettings
+from pilothouse.env import Env, loops, virtual
+
+GET = wire.Request("GET", "/x")
+V1 = "client.authentication.k8s.io/v1"
+
+
+def run(main: Callable[[], Awaitable[None]]) -> None:
+    async def coroutine() -> None:
+        async with asyncio.timeout(20):
+            await main()
+
+    loops.run(coroutine())
+
+
+def server_context(
+    tmp_path: Path, authority: Authority, *, dns: str = "", ask: Authority | None = None
+) -> ssl.SSLContext:
+    certificate, key = authority.issue("server", dns=dns)
+    (tmp_path / "server.pem").write_bytes(certificate + key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "server.pem")
+    if ask is not None:
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(cadata=ask.pem.decode())
+    return context
+
+
+def whoami(asked: Asked) -> None:
+    """Answers with the common name of the client's certificate and the Authorization header."""
+    peer = asked.connection.transport.get_extra_info("peercert") or {}
+    names = [value for part in peer.get("subject", ()) for key, value in part if key == "commonName"]
+    asked.answer(json.dumps([names, asked.header("authorization")]).encode())
+
+
+def test_only_a_server_that_the_ca_vouches_for_is_spoken_to(tmp_path: Path) -> None:
+    authority = Authority()
+
+    async def main() -> None:
+        async with ScriptedServer(Asked.answer, tls=server_context(tmp_path, authority)) as server:
+            endpoint = parse_endpoint(server.url, "test")
+            trusting = RemoteTransport(endpoint, Env(), tls=TlsSettings(ca_data=authority.pem))
+            assert (await trusting.request(GET)).status == 200
+            assert (await trusting.request(GET)).status == 200
+            assert len(server.connections) == 1
+            other = RemoteTransport(endpoint, Env(), tls=TlsSettings(ca_data=Authority().pem))
+            with pytest.raises(ConnectFailed, match="the server's certificate is not trusted"):
+                await other.request(GET)
+            blind = RemoteTransport(endpoint, Env(), tls=TlsSettings(insecure_skip_verify=True))
+            assert (await blind.request(GET)).status == 200
+            for transport in (trusting, other, blind):
+                await transport.close()
+
+    run(main)
+
+
+def test_the_servers_name_can_be_given(tmp_path: Path) -> None:
+    authority = Authority()
+
+    async def main() -> None:
+        async with ScriptedServer(Asked.answer, tls=server_context(tmp_path, authority, dns="kubernetes")) as server:
+            endpoint = parse_endpoint(server.url, "test")
+            plain = RemoteTransport(endpoint, Env(), tls=TlsSettings(ca_data=authority.pem))
+            with pytest.raises(ConnectFailed, match="not trusted: IP address mismatch"):
+                await plain.request(GET)
+            named = RemoteTransport(endpoint, Env(), tls=TlsSettings(ca_data=authority.pem, server_name="kubernetes"))
+            assert (await named.request(GET)).status == 200
+            await plain.close()
+            await named.close()
+
+    run(main)
+
+
+def test_a_client_certificate_is_shown_and_replaced_when_its_files_change(tmp_path: Path) -> None:
+    authority = Authority()
+    crt, key = tmp_path / "c.crt", tmp_path / "c.key"
+
+    def renew(name: str) -> None:
+        certificate, secret = authority.issue(name)
+        crt.write_bytes(certificate)
+        key.write_bytes(secret)
+
+    async def main() -> None:
+        renew("before")
+        tls = server_context(tmp_path, authority, ask=authority)
+        async with ScriptedServer(whoami, tls=tls) as server:
+            settings = TlsSettings(ca_data=authority.pem, certificate_file=str(crt), key_file=str(key))
+            transport = RemoteTransport(parse_endpoint(server.url, "test"), Env(), tls=settings)
+            assert json.loads((await transport.request(GET)).body)[0] == ["before"]
+            renew("after")
+            assert json.loads((await transport.request(GET)).body)[0] == ["before"], "still the same connection"
+            transport._pool._close_idle()  # what the pool does every half minute
+            assert json.loads((await transport.request(GET)).body)[0] == ["after"]
+            # Half written: the old certificate stays in use, and the reason is logged.
+            key.write_bytes(b"half")
+            transport._pool._close_idle()
+            assert json.loads((await transport.request(GET)).body)[0] == ["after"]
+            await transport.close()
+
+    run(main)
+
+
+def test_https_goes_through_a_tunnel(tmp_path: Path) -> None:
+    authority = Authority()
+
+    async def main() -> None:
+        heads: list[bytes] = []
+        async with ScriptedServer(Asked.answer, tls=server_context(tmp_path, authority, dns="api.invalid")) as server:
+
+            async def tunnel(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                heads.append(await reader.readuntil(b"\r\n\r\n"))
+                there, back = await asyncio.open_connection("127.0.0.1", server.port)
+                writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+                await asyncio.gather(copy(reader, back), copy(there, writer))
+
+            proxy = await asyncio.start_server(tunnel, "127.0.0.1", 0)
+            way = parse_proxy(f"http://me:secret@127.0.0.1:{proxy.sockets[0].getsockname()[1]}", "test")
+            endpoint = parse_endpoint("https://api.invalid:6443", "test")
+            transport = RemoteTransport(endpoint, Env(), tls=TlsSettings(ca_data=authority.pem), proxy=way)
+            assert (await transport.request(GET)).status == 200
+            assert (await transport.request(GET)).status == 200
+            assert heads == [
+                b"CONNECT api.invalid:6443 HTTP/1.1\r\nHost: api.invalid:6443\r\n"
+                b"Proxy-Authorization: Basic bWU6c2VjcmV0\r\n\r\n"
+            ]
+            await transport.close()
+            await asyncio.sleep(0.05)
+            proxy.close()
+            await proxy.wait_closed()
+
+    run(main)
+
+
+async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while data := await reader.read(65536):
+            writer.write(data)
+    except ConnectionError:
+        pass  # one side hung up; so does the other, below
+    writer.close()
+
+
+def test_a_proxy_that_refuses_is_quoted() -> None:
+    async def main() -> None:
+        async with ScriptedServer(lambda asked: asked.answer(status=407)) as proxy:
+            way = parse_proxy(f"http://127.0.0.1:{proxy.port}", "test")
+            transport = RemoteTransport(parse_endpoint("https://api.invalid", "test"), Env(), proxy=way)
+            with pytest.raises(ConnectFailed, match=r"did not open a tunnel to api.invalid: it answered 'HTTP/1.1 407"):
+                await transport.request(GET)
+            await transport.close()
+
+    run(main)
+
+
+# Credentials
+
+
+def refusing_all_but(token: str) -> Callable[[Asked], None]:
+    def handler(asked: Asked) -> None:
+        if asked.header("authorization") == f"Bearer {token}":
+            asked.answer(b"welcome")
+        else:
+            asked.answer(status=401)
+
+    return handler
+
+
+def test_a_token_file_is_read_again_after_a_while_and_after_a_401(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+
+    async def ages(env: Env) -> None:
+        path.write_text("one\n")
+        token = TokenFile(str(path), env, "test")
+        assert token.current() == b"Authorization: Bearer one\r\n"
+        path.write_text("two\n")
+        await asyncio.sleep(49)
+        assert token.current() == b"Authorization: Bearer one\r\n"
+        await asyncio.sleep(1)
+        assert token.current() == b"Authorization: Bearer two\r\n"
+        path.unlink()
+        await asyncio.sleep(50)
+        assert token.current() == b"Authorization: Bearer two\r\n", "better an old one than none"
+
+    virtual.run(ages)
+
+    async def refused() -> None:
+        path.write_text("old")
+        async with ScriptedServer(refusing_all_but("new")) as server:
+            credentials = TokenFile(str(path), Env(), "test")
+            transport = RemoteTransport(parse_endpoint(server.url, "test"), Env(), credentials=credentials)
+            assert (await transport.request(wire.Request("POST", "/x"))).status == 401
+            path.write_text("new")
+            assert (await transport.request(wire.Request("POST", "/x", {}, b"{}"))).body == b"welcome"
+            assert len(server.requests) == 3
+            await transport.close()
+
+    run(refused)
+
+
+def test_a_token_that_does_not_change_is_not_tried_twice() -> None:
+    async def main() -> None:
+        async with ScriptedServer(refusing_all_but("x")) as server:
+            endpoint = parse_endpoint(server.url, "test")
+            transport = RemoteTransport(endpoint, Env(), credentials=bearer("y", "test"))
+            assert (await transport.request(GET)).status == 401
+            assert len(server.requests) == 1
+            await transport.close()
+
+    run(main)
+
+
+def test_an_issued_token_is_asked_for_once_and_again_when_it_runs_out() -> None:
+    async def main(env: Env) -> None:
+        issued: list[float] = []
+
+        async def issue() -> tuple[str, float]:
+            await asyncio.sleep(1)
+            issued.append(env.monotonic())
+            return f"t{len(issued)}", 60.0
+
+        token = IssuedToken(issue, env, "test")
+        logins = await asyncio.gather(*(token.fetch() for _ in range(5)))
+        assert set(logins) == {b"Authorization: Bearer t1\r\n"}
+        await asyncio.sleep(61)
+        assert token.current() is None
+        assert await token.fetch() == b"Authorization: Bearer t2\r\n"
+        assert await token.rejected(b"Authorization: Bearer t2\r\n")
+        assert token.current() == b"Authorization: Bearer t3\r\n"
+        assert await token.rejected(b"Authorization: Bearer t1\r\n"), "somebody else has renewed it already"
+        assert len(issued) == 3
+
+    virtual.run(main)
+
+
+def plugin(tmp_path: Path, script: str, **settings: object) -> ExecPlugin:
+    """A plugin that counts its runs in the file ``runs``."""
+    path = tmp_path / "plugin"
+    path.write_text(
+        f"#!{sys.executable} -S\nimport json, os, sys\nopen({str(tmp_path / 'runs')!r}, 'a').write('x')\n{script}"
+    )
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    options: dict[str, object] = {"interactive_mode": "Never", "origin": "config: user 'one': exec", **settings}
+    return ExecPlugin(ExecSettings(str(path), V1, **options), Env())  # type: ignore[arg-type]
+
+
+def credential(status: str) -> str:
+    return f"print(json.dumps({{'apiVersion': {V1!r}, 'kind': 'ExecCredential', 'status': {status}}}))\n"
+
+
+def runs(tmp_path: Path) -> int:
+    return len((tmp_path / "runs").read_text())
+
+
+def test_a_plugin_runs_once_for_all_who_wait_and_again_after_a_401(tmp_path: Path) -> None:
+    token = f"'t' + str(len(open({str(tmp_path / 'runs')!r}).read()))"
+
+    async def main() -> None:
+        async with ScriptedServer(refusing_all_but("t2")) as server:
+            credentials = plugin(tmp_path, credential(f"{{'token': {token}}}"))
+            transport = RemoteTransport(parse_endpoint(server.url, "test"), Env(), credentials=credentials)
+            answers = await asyncio.gather(*(transport.request(GET) for _ in range(5)))
+            assert {answer.body for answer in answers} == {b"welcome"}
+            assert runs(tmp_path) == 2
+            await transport.close()
+
+    run(main)
+
+
+def test_a_plugin_is_told_what_it_needs_to_know_and_can_issue_a_certificate(tmp_path: Path) -> None:
+    authority = Authority()
+    certificate, key = authority.issue("from-plugin")
+    script = "info = json.loads(os.environ['KUBERNETES_EXEC_INFO'])\n"
+    script += f"assert info == {{'kind': 'ExecCredential', 'apiVersion': {V1!r}, "
+    script += "'spec': {'interactive': False, 'cluster': {'server': 's'}}}, info\n"
+    script += "assert os.environ['COLOUR'] == 'blue' and sys.argv[1:] == ['get', 'token']\n"
+    script += credential(f"{{'clientCertificateData': {certificate.decode()!r}, 'clientKeyData': {key.decode()!r}}}")
+
+    async def main() -> None:
+        tls = server_context(tmp_path, authority, ask=authority)
+        async with ScriptedServer(whoami, tls=tls) as server:
+            credentials = plugin(
+                tmp_path, script, env={"COLOUR": "blue"}, args=["get", "token"], cluster={"server": "s"}
+            )
+            settings = TlsSettings(ca_data=authority.pem)
+            transport = RemoteTransport(
+                parse_endpoint(server.url, "test"), Env(), tls=settings, credentials=credentials
+            )
+            assert json.loads((await transport.request(GET)).body) == [["from-plugin"], ""]
+            assert runs(tmp_path) == 1
+            await transport.close()
+
+    run(main)
+
+
+def test_expired_credentials_are_not_sent(tmp_path: Path) -> None:
+    async def main() -> None:
+        credentials = plugin(tmp_path, credential("{'token': 't', 'expirationTimestamp': '2020-01-01T00:00:00Z'}"))
+        await credentials.fetch()
+        assert credentials.current() is None
+        later = plugin(tmp_path, credential("{'token': 't', 'expirationTimestamp': '2999-01-01T00:00:00Z'}"))
+        await later.fetch()
+        assert later.current() == b"Authorization: Bearer t\r\n"
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    ("script", "settings", "message"),
+    [
+        pytest.param("sys.exit('log in first')", {}, "exit code 1: log in first$", id="it fails"),
+        pytest.param("print('hello')", {}, "is not an ExecCredential: JSON is malformed", id="not JSON"),
+        pytest.param("print('{}')", {}, f"not {V1} ExecCredential as the kubeconfig says", id="another object"),
+        pytest.param(credential("{}"), {}, "neither a token nor a client certificate", id="nothing in it"),
+        pytest.param(
+            credential("{'clientKeyData': 'x'}"), {}, "a key without its certificate", id="half a certificate"
+        ),
+        pytest.param("", {"interactive_mode": "Always"}, "standard input is not a terminal", id="no terminal"),
+    ],
+)
+def test_a_plugin_that_fails_is_quoted(
+    tmp_path: Path, script: str, settings: dict[str, str], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", open("/dev/null"))  # noqa: SIM115  # closed with the test
+
+    async def main() -> None:
+        with pytest.raises(ConnectFailed, match=f"getting credentials: config: user 'one': exec.*{message}"):
+            await plugin(tmp_path, script, **settings).fetch()
+
+    run(main)
+    sys.stdin.close()
+
+
+def test_a_plugin_that_is_not_installed_says_how_to_get_it() -> None:
+    async def main() -> None:
+        settings = ExecSettings("no-such-plugin", V1, interactive_mode="Never", install_hint="pip install it")
+        with pytest.raises(ConnectFailed, match="executable no-such-plugin not found\n\npip install it"):
+            await ExecPlugin(settings, Env()).fetch()
+
+    run(main)
