@@ -1,0 +1,174 @@
+"""Discovery in both forms, with parts missing; the mapper from kinds to resources."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from pilothouse.api import wire
+from pilothouse.api.apps import REPLICA_SETS
+from pilothouse.api.core import PODS
+from pilothouse.client.discovery import RestMapper, discover
+from pilothouse.client.errors import ServiceUnavailable, error_of
+from pilothouse.env import Env, virtual
+
+AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+
+
+def aggregated_resource(name: str, kind: str, **more: Any) -> dict[str, Any]:
+    response = {"group": "", "version": "", "kind": kind}
+    return {"resource": name, "responseKind": response, "scope": "Namespaced", "verbs": ["list", "delete"], **more}
+
+
+CORE = {"items": [{"versions": [{"version": "v1", "resources": [aggregated_resource("pods", "Pod")]}]}]}
+NAMED = {
+    "items": [
+        {
+            "metadata": {"name": "apps"},
+            "versions": [
+                {
+                    "version": "v1",
+                    "freshness": "Current",
+                    "resources": [
+                        aggregated_resource("replicasets", "ReplicaSet", subresources=[{"subresource": "status"}]),
+                        {"resource": "ghosts", "subresources": [{"subresource": "x"}]},
+                    ],
+                },
+                {
+                    "version": "v1beta2",
+                    "resources": [aggregated_resource("replicasets", "ReplicaSet"), aggregated_resource("old", "Old")],
+                },
+            ],
+        },
+        {"metadata": {"name": "metrics.k8s.io"}, "versions": [{"version": "v1beta1", "freshness": "Stale"}]},
+    ]
+}
+
+
+def legacy(version: str, *resources: tuple[str, str]) -> dict[str, Any]:
+    found = [{"name": name, "kind": kind, "namespaced": True, "verbs": ["list"]} for name, kind in resources]
+    return {"groupVersion": version, "resources": found}
+
+
+LEGACY = {
+    "/api": {"versions": ["v1"]},
+    "/apis": {
+        "groups": [
+            {
+                "name": "apps",
+                "versions": [{"groupVersion": "apps/v1beta2"}, {"groupVersion": "apps/v1"}],
+                "preferredVersion": {"groupVersion": "apps/v1"},
+            },
+            {"name": "metrics.k8s.io", "versions": [{"groupVersion": "metrics.k8s.io/v1beta1"}]},
+        ]
+    },
+    "/api/v1": legacy("v1", ("pods", "Pod"), ("pods/status", "Pod")),
+    "/apis/apps/v1": legacy("apps/v1", ("replicasets", "ReplicaSet"), ("replicasets/status", "ReplicaSet")),
+    "/apis/apps/v1beta2": legacy("apps/v1beta2", ("replicasets", "ReplicaSet"), ("old", "Old")),
+}
+
+
+class Server:
+    def __init__(self, documents: Mapping[str, object], content_type: str = "application/json") -> None:
+        self.documents = documents
+        self.content_type = content_type
+        self.asked: list[str] = []
+
+    async def request(
+        self, method: str, target: str, *, body: bytes = b"", headers: Mapping[str, str] | None = None
+    ) -> wire.Response:
+        self.asked.append(target)
+        await asyncio.sleep(0.01)
+        if "metrics" in target:
+            raise error_of(503, b"")
+        if target not in self.documents:
+            raise error_of(404, b"")
+        return wire.Response(200, {"content-type": self.content_type}, msgspec.json.encode(self.documents[target]))
+
+
+def run(main: Any) -> None:
+    async def program(_env: Env) -> None:
+        await main()
+
+    virtual.run(program)
+
+
+@pytest.mark.parametrize(
+    ("server", "requests"),
+    [
+        pytest.param(Server({"/api": CORE, "/apis": NAMED}, AGGREGATED), 2, id="aggregated"),
+        pytest.param(Server(LEGACY), 6, id="legacy"),
+    ],
+)
+def test_both_forms_say_the_same(server: Server, requests: int) -> None:
+    async def main() -> None:
+        found = await discover(server)
+        assert len(server.asked) == requests
+        assert [version.name for version in found.versions] == ["v1", "apps/v1", "apps/v1beta2"]
+        assert list(found.failures) == ["metrics.k8s.io/v1beta1"], "what is missing is named, the rest is there"
+        preferred = {resource.group_resource: resource.version for resource in found.preferred_resources()}
+        assert preferred == {"pods": "v1", "replicasets.apps": "v1", "old.apps": "v1beta2"}
+        replica_sets = found.find("apps/v1", "ReplicaSet")
+        assert replica_sets is not None
+        assert replica_sets.subresources == ("status",)
+        assert replica_sets.supports("list")
+        assert not replica_sets.supports("list", "watch")
+        assert replica_sets.as_kind().api_version == "apps/v1"
+        assert found.serves(PODS)
+        assert found.serves(REPLICA_SETS)
+
+    run(main)
+
+
+def test_a_server_without_the_core_group_is_fine_and_one_that_fails_is_not() -> None:
+    class Failing(Server):
+        async def request(self, method: str, target: str, **_: Any) -> wire.Response:
+            raise error_of(503, b"")
+
+    async def main() -> None:
+        found = await discover(Server({"/apis": NAMED}, AGGREGATED))
+        assert found.find("v1", "Pod") is None
+        with pytest.raises(ServiceUnavailable):
+            await discover(Failing({}))
+
+    run(main)
+
+
+def test_a_mapper_asks_once_for_all_and_again_after_a_reset() -> None:
+    async def main() -> None:
+        server = Server({"/api": CORE, "/apis": NAMED}, AGGREGATED)
+        mapper = RestMapper(server)
+        first = asyncio.ensure_future(mapper.resource_for("v1", "Pod"))
+        others = [asyncio.ensure_future(mapper.resource_for("apps/v1", "ReplicaSet")) for _ in range(5)]
+        await asyncio.sleep(0)
+        first.cancel()  # whoever asked first may go away; the others still get their answer
+        found = await asyncio.gather(*others)
+        assert {resource.name for resource in found if resource is not None} == {"replicasets"}
+        assert await mapper.kind_for("example.org/v1", "Thing") is None
+        assert len(server.asked) == 2
+        with pytest.raises(LookupError, match="stale"):
+            await mapper.resource_for("metrics.k8s.io/v1beta1", "PodMetrics")
+        mapper.reset()
+        await mapper.resource_for("v1", "Pod")
+        assert len(server.asked) == 4
+
+    run(main)
+
+
+def test_a_failed_question_is_asked_again() -> None:
+    class Flaky(Server):
+        async def request(self, method: str, target: str, **more: Any) -> wire.Response:
+            if len(self.asked) < 2:
+                self.asked.append(target)
+                raise error_of(503, b"")
+            return await super().request(method, target, **more)
+
+    async def main() -> None:
+        mapper = RestMapper(Flaky({"/api": CORE, "/apis": NAMED}, AGGREGATED))
+        with pytest.raises(ServiceUnavailable):
+            await mapper.resource_for("v1", "Pod")
+        assert await mapper.resource_for("v1", "Pod") is not None
+
+    run(main)

@@ -1,0 +1,320 @@
+"""Injected faults: what is hit, what the server saw of it, what the caller hears."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from tests.client.test_client import Pieces, line, ok
+
+from pilothouse.api import wire
+from pilothouse.api.apps import REPLICA_SETS
+from pilothouse.api.core import NODES, PODS
+from pilothouse.client import Client, merge_patch
+from pilothouse.client.errors import Conflict, ConnectionLost, ConnectionRefused, Expired, InternalError
+from pilothouse.client.interceptor import (
+    Answered,
+    Delivered,
+    Failed,
+    Interceptor,
+    Observation,
+    Opened,
+    Replace,
+    Rule,
+    Sent,
+    conflict,
+    delay,
+    fail,
+    gone,
+    hang,
+    lose_answer,
+    lose_request,
+    refuse,
+    time_out,
+)
+from pilothouse.client.request_info import describe
+from pilothouse.env import Env, virtual
+
+
+class Server:
+    """Answers everything with an empty object and remembers it. Watches are fed by ``say``."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+        self.watches: list[tuple[str, asyncio.Queue[bytes]]] = []
+
+    async def request(self, request: wire.Request) -> wire.Response:
+        self.seen.append(str(describe(request)))
+        await asyncio.sleep(0)
+        return ok({"items": []})
+
+    async def open(self, request: wire.Request) -> wire.Stream:
+        self.seen.append(str(describe(request)))
+        queue: asyncio.Queue[bytes] = asyncio.Queue()
+        self.watches.append((describe(request).resource, queue))
+        return Fed(queue)
+
+    def say(self, resource: str, *names: str) -> None:
+        for watched, queue in self.watches:
+            if watched == resource:
+                queue.put_nowait(b"".join(line("ADDED", {"metadata": {"name": name}}) for name in names))
+
+    async def close(self) -> None:
+        pass
+
+
+class Fed(Pieces):
+    def __init__(self, queue: asyncio.Queue[bytes]) -> None:
+        super().__init__([])
+        self.queue = queue
+
+    async def __aiter__(self) -> Any:
+        while True:
+            yield await self.queue.get()
+
+
+class Story:
+    """A client behind an interceptor, and what was observed."""
+
+    def __init__(self, env: Env) -> None:
+        self.env = env
+        self.server = Server()
+        self.observed: list[Observation] = []
+        self.faults = Interceptor(self.server, env, observer=self.observed.append)
+        self.client = Client(self.faults, env)
+        self.heard: list[tuple[float, str, str]] = []
+        self.endings: dict[str, BaseException | None] = {}
+
+    async def listen(self, kind: Any) -> None:
+        """Hear the events of a kind, with the time, until the watch ends."""
+        try:
+            async with self.client.watch(kind) as batches:
+                async for batch in batches:
+                    now = round(self.env.monotonic(), 3)
+                    self.heard += [(now, kind.resource, event.object.metadata.name) for event in batch]
+            self.endings[kind.resource] = None
+        except Exception as error:  # noqa: BLE001  # looked at by the test
+            self.endings[kind.resource] = error
+
+
+def run(main: Callable[[Story], Awaitable[None]], seed: int = 0) -> Story:
+    stories: list[Story] = []
+
+    async def program(env: Env) -> None:
+        stories.append(Story(env))
+        await main(stories[0])
+
+    virtual.run(program, seed=seed)
+    return stories[0]
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "expected"),
+    [
+        ("GET", "/api/v1/namespaces/ns/pods/a", "get pods ns/a"),
+        ("GET", "/api/v1/pods?limit=1", "list pods"),
+        ("GET", "/api/v1/pods?watch=true&x=y", "watch pods"),
+        ("GET", "/apis/apps/v1/namespaces/ns/replicasets?watch=1", "watch replicasets.apps ns/"),
+        ("POST", "/api/v1/namespaces/ns/pods", "create pods ns/"),
+        ("POST", "/api/v1/namespaces/ns/pods/a/binding", "create pods/binding ns/a"),
+        ("PUT", "/apis/apps/v1/namespaces/ns/replicasets/a/status", "update replicasets.apps/status ns/a"),
+        ("PATCH", "/api/v1/nodes/a%3Ab", "patch nodes a:b"),
+        ("DELETE", "/api/v1/namespaces/ns/pods", "deletecollection pods ns/"),
+        ("DELETE", "/api/v1/namespaces/ns", "delete namespaces ns/ns"),
+        ("PUT", "/api/v1/namespaces/ns/finalize", "update namespaces/finalize ns/ns"),
+        ("GET", "/api/v1/namespaces", "list namespaces"),
+        ("GET", "/healthz", "get /healthz"),
+        ("GET", "/api/v1", "get /api/v1"),
+        ("GET", "/apis/apps/v1", "get /apis/apps/v1"),
+    ],
+)
+def test_requests_are_described_as_the_server_would(method: str, target: str, expected: str) -> None:
+    assert str(describe(wire.Request(method, target))) == expected
+
+
+def test_without_rules_nothing_changes() -> None:
+    async def main(story: Story) -> None:
+        await story.client.get(PODS, "a", "ns")
+        await story.client.create(PODS, {}, "ns")
+
+    story = run(main)
+    assert story.server.seen == ["get pods ns/a", "create pods ns/"]
+    assert [type(seen) for seen in story.observed] == [Sent, Answered, Sent, Answered]
+
+
+@pytest.mark.parametrize(
+    ("action", "error", "server_did_it"),
+    [
+        pytest.param(fail(500, "InternalError"), InternalError, False, id="an error instead"),
+        pytest.param(conflict(), Conflict, False, id="conflict"),
+        pytest.param(refuse(), ConnectionRefused, False, id="refused"),
+        pytest.param(lose_request(), ConnectionLost, False, id="lost on the way there"),
+        pytest.param(lose_answer(), ConnectionLost, True, id="lost on the way back: it did create"),
+        pytest.param(time_out(sent=True), TimeoutError, True, id="timed out: it did create"),
+        pytest.param(time_out(sent=False), TimeoutError, False, id="timed out before"),
+    ],
+)
+def test_faults(action: Any, error: type[Exception], server_did_it: bool) -> None:
+    async def main(story: Story) -> None:
+        story.faults.add(Rule(action, verb="create"))
+        with pytest.raises(error):
+            await story.client.create(PODS, {}, "ns")
+
+    story = run(main)
+    assert story.server.seen == (["create pods ns/"] if server_did_it else [])
+    assert isinstance(story.observed[-1], Answered | Failed)
+    assert story.observed[-1].injected
+
+
+def test_an_answer_that_never_comes_needs_the_callers_own_limit() -> None:
+    async def main(story: Story) -> None:
+        story.faults.add(Rule(hang(sent=True)))
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(5):
+                await story.client.create(PODS, {}, "ns")
+        assert story.env.monotonic() == 5.0
+
+    assert run(main).server.seen == ["create pods ns/"]
+
+
+@pytest.mark.parametrize(
+    ("criteria", "hit"),
+    [
+        ({"verb": "create"}, ["create pods ns/", "create replicasets.apps ns/"]),
+        ({"verb": "write", "resource": "pods"}, ["create pods ns/", "patch pods/status ns/a", "delete pods ns/a"]),
+        ({"resource": "replicasets.apps"}, ["create replicasets.apps ns/"]),
+        ({"resource": "replicasets"}, ["create replicasets.apps ns/"]),
+        ({"subresource": "status"}, ["patch pods/status ns/a"]),
+        ({"name": "a", "subresource": ""}, ["get pods ns/a", "delete pods ns/a"]),
+        ({"namespace": "other"}, []),
+        ({"nth": 2}, ["get pods ns/a"]),
+        ({"times": 1}, ["create pods ns/"]),
+        ({"when": lambda call, request: request.body == b"{}" and call.verb == "create"}, ["create pods ns/"]),
+        ({"probability": 0.0}, []),
+    ],
+)
+def test_a_rule_hits_what_it_says(criteria: dict[str, Any], hit: list[str]) -> None:
+    async def main(story: Story) -> None:
+        rule = story.faults.add(Rule(fail(400), **criteria))
+        calls = [
+            story.client.create(PODS, {}, "ns"),
+            story.client.get(PODS, "a", "ns"),
+            story.client.patch(PODS, "a", merge_patch({}), "ns", subresource="status"),
+            story.client.create(REPLICA_SETS, {"x": 1}, "ns"),
+            story.client.delete(PODS, "a", "ns"),
+        ]
+        for call in calls:
+            await asyncio.gather(call, return_exceptions=True)
+        assert rule.hits == len(hit)
+        story.faults.remove(rule)
+        await story.client.list(PODS)
+
+    story = run(main)
+    hurt = [str(seen.call) for seen in story.observed if isinstance(seen, Answered) and seen.injected]
+    assert hurt == hit
+
+
+def test_chance_is_the_seeds() -> None:
+    async def main(story: Story) -> None:
+        story.faults.add(Rule(fail(400), probability=0.5))
+        for _ in range(20):
+            await asyncio.gather(story.client.get(PODS, "a", "ns"), return_exceptions=True)
+
+    def hits(seed: int) -> list[bool]:
+        return [seen.injected for seen in run(main, seed).observed if isinstance(seen, Answered)]
+
+    assert hits(1) == hits(1)
+    assert hits(1) != hits(2)
+    assert 0 < sum(hits(1)) < 20
+
+
+def test_delays_add_up_before_the_request_is_sent() -> None:
+    async def main(story: Story) -> None:
+        story.faults.add(Rule(delay(1.0), verb="create"))
+        story.faults.add(Rule(delay(2.0, 3.0)))
+        await story.client.create(PODS, {}, "ns")
+        assert 3.0 <= story.env.monotonic() <= 4.0
+
+    run(main)
+
+
+def test_a_request_can_be_changed_on_its_way() -> None:
+    """A stale list, for one: the same list, from the server's cache."""
+
+    async def main(story: Story) -> None:
+        change = Replace(lambda request: wire.Request(request.method, request.target + "/b"))
+        story.faults.add(Rule(change, verb="get"))
+        await story.client.get(PODS, "a", "ns")
+
+    assert run(main).server.seen == ["get pods/b ns/a"]
+
+
+def test_a_refused_watch_and_one_that_works() -> None:
+    async def main(story: Story) -> None:
+        story.faults.add(Rule(gone(), verb="watch", times=1))
+        await story.listen(PODS)
+        assert isinstance(story.endings["pods"], Expired)
+        listener = asyncio.ensure_future(story.listen(PODS))
+        await asyncio.sleep(1)
+        story.server.say("pods", "a", "b")
+        await asyncio.sleep(1)
+        listener.cancel()
+
+    story = run(main)
+    assert story.heard == [(1.0, "pods", "a"), (1.0, "pods", "b")]
+    assert [seen.status for seen in story.observed if isinstance(seen, Opened)] == [410, 200]
+    assert len([seen for seen in story.observed if isinstance(seen, Delivered)]) == 2
+
+
+def test_delayed_events_keep_their_order_and_can_be_overtaken_by_another_watch() -> None:
+    async def main(story: Story) -> None:
+        story.faults.add(Rule(delay(1.0, 9.0), verb="watch", resource="pods"))
+        listeners = [asyncio.ensure_future(story.listen(kind)) for kind in (PODS, NODES)]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        story.server.say("pods", *"abcde")
+        story.server.say("nodes", "n")
+        await asyncio.sleep(20)
+        for listener in listeners:
+            listener.cancel()
+
+    for seed in range(5):
+        story = run(main, seed)
+        assert story.heard[0] == (0.0, "nodes", "n")
+        assert [name for _, _, name in story.heard[1:]] == list("abcde")
+        assert story.heard[-1][0] <= 9.0, "delays count from arrival; they do not add up along the watch"
+
+
+def test_held_events_wait_until_they_are_released() -> None:
+    async def main(story: Story) -> None:
+        listeners = [asyncio.ensure_future(story.listen(kind)) for kind in (PODS, NODES)]
+        await asyncio.sleep(1)
+        with story.faults.hold(resource="pods") as held:
+            story.server.say("pods", "a", "b", "c")
+            story.server.say("nodes", "n")
+            await asyncio.sleep(1)
+            held.release(1)
+            await asyncio.sleep(1)
+        await asyncio.sleep(1)
+        for listener in listeners:
+            listener.cancel()
+
+    assert run(main).heard == [(1.0, "nodes", "n"), (2.0, "pods", "a"), (3.0, "pods", "b"), (3.0, "pods", "c")]
+
+
+@pytest.mark.parametrize(("with_", "ending"), [(None, type(None)), (gone(), Expired), (lose_request(), ConnectionLost)])
+def test_open_watches_can_be_ended(with_: Any, ending: type) -> None:
+    async def main(story: Story) -> None:
+        listeners = [asyncio.ensure_future(story.listen(kind)) for kind in (PODS, NODES)]
+        await asyncio.sleep(1)
+        story.faults.add(Rule(delay(100), verb="watch"))
+        story.server.say("pods", "lost")
+        await asyncio.sleep(1)
+        assert story.faults.end_watches(resource="pods", with_=with_) == 1
+        await asyncio.sleep(1)
+        assert story.faults.end_watches(resource="pods") == 0
+        assert type(story.endings["pods"]) is ending
+        assert "nodes" not in story.endings
+        listeners[1].cancel()
+
+    assert run(main).heard == []
