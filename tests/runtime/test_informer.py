@@ -163,6 +163,21 @@ def test_a_handler_that_raises_harms_nobody_else() -> None:
     run(main)
 
 
+def test_a_broken_invariant_in_a_handler_stops_a_virtual_run() -> None:
+    async def main(env: Env) -> None:
+        server = ScriptedServer(env, [listed(3, pod("a", 1)), watched()])
+        informer: SharedInformer[Pod] = SharedInformer(Client(server, env), env, PODS, stream_first=False)
+
+        def insist(obj: Pod, _initial: bool) -> None:
+            assert obj.metadata.name != "a", "never an a"
+
+        informer.add_handler(insist)
+        await informer.run()
+
+    with pytest.raises(AssertionError, match="never an a"):
+        run(main)
+
+
 def test_resync_tells_each_handler_at_its_own_period() -> None:
     async def main(env: Env) -> None:
         server = ScriptedServer(env, [listed(3, pod("a", 1)), watched(25.0, modified(pod("a", 4)))])

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from pilothouse.env import Env, Log, TaskGroup
-from pilothouse.runtime.guards import RetryLater, TerminalError
+from pilothouse.runtime.guards import RetryLater, TerminalError, tell_broken_invariant
 from pilothouse.runtime.metrics import Registry
 from pilothouse.runtime.rate_limiters import RateLimiter
 from pilothouse.runtime.workqueue import QueueClosed, WorkQueue
@@ -161,6 +161,7 @@ class WorkerPool(Generic[K]):
             self._log.error("Reconcile failed, will be retried", error=error, key=key)
         else:
             self._log.exception("Reconcile failed, will be retried", error, key=key)
+            tell_broken_invariant(error)
 
     def _count(self, outcome: str) -> None:
         if self._errors is not None:

@@ -6,6 +6,7 @@ process would crash there. Together these are the only broad ``except``s; ``Canc
 ``Exception``.
 """
 
+import asyncio
 from collections.abc import Callable
 from typing import ParamSpec
 
@@ -60,3 +61,11 @@ class Guard:
             self._counter.inc()
         name = getattr(function, "__qualname__", repr(function))
         self._log.exception("Unexpected exception in a handler", error, informer=self._where, handler=name)
+        tell_broken_invariant(error)
+
+
+def tell_broken_invariant(error: Exception) -> None:
+    """Hand an ``AssertionError`` that was survived to the loop: the virtual one stops the run with it, others log."""
+    if isinstance(error, AssertionError):
+        loop = asyncio.get_running_loop()
+        loop.call_exception_handler({"message": "A broken invariant was survived", "exception": error})
