@@ -60,7 +60,7 @@ def decode_body(body: bytes, definition: Definition) -> Decoded:
     _hooks.numbers = 0
     try:
         written = _encode(_decoder(definition).decode(body))
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         # Something is wrong, or only unusual (a null in a list): the walk will tell.
         return _decode_slowly(body, definition)
     # msgspec keeps the last of several fields of one name and says nothing. But then strings have got lost on the way,
@@ -133,7 +133,7 @@ def decode_untyped(body: bytes) -> tuple[Any, list[str]]:
         value = _decode_any(body)
         if _quotes(_encode(value)) == _quotes(body):
             return value, []
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass  # The scan below says what is wrong, or reads what msgspec is too strict for (a lone surrogate).
     if (message := syntax_error(body)) is not None:
         raise BodySyntaxError(message)

@@ -1,0 +1,275 @@
+"""Bodies against the schema: what upstream's decoder says (kubernetes v1.36, sigs.k8s.io/json)."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from pilothouse.api.schema import Definition, load
+from pilothouse.machinery import bodies
+from pilothouse.machinery.bodies import BodySyntaxError, DecodeError, convert_document, decode_body, decode_untyped
+from pilothouse.machinery.structs import struct_for
+from pilothouse.machinery.typed_walk import walk_text
+
+
+def definition(group: str, version: str, kind: str) -> Definition:
+    found = load().for_kind(group, version, kind)
+    assert found is not None
+    return found
+
+
+POD = definition("", "v1", "Pod")
+DEPLOYMENT = definition("apps", "v1", "Deployment")
+SECRET = definition("", "v1", "Secret")
+SERVICE = definition("", "v1", "Service")
+LEASE = definition("coordination.k8s.io", "v1", "Lease")
+CRD = definition("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
+
+GOOD = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "a", "labels": {"app": "web"}, "annotations": {"note": 'say "hi" \\ bye'}},
+    "spec": {
+        "containers": [{"name": "c", "ports": [{"containerPort": 80}], "resources": {"requests": {"cpu": "100m"}}}],
+        "terminationGracePeriodSeconds": 30,
+    },
+}
+
+
+def test_a_good_body_comes_out_as_it_went_in() -> None:
+    decoded = decode_body(json.dumps(GOOD).encode(), POD)
+    assert decoded.document == GOOD
+    assert (decoded.unknown, decoded.duplicates, decoded.strict_errors) == ([], [], [])
+
+
+def test_a_good_body_takes_the_fast_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_walk(*_: object) -> None:
+        raise AssertionError("the slow walk was asked")
+
+    monkeypatch.setattr(bodies, "_decode_slowly", no_walk)
+    decode_body(json.dumps(GOOD).encode(), POD)
+    decode_body(json.dumps(GOOD, indent=2, ensure_ascii=False).encode(), POD)
+    decode_body(
+        b'{"metadata":{"creationTimestamp":null},"spec":{"containers":[{"resources":{"limits":{"cpu":1}}}]}}', POD
+    )
+    with pytest.raises(AssertionError):
+        decode_body(b'{"metadata":{"name":"a","name":"a"}}', POD)
+
+
+def test_both_paths_read_the_same() -> None:
+    for body in (json.dumps(GOOD).encode(), b'{"metadata":{"creationTimestamp":null,"generation":5},"spec":null}'):
+        assert decode_body(body, POD).document == walk_text(body, POD).document
+
+
+def test_nulls_are_absent_and_zero_inside_lists_and_maps() -> None:
+    body = b'{"metadata":{"name":null,"labels":{"a":null},"finalizers":[null,"x"]},"spec":{"containers":[null]}}'
+    assert decode_body(body, POD).document == {
+        "metadata": {"labels": {"a": ""}, "finalizers": ["", "x"]},
+        "spec": {"containers": [{}]},
+    }
+
+
+def test_quantities_and_times_come_out_canonical() -> None:
+    body = {
+        "metadata": {"creationTimestamp": "2026-01-01T01:00:00.5+01:00"},
+        "spec": {"containers": [{"resources": {"limits": {"cpu": 1, "memory": "1024Mi"}, "requests": {"cpu": 0.5}}}]},
+    }
+    document = decode_body(json.dumps(body).encode(), POD).document
+    assert document["metadata"] == {"creationTimestamp": "2026-01-01T00:00:00Z"}
+    assert document["spec"]["containers"][0]["resources"] == {
+        "limits": {"cpu": "1", "memory": "1Gi"},
+        "requests": {"cpu": "500m"},
+    }
+    lease = decode_body(b'{"spec":{"renewTime":"2026-01-01T01:00:00.000001+01:00"}}', LEASE)
+    assert lease.document == {"spec": {"renewTime": "2026-01-01T00:00:00.000001Z"}}
+
+
+def test_unknown_and_duplicate_fields_are_all_named_in_the_order_of_the_document() -> None:
+    body = b"""{"zzz": 1, "spec": {"replicas": 1, "foo": {"bar": 1}, "replicas": 2,
+        "template": {"metadata": {"labels": {"a.b/c": "1", "a.b/c": "2"}},
+        "spec": {"containers": [{"name": "a"}, {"name": "b", "nope": 1, "nope": 2}]}}}}"""
+    decoded = decode_body(body, DEPLOYMENT)
+    assert decoded.strict_errors == [
+        'unknown field "zzz"',
+        'unknown field "spec.foo"',
+        'duplicate field "spec.replicas"',
+        'duplicate field "spec.template.metadata.labels.a.b/c"',
+        'unknown field "spec.template.spec.containers[1].nope"',
+    ]
+    assert decoded.unknown == ["zzz", "spec.foo", "spec.template.spec.containers[1].nope"]
+    assert decoded.duplicates == ["spec.replicas", "spec.template.metadata.labels.a.b/c"]
+    assert decoded.document == {
+        "spec": {
+            "replicas": 2,
+            "template": {
+                "metadata": {"labels": {"a.b/c": "2"}},
+                "spec": {"containers": [{"name": "a"}, {"name": "b"}]},
+            },
+        }
+    }
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b'{"metadata":{"name":"a","name":"a"}}', id="strings"),
+        pytest.param(b'{"metadata":{"generation":1,"generation":1}}', id="numbers"),
+        pytest.param(b'{"metadata":{"name":"a","annotations":{"x":"\\"","x":"\\"\\""}}}', id="escaped quotes"),
+        pytest.param(b'{"metadata":{"name":"a\\\\","name":"\\\\"}}', id="escaped backslashes before quotes"),
+        pytest.param(b'{"spec":{"nodeName":null,"nodeName":"n"}}', id="the first is null"),
+        pytest.param(b'{"spec":{"nodeName":"n","nodeName":null}}', id="the last is null"),
+        pytest.param(b'{"spec":{"overhead":{"cpu":1,"cpu":2}}}', id="quantities written as numbers"),
+        pytest.param(b'{"spec":{"overhead":{"cpu":"1","cpu":2,"memory":1}}}', id="quantities written both ways"),
+    ],
+)
+def test_no_duplicate_escapes_the_fast_path(body: bytes) -> None:
+    assert len(decode_body(body, POD).duplicates) == 1
+
+
+def test_the_last_duplicate_counts_but_objects_merge_as_go_decodes_into_them() -> None:
+    body = b"""{"spec": {"selector": {"matchLabels": {"a": "1"}}, "selector": {"matchLabels": {"b": "2"}},
+        "replicas": 1, "replicas": null}}"""
+    assert decode_body(body, DEPLOYMENT).document == {"spec": {"selector": {"matchLabels": {"a": "1", "b": "2"}}}}
+
+
+_QUANTITY = r"quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+
+
+@pytest.mark.parametrize(
+    ("type_", "body", "message"),
+    [
+        (DEPLOYMENT, {"spec": {"replicas": "x"}},
+         "json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32"),
+        (DEPLOYMENT, {"spec": {"replicas": 1.5}},
+         "json: cannot unmarshal number 1.5 into Go struct field DeploymentSpec.spec.replicas of type int32"),
+        (DEPLOYMENT, {"spec": {"replicas": 1 << 31}},
+         "json: cannot unmarshal number 2147483648 into Go struct field DeploymentSpec.spec.replicas of type int32"),
+        (DEPLOYMENT, {"spec": {"paused": "true"}},
+         "json: cannot unmarshal string into Go struct field DeploymentSpec.spec.paused of type bool"),
+        (DEPLOYMENT, {"spec": {"template": {"spec": {"containers": [{"image": 5}]}}}},
+         "json: cannot unmarshal number into Go struct field Container.spec.template.spec.containers.image "
+         "of type string"),
+        (POD, {"spec": {"containers": {"name": "x"}}},
+         "json: cannot unmarshal object into Go struct field PodSpec.spec.containers of type []v1.Container"),
+        (POD, {"spec": []}, "json: cannot unmarshal array into Go struct field Pod.spec of type v1.PodSpec"),
+        (POD, {"metadata": {"labels": {"a": True}}},
+         "json: cannot unmarshal bool into Go struct field ObjectMeta.metadata.labels of type string"),
+        (POD, {"metadata": {"labels": "a"}},
+         "json: cannot unmarshal string into Go struct field ObjectMeta.metadata.labels of type map[string]string"),
+        (POD, {"spec": {"restartPolicy": 1}},
+         "json: cannot unmarshal number into Go struct field PodSpec.spec.restartPolicy of type v1.RestartPolicy"),
+        (POD, {"spec": {"overhead": {"cpu": "abc"}}}, _QUANTITY),
+        (POD, {"spec": {"overhead": {"cpu": {}}}}, _QUANTITY),
+        (POD, {"metadata": {"creationTimestamp": "now"}},
+         'parsing time "now" as "2006-01-02T15:04:05Z07:00": cannot parse "now" as "2006"'),
+        (POD, {"metadata": {"creationTimestamp": 5}}, "json: cannot unmarshal number into Go value of type string"),
+        (SECRET, {"data": {"a": "%"}}, "illegal base64 data at input byte 0"),
+        (SERVICE, {"spec": {"ports": [{"targetPort": True}]}},
+         "json: cannot unmarshal bool into Go value of type int32"),
+        (POD, [], "json: cannot unmarshal array into Go value of type v1.Pod"),
+        (POD, "x", "json: cannot unmarshal string into Go value of type v1.Pod"),
+    ],
+)  # fmt: skip
+def test_a_wrong_type_is_named_as_go_names_it(type_: Definition, body: Any, message: str) -> None:
+    with pytest.raises(DecodeError) as caught:
+        decode_body(json.dumps(body).encode(), type_)
+    assert caught.value.message == message
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"", "unexpected end of JSON input"),
+        (b'{"a":', "unexpected end of JSON input"),
+        (b'{"a":"', "unexpected end of JSON input"),
+        (b'{"a":}', "invalid character '}' looking for beginning of value"),
+        (b"{'a'}", r"invalid character '\'' looking for beginning of object key string"),
+        (b'{"a":1,}', "invalid character '}' looking for beginning of object key string"),
+        (b'{"a" 1}', "invalid character '1' after object key"),
+        (b'{"a":1 "b"}', "invalid character '\"' after object key:value pair"),
+        (b'{"a":[1 2]}', "invalid character '2' after array element"),
+        (b'{"a":1}x', "invalid character 'x' after top-level value"),
+        (b'{"a":tru}', "invalid character '}' in literal true (expecting 'e')"),
+        (b'{"a":"\n"}', r"invalid character '\n' in string literal"),
+        (b'{"a":"\\q"}', "invalid character 'q' in string escape code"),
+        (b'{"a":"\\u12g4"}', r"invalid character 'g' in \u hexadecimal character escape"),
+        (b'{"a":-}', "invalid character '}' in numeric literal"),
+        (b'{"a":1.}', "invalid character '}' after decimal point in numeric literal"),
+        (b'{"a":1e}', "invalid character '}' in exponent of numeric literal"),
+        (b'{"a":01}', "invalid character '1' after object key:value pair"),
+        (b"[" * 20000, "exceeded max depth"),
+    ],
+)
+def test_what_is_no_json_is_said_in_gos_words(body: bytes, message: str) -> None:
+    with pytest.raises(BodySyntaxError) as caught:
+        decode_body(body, POD)
+    assert caught.value.message == message
+    with pytest.raises(BodySyntaxError):
+        decode_untyped(body)
+
+
+def test_deep_nesting_is_an_error_and_no_crash() -> None:
+    body = b'{"spec":' * 5000 + b"1" + b"}" * 5000
+    with pytest.raises(DecodeError):
+        decode_body(body, POD)
+
+
+def test_invalid_unicode_is_replaced() -> None:
+    decoded = decode_body(b'{"metadata":{"name":"a\xff","uid":"\\ud800"}}', POD)
+    assert decoded.document == {"metadata": {"name": "a\ufffd", "uid": "\ufffd"}}
+
+
+def test_a_definition_that_contains_itself_is_checked_all_the_way_down() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string", "maximum": 5, "foo": 1}}}
+    body = {"spec": {"versions": [{"schema": {"openAPIV3Schema": schema}}]}}
+    decoded = decode_body(json.dumps(body).encode(), CRD)
+    assert decoded.unknown == ["spec.versions[0].schema.openAPIV3Schema.properties.a.foo"]
+    del schema["properties"]["a"]["foo"]  # type: ignore[index]
+    assert decode_body(json.dumps(body).encode(), CRD).document == body
+
+
+def test_duplicates_in_free_form_values_are_nobodys_business() -> None:
+    revision = definition("apps", "v1", "ControllerRevision")
+    decoded = decode_body(b'{"data":{"a":1,"a":{"b":null}},"revision":1}', revision)
+    assert decoded.strict_errors == []
+    assert decoded.document["revision"] == 1
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ({"spec": {"replicas": "x"}}, "unrecognized type: int32"),
+        ({"spec": {"paused": 1}}, "unrecognized type: bool"),
+        ({"spec": {"template": []}}, "cannot restore struct from: slice"),
+        ({"metadata": {"labels": "x"}}, "cannot restore map from string"),
+        ({"metadata": {"finalizers": {}}}, "cannot restore slice from map"),
+        ({"spec": {"template": {"spec": {"nodeName": 5}}}}, "cannot convert int64 to string"),
+        ({"spec": {"replicas": 1.5}}, "cannot convert float64 to int32"),
+    ],
+)
+def test_a_converted_document_fails_in_the_converters_words(document: dict[str, Any], message: str) -> None:
+    with pytest.raises(DecodeError) as caught:
+        convert_document(document, DEPLOYMENT)
+    assert caught.value.message == message
+
+
+def test_a_converted_document_loses_unknown_fields_and_takes_whole_floats() -> None:
+    converted = convert_document({"spec": {"replicas": 3.0, "foo": 1, "bar": 2}, "metadata": None}, DEPLOYMENT)
+    assert converted.document == {"spec": {"replicas": 3}}
+    assert converted.unknown == ["spec.bar", "spec.foo"]
+
+
+def test_untyped_json_reports_duplicates() -> None:
+    assert decode_untyped(b'{"a":{"b":1,"b":2},"c":[{"d":1,"d":1}]}') == (
+        {"a": {"b": 2}, "c": [{"d": 1}]},
+        ['duplicate field "a.b"', 'duplicate field "c[0].d"'],
+    )
+    assert decode_untyped(b'[{"op": "test"}]') == ([{"op": "test"}], [])
+
+
+def test_a_struct_can_let_unknown_fields_pass() -> None:
+    lenient = struct_for(SECRET, forbid_unknown=False)
+    assert msgspec.json.encode(msgspec.json.decode(b'{"foo":1,"type":"t"}', type=lenient)) == b'{"type":"t"}'
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.json.decode(b'{"foo":1,"type":"t"}', type=struct_for(SECRET))

@@ -1,0 +1,157 @@
+"""Strategic merge (apimachinery 0.36, pkg/util/strategicpatch/patch_test.go; answers of v1.36.2)."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from pilothouse.api.schema import Definition, load
+from pilothouse.machinery.patches import PatchError, PatchNotApplicable
+from pilothouse.machinery.strategic_merge import apply_strategic_merge
+
+
+def definition(group: str, version: str, kind: str) -> Definition:
+    found = load().for_kind(group, version, kind)
+    assert found is not None
+    return found
+
+
+POD = definition("", "v1", "Pod")
+DEPLOYMENT = definition("apps", "v1", "Deployment")
+
+
+def named(*names: str) -> list[dict[str, Any]]:
+    return [{"name": name} for name in names]
+
+
+def containers(*names: str, **more: Any) -> dict[str, Any]:
+    return {"spec": {"containers": named(*names), **more}}
+
+
+@pytest.mark.parametrize(
+    ("document", "patch", "expected"),
+    [
+        pytest.param({"a": {}}, {}, {"a": {}}, id="nothing to do"),
+        pytest.param({"metadata": {"labels": {"a": "1"}}}, {"metadata": {"labels": {"b": "2", "a": None}}},
+                     {"metadata": {"labels": {"b": "2"}}}, id="maps merge, null deletes"),
+        pytest.param({}, {"metadata": {"labels": {"a": None}}}, {"metadata": {"labels": {}}},
+                     id="nulls are left out of new values"),
+        pytest.param(containers("c", "e"), {"spec": {"containers": [{"name": "e", "image": "x"}]}},
+                     {"spec": {"containers": [{"name": "c"}, {"name": "e", "image": "x"}]}},
+                     id="an item is found by its merge key"),
+        pytest.param(containers("c", "e"), containers("b"), containers("b", "c", "e"), id="a new item counts as first"),
+        pytest.param(containers("c", "e"), containers("e", "b"), containers("c", "e", "b"),
+                     id="the live order stays before the patch's"),
+        pytest.param(containers("c", "e"), containers("c", "b"), containers("c", "b", "e"),
+                     id="a live item goes behind what follows its predecessor"),
+        pytest.param(containers("c", "e"), containers("z", "e", "y", "c"), containers("z", "e", "y", "c"),
+                     id="named items stand as the patch has them"),
+        pytest.param(containers("c", "e"), {"spec": {"containers": [{"name": "c", "$patch": "delete"}]}},
+                     containers("e"), id="an item is deleted"),
+        pytest.param(containers("c"), {"spec": {"containers": [{"name": "x", "$patch": "delete"}]}}, containers("c"),
+                     id="deleting what is not there does nothing"),
+        pytest.param(containers("c", "e"), {"spec": {"containers": [{"$patch": "replace"}, {"name": "n"}]}},
+                     containers("n"), id="a list is replaced"),
+        pytest.param(containers("c", "e"), {"spec": {"$setElementOrder/containers": named("e", "c")}},
+                     containers("e", "c"), id="items are put in order"),
+        pytest.param(containers("c", "e"),
+                     {"spec": {"$setElementOrder/containers": named("c", "n"), "containers": named("n")}},
+                     containers("c", "n", "e"), id="an item is added in order"),
+        pytest.param({"spec": {"tolerations": [{"key": "a"}]}}, {"spec": {"tolerations": [{"key": "b"}]}},
+                     {"spec": {"tolerations": [{"key": "b"}]}}, id="an atomic list is replaced"),
+        pytest.param({"metadata": {"finalizers": ["a", "b"]}}, {"metadata": {"finalizers": ["c", "a"]}},
+                     {"metadata": {"finalizers": ["c", "a", "b"]}}, id="a list of scalars is a set"),
+        pytest.param({"metadata": {"finalizers": ["a", "b"]}},
+                     {"metadata": {"$deleteFromPrimitiveList/finalizers": ["a", "x"]}},
+                     {"metadata": {"finalizers": ["b"]}}, id="scalars are deleted"),
+        pytest.param({"metadata": {}}, {"metadata": {"$deleteFromPrimitiveList/finalizers": ["a"]}}, {"metadata": {}},
+                     id="scalars are deleted from nothing"),
+        pytest.param({"metadata": {"labels": {"a": "1"}}}, {"metadata": {"labels": {"$patch": "replace", "b": "2"}}},
+                     {"metadata": {"labels": {"b": "2"}}}, id="a map is replaced"),
+        pytest.param({"metadata": {"labels": {"a": "1"}}}, {"metadata": {"labels": {"$patch": "delete"}}},
+                     {"metadata": {"labels": {}}}, id="a map is emptied"),
+        pytest.param({"spec": {}}, {"spec": {"affinity": {"$patch": "delete"}}}, {"spec": {}},
+                     id="a directive never becomes a value"),
+        pytest.param({"spec": {"volumes": [{"name": "v", "emptyDir": {}}]}},
+                     {"spec": {"volumes": [{"name": "v", "$retainKeys": ["name", "nfs"], "nfs": {"path": "/"}}]}},
+                     {"spec": {"volumes": [{"name": "v", "nfs": {"path": "/"}}]}}, id="only retained keys stay"),
+        pytest.param({"metadata": {"ownerReferences": [{"uid": "a"}, {"uid": "b"}]}},
+                     {"metadata": {"uid": "p", "ownerReferences": [{"$patch": "delete", "uid": "a"}]}},
+                     {"metadata": {"uid": "p", "ownerReferences": [{"uid": "b"}]}}, id="how a pod is released"),
+    ],
+)  # fmt: skip
+def test_merge(document: Any, patch: Any, expected: Any) -> None:
+    before = copy.deepcopy((document, patch))
+    assert apply_strategic_merge(document, patch, POD) == expected
+    assert (document, patch) == before, "what is handed in stays as it is"
+
+
+def test_the_order_of_a_merged_list_is_part_of_the_result() -> None:
+    merged = apply_strategic_merge(containers("c", "e"), containers("c", "b"), POD)
+    assert [c["name"] for c in merged["spec"]["containers"]] == ["c", "b", "e"]
+
+
+def test_ports_merge_by_number_only() -> None:
+    live = {"spec": {"ports": [{"port": 53, "protocol": "UDP", "name": "dns"}]}}
+    service = definition("", "v1", "Service")
+    patch = {"spec": {"ports": [{"port": 53, "protocol": "TCP"}]}}
+    assert apply_strategic_merge(live, patch, service)["spec"]["ports"] == [
+        {"port": 53, "protocol": "TCP", "name": "dns"}
+    ]
+
+
+def test_the_strategy_of_a_deployment_retains_only_what_is_listed() -> None:
+    live = {"spec": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}}}
+    patch = {"spec": {"strategy": {"$retainKeys": ["type"], "type": "Recreate"}}}
+    assert apply_strategic_merge(live, patch, DEPLOYMENT) == {"spec": {"strategy": {"type": "Recreate"}}}
+
+
+@pytest.mark.parametrize(
+    ("patch", "code", "message"),
+    [
+        (
+            {"spec": {"containers": [{"image": "x"}]}},
+            500,
+            "map: map[image:x] does not contain declared merge key: name",
+        ),
+        ({"$patch": "foo"}, 500, "unknown patch type: foo in map: map[$patch:foo]"),
+        (
+            {"spec": {"containers": [{"name": "c", "$patch": "merge"}]}},
+            500,
+            "merging lists cannot yet be specified in the patch",
+        ),
+        ({"spec": {"$retainKeys": ["a"], "b": 1}}, 400, "invalid patch format of retainKeys"),
+        ({"spec": {"$retainKeys": "a"}}, 400, "invalid patch format of retainKeys"),
+        ({"spec": {"$deleteFromPrimitiveList": ["a"]}}, 400, "invalid patch format of primitive list"),
+        ({"spec": {"$setElementOrder": []}}, 400, "invalid patch format of setElementOrder list"),
+        (
+            {"spec": {"$setElementOrder/containers": "x"}},
+            500,
+            "expected a []interface {}, but received a string",
+        ),
+        (
+            {"spec": {"containers": ["x"]}},
+            500,
+            "list element types are not identical: [[map[name:c]] [x]]",
+        ),
+        (
+            {"spec": {"$setElementOrder/containers": [{"name": "c"}], "containers": [{"name": "z"}]}},
+            500,
+            "The order in patch list:\n[map[name:z]]\n doesn't match $setElementOrder list:\n[map[name:c]]\n",
+        ),
+    ],
+)
+def test_a_patch_that_contradicts_the_format(patch: Any, code: int, message: str) -> None:
+    with pytest.raises(PatchError) as caught:
+        apply_strategic_merge(containers("c"), patch, POD)
+    assert (caught.value.code, str(caught.value)) == (code, message)
+
+
+def test_lists_of_lists_are_unprocessable() -> None:
+    with pytest.raises(PatchNotApplicable):
+        apply_strategic_merge(containers("c"), {"spec": {"containers": [["x"]]}}, POD)
+
+
+def test_without_a_schema_there_is_no_strategic_merge() -> None:
+    with pytest.raises(PatchError, match="strategic merge patch format is not supported"):
+        apply_strategic_merge({}, {}, None)

@@ -1,0 +1,63 @@
+"""What a node's fields say."""
+
+import pytest
+
+from pilothouse.api.core import Node, NodeCondition, NodeStatus, Taint, Toleration
+from pilothouse.semantics import nodes
+
+
+def node(*conditions: NodeCondition) -> Node:
+    return Node(status=NodeStatus(conditions=conditions))
+
+
+def test_a_node_is_ready_when_its_condition_says_so() -> None:
+    assert nodes.is_node_ready(node(NodeCondition(type="Ready", status="True")))
+    assert not nodes.is_node_ready(node(NodeCondition(type="Ready", status="Unknown")))
+    assert not nodes.is_node_ready(node())
+    assert nodes.node_ready_condition(node(NodeCondition(type="Other"))) is None
+
+
+TAINT = Taint(key="k", value="v", effect="NoSchedule")
+
+
+@pytest.mark.parametrize(
+    ("toleration", "expected"),
+    [
+        pytest.param(Toleration(key="k", value="v", effect="NoSchedule"), True, id="equal is the default operator"),
+        pytest.param(Toleration(key="k", operator="Equal", value="x"), False, id="another value"),
+        pytest.param(Toleration(key="k", operator="Exists"), True, id="any value, any effect"),
+        pytest.param(Toleration(key="x", operator="Exists"), False, id="another key"),
+        pytest.param(Toleration(key="k", operator="Exists", effect="NoExecute"), False, id="another effect"),
+        pytest.param(Toleration(operator="Exists"), True, id="everything"),
+        pytest.param(Toleration(key="k", operator="Gt", value="1"), False, id="comparisons are off"),
+    ],
+)
+def test_tolerates(toleration: Toleration, expected: bool) -> None:
+    assert nodes.tolerates(toleration, TAINT) is expected
+
+
+def test_the_first_taint_that_nothing_covers_is_named() -> None:
+    soft = Taint(key="s", effect="PreferNoSchedule")
+    hard = Taint(key="h", effect="NoExecute")
+    covered = (Toleration(key="k", operator="Exists"),)
+    assert nodes.untolerated_taint((TAINT, soft, hard), covered) is hard
+    assert nodes.untolerated_taint((TAINT, soft), covered) is None
+    assert nodes.untolerated_taint((soft,), (), effects=("PreferNoSchedule",)) is soft
+    assert nodes.tolerates_all((TAINT,), covered)
+    assert not nodes.tolerates_all((hard,), covered)
+
+
+def test_how_long_a_pod_may_stay() -> None:
+    taint = Taint(key="k", effect="NoExecute")
+    forever = Toleration(key="k", operator="Exists")
+    minute = Toleration(key="k", operator="Exists", toleration_seconds=60)
+    negative = Toleration(key="k", operator="Exists", toleration_seconds=-5)
+    assert nodes.toleration_seconds(taint, ()) is None
+    assert nodes.toleration_seconds(taint, (forever,)) == float("inf")
+    assert nodes.toleration_seconds(taint, (forever, minute)) == 60
+    assert nodes.toleration_seconds(taint, (minute, negative)) == 0
+
+
+def test_taints_are_one_by_key_and_effect() -> None:
+    assert nodes.same_taint(Taint(key="a", value="1", effect="e"), Taint(key="a", value="2", effect="e"))
+    assert not nodes.same_taint(Taint(key="a", effect="e"), Taint(key="a", effect="f"))
