@@ -2,6 +2,8 @@
 
 from tests.controllers.replicaset.world import PODS, SETS, WEB, Doc, World, story
 
+from pilothouse.client.interceptor import Rule, fail
+
 
 def owner_reference(owner: Doc, **changes: object) -> Doc:
     return {
@@ -187,7 +189,6 @@ def test_two_owners_that_select_the_same_orphan_share_nothing() -> None:
 
 def test_a_failed_adoption_ends_the_look_and_is_tried_again() -> None:
     """Upstream, TestPatchPodFails."""
-    from pilothouse.client.interceptor import Rule, fail
 
     async def tell(world: World) -> None:
         rule = world.faults.add(Rule(fail(500, "InternalError", "no"), verb="patch", resource="pods", times=4))
@@ -200,5 +201,47 @@ def test_a_failed_adoption_ends_the_look_and_is_tried_again() -> None:
         await world.settle()
         assert rule.hits == 4
         assert await world.owned() == ["a", "b"]
+
+    story(tell)
+
+
+def test_a_pod_is_released_also_when_the_number_is_right_without_it() -> None:
+    async def tell(world: World) -> None:
+        await world.create_set(2)
+        await world.settle()
+        name, other = await world.owned()
+        with world.faults.hold(resource="pods"), world.faults.hold(resource="replicasets"):
+            await world.merge(f"{PODS}/{name}", {"metadata": {"labels": {"app": "debug"}}})
+            await world.scale(1)
+        await world.settle()
+        assert await world.owned() == [other]
+        assert not world.sent("delete", "pods")
+
+    story(tell)
+
+
+def test_a_pod_that_was_given_to_somebody_else_is_replaced() -> None:
+    async def tell(world: World) -> None:
+        await world.create_set(1)
+        await world.settle()
+        [name] = await world.owned()
+        other = {"metadata": {"name": "other", "uid": "12345678-0000-0000-0000-000000000000"}}
+        await world.merge(f"{PODS}/{name}", {"metadata": {"ownerReferences": [owner_reference(other)]}})
+        await world.settle()
+        assert len(await world.owned()) == 1
+        assert name not in await world.owned()
+
+    story(tell)
+
+
+def test_a_pod_that_loses_its_owner_of_another_kind_is_adopted() -> None:
+    async def tell(world: World) -> None:
+        job = {"metadata": {"name": "job", "uid": "12345678-0000-0000-0000-000000000000"}}
+        await world.create_pod("loose", ownerReferences=[owner_reference(job, apiVersion="batch/v1", kind="Job")])
+        await world.create_set(0)
+        await world.settle()
+        await world.merge(f"{PODS}/loose", {"metadata": {"ownerReferences": None}})
+        await world.settle()
+        assert [seen.call.name for seen in world.sent("patch", "pods")] == ["loose"]
 
     story(tell)

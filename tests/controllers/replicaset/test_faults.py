@@ -1,9 +1,11 @@
 """Old caches, lost answers, watches that break: the right number of pods all the same."""
 
+import msgspec
 import pytest
-from tests.controllers.replicaset.world import WEB, World, story, world
+from tests.controllers.replicaset.world import PODS, WEB, World, story, world
 
-from pilothouse.client.interceptor import Rule, conflict, fail, gone, lose_answer, time_out
+from pilothouse.api.wire import Request
+from pilothouse.client.interceptor import Replace, Rule, conflict, fail, gone, lose_answer, time_out
 from pilothouse.controllers.workloads.replicaset import ReplicaSetOptions
 from pilothouse.env import Env, virtual
 
@@ -172,6 +174,63 @@ def test_a_second_failure_of_the_status_brings_the_key_back() -> None:
         await world.settle()
         assert (await world.status())["replicas"] == 2
         assert len(await world.owned()) == 2
+
+    story(tell)
+
+
+def test_an_owner_made_again_unseen_starts_without_expectations() -> None:
+    """Upstream, TestExpectationsOnRecreate, but for one update with two uids in the place of two events."""
+
+    async def tell(world: World) -> None:
+        with world.faults.hold(resource="pods"):
+            await world.create_set(1)
+            await world.settle()
+            with world.faults.hold(resource="replicasets"):
+                await world.request("DELETE", WEB, {"propagationPolicy": "Orphan"})
+                await world.merge(WEB, {"metadata": {"finalizers": None}})
+                await world.create_set(1, labels={"app": "new"})
+                world.faults.end_watches(resource="replicasets", with_=gone())
+            await world.settle(5)
+            assert len(world.sent("create", "pods")) == 2
+
+    story(tell)
+
+
+def test_a_pod_made_again_unseen_under_its_name_ends_the_wait_for_its_deletion() -> None:
+    async def tell(world: World) -> None:
+        await world.create_set(2)
+        await world.settle()
+        with world.faults.hold(resource="pods"):
+            await world.scale(1)
+            await world.settle()
+            [victim] = [item["metadata"]["name"] for item in await world.pods(terminating=True)]
+            await world.remove(victim)
+            await world.create_pod(victim)
+            world.faults.end_watches(resource="pods", with_=gone())
+        await world.settle(10)
+        assert len(await world.owned()) == 1, "the new one was adopted, and one of the two is gone"
+        assert len(world.sent("delete", "pods")) == 2
+
+    story(tell)
+
+
+def test_a_server_that_drops_terminating_replicas_is_not_told_of_them_at_every_look() -> None:
+    def without(request: Request) -> Request:
+        body = msgspec.json.decode(request.body)
+        body["status"].pop("terminatingReplicas", None)
+        return msgspec.structs.replace(request, body=msgspec.json.encode(body))
+
+    async def tell(world: World) -> None:
+        world.faults.add(Rule(Replace(without), verb="update", resource="replicasets", subresource="status"))
+        await world.create_set(1)
+        await world.settle()
+        [name] = await world.owned()
+        await world.settle()
+        writes = len(world.sent("update", "replicasets/status"))
+        await world.merge(f"{PODS}/{name}", {"metadata": {"annotations": {"wake": "up"}}})
+        await world.settle()
+        assert len(world.sent("update", "replicasets/status")) == writes
+        assert "terminatingReplicas" not in await world.status()
 
     story(tell)
 

@@ -1,9 +1,13 @@
 """The number of pods: up, down, carefully, and never twice. Against the embedded API server, in virtual time."""
 
+from collections.abc import Callable
+
+import msgspec
 import pytest
 from tests.controllers.replicaset.world import PODS, SETS, WEB, World, story
 
-from pilothouse.client.interceptor import Rule, Sent, fail
+from pilothouse.api.wire import Response
+from pilothouse.client.interceptor import Answer, Rule, fail
 from pilothouse.controllers.workloads.replicaset import ReplicaSetOptions
 
 
@@ -97,9 +101,9 @@ def test_surplus_pods_are_deleted_all_at_once_and_counted_until_they_are_gone() 
         leaving = [item["metadata"]["name"] for item in await world.pods(terminating=True)]
         assert len(leaving) == 3
         assert unready <= set(leaving), "what is not ready goes first"
-        assert {seen.request.body for seen in world.sent("delete", "pods")} <= {b"", b"{}"} or all(
-            body.keys() <= {"kind", "apiVersion"} for body in world.bodies("delete", "pods")
-        ), "no preconditions, no grace period of ours"
+        assert world.bodies("delete", "pods") == [{"kind": "DeleteOptions", "apiVersion": "v1"}] * 3, (
+            "no preconditions, and every pod's own grace period"
+        )
         assert await world.status() == {
             "replicas": 2,
             "fullyLabeledReplicas": 2,
@@ -191,7 +195,7 @@ def test_a_refusal_stops_the_growing_batches_and_the_condition_keeps_the_first_o
         await world.create_set(0)
         await world.settle()
         refusal = world.faults.add(
-            Rule(fail(403, "Forbidden", "exceeded quota"), verb="create", resource="pods", when=third_or_later())
+            Rule(fail(403, "Forbidden", "exceeded quota"), verb="create", resource="pods", when=all_but_the_first())
         )
         await world.scale(20)
         await world.settle(0.003)
@@ -218,7 +222,7 @@ def test_a_refusal_stops_the_growing_batches_and_the_condition_keeps_the_first_o
     story(tell)
 
 
-def third_or_later():  # type: ignore[no-untyped-def]
+def all_but_the_first() -> Callable[..., bool]:
     """Lets the first create pass."""
     seen = 0
 
@@ -288,16 +292,16 @@ def test_nothing_is_created_while_the_namespace_goes_away() -> None:
     """One try, no event, no condition; the expectation stays and holds the owner back."""
 
     async def tell(world: World) -> None:
-        cause = {
-            "reason": "NamespaceTerminating",
-            "message": "namespace default is being terminated",
-            "field": "metadata.namespace",
+        refused = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "status": "Failure",
+            "message": "because it is being terminated",
+            "reason": "Forbidden",
+            "details": {"causes": [{"reason": "NamespaceTerminating", "field": "metadata.namespace"}]},
+            "code": 403,
         }
-        refusal = fail(403, "Forbidden", "because it is being terminated")
-        body = refusal.response.body.replace(
-            b'"details":{}', b'"details":{"causes":[%b]}' % str(cause).replace("'", '"').encode()
-        )
-        answer = type(refusal)(type(refusal.response)(403, refusal.response.headers, body))
+        answer = Answer(Response(403, {"content-type": "application/json"}, msgspec.json.encode(refused)))
         rule = world.faults.add(Rule(answer, verb="create", resource="pods"))
         await world.create_set(2)
         await world.settle(60)
@@ -340,6 +344,17 @@ def test_two_replica_sets_do_not_get_in_each_others_way() -> None:
     story(tell)
 
 
-def order_of(requests: list[Sent]) -> list[str]:
-    """``verb resource`` of each."""
-    return [f"{seen.call.verb} {seen.call.resource}" for seen in requests]
+def test_new_labels_of_the_template_make_old_pods_not_fully_labelled() -> None:
+    async def tell(world: World) -> None:
+        await world.create_set(2)
+        await world.settle()
+        template = {"metadata": {"labels": {"app": "web", "version": "2"}}}
+        await world.merge(WEB, {"spec": {"template": template}})
+        await world.settle()
+        status = await world.status()
+        assert (status["replicas"], status.get("fullyLabeledReplicas", 0), status["observedGeneration"]) == (2, 0, 2)
+        await world.scale(3)
+        await world.settle()
+        assert (await world.status())["fullyLabeledReplicas"] == 1
+
+    story(tell)

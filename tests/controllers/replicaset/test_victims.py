@@ -1,6 +1,6 @@
 """Which pods go, on a real server: the rules that need more than one pod's own fields."""
 
-from tests.controllers.replicaset.world import SETS, World, story
+from tests.controllers.replicaset.world import SETS, Doc, World, story
 
 DEPLOYMENT = {
     "apiVersion": "apps/v1",
@@ -17,7 +17,7 @@ async def ready_pods(world: World, owner: str) -> None:
     await world.settle()
 
 
-def template(node: str, revision: str) -> dict[str, object]:
+def template(node: str, revision: str) -> Doc:
     labels = {"app": "web", "revision": revision}
     return {
         "selector": {"matchLabels": labels},
@@ -34,7 +34,7 @@ def test_pods_go_where_the_same_deployment_has_more_of_them() -> None:
         new = template("full", "2")
         await world.create_set(1, "new", spec=new, ownerReferences=[DEPLOYMENT])
         await world.settle()
-        new["template"]["spec"]["nodeName"] = "empty"  # type: ignore[index]
+        new["template"]["spec"]["nodeName"] = "empty"
         await world.merge(f"{SETS}/new", {"spec": {"template": new["template"], "replicas": 2}})
         await world.settle()
         await ready_pods(world, "old")
@@ -51,7 +51,7 @@ def test_pods_go_where_the_same_deployment_has_more_of_them() -> None:
     story(tell)
 
 
-async def pods_of(world: World, owner: str) -> list[dict[str, object]]:
+async def pods_of(world: World, owner: str) -> list[Doc]:
     names = await world.owned(owner)
     return [item for item in await world.pods() if item["metadata"]["name"] in names]
 
