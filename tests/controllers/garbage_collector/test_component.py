@@ -369,12 +369,14 @@ def test_killed_between_any_two_requests_it_finishes_after_a_restart() -> None:
 def test_a_start_with_a_settled_cluster_asks_for_no_object() -> None:
     async def main(env: Env) -> None:
         async with running(env) as (cluster, group):
+            # Whichever of the two kinds is listed first, one half sees its children before their owners.
+            secrets = "/api/v1/namespaces/default/secrets"
             for number in range(20):
                 owner = await cluster.configmap(f"owner-{number}")
-                await cluster.create(
-                    "/api/v1/namespaces/default/secrets",
-                    metadata={"name": f"child-{number}", "ownerReferences": [owner_reference(owner)]},
-                )
+                references = [owner_reference(owner)]
+                await cluster.create(secrets, metadata={"name": f"child-{number}", "ownerReferences": references})
+                secret = await cluster.create(secrets, metadata={"name": f"owner-{number}"})
+                await cluster.configmap(f"child-{number}", {"apiVersion": "v1", "kind": "Secret", **secret})
             await cluster.run(group, DESCRIPTOR)
             await asyncio.sleep(60)
             assert cluster.requests() == []
