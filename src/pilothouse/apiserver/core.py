@@ -59,6 +59,8 @@ class Core:
         self.attributes = AttributeCache(store)
         self.virtual: dict[tuple[str, str, str], Handler] = {}
         """Handlers of what is not stored, and of subresources with a way of their own: (group, resource, subresource)."""
+        self.special: dict[tuple[str, str, str, str], Handler] = {}
+        """Handlers of single verbs, before all others: (group, resource, subresource, verb)."""
         self.watches: dict[Any, ResourceInfo] = {}
         """Watches under way, in the order in which they began."""
 

@@ -4,7 +4,7 @@ A list of stored objects is spliced from their bytes, and an event is encoded on
 """
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 import msgspec
 
@@ -91,12 +91,10 @@ class LineStream:
             lines.extend([event_line(event) for event in await self._events.__anext__()])
         return lines.popleft()
 
-    async def next_lines(self) -> list[bytes]:
-        """All lines that are there, waiting for at least one; raises ``StopAsyncIteration`` at the end."""
-        first = await self.__anext__()
-        lines = [first, *self._lines]
-        self._lines.clear()
-        return lines
+    async def batches(self) -> AsyncIterator[list[bytes]]:
+        """Instead of single lines: all lines that came together."""
+        async for batch in self._events:
+            yield [event_line(event) for event in batch]
 
     async def close(self) -> None:
         """End the watch."""

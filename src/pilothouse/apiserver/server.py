@@ -1,23 +1,27 @@
 """``ApiServer``: requests in, answers out, independent of what carries them.
 
 A request is read (``routing``), authorised, turned into JSON (``Presenter``), handled by one of the functions in ``handlers``, and
-shown. What is no resource (discovery, health, OpenAPI) goes to ``non_resource``, which presentation sets.
+shown. What is no resource (discovery, health, OpenAPI) is answered by
+``documents``.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 
 from pilothouse.api.wire import Request, Response, Stream, Transport
 from pilothouse.apiserver import errors, startup
 from pilothouse.apiserver.addresses import ServiceAddresses
 from pilothouse.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
 from pilothouse.apiserver.core import Call, Core, Handler
+from pilothouse.apiserver.customresources.controller import CustomResources
+from pilothouse.apiserver.documents import Documents
 from pilothouse.apiserver.errors import PlainNotFound, StatusError
 from pilothouse.apiserver.events_expiry import EventExpiry
 from pilothouse.apiserver.handlers import creating, deleting, patching, reading, subresources, updating, watching
 from pilothouse.apiserver.identity import Identity
 from pilothouse.apiserver.options import ServerOptions
-from pilothouse.apiserver.rendering import PlainPresenter, failure
+from pilothouse.apiserver.presentation.presenter import NegotiatingPresenter
+from pilothouse.apiserver.rendering import failure
 from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.apiserver.results import Presenter
 from pilothouse.apiserver.routing import RequestInfo, read_request
@@ -49,7 +53,6 @@ _SUBRESOURCES: dict[tuple[str, str], Handler] = {
     ("binding", "create"): subresources.bind,
 }
 
-NonResource = Callable[[Request, RequestInfo, Identity], Awaitable[Response | Stream]]
 Authorize = Callable[[Identity, RequestInfo], None]
 
 
@@ -70,12 +73,12 @@ class ApiServer:
             NamespaceLifecycle(store),
             ServiceAddresses(env, store, self.options.service_range),
         ]
-        self.presenter: Presenter = PlainPresenter()
-        self.non_resource: NonResource | None = None
-        """Answers paths that are no resources; without it they are all unknown."""
+        self.presenter: Presenter = NegotiatingPresenter(env.now)
+        self._documents = Documents(self.core.table, f"127.0.0.1:{self.options.secure_port}")
         self.authorize: Authorize | None = None
         """Raises ``StatusError`` for what the user may not do; without it everything is allowed."""
         self._events = EventExpiry(self.core)
+        self.custom_resources = CustomResources(self.core)
         self._unsettled = startup.stage_objects(self.core)
 
     def transport(self, user: str, groups: Sequence[str] = (), *, user_agent: str = "") -> Transport:
@@ -86,6 +89,7 @@ class ApiServer:
         """Work in the background until cancelled."""
         await self._settle()
         async with TaskGroup("API server") as group:
+            group.start(self.custom_resources.run(), name="custom resource definitions")
             group.start(self._events.run(), name="event expiry")
             await asyncio.get_running_loop().create_future()
 
@@ -104,9 +108,7 @@ class ApiServer:
             if self.authorize is not None:
                 self.authorize(identity, asked)
             if not asked.resource_request:
-                if self.non_resource is None:
-                    return _NOT_FOUND
-                return await self.non_resource(request, asked, identity)
+                return self._documents.answer(request, asked)
             handler, info = self._find(request, asked)
             request = self.presenter.read(request, asked)
             namespace = asked.namespace if info.namespaced else ""
@@ -145,7 +147,9 @@ class ApiServer:
         self._check_scope(asked, info)
         if request.method == "HEAD":
             raise errors.method_not_allowed()
-        virtual = self.core.virtual.get((info.group, info.resource, asked.subresource))
+        virtual = self.core.special.get((info.group, info.resource, asked.subresource, asked.verb))
+        if virtual is None:
+            virtual = self.core.virtual.get((info.group, info.resource, asked.subresource))
         if not asked.subresource:
             if asked.verb not in info.verbs:
                 raise errors.method_not_allowed()

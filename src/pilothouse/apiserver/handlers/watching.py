@@ -213,6 +213,13 @@ class Watch:
         """End the watch; the iteration ends at its next step."""
         self.stop()
 
+    def finish(self) -> None:
+        """End the watch once its reader has what is there already."""
+        if self._watcher is None or self._watcher.idle:
+            self.stop()
+        else:
+            self._deadline = self._core.env.monotonic()
+
     def stop(self) -> None:
         """``close`` for those who don't wait."""
         self._closed = True

@@ -6,7 +6,17 @@ A kind grows by getting a class of its own in a module here; until then it is st
 from functools import cache, lru_cache
 
 from pilothouse.apiserver.resources import built_in
-from pilothouse.apiserver.strategies import configuration, events, leases, namespaces, nodes, pods, services, workloads
+from pilothouse.apiserver.strategies import (
+    configuration,
+    definitions,
+    events,
+    leases,
+    namespaces,
+    nodes,
+    pods,
+    services,
+    workloads,
+)
 from pilothouse.apiserver.strategies.base import Strategy
 from pilothouse.apiserver.strategies.custom import CustomStrategy
 
@@ -119,6 +129,7 @@ _SPECIAL: dict[str, type[Strategy]] = {
     "events": events.CoreEventStrategy,
     "events.events.k8s.io": events.EventStrategy,
     "leases.coordination.k8s.io": leases.LeaseStrategy,
+    "customresourcedefinitions.apiextensions.k8s.io": definitions.DefinitionStrategy,
     "configmaps": configuration.ConfigMapStrategy,
     "secrets": configuration.SecretStrategy,
     "services": services.ServiceStrategy,

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from pilothouse.apiserver.errors import FieldError
+from pilothouse.apiserver.errors import FieldError, StatusError
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.apiserver.selection import Fields
@@ -10,11 +10,15 @@ from pilothouse.apiserver.strategies.base import Strategy
 
 
 class CustomStrategy(Strategy):
-    """A custom resource: no unconditional update, generation counts every change outside metadata and status."""
+    """A custom resource: no unconditional update, generation counts every change outside metadata and status.
+
+    ``storage`` is the version that objects are stored in; whoever makes the strategy sets it.
+    """
 
     tracked = ("",)
     unconditional_update = False
     status_keeps = "metadata"
+    storage: ResourceInfo
 
     def __init__(
         self,
@@ -23,17 +27,21 @@ class CustomStrategy(Strategy):
         selectable: Fields,
         validate: Callable[[Object, Object | None], list[FieldError]],
         default: Callable[[Object], None],
-        storage: ResourceInfo,
+        terminating: bool,
     ) -> None:
         self.selectable = selectable
         self._untracked = ("metadata", "status") if status else ("metadata",)
         self._validate = validate
         self._default = default
-        self._storage = storage
+        self._terminating = terminating
         super().__init__()
 
     def default(self, obj: Object) -> None:
         self._default(obj)
+
+    def prepare_create(self, obj: Object, now: str) -> None:
+        if self._terminating:
+            raise StatusError(403, "Forbidden", "create not allowed while custom resource definition is terminating")
 
     def validate(self, obj: Object) -> list[FieldError]:
         return self._validate(obj, None)
@@ -48,7 +56,10 @@ class CustomStrategy(Strategy):
         return _without(obj, self._untracked) != _without(old, self._untracked)
 
     def stored_as(self, info: ResourceInfo) -> ResourceInfo:
-        return self._storage
+        return self.storage
+
+    def to_storage(self, info: ResourceInfo, obj: Object) -> Object:
+        return _without(obj, ("kind", "apiVersion"))
 
     def refuses_field(self, path: str) -> str:
         return f"field label not supported: {path}"

@@ -1,0 +1,281 @@
+"""Keeps the resource table in step with the stored definitions, and does what upstream's apiextensions controllers do.
+
+The table follows every commit. Conditions are written right after a create or update, before it is answered, so that a
+client that has its 201 finds the resource served (upstream takes some milliseconds, and clients wait for the condition). When a
+definition is deleted, its objects are, by the ordinary rules; the definition goes when the last one has gone.
+"""
+
+import asyncio
+
+from pilothouse.api.wire import Request
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.core import Call, Core
+from pilothouse.apiserver.customresources.serving import is_true, versions_of
+from pilothouse.apiserver.handlers import creating, deleting, patching, updating
+from pilothouse.apiserver.identity import MASTERS, Identity
+from pilothouse.apiserver.objects import Object, decode, encode_object, read_head, with_revision
+from pilothouse.apiserver.options import DeleteOptions
+from pilothouse.apiserver.resources import ResourceInfo
+from pilothouse.apiserver.results import ObjectResult, Result
+from pilothouse.apiserver.routing import NO_QUERY, RequestInfo
+from pilothouse.apiserver.strategies.definitions import FINALIZER
+from pilothouse.storage import Change, Mismatch, Record
+
+GROUP = "apiextensions.k8s.io"
+RESOURCE = "customresourcedefinitions"
+_PREFIX = f"{GROUP}/{RESOURCE}/"
+_SYSTEM = Identity("system:apiserver", (MASTERS,))
+_NAMES = ("plural", "singular", "shortNames", "kind", "listKind")
+_REASONS = {
+    "plural": "PluralConflict",
+    "singular": "SingularConflict",
+    "shortNames": "ShortNamesConflict",
+    "kind": "KindConflict",
+    "listKind": "ListKindConflict",
+}
+
+
+class CustomResources:
+    """The custom resources of one server."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        info = core.table.find(GROUP, "v1", RESOURCE)
+        assert info is not None, "custom resource definitions are built in"
+        self._info: ResourceInfo = info
+        self._served: dict[str, tuple[str, int, bool, bool]] = {}
+        self._terminating: dict[str, str] = {}
+        """Storage prefix of a resource → its definition that is being deleted."""
+        self._due: dict[str, None] = {}
+        self._wake: asyncio.Future[None] | None = None
+        core.store.on_commit.append(self._follow)
+        for record in core.store.list(_PREFIX).records:
+            self._serve(decode(record.value))
+        for verb in ("create", "update", "patch", "delete", "deletecollection"):
+            core.special[(GROUP, RESOURCE, "", verb)] = self._handle
+
+    # Requests about definitions
+
+    async def _handle(self, core: Core, call: Call) -> Result:
+        """The ordinary handlers, and what has to follow a write before it is answered."""
+        handlers = {
+            "create": creating.create,
+            "update": updating.update,
+            "patch": patching.patch,
+            "delete": deleting.delete,
+            "deletecollection": deleting.delete_collection,
+        }
+        result = await handlers[call.asked.verb](core, call)
+        if isinstance(result, ObjectResult):
+            await self.settle(read_head(result.value).metadata.name)
+        else:
+            for name in list(self._terminating.values()):
+                await self.settle(name)
+        return result
+
+    # Following the store
+
+    def _follow(self, changes: list[Change]) -> None:
+        for change in changes:
+            if change.key.startswith(_PREFIX):
+                definition = decode(change.value)
+                if change.type == "DELETED":
+                    self._withdraw(definition)
+                else:
+                    self._serve(definition)
+            elif self._terminating and change.type == "DELETED":
+                prefix = change.key[: change.key.index("/", change.key.index("/") + 1) + 1]
+                if prefix in self._terminating:
+                    self._enqueue(self._terminating[prefix])
+
+    def _serve(self, definition: Object) -> None:
+        meta, spec = definition["metadata"], definition["spec"]
+        name = meta["name"]
+        deleting_now = bool(meta.get("deletionTimestamp"))
+        if deleting_now:
+            self._terminating[f"{spec['group']}/{spec['names']['plural']}/"] = name
+            self._enqueue(name)
+        accepted = is_true(definition, "NamesAccepted") or is_true(definition, "Established")
+        state = (meta["uid"], meta.get("generation") or 0, accepted, deleting_now)
+        if self._served.get(name) != state:
+            self._served[name] = state
+            infos = versions_of(definition)
+            before = self._core.table.custom(name)
+            self._core.table.set_custom(name, infos)
+            served = [info.version for info in infos]
+            self._end_watches([info for info in before if info.version not in served])
+
+    def _withdraw(self, definition: Object) -> None:
+        spec, name = definition["spec"], definition["metadata"]["name"]
+        self._terminating.pop(f"{spec['group']}/{spec['names']['plural']}/", None)
+        self._served.pop(name, None)
+        self._end_watches(list(self._core.table.custom(name)))
+        self._core.table.set_custom(name, ())
+
+    def _end_watches(self, infos: list[ResourceInfo]) -> None:
+        gone = {(info.group, info.version, info.resource) for info in infos}
+        for watch, info in list(self._core.watches.items()):
+            if (info.group, info.version, info.resource) in gone:
+                watch.finish()
+
+    # The controller
+
+    def _enqueue(self, name: str) -> None:
+        self._due[name] = None
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+    async def run(self) -> None:
+        """Settle definitions as things change, until cancelled."""
+        for record in self._core.store.list(_PREFIX).records:
+            self._due[record.key[len(_PREFIX) :]] = None
+        while True:
+            while self._due:
+                name = next(iter(self._due))
+                del self._due[name]
+                await self.settle(name)
+            self._wake = asyncio.get_running_loop().create_future()
+            await self._wake
+
+    async def settle(self, name: str) -> None:
+        """Bring the conditions of one definition up to date; finish its deletion as far as that is possible."""
+        record = self._record(name)
+        if record is None:
+            return
+        definition = decode(record.value)
+        if definition["metadata"].get("deletionTimestamp"):
+            await self._finish(name, definition)
+            return
+        await self._accept(record, definition)
+
+    def _record(self, name: str) -> Record | None:
+        return self._core.store.staged(_PREFIX + name)
+
+    async def _accept(self, record: Record, definition: Object) -> None:
+        names = definition["spec"]["names"]
+        status: Object = dict(definition.get("status") or {})
+        accepted, reason, message = self._check_names(definition)
+        conditions = list(status.get("conditions") or ())
+        good = not reason
+        now = self._core.time.now()
+        conditions = _with(
+            conditions, now, "NamesAccepted", good, reason or "NoConflicts", message or "no conflicts found"
+        )
+        if is_true(definition, "Established"):
+            pass  # Once established, always established.
+        elif good:
+            conditions = _with(
+                conditions, now, "Established", True, "InitialNamesAccepted", "the initial names have been accepted"
+            )
+        else:
+            conditions = _with(conditions, now, "Established", False, "NotAccepted", "not all names are accepted")
+        status["conditions"] = conditions
+        status["acceptedNames"] = dict(names) if good else accepted
+        if status == definition.get("status"):
+            return
+        await self._write(record, {**definition, "status": status})
+
+    def _check_names(self, definition: Object) -> tuple[Object, str, str]:
+        """The names that may be had; the reason and message of the last conflict."""
+        spec, own = definition["spec"], definition["metadata"]["name"]
+        taken: dict[str, set[str]] = {"resource": set(), "kind": set()}
+        for info in self._core.table:
+            if info.group != spec["group"] or (info.custom is not None and info.custom.definition == own):
+                continue
+            taken["resource"] |= {info.resource, info.singular, *info.short_names}
+            taken["kind"] |= {info.kind, info.list_kind}
+        accepted: Object = {"plural": "", "kind": ""}
+        reason = message = ""
+        for field in _NAMES:
+            wanted = spec["names"].get(field)
+            if not wanted:
+                continue
+            known = taken["kind" if "ind" in field else "resource"]
+            clash = next((name for name in ([wanted] if isinstance(wanted, str) else wanted) if name in known), None)
+            if clash is None:
+                accepted[field] = wanted
+            else:
+                reason, message = _REASONS[field], f'"{clash}" is already in use'
+        return accepted, reason, message
+
+    async def _finish(self, name: str, definition: Object) -> None:
+        """Delete what is left of a definition's objects, then the definition."""
+        if FINALIZER not in (definition["metadata"].get("finalizers") or ()):
+            return
+        spec = definition["spec"]
+        prefix = f"{spec['group']}/{spec['names']['plural']}/"
+        infos = self._core.table.custom(name)
+        if infos:
+            for record in self._core.store.list(prefix).records:
+                await self._delete_instance(infos[0], record)
+        left = bool(self._core.store.count(prefix)) and bool(infos)
+        record_now = self._record(name)
+        if record_now is None:
+            return
+        definition = decode(record_now.value)
+        status: Object = dict(definition.get("status") or {})
+        now = self._core.time.now()
+        if left:
+            told = ("InstanceDeletionInProgress", "CustomResource deletion is in progress")
+        elif infos:
+            told = ("InstanceDeletionCompleted", "removed all instances")
+        else:
+            told = ("NeverEstablished", "resource was never established")
+        status["conditions"] = _with(list(status.get("conditions") or ()), now, "Terminating", left, *told)
+        definition["status"] = status
+        meta = definition["metadata"]
+        if not left:
+            meta["finalizers"] = [finalizer for finalizer in meta.get("finalizers") or () if finalizer != FINALIZER]
+            if not meta["finalizers"]:
+                await self._remove(record_now)
+                return
+        if definition != decode(record_now.value):
+            await self._write(record_now, definition)
+
+    async def _delete_instance(self, info: ResourceInfo, record: Record) -> None:
+        head = read_head(record.value).metadata
+        asked = RequestInfo("", NO_QUERY, "delete", True, info=info)
+        strategy = self._core.strategy(info)
+        call = Call(Request("DELETE", ""), asked, info, strategy, _SYSTEM, head.namespace, head.name, [])
+        try:
+            await deleting.delete_one(self._core, call, DeleteOptions())
+        except errors.StatusError as error:
+            if error.code not in (404, 409):
+                raise
+
+    async def _write(self, record: Record, definition: Object) -> None:
+        def make(revision: int) -> bytes:
+            definition["metadata"]["resourceVersion"] = str(revision)
+            return encode_object(self._info, definition)
+
+        try:
+            staged = self._core.store.stage(record.key, make, expected=record.revision)
+        except Mismatch:
+            # Somebody else was quicker; the commit of theirs brings us back.
+            self._enqueue(record.key[len(_PREFIX) :])
+            return
+        await self._core.commit(staged)
+
+    async def _remove(self, record: Record) -> None:
+        try:
+            staged = self._core.store.stage(
+                record.key,
+                None,
+                expected=record.revision,
+                last=lambda revision: with_revision(record.value, record.revision, revision),
+            )
+        except Mismatch:
+            self._enqueue(record.key[len(_PREFIX) :])
+            return
+        await self._core.commit(staged)
+
+
+def _with(conditions: list[Object], now: str, type_: str, holds: bool, reason: str, message: str) -> list[Object]:
+    """The conditions with one of them set; its transition time changes only with its status."""
+    status = "True" if holds else "False"
+    before = next((found for found in conditions if found.get("type") == type_), None)
+    since = before["lastTransitionTime"] if before is not None and before.get("status") == status else now
+    new = {"type": type_, "status": status, "lastTransitionTime": since, "reason": reason, "message": message}
+    if before is None:
+        return [*conditions, new]
+    return [new if found is before else found for found in conditions]

@@ -1,0 +1,145 @@
+"""A definition of a custom resource as rows of the resource table."""
+
+from typing import Any
+
+import msgspec
+
+from pilothouse.api import schema as api_schema
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.customresources import schema
+from pilothouse.apiserver.errors import FieldError
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.resources import ResourceInfo, Subresource
+from pilothouse.apiserver.strategies.base import Strategy
+from pilothouse.apiserver.strategies.custom import CustomStrategy
+from pilothouse.machinery.bodies import DecodeError, decode_body
+
+_READ_WRITE = ("get", "patch", "update")
+_OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+
+
+class ScalePaths(msgspec.Struct, frozen=True):
+    """Where the scale subresource finds its numbers (``.spec.replicas``)."""
+
+    spec_replicas: str
+    status_replicas: str
+    label_selector: str = ""
+
+
+class CustomVersion(msgspec.Struct, frozen=True, eq=False):
+    """What the definition says about one version, beyond its place in the resource table."""
+
+    definition: str
+    storage_version: str
+    openapi: dict[str, Any]
+    printer_columns: tuple[dict[str, Any], ...]
+    scale: ScalePaths | None
+    strategy: Strategy
+
+    def prune(self, obj: Object) -> list[str]:
+        """Remove what the schema does not know; the removed fields in the words of a strict error."""
+        return _check_metadata(obj) + schema.prune(obj, self.openapi)
+
+
+def _check_metadata(obj: Object) -> list[str]:
+    """Metadata is decoded strictly as ObjectMeta, whatever the schema says."""
+    meta = obj.get("metadata")
+    if meta is None:
+        obj["metadata"] = {}
+        return []
+    definition = api_schema.load().definition(_OBJECT_META)
+    try:
+        decoded = decode_body(msgspec.json.encode(meta), definition)
+    except DecodeError as error:
+        raise errors.bad_request(f"failed to decode metadata: {error}") from None
+    obj["metadata"] = decoded.document
+    return [f'unknown field "metadata.{name}"' for name in decoded.unknown]
+
+
+def is_true(definition: Object, condition: str) -> bool:
+    """Whether the definition has the condition."""
+    conditions = (definition.get("status") or {}).get("conditions") or ()
+    return any(found.get("type") == condition and found.get("status") == "True" for found in conditions)
+
+
+def versions_of(definition: Object) -> tuple[ResourceInfo, ...]:
+    """The rows for the served versions of a definition, in its order; none before its names are accepted."""
+    if not is_true(definition, "NamesAccepted") and not is_true(definition, "Established"):
+        return ()
+    spec = definition["spec"]
+    storage = next(version for version in spec["versions"] if version.get("storage"))
+    stored_as = _row(definition, storage, None)
+    return tuple(
+        stored_as if version is storage else _row(definition, version, stored_as)
+        for version in spec["versions"]
+        if version.get("served")
+    )
+
+
+def _row(definition: Object, version: Object, stored_as: ResourceInfo | None) -> ResourceInfo:
+    spec, names = definition["spec"], definition["spec"]["names"]
+    openapi: dict[str, Any] = (version.get("schema") or {}).get("openAPIV3Schema") or {}
+    given = version.get("subresources") or {}
+    subresources: dict[str, Subresource] = {}
+    if "status" in given:
+        subresources["status"] = Subresource("status", names["kind"], spec["group"], version["name"], _READ_WRITE)
+    scale = None
+    if given.get("scale"):
+        paths = given["scale"]
+        scale = ScalePaths(paths["specReplicasPath"], paths["statusReplicasPath"], paths.get("labelSelectorPath") or "")
+        subresources["scale"] = Subresource("scale", "Scale", "autoscaling", "v1", _READ_WRITE)
+    selectable = {
+        field["jsonPath"].lstrip("."): tuple(field["jsonPath"].lstrip(".").split("."))
+        for field in version.get("selectableFields") or ()
+    }
+
+    def validate(obj: Object, old: Object | None) -> list[FieldError]:
+        if old is None:
+            return _body_problems(obj, openapi)
+        return _body_problems(obj, openapi, old)
+
+    def default(obj: Object) -> None:
+        schema.apply_defaults(obj, openapi)
+
+    strategy = CustomStrategy(
+        status="status" in subresources,
+        selectable=selectable,
+        validate=validate,
+        default=default,
+        terminating=bool(definition["metadata"].get("deletionTimestamp")),
+    )
+    custom = CustomVersion(
+        definition["metadata"]["name"],
+        stored_as.version if stored_as is not None else version["name"],
+        openapi,
+        tuple(version.get("additionalPrinterColumns") or ()),
+        scale,
+        strategy,
+    )
+    info = ResourceInfo.make(
+        spec["group"],
+        version["name"],
+        names["plural"],
+        names["kind"],
+        namespaced=spec["scope"] == "Namespaced",
+        short_names=tuple(names.get("shortNames") or ()),
+        categories=tuple(names.get("categories") or ()),
+        subresources=subresources,
+        singular=names.get("singular") or "",
+        list_kind=names.get("listKind") or "",
+        custom=custom,
+    )
+    strategy.storage = stored_as or info
+    return info
+
+
+def _body_problems(obj: Object, openapi: dict[str, Any], old: Object | None = None) -> list[FieldError]:
+    """Problems of everything but apiVersion, kind and metadata, which have rules of their own."""
+    own = ("apiVersion", "kind", "metadata")
+    node = dict(openapi)
+    node["required"] = [name for name in openapi.get("required") or () if name not in own]
+    node["properties"] = {name: below for name, below in (openapi.get("properties") or {}).items() if name not in own}
+    body = {name: value for name, value in obj.items() if name not in own}
+    if old is None:
+        return schema.validate(body, node)
+    return schema.validate(body, node, "", {name: value for name, value in old.items() if name not in own})
