@@ -4,7 +4,7 @@ Loops reach the cluster only through this. Below it is a ``wire.Transport``: ``R
 local one, or an ``Interceptor`` around either.
 """
 
-import platform
+import os
 import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -45,7 +45,7 @@ _JSON = "application/json"
 
 def default_user_agent(program: str = "pilothouse", suffix: str = "") -> str:
     """``<program>/<version> (<os>/<arch>)`` and ``/<suffix>``, as upstream's programs introduce themselves."""
-    machine = platform.machine().lower()
+    machine = os.uname().machine.lower() if hasattr(os, "uname") else "unknown"
     agent = f"{program}/v{pilothouse.__version__} ({sys.platform}/{_ARCHITECTURES.get(machine, machine)})"
     return f"{agent}/{suffix}" if suffix else agent
 

@@ -7,12 +7,8 @@ of each new connection. What is wrong with a certificate is said when it is load
 import datetime
 import os
 import ssl
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-
-from cryptography import x509
-from cryptography.hazmat.primitives import serialization
 
 from pilothouse.client.errors import ConfigError
 from pilothouse.env import Env
@@ -135,6 +131,12 @@ def _pair_of(settings: TlsSettings) -> KeyPair | None:
 
 
 def _load_pair(context: ssl.SSLContext, pair: KeyPair, now: datetime.datetime) -> None:
+    # Only who has a client certificate pays for these (80 ms at start).
+    import tempfile
+
+    from cryptography import x509
+    from cryptography.hazmat.primitives import serialization
+
     try:
         certificate = x509.load_pem_x509_certificate(pair.certificate)
     except ValueError as error:
