@@ -11,9 +11,6 @@ from typing import Any
 import msgspec
 
 from pilothouse.api import wire
-from pilothouse.apiserver.presentation.discovery import Discovery
-from pilothouse.apiserver.presentation.presenter import NegotiatingPresenter
-from pilothouse.apiserver.routing import RequestInfo
 from pilothouse.apiserver.server import ApiServer
 from pilothouse.client import Client
 from pilothouse.client.discovery import RestMapper
@@ -181,13 +178,6 @@ async def running(
 ) -> AsyncIterator[tuple[Cluster, TaskGroup]]:
     """A cluster, with the controller running if one is given. Everything ends with the block."""
     server = ApiServer(env, MemoryStore(env))
-    server.presenter = NegotiatingPresenter(env.now)
-    documents = Discovery(server.core.table, "127.0.0.1:6443")
-
-    async def describe(request: wire.Request, asked: RequestInfo, _identity: object) -> wire.Response:
-        return documents.answer(request, asked.path) or wire.Response(404)
-
-    server.non_resource = describe
     async with TaskGroup("cluster") as group:
         group.start(server.run(), name="API server")
         cluster = Cluster(env, server)

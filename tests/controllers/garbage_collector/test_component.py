@@ -473,7 +473,6 @@ def test_custom_resources_are_followed_as_they_come_and_go() -> None:
         assert "things" in watched
         assert "events" not in watched
         await cluster.delete(f"{CRDS}/things.example.com")
-        await cluster.release(f"{CRDS}/things.example.com")
         await asyncio.sleep(65)
         assert "things" not in [key.resource for key in cluster.controller.monitors.watched]
 
