@@ -5,7 +5,7 @@ that falls behind catches up in fewer, larger steps.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar, get_args
 
@@ -85,7 +85,7 @@ class Watch(Generic[T]):
         self._memo = memo
         self._decoders = decoders_of(kind.view)
         self._stream: wire.Stream | None = None
-        self._pieces: AsyncIterator[bytes] | None = None
+        self._pieces: AsyncIterator[bytes | list[bytes]] | None = None
         self._partial: list[bytes] = []
         self._failure: Exception | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -95,7 +95,9 @@ class Watch(Generic[T]):
     async def __aenter__(self) -> Self:
         self._stream = await self._connect()
         if self._stream is not None:
-            self._pieces = self._stream.__aiter__()
+            # The local transport's streams also tell which lines came together.
+            batches: Callable[[], AsyncIterator[list[bytes]]] | None = getattr(self._stream, "batches", None)
+            self._pieces = batches() if batches is not None else self._stream.__aiter__()
             if self._timeout_seconds:
                 loop = asyncio.get_running_loop()
                 self._timer = loop.call_later(self._timeout_seconds + self.grace_seconds, self._on_deadline)
@@ -111,9 +113,11 @@ class Watch(Generic[T]):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._pieces = None
+        pieces, self._pieces = self._pieces, None
         if self._stream is not None:
             await self._stream.close()
+        if isinstance(pieces, AsyncGenerator) and self._waiting is None:
+            await pieces.aclose()  # left to the collector it would be closed at a moment that nobody chose
 
     def __aiter__(self) -> Self:
         return self
@@ -136,7 +140,7 @@ class Watch(Generic[T]):
             if batch:
                 return batch  # a failure that came behind it is raised by the next call
 
-    async def _next_piece(self, pieces: AsyncIterator[bytes]) -> bytes:
+    async def _next_piece(self, pieces: AsyncIterator[bytes | list[bytes]]) -> bytes | list[bytes]:
         self._waiting = task = asyncio.current_task()
         try:
             if self._overdue:
@@ -162,12 +166,15 @@ class Watch(Generic[T]):
             f"the watch of {self._kind.group_resource} did not end when its {self._timeout_seconds} s were over"
         )
 
-    def _events(self, piece: bytes) -> list[WatchEvent[T]]:
-        end = piece.find(b"\n") + 1
-        if end == len(piece) and end and not self._partial:
-            lines = [piece]  # one whole line, the local transport's usual case: the memo knows it by this very object
+    def _events(self, piece: bytes | list[bytes]) -> list[WatchEvent[T]]:
+        if isinstance(piece, list):
+            lines = piece
         else:
-            lines = self._split(piece, end)
+            end = piece.find(b"\n") + 1
+            if end == len(piece) and end and not self._partial:
+                lines = [piece]  # one whole line: the memo knows it by this very object
+            else:
+                lines = self._split(piece, end)
         events: list[WatchEvent[T]] = []
         for line in lines:
             if line and not line.isspace():
