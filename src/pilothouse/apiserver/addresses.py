@@ -1,8 +1,9 @@
 """Cluster addresses and node ports of services.
 
-Runs as admission, because giving an address means looking at all services; what is taken is kept in memory and follows the
-store. Single stack only. After kubernetes' ``pkg/registry/core/service/storage/alloc.go`` (v1.36): dynamic addresses
-come from the upper part of the range, node ports likewise, so that the lower part stays free for static requests.
+Runs as admission, because giving an address means looking at all services; what is taken is kept in memory and
+follows the store. Single stack only. After kubernetes' ``pkg/registry/core/service/storage/alloc.go`` (v1.36):
+dynamic addresses come from the upper part of the range, node ports likewise, so that the lower part stays free for
+static requests.
 """
 
 import ipaddress
@@ -149,7 +150,8 @@ class ServiceAddresses(Plugin):
         random = self._env.stream("apiserver node ports")
         upper = _NODE_PORTS[_STATIC_PORTS:]
         start = random.randrange(len(upper))
-        for candidate in [*upper[start:], *upper[:start], *_NODE_PORTS[:_STATIC_PORTS]]:
+        candidates: list[int] = [*upper[start:], *upper[:start], *_NODE_PORTS[:_STATIC_PORTS]]
+        for candidate in candidates:
             if candidate not in taken:
                 return candidate
         raise errors.internal("failed to allocate a nodePort: range is full")

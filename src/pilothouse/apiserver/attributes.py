@@ -1,4 +1,5 @@
-"""Labels and selectable fields of stored objects, read at most once per revision, and an index over a few of the fields.
+"""Labels and selectable fields of stored objects, read at most once per revision, and an index over a few of the
+fields.
 
 Lists and watches with selectors ask here. Nothing is kept for a resource until somebody selects in it.
 """

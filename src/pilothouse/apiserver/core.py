@@ -58,7 +58,8 @@ class Core:
         self.admission = Chain()
         self.attributes = AttributeCache(store)
         self.virtual: dict[tuple[str, str, str], Handler] = {}
-        """Handlers of what is not stored, and of subresources with a way of their own: (group, resource, subresource)."""
+        """Handlers of what is not stored, and of subresources with a way of their own: (group, resource,
+        subresource)."""
         self.special: dict[tuple[str, str, str, str], Handler] = {}
         """Handlers of single verbs, before all others: (group, resource, subresource, verb)."""
         self.watches: dict[Any, ResourceInfo] = {}
@@ -77,7 +78,8 @@ class Core:
         return staged.change.value
 
     def view(self, info: ResourceInfo, value: bytes) -> bytes:
-        """A stored object as the version of ``info`` shows it. Objects are stored once, whatever the versions served."""
+        """A stored object as the version of ``info`` shows it. Objects are stored once, whatever the versions
+        served."""
         if value.startswith(info.head):
             return value
         if info.custom is not None:

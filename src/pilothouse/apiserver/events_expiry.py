@@ -1,6 +1,7 @@
 """Events live for an hour: upstream gives them a lease in etcd, here a sweep removes what is due.
 
-An event's hour begins anew with every write to it (upstream ``pkg/registry/core/event/storage``, TTL on create and update).
+An event's hour begins anew with every write to it (upstream ``pkg/registry/core/event/storage``, TTL on create and
+update).
 """
 
 import asyncio

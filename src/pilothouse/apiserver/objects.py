@@ -1,8 +1,8 @@
 """Objects as the core handles them: dicts of JSON while a request is worked on, bytes in storage.
 
-Stored bytes begin with kind, apiVersion and a metadata whose fields stand in upstream's declaration order. Two things rest
-on that: a list takes kind and apiVersion off without decoding, and the resource version of a deletion is put into the last
-state by replacing the first occurrence (everything before it is validated never to contain a quote).
+Stored bytes begin with kind, apiVersion and a metadata whose fields stand in upstream's declaration order. Two
+things rest on that: a list takes kind and apiVersion off without decoding, and the resource version of a deletion is
+put into the last state by replacing the first occurrence (everything before it is validated never to contain a quote).
 """
 
 import datetime

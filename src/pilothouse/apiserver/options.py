@@ -1,6 +1,7 @@
 """Options: those of the server, and those that requests carry in their query or body.
 
-After apimachinery's ``pkg/apis/meta/v1/validation/validation.go`` and ``pkg/apis/meta/internalversion/validation`` (v0.36).
+After apimachinery's ``pkg/apis/meta/v1/validation/validation.go`` and ``pkg/apis/meta/internalversion/validation``
+(v0.36).
 """
 
 import msgspec

@@ -1,7 +1,7 @@
 """Which resources are served: the built-in ones of v1.36, and those that custom resource definitions add.
 
-The built-in table is data (``data/resources.json``, as discovery of kube-apiserver v1.36.2 shows it). Routing asks it what
-a path means, handlers ask it where objects are stored, and discovery prints it.
+The built-in table is data (``data/resources.json``, as discovery of kube-apiserver v1.36.2 shows it). Routing asks
+it what a path means, handlers ask it where objects are stored, and discovery prints it.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -147,8 +147,8 @@ def built_in() -> tuple[ResourceInfo, ...]:
 class ResourceTable:
     """What one server serves now: the built-in resources, plus the custom ones.
 
-    ``generation`` rises with every change, so that what is derived from the table (discovery, OpenAPI) can be kept until
-    then. Built-in resources come first and never change.
+    ``generation`` rises with every change, so that what is derived from the table (discovery, OpenAPI) can be kept
+    until then. Built-in resources come first and never change.
     """
 
     def __init__(self) -> None:

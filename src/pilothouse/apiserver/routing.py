@@ -53,9 +53,10 @@ NO_QUERY = Query()
 class RequestInfo(msgspec.Struct, gc=False):
     """What a request is about.
 
-    For a path that is no resource, ``resource_request`` is False and only ``path``, ``query`` and ``verb`` (the method in
-    lower case) mean something. ``resource`` may name something that is not served; ``info`` is then None. A list, watch or
-    deletecollection whose field selector asks for one name carries that name, and is authorised with it.
+    For a path that is no resource, ``resource_request`` is False and only ``path``, ``query`` and ``verb`` (the
+    method in lower case) mean something. ``resource`` may name something that is not served; ``info`` is then None.
+    A list, watch or deletecollection whose field selector asks for one name carries that name, and is authorised
+    with it.
     """
 
     path: str

@@ -1,7 +1,7 @@
 """``ApiServer``: requests in, answers out, independent of what carries them.
 
-A request is read (``routing``), authorised, turned into JSON (``Presenter``), handled by one of the functions in ``handlers``, and
-shown. What is no resource (discovery, health, OpenAPI) is answered by
+A request is read (``routing``), authorised, turned into JSON (``Presenter``), handled by one of the functions in
+``handlers``, and shown. What is no resource (discovery, health, OpenAPI) is answered by
 ``documents``.
 """
 
@@ -59,8 +59,9 @@ Authorize = Callable[[Identity, RequestInfo], None]
 class ApiServer:
     """One API server over one store.
 
-    ``handle`` answers requests at any time; ``run`` does what must happen without a request (definitions of custom resources,
-    events that expire), until cancelled. The objects that every cluster has are there once the server is constructed.
+    ``handle`` answers requests at any time; ``run`` does what must happen without a request (definitions of custom
+    resources, events that expire), until cancelled. The objects that every cluster has are there once the server is
+    constructed.
     """
 
     def __init__(self, env: Env, store: Store, *, options: ServerOptions | None = None) -> None:

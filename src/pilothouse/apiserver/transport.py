@@ -1,7 +1,7 @@
 """The local transport: a client on the same loop, without sockets. Bytes in, bytes out, as over HTTP.
 
-A call yields to the loop before it does anything, and a write yields again before its answer, so that cancelling it leaves
-open whether the write happened, as a broken connection does.
+A call yields to the loop before it does anything, and a write yields again before its answer, so that cancelling it
+leaves open whether the write happened, as a broken connection does.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """NamespaceLifecycle: nothing new in namespaces that are missing or going, and some namespaces stay.
 
-After kubernetes' ``plugin/pkg/admission/namespace/lifecycle/admission.go`` (v1.36). Its cache can lag and bridges that with
-waits and live look-ups; this one reads the store.
+After kubernetes' ``plugin/pkg/admission/namespace/lifecycle/admission.go`` (v1.36). Its cache can lag and bridges
+that with waits and live look-ups; this one reads the store.
 """
 
 from pilothouse.apiserver import errors

@@ -1,8 +1,9 @@
 """Keeps the resource table in step with the stored definitions, and does what upstream's apiextensions controllers do.
 
 The table follows every commit. Conditions are written right after a create or update, before it is answered, so that a
-client that has its 201 finds the resource served (upstream takes some milliseconds, and clients wait for the condition). When a
-definition is deleted, its objects are, by the ordinary rules; the definition goes when the last one has gone.
+client that has its 201 finds the resource served (upstream takes some milliseconds, and clients wait for the
+condition). When a definition is deleted, its objects are, by the ordinary rules; the definition goes when the last
+one has gone.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Structural schemas: pruning, defaulting, validation of custom objects.
 
-After apiextensions-apiserver's ``pkg/apiserver/schema/{pruning,defaulting}`` and kube-openapi's ``pkg/validation/validate``, whose
-words the messages have (v0.36).
+After apiextensions-apiserver's ``pkg/apiserver/schema/{pruning,defaulting}`` and kube-openapi's
+``pkg/validation/validate``, whose words the messages have (v0.36).
 """
 
 import copy
@@ -109,7 +109,7 @@ def validate(value: Any, node: Node, path: str = "", old: Any = _MISSING) -> lis
         problems += _number_problems(value, node, path)
     choices = node.get("enum")
     if choices is not None and value not in choices:
-        problems.append(errors.not_supported(path, value, [choice for choice in choices]))
+        problems.append(errors.not_supported(path, value, list(choices)))
     return problems + _junction_problems(value, node, path)
 
 
@@ -248,7 +248,7 @@ def _junction_problems(value: Any, node: Node, path: str) -> list[FieldError]:
             tail = ". Found none valid" if not valid else f". Found {valid} valid alternatives"
         problems.append(_unplaced(f'"{path}" {told}{tail}'))
         if not valid:
-            problems += min(results, key=len)
+            problems += sorted(results, key=len)[0]
     if node.get("not") is not None and not validate(value, node["not"], path):
         problems.append(_unplaced(f'"{path}" must not validate the schema (not)'))
     return problems

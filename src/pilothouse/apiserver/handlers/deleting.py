@@ -42,9 +42,8 @@ async def delete(core: Core, call: Call) -> Result:
     """DELETE of one object."""
     options = read_options(call)
     info, strategy = call.info, call.strategy
-    if strategy.orphans_by_default and options.propagation_policy is None and options.orphan_dependents is None:
-        if info.resource == "jobs":
-            call.warnings.append(_JOBS_WARNING)
+    if info.resource == "jobs" and options.propagation_policy is None and options.orphan_dependents is None:
+        call.warnings.append(_JOBS_WARNING)
     value, gone = await delete_one(core, call, options)
     code = 202 if not gone and options.orphan_dependents is False else 200
     warnings = tuple(call.warnings)
@@ -121,8 +120,8 @@ def check_preconditions(call: Call, obj: Object, options: DeleteOptions) -> None
     if wanted.resource_version is not None and wanted.resource_version != meta["resourceVersion"]:
         raise _mismatch(
             call,
-            f"the ResourceVersion in the precondition ({wanted.resource_version}) does not match the ResourceVersion in "
-            f"record ({meta['resourceVersion']}). The object might have been modified",
+            f"the ResourceVersion in the precondition ({wanted.resource_version}) does not match the ResourceVersion "
+            f"in record ({meta['resourceVersion']}). The object might have been modified",
         )
 
 
@@ -138,7 +137,8 @@ def _mismatch(call: Call, why: str) -> errors.StatusError:
 
 
 def wanted_finalizers(call: Call, obj: Object, options: DeleteOptions) -> list[str]:
-    """The finalizers after the deletion has been asked for; the garbage collector's two follow the propagation policy."""
+    """The finalizers after the deletion has been asked for; the garbage collector's two follow the propagation
+    policy."""
     finalizers: list[str] = list(obj["metadata"].get("finalizers") or ())
     if not call.strategy.garbage_collected:
         return finalizers

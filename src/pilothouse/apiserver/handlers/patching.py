@@ -1,4 +1,5 @@
-"""patch: JSON patch, merge patch, strategic merge patch. Server-side apply has its place here and is refused for now."""
+"""patch: JSON patch, merge patch, strategic merge patch. Server-side apply has its place here and is refused for
+now."""
 
 from typing import Any
 

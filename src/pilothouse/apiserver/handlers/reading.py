@@ -15,13 +15,13 @@ from pilothouse.apiserver.selection import Selection, read_selection
 from pilothouse.storage import Compacted, Record
 
 FUTURE_WAIT_SECONDS = 3.0
-_TOKEN_VERSION = "meta.k8s.io/v1"
+_CONTINUE_VERSION = "meta.k8s.io/v1"
 _TOO_OLD_LIST = "The resourceVersion for the provided list is too old."
-_TOO_OLD_TOKEN = (
-    "The provided continue parameter is too old to display a consistent list result. You can start a new list without the "
-    "continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing "
-    "with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the "
-    "time the first chunk was returned and now may show up in the list."
+_TOO_OLD_CONTINUE = (
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
+    "the continue parameter, or use the continue token in this response to retrieve the remainder of the results. "
+    "Continuing with the provided token results in an inconsistent list - objects that were created, modified, or "
+    "deleted between the time the first chunk was returned and now may show up in the list."
 )
 
 
@@ -151,7 +151,7 @@ async def _start(core: Core, options: ListOptions, prefix: str) -> tuple[str, in
 def _expired(core: Core, options: ListOptions, after: str, prefix: str) -> StatusError:
     if not options.continue_:
         return errors.expired(_TOO_OLD_LIST)
-    return errors.expired(_TOO_OLD_TOKEN, continue_=encode_token(-1, after[len(prefix) :]))
+    return errors.expired(_TOO_OLD_CONTINUE, continue_=encode_token(-1, after[len(prefix) :]))
 
 
 class _Token(msgspec.Struct):
@@ -162,7 +162,7 @@ class _Token(msgspec.Struct):
 
 def encode_token(revision: int, key: str) -> str:
     """A continue token: go on after ``key`` (relative to the list's prefix), as of ``revision``; -1 for as of then."""
-    text = msgspec.json.encode(_Token(_TOKEN_VERSION, revision, f"/{key}\0"))
+    text = msgspec.json.encode(_Token(_CONTINUE_VERSION, revision, f"/{key}\0"))
     return base64.urlsafe_b64encode(text).decode().rstrip("=")
 
 
@@ -180,7 +180,7 @@ def decode_token(token: str) -> tuple[int, str]:
         raise errors.bad_request(f"invalid continue token: continue key is not valid: {why}") from None
     except msgspec.DecodeError as error:
         raise errors.bad_request(f"invalid continue token: continue key is not valid: {error}") from None
-    if parsed.v != _TOKEN_VERSION:
+    if parsed.v != _CONTINUE_VERSION:
         raise errors.bad_request(
             f"invalid continue token: continue key is not valid: server does not recognize {parsed.v}"
         )

@@ -1,7 +1,8 @@
 """update, and the one way in which every change of a stored object goes: PUT, PATCH, status, scale, finalize.
 
-``change`` takes the stored object and a function that makes the wanted one of it, and ends in a compare-and-swap. Without a
-resource version in the request it starts over when somebody else was quicker; with one, that is the client's conflict.
+``change`` takes the stored object and a function that makes the wanted one of it, and ends in a compare-and-swap.
+Without a resource version in the request it starts over when somebody else was quicker; with one, that is the
+client's conflict.
 """
 
 from collections.abc import Callable
@@ -86,9 +87,9 @@ async def change(
 ) -> ObjectResult:
     """Store what ``wanted`` makes of the object.
 
-    ``revision`` is the resource version that the request insists on, empty for none; without it (a patch) the object says
-    itself whether it insists on one. ``main`` treats the write as one to the object itself, whatever the subresource.
-    ``prepare`` replaces the ordinary separation of spec
+    ``revision`` is the resource version that the request insists on, empty for none; without it (a patch) the object
+    says itself whether it insists on one. ``main`` treats the write as one to the object itself, whatever the
+    subresource. ``prepare`` replaces the ordinary separation of spec
     and status, for subresources with rules of their own.
     """
     for attempt in range(_ATTEMPTS):

@@ -29,8 +29,8 @@ class Watch:
     """One watch under way.
 
     Nothing is read before the iteration begins, except that history from then on is reserved when the start allows it.
-    Events come in revision order. It ends at its time limit, when ``close`` is called, when its reader falls behind, when
-    the store closes, or when its resource is no longer served.
+    Events come in revision order. It ends at its time limit, when ``close`` is called, when its reader falls behind,
+    when the store closes, or when its resource is no longer served.
     """
 
     def __init__(self, core: Core, call: Call, selection: Selection, options: ListOptions, revision: int) -> None:
@@ -181,7 +181,8 @@ class Watch:
         if not before:
             return None
         memo = change.memo
-        assert memo is not None and change.before is not None, "the attributes have been read"
+        assert memo is not None, "the attributes have been read"
+        assert change.before is not None, "it matched before"
         key = (self.info, "left")
         event: WatchEvent | None = memo.get(key)
         if event is None:

@@ -3,7 +3,7 @@
 A kind grows by getting a class of its own in a module here; until then it is stored with generic metadata handling.
 """
 
-from functools import cache, lru_cache
+from functools import cache
 
 from pilothouse.apiserver.resources import built_in
 from pilothouse.apiserver.strategies import (

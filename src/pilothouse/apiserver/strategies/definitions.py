@@ -85,7 +85,8 @@ class DefinitionStrategy(Strategy):
                 errors.invalid_value(
                     "spec.preserveUnknownFields",
                     True,
-                    "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead",
+                    "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in "
+                    "spec.versions[*].schema instead",
                 )
             )
         versions = spec.get("versions") or []
@@ -121,9 +122,9 @@ class DefinitionStrategy(Strategy):
                     FieldError(
                         f"status.storedVersions[{position}]",
                         "FieldValueInvalid",
-                        f'Invalid value: "{name}": missing from spec.versions; {name} was previously a storage version, '
-                        f"and must remain in spec.versions until a storage migration ensures no data remains persisted "
-                        f"in {name} and removes {name} from status.storedVersions",
+                        f'Invalid value: "{name}": missing from spec.versions; {name} was previously a storage '
+                        "version, and must remain in spec.versions until a storage migration ensures no data remains "
+                        f"persisted in {name} and removes {name} from status.storedVersions",
                     )
                 )
         return problems
@@ -308,7 +309,8 @@ def _structural_problems(node: Any, path: str, *, root: bool = False) -> list[Fi
                 problems.append(
                     errors.not_allowed(
                         f"{path}.properties[metadata]",
-                        "must not specify anything other than name and generateName, but metadata is implicitly specified",
+                        "must not specify anything other than name and generateName, but metadata is implicitly "
+                        "specified",
                     )
                 )
             continue

@@ -1,7 +1,7 @@
 """Pod specs, in pods and in templates: defaults and validation.
 
-Defaults follow kubernetes' ``pkg/apis/core/v1/defaults.go``, validation ``pkg/apis/core/validation/validation.go`` (v1.36), as
-far as controllers and their tests rely on them.
+Defaults follow kubernetes' ``pkg/apis/core/v1/defaults.go``, validation ``pkg/apis/core/validation/validation.go``
+(v1.36), as far as controllers and their tests rely on them.
 """
 
 import re

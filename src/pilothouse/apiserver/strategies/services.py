@@ -1,7 +1,7 @@
 """Services: defaults and the checks that do not need an address pool.
 
-After kubernetes' ``pkg/apis/core/v1/defaults.go`` and ``pkg/registry/core/service`` (v1.36). Cluster addresses are given by
-``addresses.ServiceAddresses``, which runs as admission because it has to look at all services.
+After kubernetes' ``pkg/apis/core/v1/defaults.go`` and ``pkg/registry/core/service`` (v1.36). Cluster addresses are
+given by ``addresses.ServiceAddresses``, which runs as admission because it has to look at all services.
 """
 
 from pilothouse.apiserver import errors
