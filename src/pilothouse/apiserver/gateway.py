@@ -20,7 +20,7 @@ from pilothouse.apiserver.authorization import (
     forbidden,
 )
 from pilothouse.apiserver.bootstrap_roles import bootstrap_objects, reconciled
-from pilothouse.apiserver.errors import StatusError
+from pilothouse.apiserver.errors import PlainNotFound, StatusError
 from pilothouse.apiserver.identity import ANONYMOUS, Identity
 from pilothouse.apiserver.objects import Object, encode_object
 from pilothouse.apiserver.presentation.documents import Documents
@@ -35,6 +35,8 @@ from pilothouse.apiserver.service_account_tokens import PrivateKey, PublicKey, S
 from pilothouse.storage import Change, Staged
 
 _PUBLIC = ("healthz", "livez", "readyz", "version")
+_TEXT = {"content-type": "text/plain; charset=utf-8", "x-content-type-options": "nosniff"}
+_NOT_FOUND = Response(404, {**_TEXT, "cache-control": "no-cache, private"}, b"404 page not found\n")
 
 
 class Gateway:
@@ -84,9 +86,10 @@ class Gateway:
         self._started = authorization != "RBAC"
         self._stopping = False
         health = Health(started=lambda: self._started, serving=lambda: not self._stopping)
-        documents = Documents(core.table, address=address, health=health, metrics=self.metrics, tokens=self.tokens)
+        self._documents = Documents(
+            core.table, address=address, health=health, metrics=self.metrics, tokens=self.tokens
+        )
         server.presenter = NegotiatingPresenter(server.env.now)
-        server.non_resource = documents.answer
         register(core, self.authenticator, self.authorizer, self.tokens)
 
     async def start(self) -> None:
@@ -104,15 +107,20 @@ class Gateway:
 
     async def answer(self, request: Request, certificate: bytes | None = None) -> Response | Stream:
         """The answer to a request that came with these headers over a connection with this certificate."""
+        info = read_request(request.method, request.target, self._server.core.table)
         try:
             identity = self.authenticator.identity(request.headers, certificate)
-            if "impersonate-user" in request.headers or any(h.startswith("impersonate-") for h in request.headers):
+            if any(name.startswith("impersonate-") for name in request.headers):
                 identity = impersonated(request.headers, identity, lambda *asked: self._impersonate(identity, *asked))
             elif identity is ANONYMOUS and self._rbac is None:
-                _refuse_strangers(request)
+                _refuse_strangers(info)
+            if not info.resource_request:
+                self._authorize(identity, Attributes.of(info))
+                return self._documents.answer(request, info)
         except StatusError as error:
-            info = read_request(request.method, request.target, self._server.core.table)
             return self._server.presenter.fail(request, info, error)
+        except PlainNotFound:
+            return _NOT_FOUND
         return await self._server.handle(request, identity)
 
     def observe(self, request: Request, status: int, seconds: float) -> None:
@@ -176,8 +184,7 @@ def _maker(info: ResourceInfo, obj: Object) -> Callable[[int], bytes]:
     return make
 
 
-def _refuse_strangers(request: Request) -> None:
+def _refuse_strangers(info: RequestInfo) -> None:
     # Everybody may do everything, but everybody is somebody: strangers only see whether the server is well.
-    path = request.target.partition("?")[0]
-    if path.strip("/").partition("/")[0] not in _PUBLIC:
+    if info.resource_request or info.path.strip("/").partition("/")[0] not in _PUBLIC:
         raise unauthorized()

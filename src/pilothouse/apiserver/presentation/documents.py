@@ -1,6 +1,6 @@
 """Everything that is served beside the resources: discovery, OpenAPI, health, version, metrics, the issuer's keys.
 
-The core hands requests for paths that are no resources to ``Documents.answer`` once they are authorised.
+``gateway`` hands requests for paths that are no resources to ``Documents.answer`` once they are authorised.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,6 @@ import msgspec
 from pilothouse.api.wire import Request, Response
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import PlainNotFound
-from pilothouse.apiserver.identity import Identity
 from pilothouse.apiserver.presentation.discovery import Discovery
 from pilothouse.apiserver.presentation.health import Health
 from pilothouse.apiserver.presentation.openapi import OpenApi
@@ -61,7 +60,7 @@ class Documents:
         self._discovery = Discovery(table, address)
         self._openapi = OpenApi(table)
 
-    async def answer(self, request: Request, info: RequestInfo, _identity: Identity) -> Response:
+    def answer(self, request: Request, info: RequestInfo) -> Response:
         """The document at a path. Raises ``PlainNotFound`` where there is none, ``StatusError`` 405 and 406."""
         path = info.path
         response = (

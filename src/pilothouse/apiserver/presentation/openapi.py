@@ -198,17 +198,22 @@ def _add_paths(paths: dict[str, Any], info: ResourceInfo, name: str | None) -> N
         wanted[f"{root}/{info.resource}"] = ["list"]
     for path, verbs in wanted.items():
         if verbs:
-            paths[path] = _path_item(path, verbs, _tag(info), kind, name)
+            paths[path] = _path_item(info, path, verbs, kind, name)
     for sub in info.subresources.values():
         shown = {"group": sub.group or info.group, "kind": sub.kind, "version": sub.version or info.version}
         verbs = [verb for verb in ("get", "create", "update", "patch") if verb in sub.verbs]
         path = f"{item}/{sub.name}"
         if verbs:
-            paths[path] = _path_item(path, verbs, _tag(info), shown, None)
+            paths[path] = _path_item(info, path, verbs, shown, None)
 
 
-def _path_item(path: str, verbs: Iterable[str], tag: str, kind: Mapping[str, str], name: str | None) -> dict[str, Any]:
+def _path_item(
+    info: ResourceInfo, path: str, verbs: Iterable[str], kind: Mapping[str, str], name: str | None
+) -> dict[str, Any]:
     operations: dict[str, Any] = {}
+    tag = _tag(info)
+    # kubectl apply sends a strategic merge patch wherever this list says so; custom resources take none.
+    patch_types = _PATCH_TYPES if info.custom is None else _PATCH_TYPES[:-1]
     for verb in verbs:
         method, action, parameters = _ACTIONS[verb]
         content = {negotiation.JSON: {"schema": {"$ref": V3 + name}}} if name and verb != "list" else {}
@@ -226,7 +231,7 @@ def _path_item(path: str, verbs: Iterable[str], tag: str, kind: Mapping[str, str
             operation["requestBody"] = {"content": content, "required": True}
         elif verb == "patch":
             patch = {"schema": {"type": "object"}}
-            operation["requestBody"] = {"content": dict.fromkeys(_PATCH_TYPES, patch), "required": True}
+            operation["requestBody"] = {"content": dict.fromkeys(patch_types, patch), "required": True}
         operations[method] = operation
     operations["parameters"] = [
         {"name": parameter, "in": "path", "required": True, "schema": dict(_STRING)}
