@@ -19,7 +19,7 @@ from tests.runtime.test_reflector import Told, play
 
 from pilothouse.api.core import PODS, Pod
 from pilothouse.api.meta import Object
-from pilothouse.client import Client
+from pilothouse.client import Client, WatchEvent
 from pilothouse.env import Env, TaskGroup
 from pilothouse.env.virtual import run
 from pilothouse.runtime import InformerFactory, Registry, SharedInformer
@@ -201,6 +201,27 @@ def test_resync_tells_each_handler_at_its_own_period() -> None:
             "never": [25.0],
         }
         assert len(server.requests) == 2, "a resync never talks to the server"
+
+    run(main)
+
+
+def test_a_resync_that_takes_its_time_never_tells_of_what_has_gone_meanwhile() -> None:
+    async def main(env: Env) -> None:
+        many = [pod(f"p{number:04}", 1) for number in range(1000)]
+        server = ScriptedServer(env, [listed(3, *many), watched()])
+        informer: SharedInformer[Pod] = SharedInformer(Client(server, env), env, PODS, stream_first=False)
+        told: list[str] = []
+        informer.add_handler(on_update=lambda _old, new: told.append(new.metadata.name), resync_seconds=60.0)
+        running = asyncio.create_task(informer.run())
+        await asyncio.sleep(59)
+        while not told:  # noqa: ASYNC110  # until the resync has begun
+            await asyncio.sleep(0 if env.monotonic() >= 60 else 1)
+        gone = informer.cache.get("default/p0999")
+        assert gone is not None
+        informer.apply([WatchEvent("DELETED", gone)], record_version=True)
+        await asyncio.sleep(1)
+        assert told == [f"p{number:04}" for number in range(999)]
+        running.cancel()
 
     run(main)
 

@@ -99,6 +99,23 @@ def test_the_earlier_of_two_delays_wins() -> None:
     assert run(main) == [("now", 0.0), ("past", 0.0), ("early first", 1.0), ("late first", 2.0)]
 
 
+def test_an_overtaken_delay_is_forgotten_also_when_other_keys_become_due_in_between() -> None:
+    async def main(env: Env) -> list[tuple[str, float]]:
+        queue: WorkQueue[str] = WorkQueue(env)
+        queue.add_after("a", 5.0)
+        queue.add_after("a", 2.0)
+        queue.add_after("b", 3.0)
+        queue.add_after("c", 6.0)
+        got = []
+        for _ in range(3):
+            key = await queue.get()
+            queue.done(key)
+            got.append((key, env.monotonic()))
+        return got
+
+    assert run(main) == [("a", 2.0), ("b", 3.0), ("c", 6.0)]
+
+
 def test_a_key_may_wait_again_after_its_delay_was_over() -> None:
     async def main(env: Env) -> list[float]:
         queue: WorkQueue[str] = WorkQueue(env)
