@@ -33,6 +33,9 @@ def parse(flags: FlagSet, program: str, words: Sequence[str]) -> Parsed | int:
     if parsed.values["help"]:
         print(flags.help())
         return 0
+    if parsed.arguments:
+        print(f'Error: "{program}" does not take any arguments, got [{" ".join(parsed.arguments)}]', file=sys.stderr)
+        return 2
     return parsed
 
 

@@ -4,7 +4,6 @@ Mode 0600, written in one step, and never over a file that was not written here:
 somebody's credentials. A first line marks our own.
 """
 
-import base64
 import os
 import pathlib
 
@@ -13,23 +12,6 @@ import yaml
 from pilothouse.cli.program import UserError
 
 MARK = "# Written by pilothouse; it is overwritten at the next start."
-
-
-def document(server: str, ca_pem: bytes, token: str, *, name: str = "pilothouse") -> dict[str, object]:
-    """A kubeconfig with one context."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [
-            {
-                "name": name,
-                "cluster": {"server": server, "certificate-authority-data": base64.b64encode(ca_pem).decode()},
-            }
-        ],
-        "users": [{"name": name, "user": {"token": token}}],
-        "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
-        "current-context": name,
-    }
 
 
 def write(path: pathlib.Path, content: dict[str, object]) -> None:

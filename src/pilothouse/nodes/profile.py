@@ -11,6 +11,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     ephemeral_storage: str = "1Ti"
     pods: int = 110
     labels: dict[str, str] = {}
+    clears_start_taint: bool = True
+    """Take off the taint that admission gives every new node, in place of a node lifecycle controller."""
 
     accept_delay: float = 0.0
     """From the binding to the first status (Pending, ContainerCreating)."""

@@ -28,6 +28,7 @@ from pilothouse.semantics.pods import is_terminal
 WORKERS = 16
 _POD_NETWORK = ipaddress.IPv4Address("10.128.0.0")
 _POD_ADDRESSES = 1 << 22
+_START_TAINT = ("node.kubernetes.io/not-ready", "NoSchedule")
 _RETRY_SECONDS = (0.2, 7.0)
 """Back-off of registration and Lease creation, first and longest (kubelet v1.36
 ``pkg/kubelet/kubelet_node_status.go``)."""
@@ -115,11 +116,25 @@ class NodeSimulator:
                 node = await self._create_or_get(client, name, body)
                 since = _ready_since(node) or self._env.now()
                 await self._write_status(client, name, since)
+                await self._take_off_start_taint(client, node)
                 return node.metadata.uid, since
             except (ApiError, ConnectionError, TimeoutError) as error:
                 self._log.error("Unable to register node with API server", error=error, node=name)
             await asyncio.sleep(pause)
             pause = min(pause * 2, _RETRY_SECONDS[1])
+
+    async def _take_off_start_taint(self, client: Client, node: Node) -> None:
+        """Admission puts not-ready:NoSchedule on every new node, and the node lifecycle controller takes it off.
+
+        Where that controller doesn't run nobody would, and no pod could ever be placed.
+        """
+        if not self._profile.clears_start_taint:
+            return
+        left = [t for t in node.spec.taints if (t.key, t.effect) != _START_TAINT]
+        if len(left) < len(node.spec.taints):
+            taints = [msgspec.to_builtins(t) for t in left]
+            patch = strategic_merge_patch({"spec": {"taints": taints or None}})
+            await client.patch(NODES.raw, node.metadata.name, patch)
 
     async def _create_or_get(self, client: Client, name: str, body: dict[str, Any]) -> Node:
         try:

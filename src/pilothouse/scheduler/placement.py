@@ -55,7 +55,8 @@ def place(pod: Pod, demand: Mapping[str, int], nodes: Sequence[NodeInfo], start:
         score = least_allocated(demand, info)
         if score > best_score:
             best, best_score = info, score
-    next_start = (start + looked) % count if count else 0
+    # Having looked at all of them, begin one further on: equal nodes take turns.
+    next_start = (start + (looked if looked < count else 1)) % count if count else 0
     return Placement(best.name if best is not None else None, refusals, next_start)
 
 
@@ -89,10 +90,9 @@ def least_allocated(demand: Mapping[str, int], info: NodeInfo) -> int:
     """0 to 100: the share of cpu and memory that would be left, averaged."""
     total = 0
     for name in _SCORED:
-        room = info.allocatable.get(name, 0)
-        used = info.requested.get(name, 0) + demand.get(name, 0)
-        if room > 0 and used <= room:
-            total += (room - used) * 100 // room
+        room, left = info.allocatable.get(name, 0), info.left_after(name, demand)
+        if room > 0 and left > 0:
+            total += left * 100 // room
     return total // len(_SCORED)
 
 

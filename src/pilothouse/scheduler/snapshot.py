@@ -10,6 +10,9 @@ from pilothouse.api.core import Node, Pod
 from pilothouse.machinery.quantities import parse_quantity
 
 PODS_RESOURCE = "pods"
+_ASSUMED = {"cpu": 100, "memory": 200 * 1024 * 1024}
+"""What a pod that requests none is taken to use when nodes are compared, so that such pods spread too (kube-scheduler
+v1.36 ``pkg/scheduler/util/pod_resources.go``)."""
 
 
 def amounts(resources: Mapping[str, str]) -> dict[str, int]:
@@ -25,13 +28,14 @@ def _amount(name: str, text: str) -> int:
 class NodeInfo:
     """One node and what its pods ask for."""
 
-    __slots__ = ("allocatable", "name", "node", "pods", "requested")
+    __slots__ = ("allocatable", "assumed", "name", "node", "pods", "requested")
 
     def __init__(self, node: Node) -> None:
         self.name = node.metadata.name
         self.node = node
         self.allocatable: dict[str, int] = {}
         self.requested: dict[str, int] = {}
+        self.assumed = dict.fromkeys(_ASSUMED, 0)
         self.pods = 0
         self.update(node)
 
@@ -46,12 +50,20 @@ class NodeInfo:
         self.pods += 1
         for name, amount in demand.items():
             self.requested[name] = self.requested.get(name, 0) + amount
+        for name, least in _ASSUMED.items():
+            self.assumed[name] += demand.get(name) or least
+
+    def left_after(self, name: str, demand: Mapping[str, int]) -> int:
+        """How much of cpu or memory would be left, by what is assumed of the pods."""
+        return self.allocatable.get(name, 0) - self.assumed[name] - (demand.get(name) or _ASSUMED[name])
 
     def remove(self, demand: Mapping[str, int]) -> None:
         """No longer count a pod."""
         self.pods -= 1
         for name, amount in demand.items():
             self.requested[name] = self.requested.get(name, 0) - amount
+        for name, least in _ASSUMED.items():
+            self.assumed[name] -= demand.get(name) or least
 
 
 class Snapshot:

@@ -1,0 +1,93 @@
+"""``pilothouse apiserver``: the embedded API server alone."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pilothouse.cli.clientside import common_flags
+from pilothouse.cli.program import UserError, parse, serve
+from pilothouse.env import Env, TaskGroup
+from pilothouse.machinery.flags import INT, STRING, Flag, FlagSet, Parsed
+
+if TYPE_CHECKING:
+    from pilothouse.plane.served import ServedApiServer
+
+USAGE = """An API server for one machine: no etcd, in memory or on one file.
+
+Usage:
+  {program} [flags]
+"""
+KUBECONFIG = ".pilothouse/kubeconfig"
+ANY_PORT = -1
+
+
+def server_flags(flags: FlagSet) -> None:
+    """Add the flags that say how the API server is served; ``up`` has them too."""
+    flags.add(
+        "API server",
+        Flag("bind-address", STRING, "127.0.0.1", "Address to listen on"),
+        Flag("port", INT, ANY_PORT, "Port to listen on; 0 for any free one, -1 for 6443 or the next free one"),
+        Flag("data-dir", STRING, "", "Directory that keeps the cluster; without it everything is in memory"),
+        Flag("token-auth-file", STRING, "", "More users: a CSV file of token,user,uid,groups"),
+        Flag("authorization-mode", STRING, "AlwaysAllow", "AlwaysAllow or RBAC"),
+        Flag("kubeconfig", STRING, KUBECONFIG, "Where to write a kubeconfig for the administrator"),
+    )
+
+
+def run(program: str, words: Sequence[str]) -> int:
+    """Serve until a signal."""
+    flags = FlagSet(USAGE.format(program=program))
+    server_flags(flags)
+    common_flags(flags)
+    parsed = parse(flags, program, words)
+    if isinstance(parsed, int):
+        return parsed
+    return serve(_serve(parsed), v=parsed["v"])
+
+
+async def _serve(parsed: Parsed) -> int:
+    from pilothouse.cli.written_kubeconfig import write
+
+    served = open_server(Env(), parsed)
+    async with TaskGroup("API server program") as group:
+        try:
+            await start(served)
+            group.start(served.server.run(), name="API server")
+            path = Path(parsed["kubeconfig"])
+            write(path, served.kubeconfig())
+            print(f"API server ready at {served.url}\n  kubectl --kubeconfig {path} get namespaces", flush=True)
+            await asyncio.get_running_loop().create_future()
+        finally:
+            await served.stop()
+    return 0
+
+
+def open_server(env: Env, parsed: Parsed) -> "ServedApiServer":
+    """The API server that the flags describe. Raises ``UserError``."""
+    from pilothouse.plane.served import ServedApiServer, ServedOptions
+
+    if parsed["authorization-mode"] not in {"AlwaysAllow", "RBAC"}:
+        raise UserError(f"--authorization-mode must be AlwaysAllow or RBAC, got {parsed['authorization-mode']}", code=2)
+    port = parsed["port"]
+    if not -1 <= port <= 65535:
+        raise UserError(f"--port must be between 0 and 65535, or -1 for 6443 or the next free one, got {port}", code=2)
+    options = ServedOptions(
+        host=parsed["bind-address"],
+        port=None if port == ANY_PORT else port,
+        data_dir=parsed["data-dir"],
+        token_auth_file=parsed["token-auth-file"],
+        authorization=parsed["authorization-mode"],
+    )
+    try:
+        return ServedApiServer(env, options)
+    except (OSError, ValueError) as error:
+        raise UserError(f"unable to open the API server's data: {error}") from error
+
+
+async def start(served: "ServedApiServer") -> None:
+    """Listen, or say why not. Raises ``UserError``."""
+    try:
+        await served.start()
+    except OSError as error:
+        raise UserError(str(error)) from error

@@ -1,0 +1,23 @@
+"""What ``nodes`` and ``scheduler`` share: flags that say which API server, and a client of it."""
+
+from pilothouse.machinery.flags import BOOL, FLOAT, INT32, LEVEL, STRING, Flag, FlagSet
+
+
+def connection_flags(flags: FlagSet, *, qps: float, burst: int) -> None:
+    """Add the flags that say how to connect."""
+    flags.add(
+        "connection",
+        Flag("kubeconfig", STRING, "", "Path to the kubeconfig file"),
+        Flag("master", STRING, "", "Address of the API server; overrides the one in the kubeconfig"),
+        Flag("kube-api-qps", FLOAT, qps, "QPS to use while talking with the API server; 0 for no limit"),
+        Flag("kube-api-burst", INT32, burst, "Burst to use while talking with the API server"),
+    )
+
+
+def common_flags(flags: FlagSet) -> None:
+    """Add the flags that every command has."""
+    flags.add(
+        "global",
+        Flag("help", BOOL, False, "Print this text", shorthand="h"),
+        Flag("v", LEVEL, 0, "Number for the log level verbosity", shorthand="v"),
+    )

@@ -1,0 +1,180 @@
+"""``pilothouse up``: the whole plane in one process, in the foreground."""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pilothouse.cli.apiserver import open_server, server_flags, start
+from pilothouse.cli.clientside import common_flags
+from pilothouse.cli.nodes import node_flags, profile_from
+from pilothouse.cli.program import UserError, parse, serve
+from pilothouse.env import Env, TaskGroup
+from pilothouse.machinery.flags import BOOL, DURATION, STRING, STRINGS, Flag, FlagSet, FlagType, Parsed
+
+if TYPE_CHECKING:
+    from pilothouse.cli.manifests import Brought, Manifest
+    from pilothouse.client import Client
+    from pilothouse.plane.served import ServedApiServer
+
+USAGE = """A Kubernetes control plane in one process: API server, controllers, scheduler and simulated nodes.
+
+Usage:
+  {program} [flags]
+"""
+PATHS = FlagType("path", lambda text: (text,), " ".join, repeats=True)
+_LOOK_SECONDS = 0.1
+
+
+def run(program: str, words: Sequence[str]) -> int:
+    """Run the plane until a signal, or with ``--wait`` until the manifests have converged."""
+    flags = _flags(program)
+    parsed = parse(flags, program, words)
+    if isinstance(parsed, int):
+        return parsed
+    # Whoever runs all of it wants to read about the rollout; the programs' own lines come with --v=1.
+    return serve(_up(parsed), v=parsed["v"] - 1)
+
+
+def _flags(program: str) -> FlagSet:
+    flags = FlagSet(USAGE.format(program=program))
+    flags.add(
+        "plane",
+        Flag("filename", PATHS, (), "Manifest to bring into the cluster, - for standard input; repeatable", "f"),
+        Flag("wait", BOOL, False, "End when the manifests have converged: 0 if they did, 1 if not in time"),
+        Flag("timeout", DURATION, 60.0, "How long --wait waits"),
+        Flag("controllers", STRINGS, ("*",), "Controllers to run, as kube-controller-manager's flag of that name"),
+        Flag("no-manager", BOOL, False, "Leave the controllers to another program"),
+        Flag("no-scheduler", BOOL, False, "Leave scheduling to another program"),
+        Flag("in-memory", BOOL, False, "Keep nothing; the default unless --data-dir is given"),
+        Flag("write-kubeconfig", STRING, "", "Also write the kubeconfig there, such as ~/.kube/config"),
+    )
+    server_flags(flags)
+    node_flags(flags)
+    common_flags(flags)
+    return flags
+
+
+async def _up(parsed: Parsed) -> int:
+    from pilothouse.cli.manifests import load
+    from pilothouse.cli.written_kubeconfig import write
+
+    if parsed["in-memory"] and parsed["data-dir"]:
+        raise UserError("--in-memory and --data-dir exclude each other", code=2)
+    if parsed["wait"] and not parsed["filename"]:
+        raise UserError("--wait needs a manifest to wait for: give -f", code=2)
+    paths = _kubeconfigs(parsed)
+    manifests = [manifest for path in parsed["filename"] for manifest in load(path)]
+    env = Env()
+    served = open_server(env, parsed)
+    plane = _plane(env, served, parsed)
+    code = 0
+    async with TaskGroup("up") as group:
+        try:
+            await start(served)
+            running = group.start(plane.run(), name="plane")
+            for path in paths:
+                write(path, served.kubeconfig())
+            await plane.wait_ready()
+            _say(_greeting(served, parsed, paths[0]))
+            code = await _bring_all(plane.client(agent="pilothouse-up"), manifests, parsed)
+            if not parsed["wait"]:
+                await asyncio.get_running_loop().create_future()
+            running.cancel()
+        finally:
+            await served.stop()
+    return code
+
+
+def _kubeconfigs(parsed: Parsed) -> list[Path]:
+    return [Path(path).expanduser() for path in (parsed["kubeconfig"], parsed["write-kubeconfig"]) if path]
+
+
+def _plane(env: Env, served: "ServedApiServer", parsed: Parsed) -> Any:
+    import socket
+
+    from pilothouse.controllermanager.options import LeaderElection, Options
+    from pilothouse.controllermanager.selection import unknown_names
+    from pilothouse.controllers.registry import DESCRIPTORS
+    from pilothouse.plane import Plane, PlaneOptions
+
+    unknown = unknown_names(parsed["controllers"], DESCRIPTORS)
+    if unknown:
+        raise UserError(f'"{unknown[0]}" is not in the list of known controllers', code=2)
+    # Nobody else can have this data directory, so whoever held the lease under this name before is gone: a restart
+    # takes it over at once, where a new name would wait for it to expire.
+    identity = f"{socket.gethostname()}_pilothouse-up"
+    manager = Options(controllers=parsed["controllers"], leader_election=LeaderElection(enabled=True))
+    options = PlaneOptions(
+        nodes=parsed["nodes"],
+        node_prefix=parsed["node-prefix"],
+        profile=profile_from(parsed),
+        scheduler=not parsed["no-scheduler"],
+        manager=None if parsed["no-manager"] else manager,
+        manager_identity=identity,
+    )
+    return Plane(env, served.store, options, server=served.server)
+
+
+def _greeting(served: "ServedApiServer", parsed: Parsed, path: Path) -> str:
+    where = f"in {parsed['data-dir']}" if parsed["data-dir"] else "in memory"
+    return (
+        f"pilothouse is ready: API server {served.url}, {parsed['nodes']} nodes, kept {where}\n"
+        f"  kubectl --kubeconfig {path} get nodes\n"
+        "Ctrl-C stops it."
+    )
+
+
+async def _bring_all(client: "Client", manifests: Sequence["Manifest"], parsed: Parsed) -> int:
+    from pilothouse.cli.manifests import bring
+
+    brought = []
+    for manifest in manifests:
+        one = await bring(client, manifest)
+        brought.append(one)
+        _say(f"{_title(one)} {one.verb}")
+    if not brought:
+        return 0
+    try:
+        async with asyncio.timeout(parsed["timeout"]):
+            await _watch_rollout(client, brought)
+    except TimeoutError:
+        _say(f"not converged after {parsed['timeout']:g} s")
+        return 1
+    _say("converged")
+    return 0
+
+
+async def _watch_rollout(client: "Client", brought: Sequence["Brought"]) -> None:
+    """Show each object's progress when it changes; return when all are done."""
+    import msgspec
+
+    from pilothouse.cli.rollout import Progress, progress_of
+    from pilothouse.client.errors import NotFound
+
+    shown: dict[int, str] = {}
+    left = dict(enumerate(brought))
+    while left:
+        for number, one in list(left.items()):
+            try:
+                raw = await client.get(one.kind.raw, one.name, one.namespace)
+                progress = progress_of(msgspec.json.decode(raw))
+            except NotFound:
+                progress = Progress("is gone", False)
+            if shown.get(number) != progress.text:
+                shown[number] = progress.text
+                _say(f"{_title(one)}: {progress.text}")
+            if progress.done:
+                del left[number]
+        if left:
+            await asyncio.sleep(_LOOK_SECONDS)
+
+
+def _title(one: "Brought") -> str:
+    name = f"{one.kind.group_resource}/{one.name}"
+    return f"{name} in {one.namespace}" if one.namespace else name
+
+
+def _say(text: str) -> None:
+    print(text, flush=True, file=sys.stdout)

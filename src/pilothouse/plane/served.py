@@ -1,0 +1,185 @@
+"""The embedded API server on a port: store, certificates, tokens and HTTP put together.
+
+For ``pilothouse up``, ``pilothouse apiserver`` and test fixtures over HTTP. What has to outlive the process (store, CA,
+keys, token) is in the data directory; without one everything is made anew and forgotten.
+"""
+
+import base64
+import os
+import secrets
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import msgspec
+
+from pilothouse.apiserver import ApiServer, ServerOptions
+from pilothouse.apiserver.asgi import Application, Receive, Scope, Send
+from pilothouse.apiserver.authentication import StaticTokens, TokenLogin
+from pilothouse.apiserver.gateway import Gateway
+from pilothouse.apiserver.identity import Identity
+from pilothouse.apiserver.service_account_tokens import PrivateKey, load_key, new_key
+from pilothouse.env import Env
+from pilothouse.serving.certificates import (
+    Pair,
+    issue_server,
+    load_or_issue_server,
+    load_or_make_authority,
+    make_authority,
+    write_private,
+)
+from pilothouse.serving.server import Server
+from pilothouse.serving.tls import ServerTls
+from pilothouse.storage import MemoryStore, Store
+
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+ADMIN = Identity("kubernetes-admin", ("system:masters", "system:authenticated"))
+DEFAULT_PORT = 6443
+_MORE_PORTS = 100
+
+
+class ServedOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How an API server is put on a port."""
+
+    host: str = "127.0.0.1"
+    port: int | None = None
+    """None is 6443 or the next free one, 0 any free one."""
+    data_dir: str = ""
+    """Empty keeps everything in memory."""
+    secure: bool = True
+    """Off: plain HTTP, and whoever connects is the administrator. For tests on loopback."""
+    authorization: str = "AlwaysAllow"
+    token_auth_file: str = ""
+    extra_hosts: tuple[str, ...] = ()
+
+
+class ServedApiServer:
+    """One API server with its port. ``start``, then ``run`` the core in a task group, and ``stop`` at the end."""
+
+    def __init__(self, env: Env, options: ServedOptions) -> None:
+        self.env = env
+        self.options = options
+        directory = Path(options.data_dir) if options.data_dir else None
+        self.store: Store = _open_store(env, options.data_dir)
+        self.server = ApiServer(env, self.store, options=ServerOptions(secure_port=options.port or DEFAULT_PORT))
+        self.token = _kept(directory, "admin.token", lambda: secrets.token_urlsafe(32).encode()).decode()
+        self.authority = _authority(directory, env) if options.secure else None
+        logins: list[TokenLogin] = [StaticTokens({self.token: ADMIN})]
+        if options.token_auth_file:
+            logins.append(StaticTokens.read(Path(options.token_auth_file).read_text(encoding="utf-8")))
+        self.gateway = Gateway(
+            self.server,
+            address=f"{options.host}:{options.port or DEFAULT_PORT}",
+            logins=logins,
+            authorization=options.authorization,
+            signing_key=_signing_key(directory),
+        )
+        self._application = Application(env, self.gateway)
+        self._http = Server(
+            self._application if options.secure else _everyone_is_admin(self._application, self.token),
+            host=options.host,
+            port=DEFAULT_PORT if options.port is None else options.port,
+            more_ports=_MORE_PORTS if options.port is None else 0,
+            tls=self._tls(directory),
+            clock=env.clock,
+        )
+
+    @property
+    def url(self) -> str:
+        """Where it is served."""
+        return self._http.url
+
+    @property
+    def port(self) -> int:
+        """The port it listens on, once started."""
+        return self._http.port
+
+    def kubeconfig(self, name: str = "pilothouse") -> dict[str, object]:
+        """A kubeconfig document for the administrator."""
+        cluster: dict[str, object] = {"server": self.url}
+        if self.authority is not None:
+            cluster["certificate-authority-data"] = base64.b64encode(self.authority.certificate).decode()
+        return {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": name, "cluster": cluster}],
+            "users": [{"name": name, "user": {"token": self.token}}],
+            "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
+            "current-context": name,
+        }
+
+    async def start(self) -> None:
+        """Listen. Raises ``serving.server.CannotListen``."""
+        await self.gateway.start()
+        await self._http.start()
+
+    async def stop(self) -> None:
+        """Stop listening, end watches cleanly, close the store. Safe to call without ``start``."""
+        self.gateway.stopping()
+        await self._application.stop()
+        await self._http.stop()
+        await self.server.close()
+
+    def _tls(self, directory: Path | None) -> ServerTls | None:
+        if self.authority is None:
+            return None
+        hosts = ["localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default", "kubernetes.default.svc"]
+        if self.options.host not in {"", "0.0.0.0", "::", *hosts}:  # noqa: S104  # compared only
+            hosts.append(self.options.host)
+        hosts += self.options.extra_hosts
+        now = self.env.now()
+        if directory is None:
+            pair = issue_server(self.authority, hosts, now)
+        else:
+            pair = load_or_issue_server(directory, "apiserver", self.authority, hosts, now)
+        return ServerTls.from_pair(pair, client_authority=self.authority.certificate)
+
+
+def _open_store(env: Env, data_dir: str) -> Store:
+    if not data_dir:
+        return MemoryStore(env)
+    from pilothouse.storage.sqlite import SqliteStore
+
+    return SqliteStore.open(env, data_dir)
+
+
+def _authority(directory: Path | None, env: Env) -> Pair:
+    if directory is None:
+        return make_authority("pilothouse-ca", env.now())
+    return load_or_make_authority(directory, "ca", "pilothouse-ca", env.now())
+
+
+def _signing_key(directory: Path | None) -> PrivateKey | None:
+    if directory is None:
+        return None
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    def made() -> bytes:
+        return new_key().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+    return load_key(_kept(directory, "service-account.key", made))
+
+
+def _kept(directory: Path | None, name: str, make: Callable[[], bytes]) -> bytes:
+    """The content of a private file, made when it is not there."""
+    if directory is None:
+        return make()
+    path = directory / name
+    if path.exists():
+        return path.read_bytes()
+    content = make()
+    os.makedirs(directory, exist_ok=True)
+    write_private(path, content)
+    return content
+
+
+def _everyone_is_admin(application: Application, token: str) -> App:
+    """Without TLS there is nothing to prove who calls; such a server takes every caller for its administrator."""
+    login = (b"authorization", f"Bearer {token}".encode())
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        headers = scope.get("headers")
+        if isinstance(headers, list) and not any(name == b"authorization" for name, _value in headers):
+            scope = {**scope, "headers": [*headers, login]}
+        await application(scope, receive, send)
+
+    return serve
