@@ -9,7 +9,7 @@ at once for the same key. What happens to the key afterwards:
 returns ``None``                       is done; its failures are forgotten
 returns ``Requeue(after)``             is done, and comes back in ``after`` seconds
 raises ``TerminalError``               is given up until something changes; logged, counted, failures forgotten
-raises ``RetryLater``                  comes back with backoff; logged only at verbosity 4
+raises ``RetryLater``, ``LostLease``   comes back with backoff; logged only at verbosity 4
 raises any other ``Exception``         comes back with backoff; logged, counted
 is cancelled                           is lost; the program is stopping
 =====================================  ======================================================================
@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from pilothouse.env import Env, Log, TaskGroup
-from pilothouse.runtime.guards import RetryLater, TerminalError, tell_broken_invariant
+from pilothouse.runtime.guards import LostLease, RetryLater, TerminalError, tell_broken_invariant
 from pilothouse.runtime.metrics import Registry
 from pilothouse.runtime.rate_limiters import RateLimiter
 from pilothouse.runtime.workqueue import QueueClosed, WorkQueue
@@ -139,7 +139,7 @@ class WorkerPool(Generic[K]):
     async def _guarded(self, key: K) -> None:
         try:
             wish = await self._reconcile(key)
-        except RetryLater as error:
+        except (RetryLater, LostLease) as error:
             self._log.info("Reconcile must wait", v=4, key=key, reason=error)
             self.queue.add_rate_limited(key)
         except TerminalError as error:
@@ -156,8 +156,8 @@ class WorkerPool(Generic[K]):
 
     def _failed(self, key: K, error: Exception) -> None:
         self._count("retried")
-        # What the API server or the network said needs no traceback; anything else is a bug and does.
-        if type(error).__module__.startswith("pilothouse.client") or isinstance(error, OSError):
+        # What the API server or the network said, or what was raised on purpose, needs no traceback; a bug does.
+        if type(error).__module__.startswith("pilothouse.") or isinstance(error, OSError):
             self._log.error("Reconcile failed, will be retried", error=error, key=key)
         else:
             self._log.exception("Reconcile failed, will be retried", error, key=key)

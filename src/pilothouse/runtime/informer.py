@@ -281,6 +281,7 @@ class SharedInformer(Generic[T]):
         event."""
         cache, handlers, call = self.cache, self._handlers, self._guard.call
         put, keep_raw = cache.put, cache.keep_raw
+        started = self._env.monotonic() if self._latency is not None else 0.0
         for event in events:
             obj = event.object
             meta = obj.metadata
@@ -300,7 +301,7 @@ class SharedInformer(Generic[T]):
                 for handler in handlers:
                     call(handler.on_update, old, obj)
         if self._latency is not None:
-            self._latency.observe(0.0)
+            self._latency.observe(self._env.monotonic() - started)
 
     def bookmark(self, resource_version: str) -> None:
         """Nothing else happened up to this version: the consistency guard may rely on it."""
