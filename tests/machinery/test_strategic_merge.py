@@ -149,7 +149,14 @@ def test_a_patch_that_contradicts_the_format(patch: Any, code: int, message: str
 
 def test_lists_of_lists_are_unprocessable() -> None:
     with pytest.raises(PatchNotApplicable):
-        apply_strategic_merge(containers("c"), {"spec": {"containers": [["x"]]}}, POD)
+        apply_strategic_merge({"spec": {"containers": []}}, {"spec": {"containers": [["x"]]}}, POD)
+
+
+def test_a_new_item_comes_last_where_a_deletion_left_room() -> None:
+    """An accident of upstream's memory, which ``kubectl apply`` meets when one container takes another's place."""
+    patch = {"$setElementOrder/containers": named("d"), "containers": [*named("d"), {"name": "c", "$patch": "delete"}]}
+    merged = apply_strategic_merge(containers("a", "c", "e"), {"spec": patch}, POD)
+    assert merged == containers("a", "e", "d")
 
 
 def test_without_a_schema_there_is_no_strategic_merge() -> None:

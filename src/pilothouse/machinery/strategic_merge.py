@@ -175,8 +175,33 @@ def _merge_ordered_lists(result: Object, patch: Object, type_: Type) -> None:
             merged = _merge_lists(live, items, field, type_, deletes=False)
         assert merged is not None, "one of the two lists is there"
         _require_one_kind(live or [], items or [])
-        result[name] = _in_order(merged, order, live or [], field.merge_key)
+        live_order = live or []
+        if field.merge_key and live is not None and items is not None:
+            live_order = _overwritten_order(live, items, field.merge_key)
+        result[name] = _in_order(merged, order, live_order, field.merge_key)
         patch.pop(name, None)
+
+
+def _overwritten_order(live: list[Any], patch: list[Any], merge_key: str) -> list[Any]:
+    """The live order that upstream goes by after it has merged the list once.
+
+    Go's slices share their memory, so deletions close the gap in upstream's live list and new items are written into
+    the room that is left at its end: live [a, c, e] - c + d reads [a, e, d] afterwards, and d, which would count as
+    first, comes last. Found with ``kubectl apply`` against v1.20.2, and the code has not changed since.
+    """
+    memory, length = list(live), len(live)
+    if any(item.get(_PATCH) == "replace" for item in patch):
+        return memory
+    for item in patch:
+        if item.get(_PATCH) == "delete":
+            while (index := _find(memory[:length], item[merge_key], merge_key)) is not None:
+                memory[index : length - 1] = memory[index + 1 : length]
+                length -= 1
+    for item in patch:
+        if _PATCH not in item and length < len(memory) and _find(memory[:length], item[merge_key], merge_key) is None:
+            memory[length] = item
+            length += 1
+    return memory
 
 
 def _check_order(items: Sequence[Any], order: Sequence[Any], merge_key: str) -> None:
@@ -324,14 +349,15 @@ def _same(a: Any, b: Any) -> bool:
 
 def _require_one_kind(live: Sequence[Any], patch: Sequence[Any]) -> bool:
     """Whether the items are objects. They must all be of one type, which must not be a list."""
-    kinds = {type(item) for item in (*live, *patch)}
-    if list in kinds:
-        raise PatchNotApplicable("lists of lists are not supported")
-    if len(kinds) > 1:
-        raise PatchFormatError(f"list element types are not identical: {print_value([live, patch])}")
-    if not kinds:
+    items = [*live, *patch]
+    if not items:
         raise PatchFormatError("no elements in any of the given slices")
-    return dict in kinds
+    kind = type(items[0])
+    if kind is list:
+        raise PatchNotApplicable("lists of lists are not supported")
+    if any(type(item) is not kind for item in items):
+        raise PatchFormatError(f"list element types are not identical: {print_value([live, patch])}")
+    return kind is dict
 
 
 _GO_TYPES = {
