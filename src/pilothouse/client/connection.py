@@ -6,7 +6,7 @@ whole answer is awaited (``exchange``) or its body is streamed (``open_stream``)
 
 import asyncio
 import select
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import Any, cast
 
 import httptools
@@ -66,6 +66,8 @@ class Connection(asyncio.Protocol):
         self._status = 0
         self._begun = False
         self._poller: Any = None
+        self.lost: asyncio.Future[None] = loop.create_future()
+        """Done once the connection is gone and the loop has forgotten it."""
         self.closed = False
         """Whether the connection is of no more use."""
         self.uses = 0
@@ -158,6 +160,8 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.closed = True
+        if not self.lost.done():
+            self.lost.set_result(None)
         if error is None and self._begun and not self._delimited():
             self.on_message_complete()  # a body without a length ends with its connection
         reason = f": {error}" if error is not None and str(error) else ""
@@ -225,6 +229,20 @@ class Connection(asyncio.Protocol):
         if self._stream is not None:
             self._stream.end(error)
         self._answer = self._opening = self._stream = None
+
+
+async def close_all(connections: Iterable[Connection], *, seconds: float = 1.0) -> None:
+    """Close connections and wait until they are gone, so that the loop can be closed next. The slow ones are cut."""
+    waiting = [connection for connection in connections if not connection.lost.done()]
+    for connection in waiting:
+        connection.close()
+    for connection in waiting:
+        try:
+            async with asyncio.timeout(seconds):
+                await connection.lost
+        except TimeoutError:
+            connection.abort()
+            seconds = 0.1
 
 
 class RemoteStream:

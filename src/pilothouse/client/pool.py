@@ -9,7 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 
-from pilothouse.client.connection import Connection
+from pilothouse.client.connection import Connection, close_all
 from pilothouse.client.errors import TransportError
 
 _SURE_FOR = 0.5
@@ -40,6 +40,7 @@ class Pool:
         self._dials: dict[asyncio.Task[Connection], asyncio.Future[Connection]] = {}
         self._closed = False
         self._open: dict[Connection, None] = {}
+        self._going: dict[Connection, None] = {}
         self._sweep: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
 
@@ -88,9 +89,7 @@ class Pool:
 
     def discard(self, connection: Connection) -> None:
         """Give back a connection that must not be used again."""
-        if not connection.closed:
-            connection.close()
-        self._open.pop(connection, None)
+        self._let_go(connection)
         self._dial_more()
 
     async def close(self) -> None:
@@ -106,12 +105,21 @@ class Pool:
             task.cancel()
         await asyncio.gather(*dials, return_exceptions=True)
         idle, self._idle = self._idle, []
-        for connection in idle:
-            connection.close()
-        for connection in list(self._open):
-            if not connection.closed:
-                connection.abort()
+        opened = dict(self._open)
         self._open.clear()
+        for connection in opened:
+            if connection not in idle:
+                connection.abort()
+        await close_all([*opened, *self._going])
+
+    def _let_go(self, connection: Connection) -> None:
+        self._open.pop(connection, None)
+        if not connection.closed:
+            connection.close()
+        if not connection.lost.done():
+            # TLS says goodbye first, which takes a moment; close() must know.
+            self._going[connection] = None
+            connection.lost.add_done_callback(lambda _: self._going.pop(connection, None))
 
     def _next(self) -> asyncio.Future[Connection] | None:
         while self._waiting:
@@ -162,8 +170,7 @@ class Pool:
                 or connection.generation != generation
                 or now - connection.idle_since >= self._idle_seconds
             ):
-                self._open.pop(connection, None)
-                connection.close()
+                self._let_go(connection)
             else:
                 kept.append(connection)
         self._idle = kept

@@ -8,7 +8,7 @@ import ssl
 from collections.abc import Sequence
 
 from pilothouse.api import wire
-from pilothouse.client.connection import Connection, RemoteStream
+from pilothouse.client.connection import Connection, RemoteStream, close_all
 from pilothouse.client.credentials import Anonymous, Credentials
 from pilothouse.client.dial import Dialer
 from pilothouse.client.endpoint import Endpoint, Proxy
@@ -98,8 +98,8 @@ class RemoteTransport:
         """Close every connection. What is under way fails with ``ConnectionLost``."""
         streams, self._streams = self._streams, {}
         for connection in streams:
-            if not connection.closed:
-                connection.abort()
+            connection.abort()
+        await close_all(streams)
         if self._pool_ is not None:
             await self._pool_.close()
 
@@ -150,7 +150,7 @@ class RemoteTransport:
     async def _open(self, request: wire.Request, login: bytes) -> RemoteStream:
         data = self._encode(request, login)
         connection = await self._dialer.dial()
-        self._streams = {stream: None for stream in self._streams if not stream.closed}
+        self._streams = {stream: None for stream in self._streams if not stream.lost.done()}
         self._streams[connection] = None
         try:
             return await connection.open_stream(data)
