@@ -50,16 +50,16 @@ async def _serve(parsed: Parsed) -> int:
     from pilothouse.cli.written_kubeconfig import write
 
     served = open_server(Env(), parsed)
-    async with TaskGroup("API server program") as group:
-        try:
+    try:
+        async with TaskGroup("API server program") as group:
             await start(served)
             group.start(served.server.run(), name="API server")
             path = Path(parsed["kubeconfig"])
             write(path, served.kubeconfig())
             print(f"API server ready at {served.url}\n  kubectl --kubeconfig {path} get namespaces", flush=True)
             await asyncio.get_running_loop().create_future()
-        finally:
-            await served.stop()
+    finally:
+        await served.stop()
     return 0
 
 

@@ -70,8 +70,8 @@ async def _up(parsed: Parsed) -> int:
     served = open_server(env, parsed)
     plane = _plane(env, served, parsed)
     code = 0
-    async with TaskGroup("up") as group:
-        try:
+    try:
+        async with TaskGroup("up") as group:
             await start(served)
             running = group.start(plane.run(), name="plane")
             for path in paths:
@@ -82,8 +82,9 @@ async def _up(parsed: Parsed) -> int:
             if not parsed["wait"]:
                 await asyncio.get_running_loop().create_future()
             running.cancel()
-        finally:
-            await served.stop()
+    finally:
+        # Last, so that the programs can still hand back what they hold: the manager releases its lease.
+        await served.stop()
     return code
 
 
