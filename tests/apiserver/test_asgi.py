@@ -192,8 +192,8 @@ def test_every_answer_carries_upstreams_headers() -> None:
             f"{MAPS}?includeObject=zz",
             {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"},
             400,
-            "Unable to convert to Table as requested: includeObject: Invalid value: \"zz\": must be 'Metadata', 'Object', "
-            "'None', or empty",
+            'Unable to convert to Table as requested: includeObject: Invalid value: "zz": '
+            "must be 'Metadata', 'Object', 'None', or empty",
             id="a table with something odd in it",
         ),
         pytest.param(

@@ -53,13 +53,19 @@ def fields_of(data: bytes) -> list[tuple[int, int, Any]]:
     at, end = 0, len(data)
     found: list[tuple[int, int, Any]] = []
     while at < end:
-        key, at = read_varint(data, at)
+        key = data[at]
+        at += 1
+        if key >= 0x80:
+            key, at = read_varint(data, at - 1)
         wire_type = key & 7
         value: Any
         if wire_type == _VARINT:
             value, at = read_varint(data, at)
         elif wire_type == _BYTES:
-            size, at = read_varint(data, at)
+            size = data[at]
+            at += 1
+            if size >= 0x80:
+                size, at = read_varint(data, at - 1)
             if at + size > end:
                 raise ProtobufError("unexpected end of message")
             value = data[at : at + size]
@@ -191,51 +197,87 @@ def _decoder(message: str) -> Callable[[bytes], Any]:
         return special
     if "JSONSchemaPropsOr" in message:
         return _schema_or(message)
-    rows = {row.number: row for row in table().messages[message]}
+    puts = {row.number: _put(row) for row in table().messages[message]}
 
     def decode(data: bytes) -> dict[str, Any]:
         result: dict[str, Any] = {}
         for number, wire_type, value in fields_of(data):
-            row = rows.get(number)
-            if row is not None:
-                _put(result, row, wire_type, value)
+            put = puts.get(number)
+            if put is not None:
+                put(result, wire_type, value)
         return result
 
     return decode
 
 
-def _put(result: dict[str, Any], row: FieldRow, wire_type: int, value: Any) -> None:
+_Put = Callable[[dict[str, Any], int, Any], None]
+"""Puts one field, of a wire type, into the object."""
+
+
+def _put(row: FieldRow) -> _Put:
     scalar = _SCALARS.get(row.type)
+    # Messages refer to each other and to themselves, so the decoder is looked up when the first value comes.
+    decode = scalar if scalar is not None else _SPECIAL.get(row.type) or _lazy(row.type)
     if row.is_map:
-        key, item = "", _decode_one(row, scalar, b"" if scalar in (None, _text, _base64) else 0)
+        return _map_put(row.name, decode, b"" if scalar in (None, _text, _base64) else 0)
+    expected = _VARINT if scalar in (_signed, _signed32, bool) else _FIXED64 if scalar is _double else _BYTES
+    if row.repeated:
+        return _repeated_put(row.name, decode, expected)
+    return _single_put(row, decode, expected)
+
+
+def _lazy(message: str) -> Callable[[bytes], Any]:
+    known: list[Callable[[bytes], Any]] = []
+
+    def decode(data: bytes) -> Any:
+        if not known:
+            known.append(_decoder(message))
+        return known[0](data)
+
+    return decode
+
+
+def _map_put(name: str, decode: Callable[[Any], Any], empty: Any) -> _Put:
+    def put(result: dict[str, Any], _wire_type: int, value: Any) -> None:
+        key, item = "", empty
         for number, _wire, part in fields_of(value):
             if number == 1:
                 key = part.decode()
             elif number == 2:
-                item = _decode_one(row, scalar, part)
-        result.setdefault(row.name, {})[key] = item
-        return
-    if row.repeated:
-        items = result.setdefault(row.name, [])
-        if wire_type == _BYTES and scalar in (_signed, _signed32, bool):
-            items.extend(_packed(scalar, value))
+                item = part
+        result.setdefault(name, {})[key] = decode(item)
+
+    return put
+
+
+def _repeated_put(name: str, decode: Callable[[Any], Any], expected: int) -> _Put:
+    def put(result: dict[str, Any], wire_type: int, value: Any) -> None:
+        items = result.setdefault(name, [])
+        if wire_type == expected:
+            items.append(decode(value))
+        elif wire_type == _BYTES and expected == _VARINT:
+            items.extend(_packed(decode, value))
         else:
-            items.append(_decode_one(row, scalar, value))
-        return
-    expected = _VARINT if scalar in (_signed, _signed32, bool) else _FIXED64 if scalar is _double else _BYTES
-    if wire_type != expected:
-        raise ProtobufError(f"{row.name}: wire type {wire_type}")
-    decoded = _decode_one(row, scalar, value)
-    if decoded is _NOTHING:
-        return
-    if row.inlined:
-        result.update(decoded)
-    elif row.pointer or not (row.omit_empty and _is_empty(decoded)):
-        result[row.name] = decoded
+            raise ProtobufError(f"{name}: wire type {wire_type}")
+
+    return put
 
 
-def _decode_one(row: FieldRow, scalar: Callable[[Any], Any] | None, value: Any) -> Any:
-    return scalar(value) if scalar is not None else _decoder(row.type)(value)
+def _single_put(row: FieldRow, decode: Callable[[Any], Any], expected: int) -> _Put:
+    name, inlined, keep = row.name, row.inlined, row.pointer or not row.omit_empty
+
+    def put(result: dict[str, Any], wire_type: int, value: Any) -> None:
+        if wire_type != expected:
+            raise ProtobufError(f"{name}: wire type {wire_type}")
+        decoded = decode(value)
+        if decoded is _NOTHING:
+            return
+        if inlined:
+            result.update(decoded)
+        elif keep or not _is_empty(decoded):
+            result[name] = decoded
+
+    return put
 
 
 def _is_empty(value: Any) -> bool:
