@@ -286,6 +286,19 @@ def test_a_plugin_runs_once_for_all_who_wait_and_again_after_a_401(tmp_path: Pat
     run(main)
 
 
+def test_a_plugin_that_says_the_same_again_is_not_run_for_each_request(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with ScriptedServer(refusing_all_but("x")) as server:
+            credentials = plugin(tmp_path, credential("{'token': 'y'}"))
+            transport = RemoteTransport(parse_endpoint(server.url, "test"), Env(), credentials=credentials)
+            answers = await asyncio.gather(*(transport.request(GET) for _ in range(20)))
+            assert {answer.status for answer in answers} == {401}
+            assert runs(tmp_path) == 2
+            await transport.close()
+
+    run(main)
+
+
 def test_a_plugin_is_told_what_it_needs_to_know_and_can_issue_a_certificate(tmp_path: Path) -> None:
     authority = Authority()
     certificate, key = authority.issue("from-plugin")

@@ -80,9 +80,11 @@ class ExecPlugin:
     async def rejected(self, login: bytes) -> bool:
         """Run the program again, unless somebody else has meanwhile."""
         async with self._lock:
+            # The very object, not its value: after another run, this is no longer what was refused, even when the
+            # program said the same again.
+            if login is not self._login:
+                return login != self._login
             pair = self._pair
-            if login != self._login:
-                return True
             return await self._run() != login or self._pair != pair
 
     async def key_pair(self) -> KeyPair | None:
