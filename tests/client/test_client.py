@@ -553,6 +553,9 @@ def test_a_server_that_died_silently_is_noticed_after_the_watchs_time() -> None:
     async def main(client: Client) -> float:
         with pytest.raises(ConnectionLost, match="did not end when its 300 s were over"):
             await read(client, timeout_seconds=300)
+        task = asyncio.current_task()
+        assert task is not None
+        assert task.cancelling() == 0, "nobody has asked this task to end"
         return client.env.monotonic()
 
     assert run(Script([line("ADDED", POD), None]), main) == 330.0  # type: ignore[list-item]

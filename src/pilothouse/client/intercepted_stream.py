@@ -90,17 +90,16 @@ class InterceptedStream:
 
     async def _read(self) -> None:
         partial = b""
-        last_due = 0.0
         try:
             async for piece in self._inner:
                 lines = (partial + piece).split(b"\n") if partial else piece.split(b"\n")
                 partial = lines.pop()
                 for line in lines:
-                    # Never before the event in front of it: a server does not reorder one watch.
-                    last_due = max(last_due, self._loop.time() + self._delay())
+                    # The reader takes lines from the front only: none passes the one before it, however short its delay.
+                    due = self._loop.time() + self._delay()
                     # One whole line is passed on as the object it came as; the decode memo knows it by that.
                     whole = piece if len(lines) == 1 and not partial and len(piece) == len(line) + 1 else line + b"\n"
-                    self._lines.append((last_due, whole))
+                    self._lines.append((due, whole))
                 self.wake()
         except ConnectionError as error:
             self._error = error
