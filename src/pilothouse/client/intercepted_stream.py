@@ -95,7 +95,7 @@ class InterceptedStream:
                 lines = (partial + piece).split(b"\n") if partial else piece.split(b"\n")
                 partial = lines.pop()
                 for line in lines:
-                    # The reader takes lines from the front only: none passes the one before it, however short its delay.
+                    # The reader takes lines from the front only: none passes the one before it, whatever its delay.
                     due = self._loop.time() + self._delay()
                     # One whole line is passed on as the object it came as; the decode memo knows it by that.
                     whole = piece if len(lines) == 1 and not partial and len(piece) == len(line) + 1 else line + b"\n"
