@@ -34,11 +34,14 @@ def test_the_first_failure_cancels_the_others_and_the_body() -> None:
             await asyncio.sleep(2)
             raise ValueError("broken")
 
-        with pytest.raises(ExceptionGroup) as caught:
+        async def owner() -> None:
             async with TaskGroup() as group:
                 group.start(fails())
                 group.start(asyncio.sleep(1000))
                 await asyncio.sleep(1000)
+
+        with pytest.raises(ExceptionGroup) as caught:
+            await owner()
         assert [str(e) for e in caught.value.exceptions] == ["broken"]
         await asyncio.sleep(0)  # the cancellation of the body was taken back
         return env.monotonic()
@@ -82,11 +85,14 @@ def test_a_failing_body_waits_for_its_tasks_and_keeps_its_own_exception() -> Non
             finally:
                 seen.append("ended")
 
-        with pytest.raises(KeyError):
+        async def owner() -> None:
             async with TaskGroup() as group:
                 group.start(worker())
                 await asyncio.sleep(1)
                 raise KeyError("body")
+
+        with pytest.raises(KeyError):
+            await owner()
         return seen
 
     assert run(main) == ["ended"]

@@ -33,7 +33,7 @@ def test_equal_deadlines_keep_the_order_in_which_they_were_set() -> None:
 
 def test_a_program_that_can_never_go_on_is_an_error_that_names_its_tasks() -> None:
     async def main(_env: Env) -> None:
-        await asyncio.get_running_loop().create_task(asyncio.Event().wait(), name="waits for nobody")  # type: ignore[arg-type]
+        await asyncio.get_running_loop().create_task(asyncio.Event().wait(), name="waits for nobody")
 
     with pytest.raises(Stuck, match="waits for nobody"):
         run(main)

@@ -43,7 +43,7 @@ def flags() -> FlagSet:
         pytest.param(["--kube-api-qps=5.5"], "kube-api-qps", 5.5, id="value after an equals sign"),
         pytest.param(["--kube-api-qps", "7"], "kube-api-qps", 7.0, id="value as the next word"),
         pytest.param(["--leader-elect"], "leader-elect", True, id="a bare boolean is true"),
-        pytest.param(["--leader-elect=false"], "leader-elect", False, id="a boolean is switched off with an equals sign"),
+        pytest.param(["--leader-elect=false"], "leader-elect", False, id="a boolean is switched off with ="),
         pytest.param(["--leader_elect=F"], "leader-elect", False, id="underscores read as dashes"),
         pytest.param(["--concurrent-rc-syncs=9"], "concurrent_rc_syncs", 9, id="and the other way round"),
         pytest.param(["--period=1h30m"], "period", 5400.0, id="durations are Go's"),

@@ -52,7 +52,10 @@ SELECTOR = ("node(s) didn't match Pod's node affinity/selector",)
             pod(tolerations=[{"operator": "Exists"}]), node(unschedulable=True), (), id="cordoned, but tolerated"
         ),
         pytest.param(
-            pod(), node(taints=[TAINT]), ("node(s) had untolerated taint(s) {dedicated: db}",), id="a taint keeps it off"
+            pod(),
+            node(taints=[TAINT]),
+            ("node(s) had untolerated taint(s) {dedicated: db}",),
+            id="a taint keeps it off",
         ),
         pytest.param(
             pod(tolerations=[{"key": "dedicated", "value": "db"}]), node(taints=[TAINT]), (), id="a tolerated taint"

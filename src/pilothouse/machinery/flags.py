@@ -240,7 +240,7 @@ def _describe(flag: Flag, columns: int) -> list[str]:
         notes += " (accepted for compatibility, no effect)"
     if flag.extra:
         notes += " [pilothouse only]"
-    if flag.default not in {"", False, 0} and flag.default != ():
+    if flag.default:
         notes += f" (default {_quoted(flag)})"
     body = textwrap.wrap(notes, max(columns - 16, 40)) or [""]
     return [head, *(f"                {line}" for line in body)]
