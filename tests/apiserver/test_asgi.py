@@ -332,8 +332,10 @@ def test_a_watch_sends_headers_at_once_and_ends_when_the_client_leaves() -> None
         event = json.loads(await watch.events.get())
         assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", "cm")
         assert "content-encoding" not in watch.headers
+        left_at = world.env.monotonic()
         watch.leave()
         await task
+        assert world.env.monotonic() == left_at, "it did not wait for the watch's own end"
         assert world.core.core.watches == {}
 
     scenario(test)
@@ -344,8 +346,10 @@ def test_watches_end_when_the_server_stops() -> None:
         watch = world.begin("GET", f"{MAPS}?watch=true")
         task = asyncio.ensure_future(watch.run())
         await watch.events.get()
+        stopped_at = world.env.monotonic()
         await world.application.stop()
         await task
+        assert world.env.monotonic() == stopped_at
 
     scenario(test)
 
