@@ -1,8 +1,8 @@
 """Command-line flags as Go's pflag reads them: the programs here take upstream's flags, so they parse as upstream does.
 
-``--name=value`` and ``--name value``; a boolean takes a value only with ``=``; ``_`` in a name reads as ``-``; lists are
-comma-separated and repeatable; ``-v4``, ``-v=4`` and ``-v 4`` are the same. Flags are grouped, and ``--help`` prints the
-groups in the order in which they were added. Used by ``controllermanager`` and ``cli``; knows neither.
+``--name=value`` and ``--name value``; a boolean takes a value only with ``=``; ``_`` in a name reads as ``-``; lists
+are comma-separated and repeatable; ``-v4``, ``-v=4`` and ``-v 4`` are the same. Flags are grouped, and ``--help``
+prints the groups in the order in which they were added. Used by ``controllermanager`` and ``cli``; knows neither.
 """
 
 import ipaddress
@@ -94,7 +94,10 @@ LEVEL = FlagType("Level", _integer(32))
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """One flag. ``default`` is a value of its type; ``shorthand`` is one letter. ``extra`` marks what upstream lacks."""
+    """One flag.
+
+    ``default`` is a value of its type; ``shorthand`` is one letter. ``extra`` marks what upstream lacks.
+    """
 
     name: str
     type: FlagType
