@@ -20,7 +20,7 @@ up: setup
 	$(BIN)/pilothouse up $(ARGS)
 
 test: setup
-	$(BIN)/python -m pytest -n 2 $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
 check: setup
 	$(BIN)/ruff format --check .
@@ -32,10 +32,10 @@ bench: setup
 	$(BIN)/python -m bench $(ARGS)
 
 explore: setup
-	$(BIN)/python -m pytest tests/scenarios tests/determinism -n 2 --seeds $(SEEDS) $(ARGS)
+	$(BIN)/python -m pytest tests/scenarios tests/determinism -n 2 --dist loadgroup --seeds $(SEEDS) $(ARGS)
 
 soak: setup
-	$(BIN)/python -m pytest tests -n 2 --seeds $(SEEDS) --soak $(ARGS)
+	$(BIN)/python -m pytest tests -n 2 --dist loadgroup --seeds $(SEEDS) --soak $(ARGS)
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -47,6 +47,10 @@ def soak(request: pytest.FixtureRequest) -> bool:
 @pytest.fixture(scope="session")
 def real_cluster() -> Iterator[RealCluster]:
     """A real etcd and kube-apiserver, one for the session. Tests make their own namespaces and users in it."""
+    # Tests that ask for it while they run, and not by an argument, carry no mark to be skipped by.
+    problem = missing_programs()
+    if problem:
+        pytest.skip(problem)
     cluster = RealCluster()
     try:
         yield cluster.start()
