@@ -86,7 +86,7 @@ def check_kind(obj: Object, info: ResourceInfo, kind: str, api_version: str, kno
     said_version, said_kind = obj.get("apiVersion") or "", obj.get("kind") or ""
     if said_version == api_version and said_kind == kind:
         return
-    if info.custom is not None:
+    if info.custom is not None and kind == info.kind:
         _check_custom_kind(obj, info, said_version, said_kind)
         return
     if said_kind in ("", kind) and said_version in ("", api_version):

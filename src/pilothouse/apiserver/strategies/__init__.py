@@ -109,6 +109,15 @@ _PATH_NAMES = {
     "rolebindings.rbac.authorization.k8s.io",
     "clusterrolebindings.rbac.authorization.k8s.io",
 }
+_EMPTY_STATUS = {
+    "poddisruptionbudgets.policy": {
+        "disruptionsAllowed": 0,
+        "currentHealthy": 0,
+        "desiredHealthy": 0,
+        "expectedPods": 0,
+    },
+    "horizontalpodautoscalers.autoscaling": {"currentReplicas": 0, "desiredReplicas": 0},
+}
 _TRACKED = {
     "podtemplates": ("template",),
     "mutatingwebhookconfigurations.admissionregistration.k8s.io": ("webhooks",),
@@ -151,6 +160,8 @@ def strategy_for(group: str, resource: str) -> Strategy:
         strategy.tracked = _TRACKED[name]
     if name in _STATUS_KEEPS_USER_METADATA:
         strategy.status_keeps = "user metadata"
+    if name in _EMPTY_STATUS:
+        strategy.empty_status = _EMPTY_STATUS[name]
     if name in _PATH_NAMES:
         strategy.name_problems = _no_problems
     strategy.has_status = any(

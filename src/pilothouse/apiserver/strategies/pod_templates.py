@@ -24,6 +24,12 @@ _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _PROTOCOLS = ("SCTP", "TCP", "UDP")
 _TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _ENV_NAME = re.compile(r"^[ -<>-~]+$")
+_SOURCE_DEFAULTS: dict[str, Object] = {
+    "iscsi": {"iscsiInterface": "default"},
+    "rbd": {"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"},
+    "azureDisk": {"cachingMode": "ReadWrite", "fsType": "ext4", "readOnly": False, "kind": "Shared"},
+    "scaleIO": {"storageMode": "ThinProvisioned", "fsType": "xfs"},
+}
 _VOLUME_MODES = ("configMap", "secret", "projected", "downwardAPI")
 
 
@@ -146,9 +152,18 @@ def _default_volume(volume: Object) -> None:
     path = volume.get("hostPath")
     if path is not None and path.get("type") is None:
         path["type"] = ""
-    claim = ((volume.get("ephemeral") or {}).get("volumeClaimTemplate") or {}).get("spec")
-    if claim is not None and not claim.get("volumeMode"):
-        claim["volumeMode"] = "Filesystem"
+    claim = (volume.get("ephemeral") or {}).get("volumeClaimTemplate")
+    if claim is not None:
+        claim.setdefault("metadata", {})
+        wanted = claim.setdefault("spec", {})
+        if not wanted.get("volumeMode"):
+            wanted["volumeMode"] = "Filesystem"
+    for field, defaults in _SOURCE_DEFAULTS.items():
+        source = volume.get(field)
+        if source is not None:
+            for name, value in defaults.items():
+                if source.get(name) in (None, ""):
+                    source[name] = value
     image = volume.get("image")
     if image is not None and not image.get("pullPolicy"):
         image["pullPolicy"] = pull_policy(image.get("reference") or "")
@@ -171,6 +186,9 @@ def default_pod(pod: Object) -> None:
     default_pod_spec(spec)
     if spec.get("enableServiceLinks") is None:
         spec["enableServiceLinks"] = True
+    whole = spec.get("resources")
+    if whole:
+        _default_pod_resources(spec, whole)
     host_network = spec.get("hostNetwork")
     for field in ("initContainers", "containers"):
         for container in spec.get(field) or ():
@@ -185,19 +203,37 @@ def default_pod(pod: Object) -> None:
                         port["hostPort"] = port["containerPort"]
 
 
+def _default_pod_resources(spec: Object, whole: Object) -> None:
+    """Requests of the pod as a whole follow from its limits, unless its containers ask for something themselves."""
+    for amounts in (whole.get("limits"), whole.get("requests")):
+        if amounts:
+            _canonicalize(amounts)
+    asked = {
+        name
+        for _path, container in containers_of(spec)
+        for name in (container["resources"].get("requests") or container["resources"].get("limits") or ())
+    }
+    for name, amount in (whole.get("limits") or {}).items():
+        if name not in asked:
+            whole.setdefault("requests", {}).setdefault(name, amount)
+
+
 def qos_class(spec: Object) -> str:
     """Guaranteed, Burstable or BestEffort (``pkg/apis/core/v1/helper/qos``)."""
     asked: set[str] = set()
     guaranteed = True
-    for field in ("initContainers", "containers"):
-        for container in spec.get(field) or ():
-            resources = container.get("resources") or {}
-            requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
-            for name in ("cpu", "memory"):
-                request, limit = requests.get(name, "0"), limits.get(name, "0")
-                if request != "0" or limit != "0":
-                    asked.add(name)
-                guaranteed = guaranteed and limit != "0" and request == limit
+    # Resources of the pod as a whole, where there are any, take the place of those of its containers.
+    bearers: list[Object] = [spec] if spec.get("resources") else []
+    for field in () if bearers else ("initContainers", "containers"):
+        bearers += spec.get(field) or ()
+    for bearer in bearers:
+        resources = bearer.get("resources") or {}
+        requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
+        for name in ("cpu", "memory"):
+            request, limit = requests.get(name, "0"), limits.get(name, "0")
+            if request != "0" or limit != "0":
+                asked.add(name)
+            guaranteed = guaranteed and limit != "0" and request == limit
     if not asked:
         return "BestEffort"
     return "Guaranteed" if guaranteed else "Burstable"

@@ -1,0 +1,164 @@
+"""A server of its own for each test, and short ways to ask it."""
+
+import json
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from pilothouse.api.wire import Request, Stream
+from pilothouse.apiserver import ApiServer, ServerOptions
+from pilothouse.env import Env
+from pilothouse.env.virtual import run
+from pilothouse.storage import MemoryStore
+
+T = TypeVar("T")
+Object = dict[str, Any]
+
+JSON = "application/json"
+MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+
+PODS = "/api/v1/namespaces/default/pods"
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
+REPLICA_SETS = "/apis/apps/v1/namespaces/default/replicasets"
+NAMESPACES = "/api/v1/namespaces"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+
+
+class Answer:
+    """Status, headers and decoded body of one answer."""
+
+    def __init__(self, status: int, headers: Any, body: bytes) -> None:
+        self.status = status
+        self.headers = headers
+        self.text = body.decode()
+        self.body: Object = json.loads(body) if body.startswith(b"{") else {}
+
+    @property
+    def message(self) -> str:
+        """The message of a Status."""
+        return str(self.body.get("message", ""))
+
+    @property
+    def meta(self) -> Object:
+        """The metadata of the object."""
+        found: Object = self.body["metadata"]
+        return found
+
+
+class Api:
+    """One user of one server."""
+
+    def __init__(self, env: Env, options: ServerOptions | None = None) -> None:
+        self.env = env
+        self.store = MemoryStore(env)
+        self.server = ApiServer(env, self.store, options=options)
+        self.transport = self.server.transport("admin", ("system:masters",), user_agent="test/1")
+
+    async def ask(self, method: str, target: str, body: Any = None, content_type: str = JSON, **headers: str) -> Answer:
+        """One request; a body that is not bytes is sent as JSON."""
+        raw = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+        sent = {"content-type": content_type} if raw else {}
+        response = await self.transport.request(Request(method, target, {**sent, **headers}, raw))
+        return Answer(response.status, response.headers, response.body)
+
+    async def get(self, target: str) -> Answer:
+        return await self.ask("GET", target)
+
+    async def post(self, target: str, body: Any) -> Answer:
+        return await self.ask("POST", target, body)
+
+    async def put(self, target: str, body: Any) -> Answer:
+        return await self.ask("PUT", target, body)
+
+    async def patch(self, target: str, body: Any, content_type: str = MERGE) -> Answer:
+        return await self.ask("PATCH", target, body, content_type)
+
+    async def delete(self, target: str, body: Any = None) -> Answer:
+        return await self.ask("DELETE", target, body)
+
+    async def made(self, target: str, body: Any) -> Object:
+        """Create, and be sure of it."""
+        answer = await self.post(target, body)
+        assert answer.status == 201, answer.text
+        return answer.body
+
+    async def watch(self, target: str) -> "Events":
+        """Open a watch; the target may have a query of its own."""
+        separator = "&" if "?" in target else "?"
+        return Events(await self.transport.open(Request("GET", f"{target}{separator}watch=true")))
+
+
+class Events:
+    """The events of one watch."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        self._pieces = stream.__aiter__()
+
+    async def line(self) -> bytes:
+        """The next line as it came."""
+        return await self._pieces.__anext__()
+
+    async def next(self) -> tuple[str, Object]:
+        """The next event."""
+        event = json.loads(await self.line())
+        return event["type"], event["object"]
+
+    async def take(self, count: int) -> list[tuple[str, str, str]]:
+        """So many events as (type, name, resource version)."""
+        taken = []
+        for _ in range(count):
+            type_, obj = await self.next()
+            taken.append((type_, obj["metadata"].get("name", ""), obj["metadata"]["resourceVersion"]))
+        return taken
+
+    async def rest(self) -> list[tuple[str, Object]]:
+        """All events until the stream ends."""
+        left = []
+        async for line in self._pieces:
+            event = json.loads(line)
+            left.append((event["type"], event["object"]))
+        return left
+
+
+def on(main: Callable[[Api], Coroutine[Any, Any, T]], options: ServerOptions | None = None) -> T:
+    """Run a scenario against a new server in virtual time."""
+
+    async def scenario(env: Env) -> T:
+        return await main(Api(env, options))
+
+    return run(scenario)
+
+
+def pod(name: str = "p", **more: Any) -> Object:
+    """A pod as a client sends it."""
+    labels = more.pop("labels", {})
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": labels, **more.pop("metadata", {})},
+        "spec": {"containers": [{"name": "c", "image": "nginx:1.25"}], **more},
+    }
+
+
+def config_map(name: str = "c", **more: Any) -> Object:
+    """A config map as a client sends it."""
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **more.pop("metadata", {})}, **more}
+
+
+def replica_set(name: str = "r", **more: Any) -> Object:
+    """A replica set as a client sends it."""
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {"name": name, **more.pop("metadata", {})},
+        "spec": {
+            "selector": {"matchLabels": {"app": "x"}},
+            "template": {
+                "metadata": {"labels": {"app": "x"}},
+                "spec": {"containers": [{"name": "c", "image": "nginx:1.25"}]},
+            },
+            **more,
+        },
+    }

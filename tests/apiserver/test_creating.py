@@ -1,0 +1,312 @@
+"""create: metadata, names, namespaces, bodies (facts from kube-apiserver v1.36.2)."""
+
+import random
+
+import pytest
+from tests.apiserver.api import CONFIG_MAPS, NAMESPACES, PODS, REPLICA_SETS, Answer, Api, Object, config_map, on, pod
+
+
+def _create(target: str, body: object, content_type: str = "application/json") -> Answer:
+    async def main(api: Api) -> Answer:
+        return await api.ask("POST", target, body, content_type)
+
+    return on(main)
+
+
+def test_what_the_server_owns_is_set_by_the_server() -> None:
+    body = config_map(
+        metadata={
+            "uid": "mine",
+            "creationTimestamp": "2001-01-01T00:00:00Z",
+            "deletionTimestamp": "2001-01-01T00:00:00Z",
+            "deletionGracePeriodSeconds": 3,
+            "selfLink": "x",
+            "resourceVersion": "0",
+            "managedFields": [{"manager": "m"}],
+        }
+    )
+    answer = _create(CONFIG_MAPS, body)
+    assert answer.status == 201
+    uid = answer.meta.pop("uid")
+    assert len(uid) == 36
+    assert answer.meta == {
+        "name": "c",
+        "namespace": "default",
+        "resourceVersion": "7",
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+    }
+
+
+@pytest.mark.parametrize(
+    ("target", "body", "code", "reason", "message"),
+    [
+        pytest.param(
+            CONFIG_MAPS,
+            config_map(metadata={"namespace": "other"}),
+            400,
+            "BadRequest",
+            "the namespace of the provided object does not match the namespace sent on the request",
+            id="the body's namespace must be the URL's",
+        ),
+        pytest.param(
+            CONFIG_MAPS,
+            {"metadata": {}},
+            422,
+            "Invalid",
+            'ConfigMap "" is invalid: metadata.name: Required value: name or generateName is required',
+            id="a name is required",
+        ),
+        pytest.param(
+            CONFIG_MAPS,
+            config_map(metadata={"resourceVersion": "5"}),
+            500,
+            None,
+            "resourceVersion should not be set on objects to be created",
+            id="a resource version is refused",
+        ),
+        pytest.param(
+            "/api/v1/namespaces/nowhere/configmaps",
+            config_map(),
+            404,
+            "NotFound",
+            'namespaces "nowhere" not found',
+            id="the namespace must exist",
+        ),
+        pytest.param(
+            CONFIG_MAPS,
+            config_map(metadata={"finalizers": ["foo"]}),
+            422,
+            "Invalid",
+            'ConfigMap "c" is invalid: metadata.finalizers[0]: Invalid value: "foo": name is neither a standard '
+            "finalizer name nor is it fully qualified",
+            id="finalizers are qualified names",
+        ),
+        pytest.param(
+            CONFIG_MAPS,
+            config_map(metadata={"finalizers": ["orphan", "foregroundDeletion"]}),
+            422,
+            "Invalid",
+            'ConfigMap "c" is invalid: metadata.finalizers: Invalid value: ["orphan","foregroundDeletion"]: finalizer '
+            "orphan and foregroundDeletion cannot be both set",
+            id="the two policies exclude each other",
+        ),
+        pytest.param(
+            CONFIG_MAPS,
+            config_map(metadata={"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p"}]}),
+            422,
+            "Invalid",
+            'ConfigMap "c" is invalid: metadata.ownerReferences.uid: Invalid value: "": must not be empty',
+            id="an owner needs a uid",
+        ),
+        pytest.param(
+            CONFIG_MAPS,
+            pod(),
+            400,
+            "BadRequest",
+            'Pod in version "v1" cannot be handled as a ConfigMap: converting (v1.Pod) to (core.ConfigMap): unknown '
+            "conversion",
+            id="another kind is refused",
+        ),
+        pytest.param(
+            CONFIG_MAPS,
+            {"apiVersion": "foo/v1", "kind": "Foo", "metadata": {"name": "c"}},
+            400,
+            "BadRequest",
+            'Foo in version "v1" cannot be handled as a ConfigMap: no kind "Foo" is registered for version "foo/v1" in '
+            'scheme "k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"',
+            id="an unknown kind is refused",
+        ),
+        pytest.param(
+            PODS,
+            {"metadata": {"name": "p"}, "spec": {}},
+            422,
+            "Invalid",
+            'Pod "p" is invalid: spec.containers: Required value',
+            id="a pod needs containers",
+        ),
+        pytest.param(
+            PODS,
+            pod("p", containers=[{"name": "c", "image": "x", "resources": {"requests": {"cpu": "x"}}}]),
+            400,
+            "BadRequest",
+            'Pod in version "v1" cannot be handled as a Pod: quantities must match the regular expression '
+            "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+            id="a quantity must be one",
+        ),
+        pytest.param(
+            PODS,
+            pod(
+                "p",
+                containers=[
+                    {"name": "c", "image": "x", "resources": {"requests": {"cpu": "200m"}, "limits": {"cpu": "100m"}}}
+                ],
+            ),
+            422,
+            "Invalid",
+            'Pod "p" is invalid: spec.containers[0].resources.requests: Invalid value: "200m": must be less than or '
+            "equal to cpu limit of 100m",
+            id="requests stay below limits",
+        ),
+        pytest.param(
+            REPLICA_SETS,
+            {
+                "metadata": {"name": "r"},
+                "spec": {
+                    "selector": {"matchLabels": {"a": "b"}},
+                    "template": {
+                        "metadata": {"labels": {"c": "d"}},
+                        "spec": {"containers": [{"name": "c", "image": "x"}]},
+                    },
+                },
+            },
+            422,
+            "Invalid",
+            'ReplicaSet.apps "r" is invalid: spec.template.metadata.labels: Invalid value: {"c":"d"}: `selector` '
+            "does not "
+            "match template `labels`",
+            id="a selector must match its template",
+        ),
+        pytest.param(
+            NAMESPACES,
+            {"metadata": {"name": "A"}},
+            422,
+            "Invalid",
+            'Namespace "A" is invalid: metadata.name: Invalid value: "A": a lowercase RFC 1123 label must consist of '
+            "lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. "
+            "'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')",
+            id="namespaces are named by labels",
+        ),
+        pytest.param("/api/v1/pods", pod(), 405, "MethodNotAllowed", None, id="pods are made in a namespace"),
+        pytest.param("/api/v1/nonsense", {}, 404, "NotFound", None, id="an unknown resource is not found"),
+    ],
+)
+def test_refusals(target: str, body: Object, code: int, reason: str | None, message: str | None) -> None:
+    answer = _create(target, body)
+    assert (answer.status, answer.body.get("reason")) == (code, reason)
+    assert answer.body["code"] == code
+    if message is not None:
+        assert answer.message == message
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        pytest.param(
+            b"",
+            "the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind",
+            id="empty",
+        ),
+        pytest.param(
+            b"{", "the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind", id="cut"
+        ),
+    ],
+)
+def test_a_body_that_is_no_object_is_refused(body: bytes, message: str) -> None:
+    answer = _create(CONFIG_MAPS, body)
+    assert (answer.status, answer.body["reason"]) == (400, "BadRequest")
+    assert answer.message.startswith(message)
+
+
+def test_a_body_over_three_mebibytes_is_refused() -> None:
+    answer = _create(CONFIG_MAPS, config_map(data={"a": "x" * (3 * 1024 * 1024)}))
+    assert (answer.status, answer.message) == (413, "Request entity too large: limit is 3145728")
+
+
+def test_yaml_is_taken() -> None:
+    answer = _create(CONFIG_MAPS, b"metadata: {name: y}\ndata: {a: '1'}\n", "application/yaml")
+    assert (answer.status, answer.body["data"]) == (201, {"a": "1"})
+
+
+def test_an_unknown_media_type_is_415() -> None:
+    answer = _create(CONFIG_MAPS, b"a=b", "application/x-www-form-urlencoded")
+    assert (answer.status, answer.body["reason"]) == (415, "UnsupportedMediaType")
+
+
+def test_a_name_is_taken_once() -> None:
+    async def main(api: Api) -> Answer:
+        await api.made(PODS, pod("x"))
+        return await api.post(PODS, pod("x"))
+
+    answer = on(main)
+    assert answer.status == 409
+    assert answer.body["reason"] == "AlreadyExists"
+    assert answer.message == 'pods "x" already exists'
+    assert answer.body["details"] == {"name": "x", "kind": "pods"}
+
+
+def test_generated_names_avoid_those_that_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    suffixes = iter(["aaaaa", "aaaaa", "aaaaa", "bbbbb"])
+
+    async def main(api: Api) -> list[str]:
+        monkeypatch.setattr(type(api.env), "name_suffix", lambda _env: next(suffixes))
+        made = [await api.made(CONFIG_MAPS, {"metadata": {"generateName": "c-"}}) for _ in range(2)]
+        return [obj["metadata"]["name"] for obj in made]
+
+    assert on(main) == ["c-aaaaa", "c-bbbbb"]
+
+
+def test_generating_names_ends_after_eight_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main(api: Api) -> Answer:
+        monkeypatch.setattr(type(api.env), "name_suffix", lambda _env: "aaaaa")
+        await api.made(CONFIG_MAPS, {"metadata": {"generateName": "c-"}})
+        return await api.post(CONFIG_MAPS, {"metadata": {"generateName": "c-"}})
+
+    answer = on(main)
+    assert answer.status == 409
+    assert answer.message.endswith("the server was not able to generate a unique name for the object")
+    assert answer.headers["retry-after"] == "1"
+
+
+def test_a_long_prefix_is_cut_for_the_suffix() -> None:
+    answer = _create(CONFIG_MAPS, {"metadata": {"generateName": "a" * 70}})
+    assert len(answer.meta["name"]) == 63
+
+
+def test_repeated_owners_are_dropped_with_a_warning() -> None:
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u1"}
+    answer = _create(CONFIG_MAPS, config_map(metadata={"ownerReferences": [owner, owner]}))
+    assert answer.meta["ownerReferences"] == [owner]
+    assert "duplicate UID(s) observed: u1" in answer.headers["warning"]
+
+
+def test_dry_run_stores_nothing() -> None:
+    async def main(api: Api) -> tuple[Answer, Answer]:
+        return await api.post(CONFIG_MAPS + "?dryRun=All", config_map()), await api.get(CONFIG_MAPS + "/c")
+
+    made, found = on(main)
+    assert made.status == 201
+    assert "uid" in made.meta and "resourceVersion" not in made.meta
+    assert found.status == 404
+
+
+@pytest.mark.parametrize(
+    ("mode", "code", "warning"),
+    [
+        pytest.param("", 201, '299 - "unknown field \\"spec.foo\\""', id="by default a warning"),
+        pytest.param("?fieldValidation=Warn", 201, '299 - "unknown field \\"spec.foo\\""', id="a warning when asked"),
+        pytest.param("?fieldValidation=Ignore", 201, None, id="dropped in silence"),
+        pytest.param("?fieldValidation=Strict", 400, None, id="an error"),
+        pytest.param("?fieldValidation=Loud", 422, None, id="another mode is no mode"),
+    ],
+)
+def test_unknown_fields(mode: str, code: int, warning: str | None) -> None:
+    body = pod()
+    body["spec"]["foo"] = 1
+    answer = _create(PODS + mode, body)
+    assert answer.status == code
+    assert answer.headers.get("warning") == warning
+    if mode.endswith("Strict"):
+        assert (
+            answer.message
+            == 'Pod in version "v1" cannot be handled as a Pod: strict decoding error: unknown field "spec.foo"'
+        )
+
+
+def test_names_are_drawn_from_the_environment() -> None:
+    """The same seed tells the same story."""
+
+    async def main(api: Api) -> str:
+        return str((await api.made(CONFIG_MAPS, {"metadata": {"generateName": "c-"}}))["metadata"]["name"])
+
+    random.seed()
+    assert on(main) == on(main)

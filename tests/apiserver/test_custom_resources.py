@@ -1,0 +1,433 @@
+"""Custom resources: definitions, what they serve, and how they end (facts from kube-apiserver v1.36.2)."""
+
+import asyncio
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.apiserver.api import Answer, Api, Object, on
+
+from pilothouse.env import Env
+from pilothouse.env.virtual import run
+
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+DEFINITION = DEFINITIONS + "/foos.example.com"
+FOOS = "/apis/example.com/v1/namespaces/default/foos"
+
+
+def definition() -> Object:
+    spec = {
+        "type": "object",
+        "required": ["size"],
+        "properties": {
+            "size": {"type": "integer", "minimum": 1, "maximum": 5},
+            "replicas": {"type": "integer", "default": 2},
+            "color": {"type": "string", "enum": ["red", "blue"]},
+            "title": {"type": "string", "maxLength": 5, "pattern": "^[a-z]+$"},
+            "port": {"x-kubernetes-int-or-string": True},
+            "open": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+            "tags": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"},
+            "note": {"type": "string", "nullable": True},
+            "when": {"type": "string", "format": "date-time"},
+        },
+    }
+    status = {"type": "object", "properties": {"replicas": {"type": "integer"}, "selector": {"type": "string"}}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "foos.example.com"},
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"plural": "foos", "kind": "Foo", "shortNames": ["fo"]},
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec, "status": status}}},
+                    "subresources": {
+                        "status": {},
+                        "scale": {
+                            "specReplicasPath": ".spec.replicas",
+                            "statusReplicasPath": ".status.replicas",
+                            "labelSelectorPath": ".status.selector",
+                        },
+                    },
+                    "selectableFields": [{"jsonPath": ".spec.color"}],
+                },
+                {
+                    "name": "v2",
+                    "served": True,
+                    "storage": False,
+                    "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+                },
+            ],
+        },
+    }
+
+
+def foo(name: str = "f", **spec: Any) -> Object:
+    return {"apiVersion": "example.com/v1", "kind": "Foo", "metadata": {"name": name}, "spec": {"size": 1, **spec}}
+
+
+def test_a_definition_is_served_once_its_create_is_answered() -> None:
+    async def main(api: Api) -> tuple[Answer, Answer, Answer, Answer]:
+        before = await api.get(FOOS)
+        made = await api.post(DEFINITIONS, definition())
+        return before, made, await api.get(DEFINITION), await api.get(FOOS)
+
+    before, made, found, listed = on(main)
+    assert (before.status, before.text) == (404, "404 page not found\n")
+    assert made.body["status"] == {
+        "conditions": None,
+        "acceptedNames": {"plural": "", "kind": ""},
+        "storedVersions": ["v1"],
+    }
+    now = "2026-01-01T00:00:00Z"
+    assert found.body["status"]["conditions"] == [
+        {
+            "type": "NamesAccepted",
+            "status": "True",
+            "lastTransitionTime": now,
+            "reason": "NoConflicts",
+            "message": "no conflicts found",
+        },
+        {
+            "type": "Established",
+            "status": "True",
+            "lastTransitionTime": now,
+            "reason": "InitialNamesAccepted",
+            "message": "the initial names have been accepted",
+        },
+    ]
+    assert found.body["status"]["acceptedNames"] == {
+        "plural": "foos",
+        "singular": "foo",
+        "shortNames": ["fo"],
+        "kind": "Foo",
+        "listKind": "FooList",
+    }
+    assert found.meta["generation"] == 1
+    assert listed.body["kind"] == "FooList"
+    assert listed.body["metadata"]["continue"] == ""
+
+
+def test_taken_names_are_not_accepted() -> None:
+    async def main(api: Api) -> tuple[Answer, Answer]:
+        await api.made(DEFINITIONS, definition())
+        other = definition()
+        other["metadata"]["name"] = "bars.example.com"
+        other["spec"]["names"] = {"plural": "bars", "kind": "Foo"}
+        await api.made(DEFINITIONS, other)
+        return await api.get(DEFINITIONS + "/bars.example.com"), await api.get(FOOS.replace("foos", "bars"))
+
+    found, listed = on(main)
+    conditions = {c["type"]: (c["status"], c["reason"], c["message"]) for c in found.body["status"]["conditions"]}
+    assert conditions == {
+        "NamesAccepted": ("False", "ListKindConflict", '"FooList" is already in use'),
+        "Established": ("False", "NotAccepted", "not all names are accepted"),
+    }
+    assert found.body["status"]["acceptedNames"] == {"plural": "bars", "kind": ""}
+    assert listed.status == 404
+
+
+def test_unknown_fields_are_pruned_and_defaults_filled_in() -> None:
+    body = foo(bar=1, open={"x": 1}, note=None, port="http")
+    body["metadata"]["foo"] = 1
+    body["status"] = {"replicas": 3}
+
+    async def main(api: Api) -> Answer:
+        await api.made(DEFINITIONS, definition())
+        return await api.post(FOOS, body)
+
+    answer = on(main)
+    assert answer.status == 201
+    assert answer.body["spec"] == {"size": 1, "open": {"x": 1}, "note": None, "port": "http", "replicas": 2}
+    assert "status" not in answer.body
+    assert answer.headers["warning"] == '299 - "unknown field \\"metadata.foo\\"", 299 - "unknown field \\"spec.bar\\""'
+    assert answer.meta["generation"] == 1
+
+
+@pytest.mark.parametrize(
+    ("spec", "text"),
+    [
+        pytest.param(
+            {"size": 0}, "spec.size: Invalid value: 0: spec.size in body should be greater than or equal to 1"
+        ),
+        pytest.param({"size": 9}, "spec.size: Invalid value: 9: spec.size in body should be less than or equal to 5"),
+        pytest.param(
+            {"size": "1"}, 'spec.size: Invalid value: "string": spec.size in body must be of type integer: "string"'
+        ),
+        pytest.param({"color": "pink"}, 'spec.color: Unsupported value: "pink": supported values: "red", "blue"'),
+        pytest.param({"title": "abcdef"}, "spec.title: Too long: may not be more than 5 bytes"),
+        pytest.param({"title": "A"}, "spec.title: Invalid value: \"A\": spec.title in body should match '^[a-z]+$'"),
+        pytest.param(
+            {"port": True},
+            'spec.port: Invalid value: "boolean": spec.port in body must be of type integer,string: "boolean"',
+        ),
+        pytest.param({"tags": ["a", "a"]}, 'spec.tags[1]: Duplicate value: "a"'),
+        pytest.param({"when": "x"}, 'spec.when: Invalid value: "x": spec.when in body must be of type date-time: "x"'),
+    ],
+)
+def test_values_that_the_schema_refuses(spec: Object, text: str) -> None:
+    async def main(api: Api) -> Answer:
+        await api.made(DEFINITIONS, definition())
+        return await api.post(FOOS, foo(**spec))
+
+    answer = on(main)
+    assert answer.status == 422
+    assert answer.message == f'Foo.example.com "f" is invalid: {text}'
+
+
+def test_a_missing_required_field_is_named() -> None:
+    body = foo()
+    del body["spec"]["size"]
+
+    async def main(api: Api) -> Answer:
+        await api.made(DEFINITIONS, definition())
+        return await api.post(FOOS, body)
+
+    assert on(main).message == 'Foo.example.com "f" is invalid: spec.size: Required value'
+
+
+def test_what_did_not_change_is_not_judged_again() -> None:
+    """Ratcheting: a stricter schema does not make old objects unwritable."""
+
+    async def main(api: Api) -> tuple[Answer, Answer]:
+        await api.made(DEFINITIONS, definition())
+        await api.made(FOOS, foo(size=5))
+        stricter = (await api.get(DEFINITION)).body
+        properties = stricter["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+        properties["size"]["maximum"] = 3
+        assert (await api.put(DEFINITION, stricter)).status == 200
+        other = await api.patch(FOOS + "/f", {"spec": {"color": "red"}})
+        return other, await api.patch(FOOS + "/f", {"spec": {"size": 4}})
+
+    other, same = on(main)
+    assert other.status == 200
+    assert same.status == 422
+
+
+def test_generation_and_status_of_a_custom_object() -> None:
+    async def main(api: Api) -> list[Any]:
+        await api.made(DEFINITIONS, definition())
+        await api.made(FOOS, foo())
+        seen = []
+        for target, patch in (
+            (FOOS + "/f", {"spec": {"size": 2}}),
+            (FOOS + "/f", {"metadata": {"labels": {"a": "b"}}}),
+            (FOOS + "/f", {"status": {"replicas": 9}}),
+            (FOOS + "/f/status", {"status": {"replicas": 3}, "spec": {"size": 5}, "metadata": {"labels": {"c": "d"}}}),
+        ):
+            answer = await api.patch(target, patch)
+            seen.append((answer.meta["generation"], answer.body.get("status"), answer.body["spec"]["size"]))
+        return seen
+
+    assert on(main) == [(2, None, 2), (2, None, 2), (2, None, 2), (2, {"replicas": 3}, 2)]
+
+
+def test_scale_of_a_custom_object() -> None:
+    async def main(api: Api) -> tuple[Answer, Answer, Answer]:
+        await api.made(DEFINITIONS, definition())
+        await api.made(FOOS, foo())
+        await api.patch(FOOS + "/f/status", {"status": {"replicas": 1, "selector": "a=b"}})
+        scaled = await api.patch(FOOS + "/f/scale", {"spec": {"replicas": 4}})
+        return (
+            scaled,
+            await api.get(FOOS + "/f"),
+            await api.put(FOOS + "/f/scale", {"metadata": {"name": "f"}, "spec": {}}),
+        )
+
+    scaled, found, refused = on(main)
+    assert scaled.body["spec"] == {"replicas": 4}
+    assert scaled.body["status"] == {"replicas": 1, "selector": "a=b"}
+    assert (found.body["spec"]["replicas"], found.meta["generation"]) == (4, 2)
+    assert (refused.status, refused.message) == (400, 'the spec replicas field ".spec.replicas" cannot be empty')
+
+
+def test_versions_show_the_same_object() -> None:
+    async def main(api: Api) -> tuple[Answer, Answer, tuple[str, Object]]:
+        await api.made(DEFINITIONS, definition())
+        await api.made(FOOS, foo())
+        second = FOOS.replace("/v1/", "/v2/")
+        events = await api.watch(second)
+        return await api.get(second + "/f"), await api.get(second), await events.next()
+
+    one, many, (type_, event) = on(main)
+    assert one.body["apiVersion"] == "example.com/v2"
+    assert many.body["items"] == [one.body]
+    assert (type_, event) == ("ADDED", one.body)
+
+
+def test_custom_objects_are_selected_by_their_fields() -> None:
+    async def main(api: Api) -> tuple[Answer, Answer]:
+        await api.made(DEFINITIONS, definition())
+        for name, color in (("a", "red"), ("b", "blue")):
+            await api.made(FOOS, foo(name, color=color))
+        return await api.get(FOOS + "?fieldSelector=spec.color%3Dblue"), await api.get(
+            FOOS + "?fieldSelector=spec.size%3D1"
+        )
+
+    found, refused = on(main)
+    assert [item["metadata"]["name"] for item in found.body["items"]] == ["b"]
+    assert (refused.status, refused.message) == (400, "field label not supported: spec.size")
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "message"),
+    [
+        pytest.param(
+            lambda o: o["metadata"].pop("resourceVersion"),
+            422,
+            'foos.example.com "f" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for '
+            "an update",
+            id="no unconditional update",
+        ),
+        pytest.param(
+            lambda o: o.update(kind="Bar"),
+            422,
+            'Bar.example.com "f" is invalid: kind: Invalid value: "Bar": must be Foo',
+            id="another kind",
+        ),
+        pytest.param(
+            lambda o: o.update(apiVersion="example.com/v2"),
+            400,
+            "the API version in the data (example.com/v2) does not match the expected API version (example.com/v1)",
+            id="another version",
+        ),
+    ],
+)
+def test_puts_that_are_refused(change: Callable[[Object], Any], code: int, message: str) -> None:
+    async def main(api: Api) -> Answer:
+        await api.made(DEFINITIONS, definition())
+        made = await api.made(FOOS, foo())
+        change(made)
+        return await api.put(FOOS + "/f", made)
+
+    answer = on(main)
+    assert (answer.status, answer.message) == (code, message)
+
+
+def test_there_is_no_strategic_merge() -> None:
+    async def main(api: Api) -> Answer:
+        await api.made(DEFINITIONS, definition())
+        await api.made(FOOS, foo())
+        return await api.patch(FOOS + "/f", {}, "application/strategic-merge-patch+json")
+
+    assert on(main).status == 415
+
+
+# The end
+
+
+def test_a_definition_takes_its_objects_along() -> None:
+    async def main(api: Api) -> tuple[Answer, Answer, Answer, list[str]]:
+        await api.made(DEFINITIONS, definition())
+        await api.made(FOOS, foo())
+        events = await api.watch(FOOS)
+        deleted = await api.delete(DEFINITION)
+        return deleted, await api.get(DEFINITION), await api.get(FOOS), [type_ for type_, _obj in await events.rest()]
+
+    deleted, definition_after, foos_after, seen = on(main)
+    assert deleted.meta["finalizers"] == ["customresourcecleanup.apiextensions.k8s.io"]
+    assert deleted.meta["generation"] == 1
+    assert (definition_after.status, foos_after.status) == (404, 404)
+    assert seen == ["ADDED", "DELETED"]
+
+
+def test_a_definition_waits_for_the_finalizers_of_its_objects() -> None:
+    async def main(api: Api) -> tuple[Answer, Answer, Answer]:
+        running = asyncio.ensure_future(api.server.run())
+        await api.made(DEFINITIONS, definition())
+        body = foo()
+        body["metadata"]["finalizers"] = ["a.b/c"]
+        await api.made(FOOS, body)
+        await api.delete(DEFINITION)
+        waiting, refused = await api.get(DEFINITION), await api.post(FOOS, foo("g"))
+        await api.patch(FOOS + "/f", {"metadata": {"finalizers": None}})
+        await asyncio.sleep(1)
+        gone = await api.get(DEFINITION)
+        running.cancel()
+        return waiting, refused, gone
+
+    waiting, refused, gone = on(main)
+    conditions = {c["type"]: (c["status"], c["reason"]) for c in waiting.body["status"]["conditions"]}
+    assert conditions["Terminating"] == ("True", "InstanceDeletionInProgress")
+    assert (refused.status, refused.message) == (
+        403,
+        "create not allowed while custom resource definition is terminating",
+    )
+    assert gone.status == 404
+
+
+def test_a_server_serves_the_definitions_that_it_finds() -> None:
+    async def main(env: Env) -> int:
+        from pilothouse.apiserver import ApiServer
+
+        first = Api(env)
+        await first.made(DEFINITIONS, definition())
+        second = Api(env)
+        second.store = first.store
+        second.server = ApiServer(env, first.store)
+        second.transport = second.server.transport("admin", ("system:masters",))
+        return (await second.post(FOOS, foo())).status
+
+    assert run(main) == 201
+
+
+# Definitions that are refused
+
+
+def _with(path: str, value: object) -> Object:
+    changed = copy.deepcopy(definition())
+    node: Any = changed
+    *parents, last = path.split("/")
+    for part in parents:
+        node = node[int(part)] if part.isdigit() else node[part]
+    node[last] = value
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        pytest.param(
+            _with("metadata/name", "x.example.com"),
+            'metadata.name: Invalid value: "x.example.com": must be spec.names.plural+"."+spec.group',
+            id="the name says plural and group",
+        ),
+        pytest.param(
+            _with("spec/scope", "World"),
+            'spec.scope: Unsupported value: "World": supported values: "Cluster", "Namespaced"',
+            id="two scopes",
+        ),
+        pytest.param(
+            _with("spec/versions/1/storage", True),
+            "must have exactly one version marked as storage version",
+            id="one storage version",
+        ),
+        pytest.param(_with("spec/versions/0/schema", {}), "openAPIV3Schema: Required value", id="a schema is required"),
+        pytest.param(
+            _with(
+                "spec/versions/0/schema", {"openAPIV3Schema": {"type": "object", "properties": {"a": {"items": {}}}}}
+            ),
+            "properties[a].type: Required value: must not be empty for specified object fields",
+            id="fields have types",
+        ),
+        pytest.param(
+            _with("spec/group", "x.k8s.io"),
+            "metadata.annotations[api-approved.kubernetes.io]: Required value",
+            id="protected groups need approval",
+        ),
+    ],
+)
+def test_definitions_that_are_refused(body: Object, message: str) -> None:
+    async def main(api: Api) -> Answer:
+        return await api.post(DEFINITIONS, body)
+
+    answer = on(main)
+    assert answer.status == 422
+    assert answer.message.startswith("CustomResourceDefinition.apiextensions.k8s.io ")
+    assert message in answer.message

@@ -1,0 +1,268 @@
+"""delete and deletecollection (facts from kube-apiserver v1.36.2; apiserver pkg/registry/rest/delete.go v0.36)."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.apiserver.api import CONFIG_MAPS, PODS, REPLICA_SETS, Answer, Api, Object, config_map, on, pod, replica_set
+
+NAMESPACED = "/apis/batch/v1/namespaces/default/jobs"
+
+
+def test_a_plain_delete_answers_a_status_with_details() -> None:
+    async def main(api: Api) -> tuple[Object, Answer, Answer]:
+        made = await api.made(CONFIG_MAPS, config_map())
+        return made, await api.delete(CONFIG_MAPS + "/c"), await api.delete(CONFIG_MAPS + "/c")
+
+    made, first, second = on(main)
+    assert first.body == {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+        "details": {"name": "c", "kind": "configmaps", "uid": made["metadata"]["uid"]},
+    }
+    assert (second.status, second.message) == (404, 'configmaps "c" not found')
+
+
+@pytest.mark.parametrize(
+    ("had", "options", "finalizers", "code"),
+    [
+        pytest.param([], {}, None, 200, id="nothing said, nothing there: gone"),
+        pytest.param([], {"propagationPolicy": "Background"}, None, 200, id="background: gone"),
+        pytest.param([], {"propagationPolicy": "Orphan"}, ["orphan"], 200, id="orphan: kept for the collector"),
+        pytest.param([], {"propagationPolicy": "Foreground"}, ["foregroundDeletion"], 200, id="foreground: kept too"),
+        pytest.param([], {"orphanDependents": True}, ["orphan"], 200, id="the old word for orphan"),
+        pytest.param([], {"orphanDependents": False}, None, 200, id="the old word for background"),
+        pytest.param(["a.b/c"], {}, ["a.b/c"], 200, id="a finalizer keeps the object"),
+        pytest.param(["a.b/c"], {"orphanDependents": False}, ["a.b/c"], 202, id="still there though asked: accepted"),
+        pytest.param(["orphan"], {}, ["orphan"], 200, id="nothing said: what is there stays"),
+        pytest.param(["orphan"], {"propagationPolicy": "Background"}, None, 200, id="background drops orphan"),
+        pytest.param(
+            ["a.b/c", "orphan"],
+            {"propagationPolicy": "Foreground"},
+            ["a.b/c", "foregroundDeletion"],
+            200,
+            id="foreground takes the place of orphan",
+        ),
+    ],
+)
+def test_propagation(had: list[str], options: Object, finalizers: list[str] | None, code: int) -> None:
+    async def main(api: Api) -> tuple[Answer, Answer]:
+        await api.made(REPLICA_SETS, replica_set(metadata={"finalizers": had}))
+        return await api.delete(REPLICA_SETS + "/r", options), await api.get(REPLICA_SETS + "/r")
+
+    answer, found = on(main)
+    assert answer.status == code, answer.text
+    if finalizers is None:
+        assert found.status == 404
+        return
+    assert answer.body == found.body
+    assert found.meta["finalizers"] == finalizers
+    assert found.meta["deletionTimestamp"] == "2026-01-01T00:00:00Z"
+    assert found.meta["deletionGracePeriodSeconds"] == 0
+    assert found.meta["generation"] == 2
+
+
+def test_a_second_delete_of_what_waits_changes_nothing() -> None:
+    async def main(api: Api) -> tuple[Answer, Answer]:
+        await api.made(CONFIG_MAPS, config_map(metadata={"finalizers": ["a.b/c"]}))
+        return await api.delete(CONFIG_MAPS + "/c"), await api.delete(CONFIG_MAPS + "/c")
+
+    first, second = on(main)
+    assert first.body == second.body
+
+
+def test_options_may_be_in_the_query() -> None:
+    async def main(api: Api) -> Answer:
+        await api.made(CONFIG_MAPS, config_map())
+        return await api.delete(CONFIG_MAPS + "/c?propagationPolicy=Foreground")
+
+    assert on(main).meta["finalizers"] == ["foregroundDeletion"]
+
+
+def test_jobs_orphan_by_default_and_say_so() -> None:
+    job = {
+        "metadata": {"name": "j"},
+        "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "x"}]}}},
+    }
+
+    async def main(api: Api) -> Answer:
+        await api.made(NAMESPACED, job)
+        return await api.delete(NAMESPACED + "/j")
+
+    answer = on(main)
+    assert answer.meta["finalizers"] == ["orphan"]
+    assert "child pods are preserved by default" in answer.headers["warning"]
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        pytest.param(
+            {"propagationPolicy": "x"},
+            422,
+            'DeleteOptions.meta.k8s.io "" is invalid: propagationPolicy: Unsupported value: "x": supported values: '
+            '"Foreground", "Background", "Orphan", "nil"',
+            id="an unknown policy",
+        ),
+        pytest.param(
+            {"propagationPolicy": "Orphan", "orphanDependents": True},
+            422,
+            'DeleteOptions.meta.k8s.io "" is invalid: propagationPolicy: Invalid value: "Orphan": orphanDependents and '
+            "deletionPropagation cannot be both set",
+            id="two words for one thing",
+        ),
+        pytest.param(
+            {"kind": "Pod", "apiVersion": "v1"},
+            400,
+            'no kind "Pod" is registered for version "v1" in scheme '
+            '"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27"',
+            id="a body of another kind",
+        ),
+        pytest.param(
+            {"preconditions": {"uid": "a"}},
+            409,
+            'Operation cannot be fulfilled on ConfigMap "c": the UID in the precondition (a) does not match the UID in '
+            "record ({uid}). The object might have been deleted and then recreated",
+            id="another uid",
+        ),
+        pytest.param(
+            {"preconditions": {"resourceVersion": "1"}},
+            409,
+            'Operation cannot be fulfilled on ConfigMap "c": the ResourceVersion in the precondition (1) does '
+            "not match "
+            "the ResourceVersion in record ({version}). The object might have been modified",
+            id="another resource version",
+        ),
+    ],
+)
+def test_refusals(options: Object, code: int, message: str) -> None:
+    async def main(api: Api) -> tuple[Object, Answer]:
+        made = await api.made(CONFIG_MAPS, config_map())
+        return made, await api.delete(CONFIG_MAPS + "/c", options)
+
+    made, answer = on(main)
+    meta = made["metadata"]
+    assert answer.status == code
+    assert answer.message == message.format(uid=meta["uid"], version=meta["resourceVersion"])
+    if code == 409:
+        assert answer.body["details"] == {"name": "c", "kind": "ConfigMap"}
+
+
+# Pods
+
+
+async def _running(api: Api, name: str = "p", **more: Any) -> Object:
+    made = await api.made(PODS, pod(name, **more))
+    await api.post(f"{PODS}/{name}/binding", {"metadata": {"name": name}, "target": {"name": "n1"}})
+    return made
+
+
+@pytest.mark.parametrize(
+    ("bound", "phase", "options", "grace", "deadline"),
+    [
+        pytest.param(True, "Running", {}, 30, "00:00:30", id="bound: the pod's own period"),
+        pytest.param(True, "Running", {"gracePeriodSeconds": 5}, 5, "00:00:05", id="the request's period wins"),
+        pytest.param(True, "Running", {"gracePeriodSeconds": -1}, 1, "00:00:01", id="a negative period is a second"),
+        pytest.param(True, "Running", {"gracePeriodSeconds": 0}, None, None, id="zero: gone"),
+        pytest.param(False, "Pending", {}, None, None, id="not on a node: gone"),
+        pytest.param(True, "Succeeded", {}, None, None, id="ended: gone"),
+    ],
+)
+def test_grace(bound: bool, phase: str, options: Object, grace: int | None, deadline: str | None) -> None:
+    async def main(api: Api) -> tuple[Answer, Answer]:
+        if bound:
+            await _running(api)
+        else:
+            await api.made(PODS, pod())
+        await api.patch(PODS + "/p/status", {"status": {"phase": phase}})
+        return await api.delete(PODS + "/p", options), await api.get(PODS + "/p")
+
+    answer, found = on(main)
+    assert answer.status == 200
+    assert answer.body["kind"] == "Pod"
+    assert answer.meta["generation"] == 2
+    if grace is None:
+        assert found.status == 404
+        assert answer.meta["deletionGracePeriodSeconds"] == 0
+    else:
+        assert answer.body == found.body
+        assert answer.meta["deletionGracePeriodSeconds"] == grace
+        assert answer.meta["deletionTimestamp"] == f"2026-01-01T{deadline}Z"
+
+
+def test_a_grace_period_only_gets_shorter() -> None:
+    async def main(api: Api) -> list[tuple[int, str, str]]:
+        await _running(api)
+        seen = []
+        for seconds in (20, 20, 25, 10, 2):
+            answer = await api.delete(PODS + "/p", {"gracePeriodSeconds": seconds})
+            meta = answer.meta
+            seen.append((meta["deletionGracePeriodSeconds"], meta["deletionTimestamp"][14:19], meta["resourceVersion"]))
+            await asyncio.sleep(1)
+        return seen
+
+    # Begun at 0 s with 20 s; shortened to 10 s from the beginning; 2 s would have been at 2 s, and it is 4 s by then.
+    assert on(main) == [
+        (20, "00:20", "9"),
+        (20, "00:20", "9"),
+        (20, "00:20", "9"),
+        (10, "00:10", "10"),
+        (2, "00:04", "11"),
+    ]
+
+
+def test_a_pod_that_goes_at_once_is_seen_with_no_grace_left_first() -> None:
+    async def main(api: Api) -> list[tuple[str, Object]]:
+        made = await api.made(PODS, pod())
+        events = await api.watch(f"{PODS}?resourceVersion={made['metadata']['resourceVersion']}&timeoutSeconds=1")
+        await api.delete(PODS + "/p")
+        return await events.rest()
+
+    events = on(main)
+    assert [type_ for type_, _obj in events] == ["MODIFIED", "DELETED"]
+    assert [obj["metadata"]["deletionGracePeriodSeconds"] for _type, obj in events] == [0, 0]
+
+
+def test_a_pod_with_a_finalizer_stays_after_its_grace() -> None:
+    async def main(api: Api) -> tuple[Answer, Answer, Answer]:
+        await _running(api, metadata={"finalizers": ["a.b/c"]})
+        await api.delete(PODS + "/p")
+        none_left = await api.delete(PODS + "/p", {"gracePeriodSeconds": 0})
+        freed = await api.patch(PODS + "/p", {"metadata": {"finalizers": None}})
+        return none_left, freed, await api.get(PODS + "/p")
+
+    none_left, freed, found = on(main)
+    assert none_left.meta["finalizers"] == ["a.b/c"]
+    assert none_left.meta["deletionGracePeriodSeconds"] == 0
+    assert freed.status == 200
+    assert found.status == 404
+
+
+def test_dry_run_deletes_nothing() -> None:
+    async def main(api: Api) -> tuple[Answer, Answer]:
+        await api.made(CONFIG_MAPS, config_map())
+        return await api.delete(CONFIG_MAPS + "/c", {"dryRun": ["All"]}), await api.get(CONFIG_MAPS + "/c")
+
+    answer, found = on(main)
+    assert (answer.status, found.status) == (200, 200)
+
+
+def test_a_collection_is_deleted_as_selected() -> None:
+    async def main(api: Api) -> tuple[Answer, Answer]:
+        for name, labels in (("a", {"x": "1"}), ("b", {"x": "2"}), ("c", {"x": "1"})):
+            await api.made(CONFIG_MAPS, config_map(name, metadata={"labels": labels}))
+        return await api.delete(CONFIG_MAPS + "?labelSelector=x%3D1"), await api.get(CONFIG_MAPS)
+
+    answer, left = on(main)
+    assert answer.body["kind"] == "ConfigMapList"
+    assert [item["metadata"]["name"] for item in answer.body["items"]] == ["a", "c"]
+    assert [item["metadata"]["name"] for item in left.body["items"]] == ["b"]
+
+
+def test_namespaces_have_no_deletecollection() -> None:
+    async def main(api: Api) -> Answer:
+        return await api.delete("/api/v1/namespaces")
+
+    assert on(main).status == 405

@@ -1,0 +1,258 @@
+"""get and list: resource versions, paging, selectors (facts from kube-apiserver v1.36.2)."""
+
+import asyncio
+from urllib.parse import quote
+
+import pytest
+from tests.apiserver.api import CONFIG_MAPS, PODS, Answer, Api, config_map, on, pod
+
+from pilothouse.apiserver.handlers.reading import decode_token, encode_token
+
+
+def _names(answer: Answer) -> list[str]:
+    return [item["metadata"]["name"] for item in answer.body["items"]]
+
+
+async def _three(api: Api) -> None:
+    for name in ("b", "a", "c"):
+        await api.made(CONFIG_MAPS, config_map(name, metadata={"labels": {"n": name}}))
+
+
+def test_a_list_is_in_key_order_and_has_the_revision_of_the_store() -> None:
+    async def main(api: Api) -> Answer:
+        await _three(api)
+        return await api.get(CONFIG_MAPS)
+
+    answer = on(main)
+    assert answer.body["kind"] == "ConfigMapList"
+    assert answer.body["apiVersion"] == "v1"
+    assert answer.body["metadata"] == {"resourceVersion": "9"}
+    assert _names(answer) == ["a", "b", "c"]
+    assert all("kind" not in item and "apiVersion" not in item for item in answer.body["items"])
+
+
+def test_an_empty_list_has_items() -> None:
+    async def main(api: Api) -> Answer:
+        return await api.get(CONFIG_MAPS)
+
+    assert on(main).body["items"] == []
+
+
+def test_namespaces_sort_by_storage_key() -> None:
+    """A dash sorts before the slash that ends a shorter name, as in etcd."""
+
+    async def main(api: Api) -> Answer:
+        for name in ("a", "a-b"):
+            await api.made("/api/v1/namespaces", {"metadata": {"name": name}})
+            await api.made(f"/api/v1/namespaces/{name}/configmaps", config_map(f"in-{name}"))
+        return await api.get("/api/v1/configmaps")
+
+    assert _names(on(main)) == ["in-a-b", "in-a"]
+
+
+# Paging
+
+
+def test_pages_are_of_one_revision() -> None:
+    async def main(api: Api) -> list[Answer]:
+        await _three(api)
+        pages = [await api.get(CONFIG_MAPS + "?limit=1")]
+        await api.delete(CONFIG_MAPS + "/b")
+        await api.made(CONFIG_MAPS, config_map("bb"))
+        while pages[-1].meta.get("continue"):
+            pages.append(await api.get(f"{CONFIG_MAPS}?limit=1&continue={pages[-1].meta['continue']}"))
+        return pages
+
+    pages = on(main)
+    assert [_names(page) for page in pages] == [["a"], ["b"], ["c"]]
+    assert {page.meta["resourceVersion"] for page in pages} == {"9"}
+    assert [page.meta.get("remainingItemCount") for page in pages] == [2, 1, None]
+
+
+def test_a_token_is_upstreams() -> None:
+    assert decode_token(encode_token(7, "c2")) == (7, "c2")
+    assert encode_token(7, "c2") == "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6Nywic3RhcnQiOiIvYzJcdTAwMDAifQ"
+
+
+def test_pages_with_a_selector_are_full() -> None:
+    async def main(api: Api) -> list[Answer]:
+        await _three(api)
+        query = f"{CONFIG_MAPS}?limit=1&labelSelector={quote('n in (a,c)')}"
+        first = await api.get(query)
+        return [first, await api.get(f"{query}&continue={first.meta['continue']}")]
+
+    pages = on(main)
+    assert [_names(page) for page in pages] == [["a"], ["c"]]
+    assert "remainingItemCount" not in pages[0].meta
+    assert "continue" not in pages[1].meta
+
+
+def test_an_expired_token_offers_one_to_go_on_with() -> None:
+    async def main(api: Api) -> tuple[Answer, Answer]:
+        await _three(api)
+        first = await api.get(CONFIG_MAPS + "?limit=1")
+        await api.made(CONFIG_MAPS, config_map("d"))
+        api.store.compact(api.store.revision)
+        gone = await api.get(f"{CONFIG_MAPS}?limit=1&continue={first.meta['continue']}")
+        return gone, await api.get(f"{CONFIG_MAPS}?continue={gone.meta['continue']}")
+
+    gone, rest = on(main)
+    assert (gone.status, gone.body["reason"]) == (410, "Expired")
+    assert gone.message.startswith("The provided continue parameter is too old to display a consistent list result.")
+    assert "details" not in gone.body
+    assert _names(rest) == ["b", "c", "d"]
+    assert rest.meta["resourceVersion"] == "10"
+
+
+# Options
+
+
+@pytest.mark.parametrize(
+    ("query", "code", "message"),
+    [
+        pytest.param("limit=abc", 400, 'strconv.ParseInt: parsing "abc": invalid syntax', id="a limit is a number"),
+        pytest.param(
+            "resourceVersionMatch=Exact",
+            422,
+            'ListOptions.meta.k8s.io "" is invalid: resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden '
+            "unless resourceVersion is provided",
+            id="a match needs a version",
+        ),
+        pytest.param(
+            "resourceVersion=0&resourceVersionMatch=Exact",
+            422,
+            'ListOptions.meta.k8s.io "" is invalid: resourceVersionMatch: Forbidden: resourceVersionMatch "exact" is '
+            'forbidden for resourceVersion "0"',
+            id="exactly zero means nothing",
+        ),
+        pytest.param(
+            "sendInitialEvents=true",
+            422,
+            'ListOptions.meta.k8s.io "" is invalid: sendInitialEvents: Forbidden: sendInitialEvents is forbidden '
+            "for list",
+            id="a list has no initial events",
+        ),
+        pytest.param(
+            "continue=!!&limit=1",
+            400,
+            "invalid continue token: continue key is not valid: illegal base64 data at input byte 0",
+            id="a damaged token",
+        ),
+        pytest.param("resourceVersion=abc", 400, "invalid resource version: abc", id="no resource version"),
+        pytest.param(
+            "resourceVersion=5&resourceVersionMatch=Exact&x=compacted",
+            410,
+            "The resourceVersion for the provided list is too old.",
+            id="history that is gone",
+        ),
+        pytest.param(
+            "labelSelector=" + quote("a==="),
+            400,
+            "unable to parse requirement: found '=', expected: identifier",
+            id="a label selector that is none",
+        ),
+        pytest.param(
+            "fieldSelector=metadata.name",
+            400,
+            "invalid selector: 'metadata.name'; can't understand 'metadata.name'",
+            id="a field selector that is none",
+        ),
+        pytest.param(
+            "fieldSelector=spec.x%3Dy",
+            400,
+            '"spec.x" is not a known field selector: only "metadata.name", "metadata.namespace"',
+            id="a field that is not selectable",
+        ),
+    ],
+)
+def test_refusals(query: str, code: int, message: str) -> None:
+    async def main(api: Api) -> Answer:
+        await _three(api)
+        api.store.compact(7)
+        return await api.get(f"{CONFIG_MAPS}?{query}")
+
+    answer = on(main)
+    assert (answer.status, answer.message) == (code, message)
+
+
+def test_a_list_at_an_exact_revision() -> None:
+    async def main(api: Api) -> Answer:
+        await _three(api)
+        return await api.get(CONFIG_MAPS + "?resourceVersion=8&resourceVersionMatch=Exact")
+
+    answer = on(main)
+    assert _names(answer) == ["a", "b"]
+    assert answer.meta["resourceVersion"] == "8"
+
+
+@pytest.mark.parametrize("target", [CONFIG_MAPS, CONFIG_MAPS + "/a"])
+def test_a_revision_to_come_is_waited_for(target: str) -> None:
+    async def main(api: Api) -> tuple[Answer, Answer]:
+        await _three(api)
+        waiting = asyncio.ensure_future(api.get(target + "?resourceVersion=10"))
+        await asyncio.sleep(1)
+        await api.made(CONFIG_MAPS, config_map("d"))
+        return await waiting, await api.get(target + "?resourceVersion=99")
+
+    found, never = on(main)
+    assert found.status == 200
+    assert (never.status, never.body["reason"]) == (504, "Timeout")
+    assert never.message == "Timeout: Too large resource version: 99, current: 10"
+    assert never.body["details"] == {
+        "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
+        "retryAfterSeconds": 1,
+    }
+    assert never.headers["retry-after"] == "1"
+
+
+# Selectors
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        pytest.param("labelSelector=app%3Dx", ["a", "b"], id="by label"),
+        pytest.param("labelSelector=app!%3Dx", ["c"], id="not by label, also without it"),
+        pytest.param("fieldSelector=spec.nodeName%3Dn1", ["a", "c"], id="by node"),
+        pytest.param("fieldSelector=spec.host%3Dn1", ["a", "c"], id="by node, the old word"),
+        pytest.param("fieldSelector=spec.nodeName%3D", ["b"], id="by no node"),
+        pytest.param("fieldSelector=spec.nodeName!%3Dn1", ["b"], id="by any other node"),
+        pytest.param("fieldSelector=metadata.name%3Db", ["b"], id="by name"),
+        pytest.param("fieldSelector=metadata.name%3Db,", ["b"], id="an empty term is skipped"),
+        pytest.param("fieldSelector=status.phase%3DRunning", ["a"], id="by phase"),
+        pytest.param("fieldSelector=spec.hostNetwork%3Dfalse", ["a", "b", "c"], id="by a field that is not printed"),
+        pytest.param("fieldSelector=spec.nodeName%3Dn1&labelSelector=app%3Dx", ["a"], id="by both"),
+    ],
+)
+def test_selectors(query: str, names: list[str]) -> None:
+    async def main(api: Api) -> tuple[Answer, Answer]:
+        # The first list builds what indexes there are; the second one has to follow the writes in between.
+        for name, labels in (("a", {"app": "x"}), ("b", {"app": "x"}), ("c", {})):
+            await api.made(PODS, pod(name, labels=labels))
+        await api.get(f"{PODS}?{query}")
+        for name in ("a", "c"):
+            await api.post(f"{PODS}/{name}/binding", {"metadata": {"name": name}, "target": {"name": "n1"}})
+        await api.patch(f"{PODS}/a/status", {"status": {"phase": "Running"}})
+        return await api.get(f"{PODS}?{query}"), await api.get(f"/api/v1/pods?{query}")
+
+    inside, everywhere = on(main)
+    assert _names(inside) == names
+    assert _names(everywhere) == names
+
+
+def test_a_deleted_pod_leaves_the_index() -> None:
+    async def main(api: Api) -> Answer:
+        await api.made(PODS, pod("a"))
+        await api.get(PODS + "?fieldSelector=spec.nodeName%3D")
+        await api.delete(PODS + "/a")
+        return await api.get(PODS + "?fieldSelector=spec.nodeName%3D")
+
+    assert _names(on(main)) == []
+
+
+def test_head_is_not_allowed() -> None:
+    async def main(api: Api) -> Answer:
+        return await api.ask("HEAD", CONFIG_MAPS)
+
+    answer = on(main)
+    assert (answer.status, answer.text) == (405, "")

@@ -1,0 +1,299 @@
+"""scale, binding, services' addresses, and the local transport (facts from kube-apiserver v1.36.2)."""
+
+import asyncio
+
+import pytest
+from tests.apiserver.api import (
+    CONFIG_MAPS,
+    JSON_PATCH,
+    MERGE,
+    PODS,
+    REPLICA_SETS,
+    STRATEGIC,
+    Answer,
+    Api,
+    Object,
+    config_map,
+    on,
+    pod,
+    replica_set,
+)
+
+from pilothouse.api.wire import Request
+
+SCALE = REPLICA_SETS + "/r/scale"
+SERVICES = "/api/v1/namespaces/default/services"
+
+
+def test_a_scale_stands_for_its_object() -> None:
+    async def main(api: Api) -> tuple[Object, Answer]:
+        return await api.made(REPLICA_SETS, replica_set(replicas=2)), await api.get(SCALE)
+
+    made, answer = on(main)
+    meta = made["metadata"]
+    assert answer.body == {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {name: meta[name] for name in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")},
+        "spec": {"replicas": 2},
+        "status": {"replicas": 0, "selector": "app=x"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("content_type", "patch"),
+    [
+        pytest.param(MERGE, {"spec": {"replicas": 5}}, id="merge patch"),
+        pytest.param(STRATEGIC, {"spec": {"replicas": 5}}, id="strategic merge patch"),
+        pytest.param(JSON_PATCH, [{"op": "replace", "path": "/spec/replicas", "value": 5}], id="JSON patch"),
+    ],
+)
+def test_scaling_by_patch(content_type: str, patch: object) -> None:
+    async def main(api: Api) -> tuple[Answer, Answer]:
+        await api.made(REPLICA_SETS, replica_set())
+        return await api.patch(SCALE, patch, content_type), await api.get(REPLICA_SETS + "/r")
+
+    scaled, found = on(main)
+    assert scaled.body["kind"] == "Scale"
+    assert scaled.body["spec"] == {"replicas": 5}
+    assert scaled.meta["resourceVersion"] == found.meta["resourceVersion"]
+    assert found.body["spec"]["replicas"] == 5
+    assert found.meta["generation"] == 2
+
+
+def test_scaling_by_put() -> None:
+    async def main(api: Api) -> tuple[Answer, Answer, Answer]:
+        await api.made(REPLICA_SETS, replica_set())
+        scale = (await api.get(SCALE)).body
+        scale["spec"] = {}
+        zero = await api.put(SCALE, scale)
+        stale = await api.put(SCALE, scale)
+        return zero, stale, await api.get(REPLICA_SETS + "/r")
+
+    zero, stale, found = on(main)
+    assert zero.body["spec"] == {}
+    assert found.body["spec"]["replicas"] == 0
+    assert stale.status == 409
+    assert stale.message.startswith(
+        'Operation cannot be fulfilled on replicasets.apps "r": the object has been modified'
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "message"),
+    [
+        pytest.param(
+            {"metadata": {"name": "r"}, "spec": {"replicas": -1}},
+            422,
+            'Scale.autoscaling "r" is invalid: spec.replicas: Invalid value: -1: must be greater than or equal to 0',
+            id="negative",
+        ),
+        pytest.param(
+            {"metadata": {"name": "r", "uid": "a"}, "spec": {"replicas": 1}}, 409, None, id="another object's uid"
+        ),
+    ],
+)
+def test_scales_that_are_refused(body: Object, code: int, message: str | None) -> None:
+    async def main(api: Api) -> Answer:
+        await api.made(REPLICA_SETS, replica_set())
+        return await api.put(SCALE, body)
+
+    answer = on(main)
+    assert answer.status == code
+    if message is not None:
+        assert answer.message == message
+
+
+def test_a_scale_of_nothing_is_not_found() -> None:
+    async def main(api: Api) -> Answer:
+        return await api.get(SCALE)
+
+    answer = on(main)
+    assert (answer.status, answer.message) == (404, 'replicasets.apps "r" not found')
+
+
+# Binding
+
+
+def _binding(name: str = "p", node: str = "n1", **meta: object) -> Object:
+    return {"metadata": {"name": name, **meta}, "target": {"kind": "Node", "name": node}}
+
+
+@pytest.mark.parametrize("target", [PODS + "/p/binding", "/api/v1/namespaces/default/bindings"])
+def test_a_binding_gives_a_pod_its_node(target: str) -> None:
+    async def main(api: Api) -> tuple[Answer, Answer]:
+        await api.made(PODS, pod())
+        return await api.post(target, _binding(annotations={"a": "b"})), await api.get(PODS + "/p")
+
+    answer, found = on(main)
+    assert answer.status == 201
+    assert answer.body == {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+    assert found.body["spec"]["nodeName"] == "n1"
+    assert found.meta["annotations"] == {"a": "b"}
+    assert found.meta["generation"] == 1
+    assert found.body["status"]["conditions"] == [
+        {
+            "type": "PodScheduled",
+            "status": "True",
+            "lastProbeTime": None,
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("made", "body", "code", "message"),
+    [
+        pytest.param(pod(), _binding("q"), 400, "name in URL does not match name in Binding object", id="another name"),
+        pytest.param(
+            pod(nodeName="n0"),
+            _binding(),
+            409,
+            'Operation cannot be fulfilled on pods/binding "p": pod p is already assigned to node "n0"',
+            id="on a node already",
+        ),
+        pytest.param(
+            pod(schedulingGates=[{"name": "a.b/c"}]),
+            _binding(),
+            409,
+            'Operation cannot be fulfilled on pods/binding "p": pod p has non-empty .spec.schedulingGates',
+            id="gated",
+        ),
+        pytest.param(
+            pod(),
+            _binding(resourceVersion="1"),
+            409,
+            'Operation cannot be fulfilled on pods "p": the object has been modified; please apply your changes to the '
+            "latest version and try again",
+            id="another version",
+        ),
+        pytest.param(pod(), _binding(node=""), 500, "target.name: Required value", id="no node"),
+        pytest.param(pod("q"), _binding(), 404, 'pods "p" not found', id="no pod"),
+    ],
+)
+def test_bindings_that_are_refused(made: Object, body: Object, code: int, message: str) -> None:
+    async def main(api: Api) -> Answer:
+        await api.made(PODS, made)
+        return await api.post(PODS + "/p/binding", body)
+
+    answer = on(main)
+    assert (answer.status, answer.message) == (code, message)
+
+
+def test_unknown_subresources() -> None:
+    async def main(api: Api) -> tuple[int, int, int]:
+        return (
+            (await api.get(PODS + "/p/nonsense")).status,
+            (await api.ask("DELETE", REPLICA_SETS + "/r/status")).status,
+            (await api.get(PODS + "/p/exec")).status,
+        )
+
+    assert on(main) == (404, 405, 501)
+
+
+# Services
+
+
+def test_services_get_addresses_and_ports_of_their_own() -> None:
+    async def main(api: Api) -> list[Object]:
+        body = {"spec": {"type": "NodePort", "ports": [{"port": 80}]}}
+        return [(await api.made(SERVICES, {**body, "metadata": {"name": f"s{i}"}}))["spec"] for i in range(20)]
+
+    specs = on(main)
+    assert len({spec["clusterIP"] for spec in specs}) == 20
+    ports = {spec["ports"][0]["nodePort"] for spec in specs}
+    assert len(ports) == 20 and all(30000 <= port <= 32767 for port in ports)
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        pytest.param(
+            {"clusterIP": "10.0.0.1", "ports": [{"port": 1}]},
+            'spec.clusterIPs: Invalid value: ["10.0.0.1"]: failed to allocate IP 10.0.0.1: provided IP is already '
+            "allocated",
+            id="an address that is taken",
+        ),
+        pytest.param(
+            {"clusterIP": "1.2.3.4", "ports": [{"port": 1}]},
+            'spec.clusterIPs: Invalid value: ["1.2.3.4"]: failed to allocate IP 1.2.3.4: the provided network does not '
+            "match the current range",
+            id="an address from elsewhere",
+        ),
+        pytest.param(
+            {"type": "NodePort", "ports": [{"port": 1, "nodePort": 80}]},
+            "spec.ports[0].nodePort: Invalid value: 80: provided port is not in the valid range. The range of "
+            "valid ports "
+            "is 30000-32767",
+            id="a port from elsewhere",
+        ),
+        pytest.param({}, "spec.ports: Required value", id="no ports"),
+    ],
+)
+def test_services_that_are_refused(spec: Object, message: str) -> None:
+    async def main(api: Api) -> Answer:
+        return await api.post(SERVICES, {"metadata": {"name": "s"}, "spec": spec})
+
+    answer = on(main)
+    assert answer.status == 422
+    assert answer.message == f'Service "s" is invalid: {message}'
+
+
+def test_an_update_keeps_what_was_allocated() -> None:
+    async def main(api: Api) -> tuple[Object, Answer]:
+        made = await api.made(
+            SERVICES, {"metadata": {"name": "s"}, "spec": {"type": "NodePort", "ports": [{"port": 80}]}}
+        )
+        body = {
+            "metadata": {"name": "s"},
+            "spec": {"type": "NodePort", "ports": [{"port": 80}], "selector": {"a": "b"}},
+        }
+        return made, await api.put(SERVICES + "/s", body)
+
+    made, answer = on(main)
+    assert answer.status == 200
+    assert answer.body["spec"] == {**made["spec"], "selector": {"a": "b"}}
+
+
+# The local transport
+
+
+def test_a_call_yields_and_a_cancelled_write_may_have_happened() -> None:
+    async def main(api: Api) -> list[int]:
+        found = []
+        for turns in range(3):
+            body = b'{"metadata":{"name":"c%d"}}' % turns
+            request = Request("POST", CONFIG_MAPS, {"content-type": "application/json"}, body)
+            task = asyncio.ensure_future(api.transport.request(request))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            found.append((await api.get(f"{CONFIG_MAPS}/c{turns}")).status)
+        return found
+
+    # Cancelled before it began, before it was read, and between the write and its answer.
+    assert on(main) == [404, 404, 200]
+
+
+def test_discovery_and_version_are_served_locally() -> None:
+    async def main(api: Api) -> tuple[Answer, Answer, Answer]:
+        return await api.get("/version"), await api.get("/apis/apps/v1"), await api.get("/nonsense")
+
+    version, apps, nothing = on(main)
+    assert version.body["gitVersion"].startswith("v1.36.2+pilothouse")
+    assert apps.body["kind"] == "APIResourceList"
+    assert (nothing.status, nothing.text) == (404, "404 page not found\n")
+
+
+def test_metadata_is_served_locally() -> None:
+    accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+
+    async def main(api: Api) -> Answer:
+        await api.made(CONFIG_MAPS, config_map(data={"a": "b"}))
+        return await api.ask("GET", CONFIG_MAPS, accept=accept)
+
+    answer = on(main)
+    assert answer.body["kind"] == "PartialObjectMetadataList"
+    assert set(answer.body["items"][0]) == {"kind", "apiVersion", "metadata"}

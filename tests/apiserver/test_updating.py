@@ -1,0 +1,399 @@
+"""update and patch: conflicts, no-ops, generation, what a client cannot change (facts from kube-apiserver v1.36.2)."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.apiserver.api import (
+    CONFIG_MAPS,
+    JSON_PATCH,
+    LEASES,
+    MERGE,
+    PODS,
+    REPLICA_SETS,
+    STRATEGIC,
+    Answer,
+    Api,
+    Object,
+    config_map,
+    on,
+    pod,
+    replica_set,
+)
+
+
+def _put(
+    change: Callable[[Object], Any], *, made: Object | None = None, target: str = CONFIG_MAPS
+) -> tuple[Object, Answer]:
+    """Create, change what came back, put it."""
+
+    async def main(api: Api) -> tuple[Object, Answer]:
+        first = await api.made(target, made or config_map(data={"a": "1"}))
+        sent = copy.deepcopy(first)
+        change(sent)
+        return first, await api.put(f"{target}/{first['metadata']['name']}", sent)
+
+    return on(main)
+
+
+def test_a_put_replaces_the_object() -> None:
+    first, answer = _put(lambda obj: obj["data"].update(a="2"))
+    assert answer.status == 200
+    assert answer.body["data"] == {"a": "2"}
+    assert int(answer.meta["resourceVersion"]) == int(first["metadata"]["resourceVersion"]) + 1
+
+
+def test_a_put_that_changes_nothing_writes_nothing() -> None:
+    for target, made in ((CONFIG_MAPS, config_map(data={"a": "1"})), (PODS, pod()), (REPLICA_SETS, replica_set())):
+        first, answer = _put(lambda _obj: None, made=made, target=target)
+        assert answer.body == first
+
+
+def test_an_old_resource_version_is_a_conflict() -> None:
+    _first, answer = _put(lambda obj: obj["metadata"].update(resourceVersion="1"))
+    assert (answer.status, answer.body["reason"]) == (409, "Conflict")
+    assert answer.message == (
+        'Operation cannot be fulfilled on configmaps "c": the object has been modified; please apply your changes to '
+        "the latest version and try again"
+    )
+    assert answer.body["details"] == {"name": "c", "kind": "configmaps"}
+
+
+def test_without_a_resource_version_the_last_write_wins() -> None:
+    _first, answer = _put(lambda obj: (obj["metadata"].pop("resourceVersion"), obj["data"].update(a="3")))
+    assert (answer.status, answer.body["data"]) == (200, {"a": "3"})
+
+
+def test_a_lease_is_not_updated_without_a_resource_version() -> None:
+    lease = {"metadata": {"name": "l"}, "spec": {"holderIdentity": "a"}}
+    _first, answer = _put(lambda obj: obj["metadata"].pop("resourceVersion"), made=lease, target=LEASES)
+    assert answer.status == 422
+    assert answer.message == (
+        'leases.coordination.k8s.io "l" is invalid: metadata.resourceVersion: Invalid value: 0: must be '
+        "specified for an "
+        "update"
+    )
+
+
+def test_a_lease_is_created_by_a_put() -> None:
+    async def main(api: Api) -> Answer:
+        return await api.put(LEASES + "/new", {"metadata": {"name": "new"}, "spec": {"holderIdentity": "a"}})
+
+    assert on(main).status == 201
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "message"),
+    [
+        pytest.param(
+            lambda obj: obj["metadata"].update(name="d"),
+            400,
+            "the name of the object (d) does not match the name on the URL (c)",
+            id="another name",
+        ),
+        pytest.param(
+            lambda obj: obj["metadata"].pop("name"),
+            400,
+            "the name of the object (c based on URL) was undeterminable: name must be provided",
+            id="no name",
+        ),
+        pytest.param(
+            lambda obj: obj["metadata"].update(uid="other", resourceVersion=""),
+            409,
+            None,
+            id="another object's uid",
+        ),
+    ],
+)
+def test_a_put_is_about_one_object(change: Callable[[Object], Any], code: int, message: str | None) -> None:
+    first, answer = _put(change)
+    assert answer.status == code
+    if message is None:
+        message = (
+            'Operation cannot be fulfilled on configmaps "c": StorageError: invalid object, Code: 4, Key: '
+            "/registry/configmaps/default/c, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in "
+            f"precondition: other, UID in object meta: {first['metadata']['uid']}"
+        )
+    assert answer.message == message
+
+
+def test_system_fields_stay_whatever_the_client_sends() -> None:
+    first, answer = _put(
+        lambda obj: obj["metadata"].update(
+            creationTimestamp="2001-01-01T00:00:00Z", deletionTimestamp="2001-01-01T00:00:00Z", generation=77
+        )
+    )
+    assert answer.body == first
+
+
+def test_a_put_of_what_is_not_there_is_not_found() -> None:
+    async def main(api: Api) -> Answer:
+        return await api.put(CONFIG_MAPS + "/nothing", config_map("nothing"))
+
+    assert on(main).status == 404
+
+
+# Generation and status
+
+
+@pytest.mark.parametrize(
+    ("target", "made", "change", "generation"),
+    [
+        pytest.param(
+            REPLICA_SETS, replica_set(), lambda o: o["spec"].update(replicas=3), 2, id="a changed spec raises it"
+        ),
+        pytest.param(
+            REPLICA_SETS,
+            replica_set(),
+            lambda o: o["metadata"].update(labels={"a": "b"}),
+            1,
+            id="changed labels do not",
+        ),
+        pytest.param(
+            REPLICA_SETS,
+            replica_set(),
+            lambda o: o["status"].update(replicas=9),
+            1,
+            id="a status in the body is ignored",
+        ),
+        pytest.param(
+            PODS, pod(), lambda o: o["spec"].update(activeDeadlineSeconds=9), 2, id="pods count changes of the spec"
+        ),
+        pytest.param(CONFIG_MAPS, config_map(), lambda o: o.update(data={"a": "b"}), None, id="config maps have none"),
+    ],
+)
+def test_generation(target: str, made: Object, change: Callable[[Object], Any], generation: int | None) -> None:
+    _first, answer = _put(change, made=made, target=target)
+    assert answer.status == 200
+    assert answer.meta.get("generation") == generation
+    assert answer.body.get("status", {}).get("replicas", 0) == 0
+
+
+def test_a_status_write_changes_the_status_alone() -> None:
+    async def main(api: Api) -> Answer:
+        first = await api.made(REPLICA_SETS, replica_set())
+        first["spec"]["replicas"] = 7
+        first["metadata"]["annotations"] = {"a": "b"}
+        first["status"] = {"replicas": 1, "observedGeneration": 1}
+        return await api.put(REPLICA_SETS + "/r/status", first)
+
+    answer = on(main)
+    assert answer.body["spec"]["replicas"] == 1
+    assert answer.body["status"] == {"replicas": 1, "observedGeneration": 1}
+    assert answer.meta["generation"] == 1
+    assert answer.meta["annotations"] == {"a": "b"}
+
+
+def test_a_pod_status_write_keeps_owners() -> None:
+    owner = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}
+
+    async def main(api: Api) -> Answer:
+        first = await api.made(PODS, pod(metadata={"ownerReferences": [owner]}))
+        del first["metadata"]["ownerReferences"]
+        first["metadata"]["labels"] = {"a": "b"}
+        first["status"] = {"phase": "Running"}
+        return await api.put(PODS + "/p/status", first)
+
+    answer = on(main)
+    assert answer.meta["ownerReferences"] == [owner]
+    assert answer.meta["labels"] == {"a": "b"}
+    assert answer.body["status"] == {"phase": "Running", "qosClass": "BestEffort"}
+
+
+@pytest.mark.parametrize(
+    ("target", "made", "change", "message"),
+    [
+        pytest.param(
+            PODS,
+            pod(),
+            lambda o: o["spec"].update(nodeName="n"),
+            "spec: Forbidden: pod updates may not change fields other than",
+            id="a pod's node is not updated",
+        ),
+        pytest.param(
+            PODS,
+            pod(),
+            lambda o: o["spec"]["containers"].append({"name": "d", "image": "x"}),
+            "spec.containers: Forbidden: pod updates may not add or remove containers",
+            id="containers are not added",
+        ),
+        pytest.param(
+            REPLICA_SETS,
+            replica_set(),
+            lambda o: (
+                o["spec"]["selector"]["matchLabels"].update(b="c"),
+                o["spec"]["template"]["metadata"]["labels"].update(b="c"),
+            ),
+            'spec.selector: Invalid value: {"matchLabels":{"app":"x","b":"c"}}: field is immutable',
+            id="a selector is not updated",
+        ),
+        pytest.param(
+            CONFIG_MAPS,
+            config_map(data={"a": "1"}, immutable=True),
+            lambda o: o["data"].update(a="2"),
+            "data: Forbidden: field is immutable when `immutable` is set",
+            id="an immutable config map is not updated",
+        ),
+    ],
+)
+def test_immutable_fields(target: str, made: Object, change: Callable[[Object], Any], message: str) -> None:
+    _first, answer = _put(change, made=made, target=target)
+    assert answer.status == 422
+    assert message in answer.message
+
+
+def test_an_image_may_change() -> None:
+    _first, answer = _put(lambda o: o["spec"]["containers"][0].update(image="nginx:2"), made=pod(), target=PODS)
+    assert (answer.status, answer.meta["generation"]) == (200, 2)
+
+
+# Finalizers
+
+
+def test_no_finalizer_is_added_while_deleting() -> None:
+    async def main(api: Api) -> Answer:
+        await api.made(CONFIG_MAPS, config_map(metadata={"finalizers": ["a.b/c"]}))
+        await api.delete(CONFIG_MAPS + "/c")
+        return await api.patch(CONFIG_MAPS + "/c", {"metadata": {"finalizers": ["a.b/c", "x.y/z"]}})
+
+    answer = on(main)
+    assert answer.status == 422
+    assert answer.message == (
+        'ConfigMap "c" is invalid: metadata.finalizers: Forbidden: no new finalizers can be added if the '
+        "object is being "
+        'deleted, found new finalizers []string{"x.y/z"}'
+    )
+    assert len(answer.body["details"]["causes"]) == 2
+
+
+def test_the_last_finalizer_takes_the_object_along() -> None:
+    async def main(api: Api) -> tuple[Answer, Answer, list[tuple[str, Object]]]:
+        await api.made(CONFIG_MAPS, config_map(metadata={"finalizers": ["a.b/c"]}))
+        marked = await api.delete(CONFIG_MAPS + "/c")
+        events = await api.watch(f"{CONFIG_MAPS}?resourceVersion={marked.meta['resourceVersion']}&timeoutSeconds=1")
+        last = await api.patch(CONFIG_MAPS + "/c", {"metadata": {"finalizers": None}})
+        return marked, last, await events.rest()
+
+    marked, last, events = on(main)
+    assert last.status == 200
+    assert "finalizers" not in last.meta
+    assert last.meta["resourceVersion"] == marked.meta["resourceVersion"]
+    # Watchers see the last stored state, with the revision of the deletion.
+    assert [type_ for type_, _obj in events] == ["DELETED"]
+    gone = events[0][1]["metadata"]
+    assert gone["finalizers"] == ["a.b/c"]
+    assert int(gone["resourceVersion"]) == int(marked.meta["resourceVersion"]) + 1
+
+
+# Patches
+
+
+@pytest.mark.parametrize(
+    ("content_type", "patch", "data"),
+    [
+        pytest.param(MERGE, {"data": {"a": None, "b": "2"}}, {"b": "2", "c": "3"}, id="merge: null removes"),
+        pytest.param(STRATEGIC, {"data": {"a": None, "b": "2"}}, {"b": "2", "c": "3"}, id="strategic: null removes"),
+        pytest.param(
+            STRATEGIC,
+            {"data": {"$patch": "replace", "z": "1"}},
+            {"z": "1"},
+            id="strategic: a map is replaced on demand",
+        ),
+        pytest.param(
+            JSON_PATCH,
+            [{"op": "test", "path": "/data/a", "value": "1"}, {"op": "add", "path": "/data/d", "value": "4"}],
+            {"a": "1", "c": "3", "d": "4"},
+            id="json patch: operations in order",
+        ),
+        pytest.param(JSON_PATCH, [], {"a": "1", "c": "3"}, id="json patch: none is fine"),
+    ],
+)
+def test_patch_types(content_type: str, patch: object, data: Object) -> None:
+    async def main(api: Api) -> Answer:
+        await api.made(CONFIG_MAPS, config_map(data={"a": "1", "c": "3"}))
+        return await api.patch(CONFIG_MAPS + "/c", patch, content_type)
+
+    answer = on(main)
+    assert (answer.status, answer.body["data"]) == (200, data)
+
+
+@pytest.mark.parametrize(
+    ("content_type", "patch", "code", "message"),
+    [
+        pytest.param(
+            JSON_PATCH,
+            [{"op": "test", "path": "/metadata/resourceVersion", "value": "1"}],
+            422,
+            "the server rejected our request due to an error in our request",
+            id="a failing test is Invalid",
+        ),
+        pytest.param(MERGE, b"{", 400, "error decoding patch: ", id="no JSON"),
+        pytest.param("application/json", {}, 415, "415: Unsupported Media Type", id="JSON is no patch type"),
+        pytest.param(
+            MERGE,
+            {"metadata": {"name": "d"}},
+            400,
+            "the name of the object (d) does not match the name on the URL (c)",
+            id="a patch does not rename",
+        ),
+        pytest.param(
+            MERGE,
+            {"metadata": {"resourceVersion": "1"}},
+            409,
+            'Operation cannot be fulfilled on configmaps "c": the object has been modified',
+            id="a resource version in a patch is a precondition",
+        ),
+        pytest.param(
+            MERGE,
+            {"metadata": {"uid": "zzz"}},
+            422,
+            'ConfigMap "c" is invalid: metadata.uid: Invalid value: "zzz": field is immutable',
+            id="the uid is immutable",
+        ),
+        pytest.param("application/apply-patch+yaml", {}, 415, "server-side apply", id="apply is not offered yet"),
+    ],
+)
+def test_patch_refusals(content_type: str, patch: object, code: int, message: str) -> None:
+    async def main(api: Api) -> Answer:
+        await api.made(CONFIG_MAPS, config_map(data={"a": "1"}))
+        return await api.patch(CONFIG_MAPS + "/c", patch, content_type)
+
+    answer = on(main)
+    assert answer.status == code, answer.text
+    assert answer.message.startswith(message)
+
+
+def test_conditions_merge_by_type() -> None:
+    async def main(api: Api) -> Answer:
+        await api.made(PODS, pod())
+        ready = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
+        await api.patch(PODS + "/p/status", ready, STRATEGIC)
+        more = {"status": {"conditions": [{"type": "Ready", "status": "True"}, {"type": "Other", "status": "True"}]}}
+        return await api.patch(PODS + "/p/status", more, STRATEGIC)
+
+    conditions = on(main).body["status"]["conditions"]
+    assert {found["type"]: found["status"] for found in conditions} == {"Ready": "True", "Other": "True"}
+    # Times that are unset are printed, as upstream's struct does.
+    assert conditions[0]["lastTransitionTime"] is None
+
+
+def test_a_patch_of_the_status_leaves_the_spec() -> None:
+    async def main(api: Api) -> Answer:
+        await api.made(REPLICA_SETS, replica_set())
+        return await api.patch(REPLICA_SETS + "/r/status", {"spec": {"replicas": 5}, "status": {"replicas": 2}})
+
+    answer = on(main)
+    assert (answer.body["spec"]["replicas"], answer.body["status"]["replicas"]) == (1, 2)
+
+
+def test_an_update_by_dry_run_stores_nothing() -> None:
+    async def main(api: Api) -> tuple[Answer, Answer]:
+        await api.made(CONFIG_MAPS, config_map(data={"a": "1"}))
+        dry = await api.ask("PATCH", CONFIG_MAPS + "/c?dryRun=All", {"data": {"a": "2"}}, MERGE)
+        return dry, await api.get(CONFIG_MAPS + "/c")
+
+    dry, found = on(main)
+    assert dry.body["data"] == {"a": "2"}
+    assert found.body["data"] == {"a": "1"}
+    assert dry.meta["resourceVersion"] == found.meta["resourceVersion"]

@@ -1,0 +1,282 @@
+"""watch: start points, transitions, bookmarks, ends (facts from kube-apiserver v1.36.2)."""
+
+import asyncio
+
+import pytest
+from tests.apiserver.api import CONFIG_MAPS, PODS, Api, Object, config_map, on, pod
+
+from pilothouse.apiserver import ServerOptions
+
+
+async def _two(api: Api) -> None:
+    for name in ("b", "a"):
+        await api.made(CONFIG_MAPS, config_map(name))
+
+
+@pytest.mark.parametrize(
+    ("query", "seen"),
+    [
+        pytest.param("", ["ADDED a 8", "ADDED b 7", "ADDED c 9"], id="unset: what is there, then what comes"),
+        pytest.param("resourceVersion=0", ["ADDED a 8", "ADDED b 7", "ADDED c 9"], id="zero: the same"),
+        pytest.param("resourceVersion=7", ["ADDED a 8", "ADDED c 9"], id="a revision: what came after it"),
+        pytest.param("resourceVersion=8", ["ADDED c 9"], id="the newest: only what comes"),
+        pytest.param("resourceVersion=1", ["ADDED b 7", "ADDED a 8", "ADDED c 9"], id="one: the whole history"),
+        pytest.param(
+            "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true",
+            ["ADDED a 8", "ADDED b 7", "BOOKMARK  8 end", "ADDED c 9", "BOOKMARK  9"],
+            id="asked for: what is there, its end, what comes",
+        ),
+        pytest.param(
+            "sendInitialEvents=true&resourceVersionMatch=NotOlderThan",
+            ["ADDED a 8", "ADDED b 7", "ADDED c 9"],
+            id="without bookmarks the end is not told",
+        ),
+        pytest.param(
+            "sendInitialEvents=false&resourceVersionMatch=NotOlderThan", ["ADDED c 9"], id="declined: only what comes"
+        ),
+        pytest.param(
+            "resourceVersion=0&allowWatchBookmarks=true",
+            ["ADDED a 8", "ADDED b 7", "BOOKMARK  8 end", "ADDED c 9", "BOOKMARK  9"],
+            id="bookmarks tell the end of what is there, asked for or not",
+        ),
+    ],
+)
+def test_start(query: str, seen: list[str]) -> None:
+    async def main(api: Api) -> list[str]:
+        await _two(api)
+        events = await api.watch(f"{CONFIG_MAPS}?timeoutSeconds=5&{query}")
+        await api.made(CONFIG_MAPS, config_map("c"))
+        shown = []
+        for type_, obj in await events.rest():
+            meta = obj["metadata"]
+            end = " end" if meta.get("annotations") == {"k8s.io/initial-events-end": "true"} else ""
+            shown.append(f"{type_} {meta.get('name', '')} {meta['resourceVersion']}{end}")
+        return shown
+
+    assert on(main) == seen
+
+
+def test_objects_on_a_watch_have_kind_and_version() -> None:
+    async def main(api: Api) -> Object:
+        await _two(api)
+        return (await (await api.watch(CONFIG_MAPS)).next())[1]
+
+    obj = on(main)
+    assert (obj["kind"], obj["apiVersion"]) == ("ConfigMap", "v1")
+
+
+def test_objects_come_and_go_with_their_labels() -> None:
+    async def main(api: Api) -> list[tuple[str, Object]]:
+        made = await api.made(CONFIG_MAPS, config_map("x", data={"step": "0"}))
+        since = made["metadata"]["resourceVersion"]
+        events = await api.watch(f"{CONFIG_MAPS}?labelSelector=on%3D1&resourceVersion={since}&timeoutSeconds=5")
+        for step, on_ in (("1", "1"), ("2", "1"), ("3", None), ("4", None), ("5", "1")):
+            await api.patch(CONFIG_MAPS + "/x", {"metadata": {"labels": {"on": on_}}, "data": {"step": step}})
+        await api.delete(CONFIG_MAPS + "/x")
+        return await events.rest()
+
+    events = on(main)
+    # Leaving shows the content that last matched, at the revision at which it left.
+    assert [(type_, obj["data"]["step"], obj["metadata"]["resourceVersion"]) for type_, obj in events] == [
+        ("ADDED", "1", "8"),
+        ("MODIFIED", "2", "9"),
+        ("DELETED", "2", "10"),
+        ("ADDED", "5", "12"),
+        ("DELETED", "5", "13"),
+    ]
+
+
+def test_objects_come_and_go_with_their_fields() -> None:
+    async def main(api: Api) -> list[tuple[str, str, str]]:
+        await api.made(PODS, pod("a"))
+        await api.made(PODS, pod("b"))
+        events = await api.watch(PODS + "?fieldSelector=spec.nodeName%3Dn1")
+        await api.post(PODS + "/b/binding", {"metadata": {"name": "b"}, "target": {"name": "n2"}})
+        await api.post(PODS + "/a/binding", {"metadata": {"name": "a"}, "target": {"name": "n1"}})
+        await api.patch(PODS + "/a/status", {"status": {"phase": "Running"}})
+        return await events.take(2)
+
+    assert on(main) == [("ADDED", "a", "10"), ("MODIFIED", "a", "11")]
+
+
+def test_one_name_can_be_watched() -> None:
+    async def main(api: Api) -> list[list[tuple[str, Object]]]:
+        await _two(api)
+        query = "timeoutSeconds=3&resourceVersion=8"
+        watches = [
+            await api.watch(f"{CONFIG_MAPS}?fieldSelector=metadata.name%3Da&{query}"),
+            await api.watch(f"/api/v1/watch/namespaces/default/configmaps/a?{query}"),
+        ]
+        for name in ("a", "b"):
+            await api.patch(f"{CONFIG_MAPS}/{name}", {"data": {"x": "1"}})
+        return [await watch.rest() for watch in watches]
+
+    for events in on(main):
+        assert [(type_, obj["metadata"]["name"]) for type_, obj in events] == [("MODIFIED", "a")]
+
+
+def test_all_watchers_get_the_same_bytes() -> None:
+    async def main(api: Api) -> tuple[bytes, bytes]:
+        watches = [await api.watch(CONFIG_MAPS), await api.watch("/api/v1/configmaps")]
+        await api.made(CONFIG_MAPS, config_map("x"))
+        first, second = [await watch.line() for watch in watches]
+        return first, second
+
+    first, second = on(main)
+    assert first is second
+    assert first.endswith(b"}\n")
+
+
+# Bookmarks and ends
+
+
+def test_bookmarks_come_every_minute_and_before_the_end() -> None:
+    async def main(api: Api) -> list[tuple[float, str]]:
+        events = await api.watch(CONFIG_MAPS + "?resourceVersion=6&allowWatchBookmarks=true&timeoutSeconds=150")
+        seen = []
+        async for _line in events.stream:
+            seen.append((api.env.monotonic(), api.env.now().isoformat()[14:19]))
+        return seen
+
+    assert [at for at, _text in on(main)] == [60.0, 120.0, 148.0]
+
+
+def test_a_bookmark_has_nothing_but_a_revision() -> None:
+    async def main(api: Api) -> tuple[str, Object]:
+        events = await api.watch(CONFIG_MAPS + "?resourceVersion=6&allowWatchBookmarks=true")
+        # A write elsewhere moves the revision on.
+        await api.made(PODS, pod())
+        return await events.next()
+
+    assert on(main) == ("BOOKMARK", {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"resourceVersion": "7"}})
+
+
+def test_without_a_time_limit_a_watch_lasts_half_an_hour_to_an_hour() -> None:
+    async def main(api: Api) -> float:
+        await (await api.watch(CONFIG_MAPS + "?resourceVersion=6")).rest()
+        return api.env.monotonic()
+
+    assert 1800 <= on(main) < 3600
+
+
+def test_history_that_is_gone_is_an_error_event() -> None:
+    async def main(api: Api) -> list[tuple[str, Object]]:
+        await _two(api)
+        api.store.compact(7)
+        return await (await api.watch(CONFIG_MAPS + "?resourceVersion=6")).rest()
+
+    [(type_, status)] = on(main)
+    assert type_ == "ERROR"
+    assert (status["kind"], status["code"], status["reason"]) == ("Status", 410, "Expired")
+    assert status["message"] == "too old resource version: 6 (7)"
+
+
+def test_a_plain_watch_waits_for_its_revision() -> None:
+    async def main(api: Api) -> tuple[str, str, str]:
+        events = await api.watch(CONFIG_MAPS + "?resourceVersion=8")
+        for name in ("b", "a", "c"):
+            await asyncio.sleep(10)
+            await api.made(CONFIG_MAPS, config_map(name))
+        return (await events.take(1))[0]
+
+    assert on(main) == ("ADDED", "c", "9")
+
+
+def test_a_watch_with_initial_events_does_not_wait_long_for_its_revision() -> None:
+    async def main(api: Api) -> list[tuple[str, Object]]:
+        query = "resourceVersion=99&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
+        return await (await api.watch(f"{CONFIG_MAPS}?{query}")).rest()
+
+    [(type_, status)] = on(main)
+    assert (type_, status["code"]) == ("ERROR", 504)
+    assert status["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
+
+
+@pytest.mark.parametrize(
+    ("query", "code", "message"),
+    [
+        pytest.param(
+            "sendInitialEvents=true",
+            422,
+            "resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+            id="initial events need a match",
+        ),
+        pytest.param(
+            "resourceVersionMatch=NotOlderThan",
+            422,
+            "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is "
+            "provided",
+            id="a match needs initial events",
+        ),
+        pytest.param(
+            "resourceVersion=abc",
+            500,
+            'resourceVersion: Invalid value: "abc": strconv.ParseUint: parsing "abc": invalid syntax',
+            id="no resource version",
+        ),
+    ],
+)
+def test_options_that_are_refused(query: str, code: int, message: str) -> None:
+    async def main(api: Api) -> tuple[int, Object]:
+        answer = await api.get(f"{CONFIG_MAPS}?watch=true&{query}")
+        return answer.status, answer.body
+
+    status, body = on(main)
+    assert status == code
+    assert body["message"].endswith(message)
+
+
+def test_a_reader_that_falls_behind_is_cut_off() -> None:
+    async def main(api: Api) -> int:
+        events = await api.watch(CONFIG_MAPS + "?resourceVersion=6")
+        await api.made(CONFIG_MAPS, config_map("x"))
+        for step in range(5000):
+            await api.patch(CONFIG_MAPS + "/x", {"data": {"step": str(step)}})
+        return len(await events.rest())
+
+    assert 0 < on(main) < 5001
+
+
+def test_closing_ends_a_watch_for_its_reader() -> None:
+    async def main(api: Api) -> list[tuple[str, Object]]:
+        events = await api.watch(CONFIG_MAPS + "?resourceVersion=6")
+        reading = asyncio.ensure_future(events.rest())
+        await asyncio.sleep(1)
+        await events.stream.close()
+        await events.stream.close()
+        assert not api.server.core.watches
+        return await reading
+
+    assert on(main) == []
+
+
+def test_events_live_for_an_hour_after_their_last_write() -> None:
+    target = "/api/v1/namespaces/default/events"
+
+    def event(name: str) -> Object:
+        return {"metadata": {"name": name}, "involvedObject": {"kind": "Pod", "namespace": "default", "name": "p"}}
+
+    async def main(api: Api) -> list[list[str]]:
+        running = asyncio.ensure_future(api.server.run())
+        seen = []
+        await api.made(target, event("old"))
+        await api.made(target, event("kept"))
+        await asyncio.sleep(1800)
+        await api.patch(target + "/kept", {"count": 2})
+        for seconds in (1700, 200, 1800):
+            await asyncio.sleep(seconds)
+            listed = await api.get(target)
+            seen.append([item["metadata"]["name"] for item in listed.body["items"]])
+        running.cancel()
+        return seen
+
+    assert on(main) == [["kept", "old"], ["kept"], []]
+
+
+def test_bookmark_cadence_is_an_option() -> None:
+    async def main(api: Api) -> float:
+        events = await api.watch(CONFIG_MAPS + "?resourceVersion=6&allowWatchBookmarks=true")
+        await events.next()
+        return api.env.monotonic()
+
+    assert on(main, ServerOptions(bookmark_seconds=7)) == 7
