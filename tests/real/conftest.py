@@ -1,0 +1,57 @@
+"""Nodes and a scheduler for the real cluster, and the rights of v1.36."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.programs import pilothouse
+from tests.real.cluster_view import View
+from tests.real_cluster import RealCluster, RequestFailed
+
+from pilothouse.apiserver.bootstrap_roles import bootstrap_objects
+
+
+@pytest.fixture
+def view(real_cluster: RealCluster) -> View:
+    """A namespace of the test's own."""
+    return View(real_cluster, real_cluster.namespace("real"))
+
+
+@pytest.fixture(scope="module")
+def machines(real_cluster: RealCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """``pilothouse nodes`` and ``pilothouse scheduler`` beside the real API server."""
+    directory = tmp_path_factory.mktemp("machines")
+    kubeconfig = str(real_cluster.kubeconfig)
+    with (
+        pilothouse(directory, "nodes", f"--kubeconfig={kubeconfig}", "--pod-start-delay=50ms", "--pod-stop-delay=50ms"),
+        pilothouse(directory, "scheduler", f"--kubeconfig={kubeconfig}"),
+    ):
+        yield
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """Where programs run and write."""
+    return tmp_path
+
+
+def role_of_v1_36(resource: str, name: str) -> dict[str, Any]:
+    """A bootstrap role or binding of v1.36.2, whole."""
+    for found, document in bootstrap_objects():
+        if found == resource and document["metadata"]["name"] == name:
+            return document
+    raise AssertionError(f"v1.36 has no {resource} {name}")
+
+
+def apply_v1_36(cluster: RealCluster, resource: str, name: str) -> None:
+    """Bring a bootstrap role or binding of the cluster to v1.36's."""
+    document = role_of_v1_36(resource, name)
+    namespace = document["metadata"].get("namespace")
+    base = f"/apis/rbac.authorization.k8s.io/v1/{f'namespaces/{namespace}/' if namespace else ''}{resource}"
+    try:
+        cluster.request("PUT", f"{base}/{name}", document)
+    except RequestFailed as error:
+        if error.status != 404:
+            raise
+        cluster.request("POST", base, document)

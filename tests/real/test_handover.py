@@ -1,0 +1,84 @@
+"""Two managers on one Lease, ours and the real Go one: one leads, the other takes over, no pod is created twice."""
+
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.programs import Program, go_manager, pilothouse, until
+from tests.real.cluster_view import PodHistory, View, replica_set
+from tests.real_cluster import RealCluster
+
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-controller-manager"
+SHORT = ("--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=1s")
+ACQUIRED = "uccessfully acquired lease"
+WANTED = 90
+
+Start = Callable[[RealCluster, Path], Program]
+
+
+def ours(cluster: RealCluster, directory: Path) -> Program:
+    """Our manager, with the ReplicaSet controller only, throttled as it is by default."""
+    flags = [f"--kubeconfig={cluster.kubeconfig}", "--controllers=replicaset", "--secure-port=0", "--v=2", *SHORT]
+    return pilothouse(directory, "manager", *flags)
+
+
+def gos(cluster: RealCluster, directory: Path) -> Program:
+    """The real one."""
+    return go_manager(cluster, directory, "--v=2", *SHORT)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        pytest.param(ours, gos, id="ours leads, Go's takes over"),
+        pytest.param(gos, ours, id="Go's leads, ours takes over"),
+    ],
+)
+def test_a_killed_leader_is_replaced_and_no_pod_is_created_twice(
+    view: View, directory: Path, first: Start, second: Start
+) -> None:
+    with PodHistory(view) as history, first(view.cluster, directory) as leader:
+        leader.until(ACQUIRED)
+        with second(view.cluster, directory) as standby:
+            # At 20 requests per second after a burst of 30 this takes seconds: the leader dies in the middle.
+            view.create(replica_set("web", WANTED))
+            until(lambda: len(history.created) > 40, "the leader creates pods")
+            assert ACQUIRED not in standby.log
+            leader.kill()
+            at_death = len(history.created)
+            standby.until(ACQUIRED, 20)
+            until(lambda: view.status("web").get("replicas") == WANTED, "the other one creates the rest", 30)
+            assert at_death < WANTED
+            assert len(view.pods()) == WANTED
+            # Quiet: nothing comes or goes any more.
+            time.sleep(0.5)
+            assert len(history.created) == WANTED, "each was created once"
+            assert history.most == WANTED
+            lease = view.cluster.request("GET", LEASE)["spec"]
+            assert lease["leaseTransitions"] >= 1
+
+
+def test_an_orderly_stop_frees_the_lease_at_once(view: View, directory: Path) -> None:
+    long = ("--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=40s", "--leader-elect-retry-period=1s")
+    flags = [f"--kubeconfig={view.cluster.kubeconfig}", "--controllers=replicaset", "--secure-port=0", *long]
+    with PodHistory(view) as history, pilothouse(directory, "manager", *flags) as leader:
+        leader.until(ACQUIRED)
+        with go_manager(view.cluster, directory, *long) as standby:
+            view.create(replica_set("web", WANTED))
+            until(lambda: len(history.created) > 40, "the leader creates pods")
+            standby.until("attempting to acquire leader lease")
+            leader.send(signal.SIGTERM)
+            assert leader.wait(10) == 0
+            stopped_at = time.monotonic()
+            assert view.cluster.request("GET", LEASE)["spec"].get("holderIdentity", "") == ""
+            standby.until(ACQUIRED, 20)
+            # Its pause between two looks is at most 2.2 s; the lease itself would have lasted a minute.
+            assert time.monotonic() - stopped_at < 10
+            until(lambda: view.status("web").get("replicas") == WANTED, "the other one creates the rest", 30)
+            assert len(history.created) == WANTED
+            assert history.most == WANTED
+            standby.kill()
+    # Nobody is left to free it; a minute is too long for the tests that follow.
+    view.cluster.request("DELETE", LEASE)
