@@ -250,6 +250,41 @@ def test_a_deleted_pod_leaves_the_index() -> None:
     assert _names(on(main)) == []
 
 
+def test_groups_of_one_kind_select_by_their_own_fields() -> None:
+    async def main(api: Api) -> list[Answer]:
+        body = {"metadata": {"name": "e"}, "involvedObject": {"kind": "Pod", "namespace": "default", "name": "p"}}
+        await api.made("/api/v1/namespaces/default/events", body)
+        core, other = "/api/v1/events?fieldSelector=", "/apis/events.k8s.io/v1/events?fieldSelector="
+        return [
+            await api.get(core + "involvedObject.name%3Dp"),
+            await api.get(other + "regarding.name%3Dp"),
+            await api.get(core + "involvedObject.name%3Dp,reason%3D"),
+            await api.get(other + "involvedObject.name%3Dp"),
+        ]
+
+    *found, refused = on(main)
+    assert [_names(answer) for answer in found] == [["e"]] * 3
+    assert (refused.status, refused.message) == (400, "field label not supported: involvedObject.name")
+
+
+def test_versions_of_one_kind_show_the_same_object() -> None:
+    path = "/apis/autoscaling/{}/namespaces/default/horizontalpodautoscalers"
+    spec = {
+        "scaleTargetRef": {"kind": "Deployment", "name": "d"},
+        "maxReplicas": 3,
+        "targetCPUUtilizationPercentage": 50,
+    }
+
+    async def main(api: Api) -> list[Answer]:
+        await api.made(path.format("v1"), {"metadata": {"name": "h"}, "spec": spec})
+        return [await api.get(path.format(version)) for version in ("v1", "v2")]
+
+    first, second = on(main)
+    assert first.body["items"][0]["spec"] == {**spec, "minReplicas": 1}
+    metric = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}
+    assert second.body["items"][0]["spec"]["metrics"] == [{"type": "Resource", "resource": metric}]
+
+
 def test_head_is_not_allowed() -> None:
     async def main(api: Api) -> Answer:
         return await api.ask("HEAD", CONFIG_MAPS)

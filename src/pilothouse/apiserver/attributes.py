@@ -12,21 +12,28 @@ from pilothouse.storage import Change, Record, Store
 _INDEXED = {"/pods/": "spec.nodeName"}
 """Resource prefix → the field that is worth an index: kubelets and controllers ask for one node's pods."""
 
+_READERS = 8
+
 
 class AttributeCache:
     """Attributes by key and revision. Follows the store, so that what is deleted is forgotten."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._known: dict[str, dict[str, tuple[int, Attributes]]] = {}
+        self._known: dict[str, dict[AttributeReader, dict[str, tuple[int, Attributes]]]] = {}
+        """By storage prefix, then by reader: versions and groups of one stored resource select by different fields."""
         self._indexes: dict[str, _Index] = {}
         store.on_commit.append(self._follow)
 
     def of(self, prefix: str, reader: AttributeReader, record: Record) -> Attributes:
         """The attributes of a current record of the resource with that storage prefix."""
-        known = self._known.get(prefix)
+        readers = self._known.setdefault(prefix, {})
+        known = readers.get(reader)
         if known is None:
-            known = self._known[prefix] = {}
+            if len(readers) >= _READERS:
+                # A definition that changes leaves readers behind that nobody asks for again.
+                readers.clear()
+            known = readers[reader] = {}
         found = known.get(record.key)
         if found is not None and found[0] == record.revision:
             return found[1]
@@ -53,17 +60,18 @@ class AttributeCache:
         for change in changes:
             key = change.key
             prefix = key[: key.index("/", key.index("/") + 1) + 1]
-            known = self._known.get(prefix)
-            if known is None:
+            readers = self._known.get(prefix)
+            if readers is None:
                 continue
             index = self._indexes.get(prefix)
             if change.type == "DELETED":
-                known.pop(key, None)
+                for known in readers.values():
+                    known.pop(key, None)
                 if index is not None:
                     index.drop(key)
             elif index is not None:
                 attributes = index.reader.read(change.value)
-                known[key] = (change.revision, attributes)
+                readers.setdefault(index.reader, {})[key] = (change.revision, attributes)
                 index.put(key, attributes.fields[index.field])
 
 

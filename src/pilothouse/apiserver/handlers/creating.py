@@ -33,6 +33,7 @@ async def create_object(core: Core, call: Call, obj: Object, options: WriteOptio
         meta.pop(field, None)
     meta["uid"] = core.env.uid()
     meta["creationTimestamp"] = core.time.now()
+    obj["kind"], obj["apiVersion"] = info.kind, info.api_version
     strategy.default(obj)
 
     write = Admission(

@@ -194,15 +194,16 @@ class Watch:
         memo = change.memo
         if memo is None:
             memo = change.memo = {}
-        # Two groups of one stored resource (events) select by fields of different names.
-        key = (self.info.group, before)
+        # Groups and versions of one stored resource select by different fields, and have readers of their own.
+        reader = self._call.strategy.attributes
+        key = (reader, before)
         attributes: Attributes | None = memo.get(key)
         if attributes is None:
             value = change.value
             if before:
                 assert change.before is not None, "only asked for when there was something before"
                 value = change.before.value
-            attributes = memo[key] = self._call.strategy.attributes.read(value)
+            attributes = memo[key] = reader.read(value)
         return attributes
 
     def _bookmark(self, revision: int, *, initial_end: bool = False) -> WatchEvent:

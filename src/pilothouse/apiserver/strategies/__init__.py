@@ -7,6 +7,7 @@ from functools import cache
 
 from pilothouse.apiserver.resources import built_in
 from pilothouse.apiserver.strategies import (
+    autoscalers,
     configuration,
     definitions,
     events,
@@ -116,7 +117,6 @@ _EMPTY_STATUS = {
         "desiredHealthy": 0,
         "expectedPods": 0,
     },
-    "horizontalpodautoscalers.autoscaling": {"currentReplicas": 0, "desiredReplicas": 0},
 }
 _TRACKED = {
     "podtemplates": ("template",),
@@ -139,6 +139,7 @@ _SPECIAL: dict[str, type[Strategy]] = {
     "events.events.k8s.io": events.EventStrategy,
     "leases.coordination.k8s.io": leases.LeaseStrategy,
     "customresourcedefinitions.apiextensions.k8s.io": definitions.DefinitionStrategy,
+    "horizontalpodautoscalers.autoscaling": autoscalers.AutoscalerStrategy,
     "configmaps": configuration.ConfigMapStrategy,
     "secrets": configuration.SecretStrategy,
     "services": services.ServiceStrategy,

@@ -1,0 +1,83 @@
+"""HorizontalPodAutoscalers: ``autoscaling/v1`` and ``v2`` are one kind of object, stored as v2.
+
+After kubernetes' ``pkg/apis/autoscaling/{v1,v2}`` (v1.36). v1 knows one metric, the use of CPU; upstream keeps all
+others in annotations of the v1 form; here a v1 client does not see them, and what it writes has no others.
+"""
+
+from functools import lru_cache
+from typing import Any
+
+from pilothouse.apiserver.objects import Object, decode, encode_object
+from pilothouse.apiserver.resources import ResourceInfo, built_in
+from pilothouse.apiserver.strategies.base import Strategy
+
+_DEFAULT_UTILIZATION = 80
+
+
+@lru_cache(maxsize=1)
+def _stored() -> ResourceInfo:
+    return next(info for info in built_in() if info.resource == "horizontalpodautoscalers" and info.version == "v2")
+
+
+def _cpu(metrics: Any) -> Object | None:
+    """The metric that v1 can say."""
+    for metric in metrics or ():
+        resource = metric.get("resource") or {}
+        if metric.get("type") == "Resource" and resource.get("name") == "cpu":
+            return resource
+    return None
+
+
+def _cpu_metric(percent: int, field: str) -> Object:
+    value: Object = {"averageUtilization": percent}
+    if field == "target":
+        value["type"] = "Utilization"
+    return {"type": "Resource", "resource": {"name": "cpu", field: value}}
+
+
+class AutoscalerStrategy(Strategy):
+    """One strategy for both versions: an object says itself which form it has."""
+
+    empty_status = {"currentReplicas": 0, "desiredReplicas": 0}  # read only
+
+    def default(self, obj: Object) -> None:
+        spec: Object = obj.setdefault("spec", {})
+        if spec.get("minReplicas") is None:
+            spec["minReplicas"] = 1
+        if obj.get("apiVersion") == "autoscaling/v1":
+            if spec.get("targetCPUUtilizationPercentage") is None:
+                spec["targetCPUUtilizationPercentage"] = _DEFAULT_UTILIZATION
+        elif not spec.get("metrics"):
+            spec["metrics"] = [_cpu_metric(_DEFAULT_UTILIZATION, "target")]
+
+    def finish(self, obj: Object) -> None:
+        status = obj.get("status") or {}
+        obj["status"] = {**self.empty_status, **status}
+
+    def stored_as(self, info: ResourceInfo) -> ResourceInfo:
+        return _stored()
+
+    def to_storage(self, info: ResourceInfo, obj: Object) -> Object:
+        if info.version != "v1":
+            return obj
+        spec, status = dict(obj.get("spec") or {}), dict(obj.get("status") or {})
+        wanted = spec.pop("targetCPUUtilizationPercentage", None)
+        found = status.pop("currentCPUUtilizationPercentage", None)
+        if wanted is not None:
+            spec["metrics"] = [_cpu_metric(wanted, "target")]
+        if found is not None:
+            status["currentMetrics"] = [_cpu_metric(found, "current")]
+        return {"metadata": obj["metadata"], "spec": spec, "status": status}
+
+    def from_storage(self, info: ResourceInfo, value: bytes) -> bytes:
+        obj = decode(value)
+        spec, status = obj.get("spec") or {}, obj.get("status") or {}
+        wanted = _cpu(spec.pop("metrics", None))
+        found = _cpu(status.pop("currentMetrics", None))
+        spec.pop("behavior", None)
+        status.pop("conditions", None)
+        if wanted is not None and "averageUtilization" in (wanted.get("target") or {}):
+            spec["targetCPUUtilizationPercentage"] = wanted["target"]["averageUtilization"]
+        if found is not None and "averageUtilization" in (found.get("current") or {}):
+            status["currentCPUUtilizationPercentage"] = found["current"]["averageUtilization"]
+        return encode_object(info, {"metadata": obj["metadata"], "spec": spec, "status": status})
