@@ -35,10 +35,15 @@ def _cpu_metric(percent: int, field: str) -> Object:
     return {"type": "Resource", "resource": {"name": "cpu", field: value}}
 
 
+def _v2_status(status: Object) -> Object:
+    shown = {"desiredReplicas": 0, "currentMetrics": None, **status}
+    if not shown.get("currentReplicas"):
+        shown.pop("currentReplicas", None)
+    return shown
+
+
 class AutoscalerStrategy(Strategy):
     """One strategy for both versions: an object says itself which form it has."""
-
-    empty_status = {"currentReplicas": 0, "desiredReplicas": 0}  # read only
 
     def default(self, obj: Object) -> None:
         spec: Object = obj.setdefault("spec", {})
@@ -51,8 +56,12 @@ class AutoscalerStrategy(Strategy):
             spec["metrics"] = [_cpu_metric(_DEFAULT_UTILIZATION, "target")]
 
     def finish(self, obj: Object) -> None:
-        status = obj.get("status") or {}
-        obj["status"] = {**self.empty_status, **status}
+        # v1 prints both counts; v2 leaves out a current count of zero and prints metrics that are unset.
+        status: Object = obj.get("status") or {}
+        if obj.get("apiVersion") == "autoscaling/v1":
+            obj["status"] = {"currentReplicas": 0, "desiredReplicas": 0, **status}
+        else:
+            obj["status"] = _v2_status(status)
 
     def stored_as(self, info: ResourceInfo) -> ResourceInfo:
         return _stored()
@@ -67,7 +76,7 @@ class AutoscalerStrategy(Strategy):
             spec["metrics"] = [_cpu_metric(wanted, "target")]
         if found is not None:
             status["currentMetrics"] = [_cpu_metric(found, "current")]
-        return {"metadata": obj["metadata"], "spec": spec, "status": status}
+        return {"metadata": obj["metadata"], "spec": spec, "status": _v2_status(status)}
 
     def from_storage(self, info: ResourceInfo, value: bytes) -> bytes:
         obj = decode(value)
@@ -76,6 +85,7 @@ class AutoscalerStrategy(Strategy):
         found = _cpu(status.pop("currentMetrics", None))
         spec.pop("behavior", None)
         status.pop("conditions", None)
+        status.setdefault("currentReplicas", 0)
         if wanted is not None and "averageUtilization" in (wanted.get("target") or {}):
             spec["targetCPUUtilizationPercentage"] = wanted["target"]["averageUtilization"]
         if found is not None and "averageUtilization" in (found.get("current") or {}):
