@@ -1,0 +1,249 @@
+"""``async_plane``: a plane on the loop of the test, and ``AsyncCluster``, what a test does with it.
+
+``synchronous`` puts the same on a thread. The virtual loop works as well as a real one, as long as nothing is served
+on a port: ``pilothouse.env.virtual.run(main)`` with ``async_plane(env=env, serve=False)``.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from pilothouse.api.kinds import Kind
+from pilothouse.apiserver import ApiServer
+from pilothouse.client import Client, merge_patch
+from pilothouse.client.discovery import RestMapper
+from pilothouse.client.errors import Expired
+from pilothouse.controllermanager.options import LeaderElection, Options
+from pilothouse.env import Env, TaskGroup
+from pilothouse.nodes import Profile
+from pilothouse.plane import Plane, PlaneOptions
+from pilothouse.storage import MemoryStore
+
+Object = dict[str, Any]
+Objects = list[Object]
+Condition = Callable[[Object | None], bool]
+
+QUICK = Profile(start_delay=0.0, stop_delay=0.0)
+"""Nodes on which pods start and stop at once."""
+
+
+class Timeout(AssertionError):
+    """A cluster did not get to where a test waited for it to get."""
+
+
+class AsyncCluster:
+    """A running plane, seen from one namespace of it, as the administrator.
+
+    Objects are addressed as in a manifest, by apiVersion, kind and name, and come as plain dictionaries. What the API
+    server refuses is raised as ``pilothouse.client.errors.ApiError``. For everything else there is ``client``.
+    """
+
+    def __init__(self, plane: Plane, *, namespace: str = "default", served: "Served | None" = None) -> None:
+        self.plane = plane
+        self.namespace = namespace
+        """Where objects without a namespace of their own are looked for and created. Empty is not allowed."""
+        self.client: Client = plane.client(agent="pilothouse-testing")
+        self._served = served
+        self._mapper = RestMapper(self.client)
+
+    @property
+    def url(self) -> str:
+        """Where it is served. Raises ``RuntimeError`` if it is not."""
+        return self._port().url
+
+    @property
+    def kubeconfig(self) -> Path:
+        """A kubeconfig file of the administrator in this namespace; goes away with the plane."""
+        return self._port().kubeconfig(self.namespace)
+
+    def in_namespace(self, name: str) -> "AsyncCluster":
+        """The same plane, seen from another namespace."""
+        return AsyncCluster(self.plane, namespace=name, served=self._served)
+
+    async def new_namespace(self, prefix: str = "test-") -> "AsyncCluster":
+        """Make a namespace of its own, for one test."""
+        made = await self.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"generateName": prefix}})
+        return self.in_namespace(made["metadata"]["name"])
+
+    async def create(self, manifest: Mapping[str, Any]) -> Object:
+        """Create an object, in its own namespace if it names one. Returns it as the server has it."""
+        kind = await self._kind(manifest["apiVersion"], manifest["kind"])
+        namespace = manifest.get("metadata", {}).get("namespace") or self.namespace
+        return _decoded(await self.client.create(kind, dict(manifest), namespace))
+
+    async def get(self, api_version: str, kind: str, name: str) -> Object:
+        """One object. Raises ``NotFound``."""
+        return _decoded(await self.client.get(await self._kind(api_version, kind), name, self.namespace))
+
+    async def list(self, api_version: str, kind: str, *, label_selector: str = "") -> Objects:
+        """The objects of a kind, by name."""
+        found = await self.client.list(
+            await self._kind(api_version, kind), self.namespace, label_selector=label_selector
+        )
+        return [_decoded(raw) for raw in found.items]
+
+    async def patch(
+        self, api_version: str, kind: str, name: str, changes: Mapping[str, Any], *, subresource: str = ""
+    ) -> Object:
+        """Change an object by a JSON merge patch: what is named is replaced, ``None`` removes."""
+        of = await self._kind(api_version, kind)
+        return _decoded(
+            await self.client.patch(of, name, merge_patch(dict(changes)), self.namespace, subresource=subresource)
+        )
+
+    async def delete(self, api_version: str, kind: str, name: str, *, propagation_policy: str = "Background") -> None:
+        """Ask for an object's deletion. Returns at once: ``wait_for`` tells when it is gone."""
+        of = await self._kind(api_version, kind)
+        await self.client.delete(of, name, self.namespace, propagation_policy=propagation_policy)
+
+    async def wait_for(
+        self, api_version: str, kind: str, name: str, condition: Condition, *, seconds: float = 10.0
+    ) -> Object | None:
+        """Wait until the condition holds for the object as it is, ``None`` while it is not there; returns it.
+
+        Every change is seen, none is polled for. Raises ``Timeout``, which shows the object as it was last.
+        """
+        of = await self._kind(api_version, kind)
+        seen = _Seen()
+        try:
+            async with asyncio.timeout(seconds):
+                while not await self._holds(of, name, condition, seen):
+                    pass
+        except TimeoutError:
+            state = json.dumps(seen.object, indent=2) if seen.object is not None else "it does not exist"
+            raise Timeout(f"{kind} {name}: not as expected after {seconds:g} s; last seen:\n{state}") from None
+        return seen.object
+
+    async def _holds(self, kind: Kind[msgspec.Raw], name: str, condition: Condition, seen: "_Seen") -> bool:
+        """Look, then follow the changes until the condition holds. False when the watch ended before."""
+        only = f"metadata.name={name}"
+        found = await self.client.list(kind, self.namespace, field_selector=only)
+        seen.object = _decoded(found.items[0]) if found.items else None
+        if condition(seen.object):
+            return True
+        version = found.metadata.resource_version
+        watch = self.client.watch(kind, self.namespace, resource_version=version, field_selector=only)
+        with contextlib.suppress(Expired):
+            async with watch as batches:
+                async for batch in batches:
+                    for event in batch:
+                        if event.type == "BOOKMARK":
+                            continue
+                        seen.object = None if event.type == "DELETED" else _decoded(event.object)
+                        if condition(seen.object):
+                            return True
+        return False
+
+    async def _kind(self, api_version: str, kind: str) -> Kind[msgspec.Raw]:
+        found = await self._mapper.kind_for(api_version, kind)
+        if found is None:
+            # A definition may have come since.
+            self._mapper.reset()
+            found = await self._mapper.kind_for(api_version, kind)
+        if found is None:
+            raise LookupError(f"the API server has no kind {kind!r} in {api_version}")
+        return found.raw
+
+    def _port(self) -> "Served":
+        if self._served is None:
+            raise RuntimeError("this plane is not served on a port: start it with serve=True")
+        return self._served
+
+
+class _Seen:
+    """An object as it was last; None while it is not there."""
+
+    def __init__(self) -> None:
+        self.object: Object | None = None
+
+
+class Served:
+    """The port of a plane, and the kubeconfig files written for it."""
+
+    def __init__(self, document: Mapping[str, Any], directory: Path) -> None:
+        self.document = document
+        self.directory = directory
+
+    @property
+    def url(self) -> str:
+        """Where the API server is."""
+        return str(self.document["clusters"][0]["cluster"]["server"])
+
+    def kubeconfig(self, namespace: str) -> Path:
+        """A kubeconfig file whose context is in that namespace; written when it is first asked for."""
+        path = self.directory / f"{namespace}.kubeconfig"
+        if not path.exists():
+            context = self.document["contexts"][0]
+            within = {**context, "context": {**context["context"], "namespace": namespace}}
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                json.dump({**self.document, "contexts": [within]}, file)
+        return path
+
+
+@contextlib.asynccontextmanager
+async def async_plane(
+    *,
+    nodes: int = 3,
+    scheduler: bool = True,
+    controllers: Sequence[str] = ("*",),
+    profile: Profile = QUICK,
+    serve: bool = False,
+    secure: bool = False,
+    env: Env | None = None,
+) -> AsyncIterator[AsyncCluster]:
+    """A plane of its own on the running loop, ready: nodes have registered, controllers have filled caches.
+
+    ``controllers`` as kube-controller-manager's flag; an empty sequence is no manager at all. ``serve`` puts the API
+    server on a free port of 127.0.0.1, where whoever connects is the administrator; ``secure`` makes that TLS and a
+    token. Everything is in memory and gone at the end. If a program of the plane fails, the test's task is cancelled
+    and the failure is raised here.
+    """
+    env = env or Env()
+    election = LeaderElection(enabled=False)
+    options = PlaneOptions(
+        nodes=nodes,
+        profile=profile,
+        scheduler=scheduler,
+        manager=Options(controllers=tuple(controllers), leader_election=election) if controllers else None,
+    )
+    async with contextlib.AsyncExitStack() as stack:
+        served = None
+        if serve or secure:
+            server, served = await stack.enter_async_context(_on_a_port(env, secure=secure))
+        else:
+            server = ApiServer(env, MemoryStore(env))
+            stack.push_async_callback(server.close)
+        plane = Plane(env, server.store, options, server=server)
+        group = await stack.enter_async_context(TaskGroup("testing: plane"))
+        running = group.start(plane.run(), name="plane")
+        try:
+            await plane.wait_ready()
+            yield AsyncCluster(plane, served=served)
+        finally:
+            running.cancel()
+
+
+@contextlib.asynccontextmanager
+async def _on_a_port(env: Env, *, secure: bool) -> AsyncIterator[tuple[ApiServer, Served]]:
+    from pilothouse.plane.served import ServedApiServer, ServedOptions
+
+    listening = ServedApiServer(env, ServedOptions(port=0, secure=secure))
+    with tempfile.TemporaryDirectory(prefix="pilothouse-") as directory:
+        try:
+            await listening.start()
+            yield listening.server, Served(listening.kubeconfig(), Path(directory))
+        finally:
+            await listening.stop()
+
+
+def _decoded(raw: msgspec.Raw) -> Object:
+    decoded: Object = msgspec.json.decode(raw)
+    return decoded

@@ -1,0 +1,82 @@
+"""The pytest plugin: fixtures around ``pilothouse.testing``. pytest finds it by itself once pilothouse is installed.
+
+``pilothouse``
+    A ``Cluster`` in a namespace of its own, on a plane that all tests of the session share. With
+    ``@pytest.mark.pilothouse(nodes=1, ...)`` on a plane of its own, with those arguments of ``testing.plane``.
+``pilothouse_server``
+    The shared plane itself, for what is not in any namespace.
+``pilothouse_async``
+    For asynchronous tests, under whichever plugin runs them: ``async with pilothouse_async() as cluster``. A plane of
+    its own on the test's loop, with the marker's arguments.
+
+Whatever is heavy is imported by the fixtures: pytest loads this module at every start.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from pilothouse.testing.asynchronous import AsyncCluster
+    from pilothouse.testing.synchronous import Cluster
+
+_MARK = "pilothouse"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the marker known."""
+    config.addinivalue_line(
+        "markers",
+        f"{_MARK}(**settings): a control plane of its own for this test, with these arguments of testing.plane",
+    )
+
+
+def _settings(request: pytest.FixtureRequest) -> dict[str, Any] | None:
+    """The arguments of the closest marker, or None without one."""
+    marker = request.node.get_closest_marker(_MARK)
+    if marker is None:
+        return None
+    if marker.args:
+        pytest.fail(f"@pytest.mark.{_MARK} takes keyword arguments only, got {marker.args!r}")
+    return dict(marker.kwargs)
+
+
+@pytest.fixture(scope="session")
+def pilothouse_server() -> "Iterator[Cluster]":
+    """The plane that all tests of the session share, seen from the namespace default."""
+    from pilothouse.testing.synchronous import plane
+
+    with plane() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def pilothouse(request: pytest.FixtureRequest) -> "Iterator[Cluster]":
+    """A cluster for this test: a namespace of its own, or with the marker a plane of its own."""
+    from pilothouse.testing.synchronous import plane
+
+    settings = _settings(request)
+    if settings is not None:
+        with plane(**settings) as cluster:
+            yield cluster
+        return
+    shared: Cluster = request.getfixturevalue("pilothouse_server")
+    cluster = shared.new_namespace()
+    yield cluster
+    # Its objects go in the background, while the next test runs.
+    cluster.delete("v1", "Namespace", cluster.namespace)
+
+
+@pytest.fixture
+def pilothouse_async(
+    request: pytest.FixtureRequest,
+) -> "Callable[..., AbstractAsyncContextManager[AsyncCluster]]":
+    """``async_plane`` with the marker's arguments filled in."""
+    import functools
+
+    from pilothouse.testing.asynchronous import async_plane
+
+    return functools.partial(async_plane, **(_settings(request) or {}))

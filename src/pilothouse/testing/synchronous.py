@@ -1,0 +1,192 @@
+"""``plane``: a plane for synchronous tests, on a thread that it owns, and ``Cluster``, what a test does with it.
+
+The test talks to it through the methods here, which run on that thread, or over HTTP with whatever client it is about
+to test: ``url`` and ``kubeconfig`` tell where.
+"""
+
+import asyncio
+import concurrent.futures
+import contextlib
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pilothouse.client import Client
+from pilothouse.env import loops
+from pilothouse.nodes import Profile
+from pilothouse.testing.asynchronous import QUICK, AsyncCluster, Condition, Object, Objects, async_plane
+
+T = TypeVar("T")
+
+
+class PlaneEnded(RuntimeError):
+    """The plane has ended: stopped, or failed with what this was raised from."""
+
+
+class Cluster:
+    """A running plane, seen from one namespace of it, as the administrator. For any thread but the plane's own.
+
+    Objects are addressed as in a manifest, by apiVersion, kind and name, and come as plain dictionaries. What the API
+    server refuses is raised as ``pilothouse.client.errors.ApiError``.
+    """
+
+    def __init__(self, cluster: AsyncCluster, thread: "PlaneThread") -> None:
+        self._cluster = cluster
+        self._thread = thread
+
+    @property
+    def namespace(self) -> str:
+        """Where objects without a namespace of their own are looked for and created."""
+        return self._cluster.namespace
+
+    @property
+    def url(self) -> str:
+        """Where the API server is."""
+        return self._cluster.url
+
+    @property
+    def kubeconfig(self) -> Path:
+        """A kubeconfig file of the administrator in this namespace; goes away with the plane."""
+        return self._cluster.kubeconfig
+
+    def in_namespace(self, name: str) -> "Cluster":
+        """The same plane, seen from another namespace."""
+        return Cluster(self._cluster.in_namespace(name), self._thread)
+
+    def new_namespace(self, prefix: str = "test-") -> "Cluster":
+        """Make a namespace of its own, for one test."""
+        return Cluster(self._thread.call(self._cluster.new_namespace(prefix)), self._thread)
+
+    def create(self, manifest: Mapping[str, Any]) -> Object:
+        """Create an object, in its own namespace if it names one. Returns it as the server has it."""
+        return self._thread.call(self._cluster.create(manifest))
+
+    def get(self, api_version: str, kind: str, name: str) -> Object:
+        """One object. Raises ``NotFound``."""
+        return self._thread.call(self._cluster.get(api_version, kind, name))
+
+    def list(self, api_version: str, kind: str, *, label_selector: str = "") -> Objects:
+        """The objects of a kind, by name."""
+        return self._thread.call(self._cluster.list(api_version, kind, label_selector=label_selector))
+
+    def patch(
+        self, api_version: str, kind: str, name: str, changes: Mapping[str, Any], *, subresource: str = ""
+    ) -> Object:
+        """Change an object by a JSON merge patch: what is named is replaced, ``None`` removes."""
+        return self._thread.call(self._cluster.patch(api_version, kind, name, changes, subresource=subresource))
+
+    def delete(self, api_version: str, kind: str, name: str, *, propagation_policy: str = "Background") -> None:
+        """Ask for an object's deletion. Returns at once: ``wait_for`` tells when it is gone."""
+        self._thread.call(self._cluster.delete(api_version, kind, name, propagation_policy=propagation_policy))
+
+    def wait_for(
+        self, api_version: str, kind: str, name: str, condition: Condition, *, seconds: float = 10.0
+    ) -> Object | None:
+        """Wait until the condition holds for the object as it is, ``None`` while it is not there; returns it.
+
+        The condition is called on the plane's thread, after every change. Raises ``Timeout`` (an ``AssertionError``),
+        which shows the object as it was last.
+        """
+        return self._thread.call(self._cluster.wait_for(api_version, kind, name, condition, seconds=seconds))
+
+    def run(self, program: Callable[[Client], Awaitable[T]]) -> T:
+        """Run a coroutine function on the plane's loop, with an administrator's client, and return its result."""
+
+        async def on_loop() -> T:
+            return await program(self._cluster.client)
+
+        return self._thread.call(on_loop())
+
+
+class PlaneThread:
+    """Runs one plane on a loop of its own from ``start`` to ``stop``."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._settings = settings
+        self._ready: concurrent.futures.Future[AsyncCluster] = concurrent.futures.Future()
+        self._failure: BaseException | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._finish: asyncio.Event | None = None
+        # A test run that dies must not hang on this thread.
+        self._thread = threading.Thread(target=self._main, name="pilothouse plane", daemon=True)
+
+    def start(self) -> AsyncCluster:
+        """Start, and return once the plane is ready. Raises what kept it from becoming so."""
+        self._thread.start()
+        return self._ready.result()
+
+    def stop(self) -> None:
+        """End the plane and its thread. Raises the failure that ended it before, if one did."""
+        if self._loop is not None and self._finish is not None:
+            # The loop is closed already if the plane has failed.
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._finish.set)
+        self._thread.join()
+        if self._failure is not None:
+            raise PlaneEnded("the plane failed") from self._failure
+
+    def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run the coroutine on the plane's loop; its result or exception. Raises ``PlaneEnded``."""
+        assert threading.current_thread() is not self._thread, "the plane's own thread can't wait for itself"
+        loop = self._loop
+        if loop is None or loop.is_closed():
+            coroutine.close()
+            raise PlaneEnded("the plane has ended") from self._failure
+        asked = asyncio.run_coroutine_threadsafe(coroutine, loop)
+        try:
+            return asked.result()
+        except concurrent.futures.CancelledError:
+            self._thread.join()
+            raise PlaneEnded("the plane has ended") from self._failure
+        except BaseException:
+            # Ctrl-C, or a test's time limit: what nobody waits for any more must not go on.
+            asked.cancel()
+            raise
+
+    def _main(self) -> None:
+        try:
+            loops.run(self._run())
+        except BaseException as error:  # noqa: BLE001  # it belongs to the thread that waits: start, call or stop raise it
+            if self._ready.done():
+                self._failure = error
+            else:
+                self._ready.set_exception(error)
+
+    async def _run(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._finish = asyncio.Event()
+        async with async_plane(**self._settings) as cluster:
+            self._ready.set_result(cluster)
+            await self._finish.wait()
+
+
+@contextlib.contextmanager
+def plane(
+    *,
+    nodes: int = 3,
+    scheduler: bool = True,
+    controllers: Sequence[str] = ("*",),
+    profile: Profile = QUICK,
+    serve: bool = True,
+    secure: bool = False,
+) -> Iterator[Cluster]:
+    """A plane of its own, ready, on a thread of its own; stopped at the end. The arguments are ``async_plane``'s.
+
+    Raises ``PlaneEnded`` at the end if a program of the plane has failed meanwhile.
+    """
+    thread = PlaneThread(
+        {
+            "nodes": nodes,
+            "scheduler": scheduler,
+            "controllers": controllers,
+            "profile": profile,
+            "serve": serve,
+            "secure": secure,
+        }
+    )
+    cluster = Cluster(thread.start(), thread)
+    try:
+        yield cluster
+    finally:
+        thread.stop()

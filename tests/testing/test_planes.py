@@ -1,0 +1,232 @@
+"""Planes for tests: what the fixtures stand on, in this process."""
+
+import asyncio
+import json
+import ssl
+import stat
+import threading
+import traceback
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pilothouse.api.core import PODS
+from pilothouse.client import Client
+from pilothouse.client.errors import NotFound
+from pilothouse.env import Env, virtual
+from pilothouse.env.loops import run
+from pilothouse.scheduler import Scheduler
+from pilothouse.testing import AsyncCluster, Cluster, async_plane, plane
+from pilothouse.testing.asynchronous import Timeout
+from pilothouse.testing.synchronous import PlaneEnded
+
+
+def _replica_set(name: str, replicas: int) -> dict[str, Any]:
+    labels = {"app": name}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": name}, "spec": spec}
+
+
+def _ready(count: int) -> Any:
+    return lambda found: found is not None and found.get("status", {}).get("readyReplicas", 0) == count
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Cluster]:
+    with plane() as cluster:
+        yield cluster
+
+
+def test_a_plane_is_ready_when_it_is_handed_out(shared: Cluster) -> None:
+    nodes = shared.list("v1", "Node")
+    assert [node["metadata"]["name"] for node in nodes] == ["node-0", "node-1", "node-2"]
+    assert all(
+        any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"]["conditions"]) for node in nodes
+    )
+
+
+def test_controllers_scheduler_and_nodes_work(shared: Cluster) -> None:
+    cluster = shared.new_namespace()
+    cluster.create(_replica_set("web", 3))
+    cluster.wait_for("apps/v1", "ReplicaSet", "web", _ready(3))
+    cluster.delete("apps/v1", "ReplicaSet", "web")
+    cluster.wait_for("apps/v1", "ReplicaSet", "web", lambda found: found is None)
+    for pod in cluster.list("v1", "Pod"):
+        cluster.wait_for("v1", "Pod", pod["metadata"]["name"], lambda found: found is None)
+
+
+def test_what_is_not_there_is_not_found(shared: Cluster) -> None:
+    with pytest.raises(NotFound):
+        shared.get("v1", "ConfigMap", "nothing")
+
+
+def test_an_unknown_kind_says_so(shared: Cluster) -> None:
+    with pytest.raises(LookupError, match=r"no kind 'Widget' in example\.com/v1"):
+        shared.list("example.com/v1", "Widget")
+
+
+def test_a_kind_can_be_used_as_soon_as_its_definition_is_established(shared: Cluster) -> None:
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    names = {"plural": "gadgets", "singular": "gadget", "kind": "Gadget", "listKind": "GadgetList"}
+    spec = {"group": "example.com", "scope": "Namespaced", "names": names, "versions": [version]}
+    meta = {"name": "gadgets.example.com"}
+    shared.create(
+        {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": meta, "spec": spec}
+    )
+    shared.wait_for(
+        "apiextensions.k8s.io/v1",
+        "CustomResourceDefinition",
+        "gadgets.example.com",
+        lambda found: any(
+            c["type"] == "Established" and c["status"] == "True"
+            for c in (found or {}).get("status", {}).get("conditions", [])
+        ),
+    )
+    made = shared.create({"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": {"name": "one"}})
+    assert shared.get("example.com/v1", "Gadget", "one") == made
+
+
+def test_a_wait_in_vain_shows_what_was_there(shared: Cluster) -> None:
+    shared.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "idle"}, "data": {"state": "dull"}})
+    with pytest.raises(Timeout, match=r"(?s)ConfigMap idle: not as expected after 0\.05 s.*dull"):
+        shared.wait_for("v1", "ConfigMap", "idle", lambda found: "never" in str(found), seconds=0.05)
+    with pytest.raises(Timeout, match="it does not exist"):
+        shared.wait_for("v1", "ConfigMap", "absent", lambda found: found is not None, seconds=0.05)
+
+
+def test_a_wait_sees_a_change_that_comes_later(shared: Cluster) -> None:
+    shared.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "later"}})
+    timer = threading.Timer(0.05, lambda: shared.patch("v1", "ConfigMap", "later", {"data": {"a": "1"}}))
+    timer.start()
+    found = shared.wait_for("v1", "ConfigMap", "later", lambda found: bool(found and found.get("data")))
+    timer.join()
+    assert found is not None
+    assert found["data"] == {"a": "1"}
+
+
+def test_the_typed_client_runs_on_the_planes_loop(shared: Cluster) -> None:
+    async def count(client: Client) -> int:
+        return len((await client.list(PODS, "kube-system")).items)
+
+    assert shared.run(count) == 0
+
+
+def test_plain_http_takes_everybody_for_the_administrator(shared: Cluster) -> None:
+    with urllib.request.urlopen(f"{shared.url}/api/v1/nodes") as answer:
+        assert len(json.load(answer)["items"]) == 3
+
+
+def test_the_kubeconfig_is_private_and_in_the_tests_namespace(shared: Cluster) -> None:
+    cluster = shared.in_namespace("kube-system")
+    document = json.loads(cluster.kubeconfig.read_text())
+    assert document["contexts"][0]["context"]["namespace"] == "kube-system"
+    assert document["clusters"][0]["cluster"]["server"] == cluster.url
+    assert stat.S_IMODE(cluster.kubeconfig.stat().st_mode) == 0o600
+    assert cluster.kubeconfig == shared.in_namespace("kube-system").kubeconfig
+
+
+def test_a_secure_plane_speaks_tls_and_asks_who_it_is() -> None:
+    with plane(nodes=0, controllers=(), scheduler=False, secure=True) as cluster:
+        context = ssl.create_default_context()
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(f"{cluster.url}/api/v1/nodes", context=context)
+        assert refused.value.code in (401, 403)
+        refused.value.close()
+        token = json.loads(cluster.kubeconfig.read_text())["users"][0]["user"]["token"]
+        login = urllib.request.Request(f"{cluster.url}/api/v1/nodes", headers={"Authorization": f"Bearer {token}"})
+        with urllib.request.urlopen(login, context=context) as answer:
+            assert answer.status == 200
+
+
+def test_a_plane_leaves_nothing_behind() -> None:
+    threads = threading.active_count()
+    with plane(nodes=1) as cluster:
+        path, url = cluster.kubeconfig, cluster.url
+        assert threading.active_count() == threads + 1
+    assert threading.active_count() == threads
+    assert not path.exists()
+    with pytest.raises(urllib.error.URLError):
+        urllib.request.urlopen(url)
+    with pytest.raises(PlaneEnded):
+        cluster.list("v1", "Node")
+
+
+def test_without_a_port_there_is_no_url() -> None:
+    with plane(nodes=0, serve=False) as cluster:
+        assert cluster.list("v1", "Node") == []
+        with pytest.raises(RuntimeError, match="serve=True"):
+            _ = cluster.url
+
+
+def test_what_keeps_a_plane_from_starting_is_raised() -> None:
+    with pytest.raises(TypeError, match="interpreted as an integer"), plane(nodes="three"):  # type: ignore[arg-type]
+        pass
+
+
+def test_a_failing_program_ends_calls_and_the_plane_with_its_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(_scheduler: Scheduler) -> None:
+        await asyncio.sleep(0.05)
+        raise ArithmeticError("a bug")
+
+    monkeypatch.setattr(Scheduler, "run", fail)
+    with pytest.raises(PlaneEnded) as raised, plane(nodes=0) as cluster:  # noqa: PT012  # leaving the block raises, too
+        with pytest.raises(PlaneEnded):
+            cluster.wait_for("v1", "ConfigMap", "never", lambda found: found is not None)
+        with pytest.raises(PlaneEnded):
+            cluster.list("v1", "Node")
+    assert "a bug" in "".join(traceback.format_exception(raised.value))
+
+
+def test_an_asynchronous_plane_runs_on_the_loop_of_the_test() -> None:
+    async def main() -> None:
+        async with async_plane(nodes=1) as cluster:
+            assert isinstance(cluster, AsyncCluster)
+            await cluster.create(_replica_set("web", 2))
+            await cluster.wait_for("apps/v1", "ReplicaSet", "web", _ready(2))
+        assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
+
+    run(main())
+
+
+def test_a_plane_can_live_in_virtual_time() -> None:
+    async def main(env: Env) -> float:
+        async with async_plane(env=env) as cluster:
+            await cluster.create(_replica_set("web", 2))
+            await cluster.wait_for("apps/v1", "ReplicaSet", "web", _ready(2))
+            began = env.monotonic()
+            with pytest.raises(Timeout):
+                await cluster.wait_for("apps/v1", "ReplicaSet", "web", _ready(5), seconds=3600)
+            return env.monotonic() - began
+
+    assert virtual.run(main) == 3600
+
+
+def test_a_namespace_of_a_test_ends_with_everything_in_it() -> None:
+    async def main(env: Env) -> None:
+        async with async_plane(env=env) as shared:
+            cluster = await shared.new_namespace("mine-")
+            assert cluster.namespace.startswith("mine-")
+            await cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}})
+            await shared.delete("v1", "Namespace", cluster.namespace)
+            await shared.wait_for("v1", "Namespace", cluster.namespace, lambda found: found is None)
+            assert await cluster.list("v1", "ConfigMap") == []
+
+    virtual.run(main)
+
+
+def test_the_fixture_hands_out_a_namespace_of_its_own(pilothouse: Cluster, pilothouse_server: Cluster) -> None:
+    assert pilothouse.namespace.startswith("test-")
+    assert pilothouse.url == pilothouse_server.url
+
+
+@pytest.mark.pilothouse(nodes=1, serve=False)
+def test_the_marker_gives_a_test_a_plane_of_its_own(pilothouse: Cluster) -> None:
+    assert pilothouse.namespace == "default"
+    assert len(pilothouse.list("v1", "Node")) == 1

@@ -1,0 +1,74 @@
+"""The plugin as pytest sees it: loaded by name, light at start, and the examples of docs/testing.md as they stand."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_ROOT = Path(__file__).parents[2]
+_EXAMPLES = dict(
+    re.findall(r"<!-- tested: (\w+) -->\n```python\n(.*?)```", (_ROOT / "docs/testing.md").read_text(), re.DOTALL)
+)
+
+
+def _python(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=cwd,
+        env={"PATH": "", "PYTHONPATH": str(_ROOT / "src"), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+# Installed or not: by its name as an entry point it is blocked, and then named as a module.
+_PLUGIN = ("-p", "no:pilothouse", "-p", "pilothouse.testing.plugin", "-p", "no:cacheprovider")
+
+
+def _pytest(directory: Path, source: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    (directory / "test_example.py").write_text(source)
+    return _python("-m", "pytest", "-q", *_PLUGIN, "--strict-markers", "-W", "error", *arguments, cwd=directory)
+
+
+def test_the_synchronous_example_of_the_guide_passes(tmp_path: Path) -> None:
+    done = _pytest(tmp_path, _EXAMPLES["synchronous"])
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "3 passed" in done.stdout
+
+
+@pytest.mark.parametrize("name", ["context", "asynchronous", "virtual"])
+def test_the_other_examples_run(name: str, tmp_path: Path) -> None:
+    (tmp_path / "example.py").write_text(_EXAMPLES[name])
+    done = _python("-W", "error", "example.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_example_of_the_guide_is_tested() -> None:
+    assert (_ROOT / "docs/testing.md").read_text().count("```python") == len(_EXAMPLES) == 4
+
+
+def test_loading_the_plugin_imports_nothing_of_pilothouse_but_itself(tmp_path: Path) -> None:
+    program = (
+        "import sys, pytest; before = set(sys.modules); import pilothouse.testing.plugin;"
+        "print(sorted(set(sys.modules) - before))"
+    )
+    done = _python("-c", program, cwd=tmp_path)
+    assert done.stdout.strip() == "['pilothouse', 'pilothouse.testing', 'pilothouse.testing.plugin']", done.stderr
+
+
+def test_positional_arguments_of_the_marker_are_refused(tmp_path: Path) -> None:
+    source = "import pytest\n@pytest.mark.pilothouse(3)\ndef test_it(pilothouse): ...\n"
+    done = _pytest(tmp_path, source)
+    assert done.returncode == 1
+    assert "takes keyword arguments only, got (3,)" in done.stdout
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+    import pilothouse.testing
+
+    with pytest.raises(AttributeError, match="has no attribute 'planes'"):
+        _ = pilothouse.testing.planes
