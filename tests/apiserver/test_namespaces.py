@@ -156,14 +156,18 @@ def test_the_phase_follows_the_deletion(deleting: bool, phase: str, problem: str
     assert answer.message == f'Namespace "n" is invalid: status.Phase: Invalid value: "{phase}": {problem}'
 
 
-def test_conditions_go_through_the_status() -> None:
+def test_conditions_go_through_the_status_and_writing_them_ends_nothing() -> None:
     condition = {"type": "NamespaceContentRemaining", "status": "True", "reason": "SomeResourcesRemain"}
 
-    async def main(api: Api) -> Answer:
+    async def main(api: Api) -> tuple[Answer, Answer]:
         await api.made(NAMESPACES, _made())
-        marked = await api.delete(f"{NAMESPACES}/n")
-        body = marked.body
+        body = (await api.delete(f"{NAMESPACES}/n")).body
         body["status"]["conditions"] = [condition]
-        return await api.put(f"{NAMESPACES}/n/status", body)
+        written = await api.put(f"{NAMESPACES}/n/status", body)
+        # spec.finalizers still hold it, though there is no finalizer in its metadata.
+        await api.patch(f"{NAMESPACES}/n", {"metadata": {"labels": {"a": "b"}}})
+        return written, await api.get(f"{NAMESPACES}/n")
 
-    assert on(main).body["status"] == {"phase": "Terminating", "conditions": [condition]}
+    written, found = on(main)
+    assert written.body["status"] == {"phase": "Terminating", "conditions": [condition]}
+    assert found.status == 200
