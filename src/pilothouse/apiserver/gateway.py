@@ -20,7 +20,7 @@ from pilothouse.apiserver.authorization import (
     forbidden,
 )
 from pilothouse.apiserver.bootstrap_roles import bootstrap_objects, reconciled
-from pilothouse.apiserver.errors import PlainNotFound, StatusError
+from pilothouse.apiserver.errors import StatusError
 from pilothouse.apiserver.identity import ANONYMOUS, Identity
 from pilothouse.apiserver.objects import Object, encode_object
 from pilothouse.apiserver.presentation.documents import Documents
@@ -35,8 +35,6 @@ from pilothouse.apiserver.service_account_tokens import PrivateKey, PublicKey, S
 from pilothouse.storage import Change, Staged
 
 _PUBLIC = ("healthz", "livez", "readyz", "version")
-_TEXT = {"content-type": "text/plain; charset=utf-8", "x-content-type-options": "nosniff"}
-_NOT_FOUND = Response(404, {**_TEXT, "cache-control": "no-cache, private"}, b"404 page not found\n")
 
 
 class Gateway:
@@ -86,7 +84,7 @@ class Gateway:
         self._started = authorization != "RBAC"
         self._stopping = False
         health = Health(started=lambda: self._started, serving=lambda: not self._stopping)
-        self._documents = Documents(
+        server.documents = Documents(
             core.table, address=address, health=health, metrics=self.metrics, tokens=self.tokens
         )
         server.presenter = NegotiatingPresenter(server.env.now)
@@ -114,13 +112,8 @@ class Gateway:
                 identity = impersonated(request.headers, identity, lambda *asked: self._impersonate(identity, *asked))
             elif identity is ANONYMOUS and self._rbac is None:
                 _refuse_strangers(info)
-            if not info.resource_request:
-                self._authorize(identity, Attributes.of(info))
-                return self._documents.answer(request, info)
         except StatusError as error:
             return self._server.presenter.fail(request, info, error)
-        except PlainNotFound:
-            return _NOT_FOUND
         return await self._server.handle(request, identity)
 
     def observe(self, request: Request, status: int, seconds: float) -> None:

@@ -14,12 +14,12 @@ from pilothouse.apiserver.addresses import ServiceAddresses
 from pilothouse.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
 from pilothouse.apiserver.core import Call, Core, Handler
 from pilothouse.apiserver.customresources.controller import CustomResources
-from pilothouse.apiserver.documents import Documents
 from pilothouse.apiserver.errors import PlainNotFound, StatusError
 from pilothouse.apiserver.events_expiry import EventExpiry
 from pilothouse.apiserver.handlers import creating, deleting, patching, reading, subresources, updating, watching
 from pilothouse.apiserver.identity import Identity
 from pilothouse.apiserver.options import ServerOptions
+from pilothouse.apiserver.presentation.documents import Documents
 from pilothouse.apiserver.presentation.presenter import NegotiatingPresenter
 from pilothouse.apiserver.rendering import failure
 from pilothouse.apiserver.resources import ResourceInfo
@@ -75,7 +75,8 @@ class ApiServer:
             ServiceAddresses(env, store, self.options.service_range),
         ]
         self.presenter: Presenter = NegotiatingPresenter(env.now)
-        self._documents = Documents(self.core.table, f"127.0.0.1:{self.options.secure_port}")
+        self.documents = Documents(self.core.table, address=f"127.0.0.1:{self.options.secure_port}")
+        """What is served beside the resources; a ``Gateway`` puts its own here, which say more."""
         self.authorize: Authorize | None = None
         """Raises ``StatusError`` for what the user may not do; without it everything is allowed."""
         self._events = EventExpiry(self.core)
@@ -109,7 +110,7 @@ class ApiServer:
             if self.authorize is not None:
                 self.authorize(identity, asked)
             if not asked.resource_request:
-                return self._documents.answer(request, asked)
+                return self.documents.answer(request, asked)
             handler, info = self._find(request, asked)
             request = self.presenter.read(request, asked)
             namespace = asked.namespace if info.namespaced else ""

@@ -1,9 +1,11 @@
 """Everything that is served beside the resources: discovery, OpenAPI, health, version, metrics, the issuer's keys.
 
-``gateway`` hands requests for paths that are no resources to ``Documents.answer`` once they are authorised.
+``ApiServer`` hands requests for paths that are no resources to ``Documents.answer`` once they are authorised. A server
+with a ``gateway`` issues tokens too, and then has the issuer's documents as well.
 """
 
 from collections.abc import Callable
+from typing import Any, Protocol
 
 import msgspec
 
@@ -18,7 +20,6 @@ from pilothouse.apiserver.presentation.version import version_response
 from pilothouse.apiserver.rendering import JSON_HEADERS
 from pilothouse.apiserver.resources import ResourceTable
 from pilothouse.apiserver.routing import RequestInfo
-from pilothouse.apiserver.service_account_tokens import ServiceAccountTokens
 
 _PATHS = (
     "/",
@@ -40,6 +41,18 @@ _KEYS = "/openid/v1/jwks"
 _FOR_AN_HOUR = "public, max-age=3600"
 
 
+class TokenIssuer(Protocol):
+    """What a token issuer says of itself (``service_account_tokens``, which is not imported for its weight)."""
+
+    def discovery(self, address: str) -> dict[str, Any]:
+        """The OpenID provider configuration."""
+        ...
+
+    def key_set(self) -> dict[str, Any]:
+        """The public keys as a JSON web key set."""
+        ...
+
+
 class Documents:
     """The paths of one server that are no resources. ``address`` is where callers reach it (``host:port``)."""
 
@@ -48,14 +61,14 @@ class Documents:
         table: ResourceTable,
         *,
         address: str,
-        health: Health,
-        metrics: RequestMetrics,
-        tokens: ServiceAccountTokens | None = None,
+        health: Health | None = None,
+        metrics: RequestMetrics | None = None,
+        tokens: TokenIssuer | None = None,
     ) -> None:
         self._table = table
         self._address = address
-        self._health = health
-        self._metrics = metrics
+        self._health = health or Health()
+        self._metrics = metrics or RequestMetrics()
         self._tokens = tokens
         self._discovery = Discovery(table, address)
         self._openapi = OpenApi(table)
