@@ -179,6 +179,36 @@ def test_a_cancelled_get_loses_no_key() -> None:
     assert run(main) == ["a"]
 
 
+def test_a_key_that_comes_right_after_a_get_was_cancelled_goes_to_the_next_in_line() -> None:
+    async def main(env: Env) -> str:
+        queue: WorkQueue[str] = WorkQueue(env)
+        first, second = asyncio.create_task(queue.get()), asyncio.create_task(queue.get())
+        await asyncio.sleep(1)
+        first.cancel()
+        queue.add("a")  # before the cancelled task has run
+        key = await second
+        await asyncio.gather(first, return_exceptions=True)
+        assert first.cancelled(), "a cancelled get is cancelled and nothing else"
+        return key
+
+    assert run(main) == "a"
+
+
+def test_delays_that_were_overtaken_do_not_pile_up() -> None:
+    """A key that is asked for in an hour after each look, and looked at every second for other reasons."""
+
+    async def main(env: Env) -> int:
+        queue: WorkQueue[str] = WorkQueue(env)
+        queue.add_after("b", 3000)
+        for _ in range(2000):
+            queue.add_after("a", 3600)
+            queue.add_after("a", 1)
+            queue.done(await queue.get())
+        return len(queue._heap)
+
+    assert run(main) < 200
+
+
 def test_metrics_go_by_upstreams_names() -> None:
     async def main(env: Env) -> str:
         registry = Registry()

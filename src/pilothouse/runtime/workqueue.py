@@ -151,7 +151,7 @@ class WorkQueue(Generic[K]):
                 if getter.done() and not getter.cancelled():
                     if queue:
                         self._wake_one()  # this wake-up was for a key: hand it on
-                else:
+                elif getter in self._getters:  # a key that came since has passed it over
                     self._getters.remove(getter)
                 raise
         key = queue.popleft()
@@ -197,7 +197,12 @@ class WorkQueue(Generic[K]):
             return
         self._waiting[key] = when
         self._sequence += 1
-        heapq.heappush(self._heap, (when, self._sequence, key))
+        heap = self._heap
+        if len(heap) > 2 * len(self._waiting) + 50:
+            # Overtaken entries leave when they come to the top, which may be much later than keys are added.
+            heap[:] = [entry for entry in heap if self._waiting.get(entry[2]) == entry[0]]
+            heapq.heapify(heap)
+        heapq.heappush(heap, (when, self._sequence, key))
         if self._timer is None or when < self._timer_at:
             self._set_timer(when)
 
