@@ -7,7 +7,8 @@ import msgspec
 from tests.controllers.garbage_collector.cluster import Cluster, owner_reference, running
 
 from pilothouse.api import wire
-from pilothouse.controllers.cleanup.garbage_collector import DESCRIPTOR
+from pilothouse.api.meta import ObjectMeta
+from pilothouse.controllers.cleanup.garbage_collector import DESCRIPTOR, GarbageCollectorOptions
 from pilothouse.env import Env, virtual
 
 CM = "/api/v1/namespaces/default/configmaps"
@@ -542,3 +543,37 @@ def test_an_owner_that_was_replaced_while_nobody_watched_takes_its_children_alon
         assert cluster.controller.graph.get("another") is not None
 
     in_cluster(story)
+
+
+def test_an_owner_that_an_informer_shows_while_its_lookup_fails_is_looked_at_again() -> None:
+    """It is shown as being deleted in the foreground, nothing that happens to its dependents would tell of it, and the
+    one worker is busy with them when the retry is due."""
+
+    async def main(env: Env) -> None:
+        async with running(env, DESCRIPTOR, GarbageCollectorOptions(concurrent_syncs=1)) as (cluster, _group):
+            gc = cluster.controller
+            owner, other = await cluster.configmap("owner"), await cluster.configmap("other")
+            await asyncio.sleep(1)
+            meta = msgspec.convert(owner["metadata"], ObjectMeta, strict=False)
+            gc._apply(gc.graph.forget("v1", "ConfigMap", meta))  # as if its informer had not come that far
+            lookups = 0
+
+            async def fails_once(request: wire.Request) -> wire.Response | None:
+                nonlocal lookups
+                if request.method != "GET":
+                    return None
+                await asyncio.sleep(1)
+                if request.target.endswith("/owner"):
+                    lookups += 1
+                    if lookups == 1:
+                        await cluster.delete(f"{CM}/owner", "Foreground")
+                        await asyncio.sleep(1)
+                        return wire.Response(500, {}, b"{}")
+                return None
+
+            cluster.transport.hook = fails_once
+            await cluster.configmap("child", owner, other, blocking=False)
+            await asyncio.sleep(60)
+            assert await cluster.configmaps() == ["child", "other"]
+
+    virtual.run(main)

@@ -146,7 +146,9 @@ class GarbageCollector:
             await self._attempts.delete(node)
             settled = True
         finally:
-            if unverified and not settled:
+            current = self.graph.get(uid)
+            if unverified and not settled and current is not None and current.virtual:
+                # Not if an informer has shown it meanwhile: what that led to needs the look that comes now.
                 self._unverified.add(uid)
 
     async def _try_orphan(self, uid: str) -> None:
