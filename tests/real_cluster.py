@@ -88,9 +88,23 @@ class RealCluster:
         self._stop_processes()
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    def stop_api_server(self) -> None:
-        """End the API server and leave etcd running, as in a restart or an outage."""
-        _end(self._processes.pop())
+    def stop_api_server(self, *, at_once: bool = False) -> None:
+        """End the API server and leave etcd running, as in a restart or an outage. ``at_once`` as in a crash."""
+        process = self._processes.pop()
+        if at_once:
+            process.kill()
+        _end(process)
+        process.wait()
+
+    @contextlib.contextmanager
+    def frozen_api_server(self) -> Iterator[None]:
+        """For the length of a ``with`` block the API server takes connections and answers nothing."""
+        process = self._processes[-1]
+        process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            process.send_signal(signal.SIGCONT)
 
     def start_api_server(self) -> None:
         """Start the API server (again), on the same port, and wait until it is ready."""

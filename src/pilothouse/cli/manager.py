@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import pilothouse
 from pilothouse.cli.program import UserError, parse, serve
 from pilothouse.controllermanager.options import Options, flag_set, options_from
+from pilothouse.controllermanager.selection import absent_names
 from pilothouse.controllers.registry import DESCRIPTORS
 from pilothouse.env import Env, Log
 from pilothouse.machinery.flags import FlagError
@@ -25,20 +26,22 @@ def run(program: str, words: Sequence[str]) -> int:
     except FlagError as error:
         print(f"Error: {error}", file=sys.stderr)
         return 1
-    ignored = [name for name in parsed.given if flags.flag(name).ignored]
+    ignored = [f"--{flags.flag(name).name}" for name in parsed.given if flags.flag(name).ignored]
     return serve(_manage(options, ignored), v=options.v)
 
 
 async def _manage(options: Options, ignored: Sequence[str]) -> int:
-    from pilothouse.client.errors import ConfigError
+    from pilothouse.client.errors import ApiError, ConfigError
     from pilothouse.controllermanager import app
     from pilothouse.runtime import LeadershipLost
 
     log = Log("controllermanager")
-    for name in ignored:
-        log.warning("Flag is accepted for compatibility and has no effect", flag=f"--{name}")
+    for flag in ignored:
+        log.warning("Flag is accepted for compatibility and has no effect", flag=flag)
+    for name in absent_names(options.controllers, DESCRIPTORS):
+        log.warning("Controller is not part of this release and does not run", controller=name)
     try:
         await app.run(Env(), options, DESCRIPTORS)
-    except (ConfigError, LeadershipLost, OSError) as error:
+    except (ApiError, ConfigError, LeadershipLost, OSError) as error:
         raise UserError(str(error)) from error
     return 0

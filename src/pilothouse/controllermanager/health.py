@@ -21,10 +21,10 @@ class Report(msgspec.Struct, frozen=True):
 
 
 class Health:
-    """The checks of one program, in the order in which they were added."""
+    """The checks of one program, in the order in which they were added. Without any there is one that passes."""
 
     def __init__(self) -> None:
-        self._checks: dict[str, Check] = {"ping": lambda: None}
+        self._checks: dict[str, Check] = {}
 
     def add(self, name: str, check: Check) -> None:
         """Add a check, or replace the one of that name."""
@@ -39,7 +39,7 @@ class Health:
         excluded = dict.fromkeys(exclude)
         failures: dict[str, str] = {}
         lines = []
-        for name, check in self._checks.items():
+        for name, check in (self._checks or {"ping": lambda: None}).items():
             if name in excluded:
                 del excluded[name]
                 lines.append(f"[+]{name} excluded: ok")

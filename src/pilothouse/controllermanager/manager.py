@@ -13,7 +13,7 @@ from typing import Protocol
 
 from pilothouse.client import Client
 from pilothouse.client.discovery import Discovery, RestMapper
-from pilothouse.client.errors import ApiError
+from pilothouse.client.errors import ApiError, Unauthorized
 from pilothouse.controllermanager.health import Health
 from pilothouse.controllermanager.options import Options
 from pilothouse.controllermanager.selection import Selection
@@ -26,6 +26,7 @@ from pilothouse.runtime.metrics import Registry
 API_SERVER_WAIT_SECONDS = 10.0
 """How long the API server may take to become healthy before a start fails (v1.36 ``WaitForAPIServer``)."""
 MAPPER_RESET_SECONDS = 30.0
+LAST_EVENTS_SECONDS = 1.0
 HEALTH_TOLERANCE_SECONDS = 20.0
 """A leader that has not seen a renewal for lease duration plus this is unhealthy (v1.36)."""
 
@@ -98,6 +99,12 @@ class Manager:
             try:
                 await client.request("GET", "/healthz")
                 return
+            except Unauthorized as error:
+                # Waiting would not help: /healthz is open to everybody but those whose credentials are wrong.
+                raise ConnectionError(
+                    f"the API server does not accept the credentials in use: {error}. They are wrong, expired or"
+                    " revoked; check the user of the kubeconfig"
+                ) from error
             except (ApiError, ConnectionError, TimeoutError) as error:
                 if self._env.monotonic() >= deadline:
                     raise ConnectionError(f"failed to wait for apiserver being healthy: {error}") from error
@@ -128,7 +135,11 @@ class Manager:
         self._standby = True
         async with TaskGroup("leader election") as group:
             group.start(recorder.run(), name="leader election events")
-            await elector.run(lambda: self._lead(fence.check))
+            try:
+                await elector.run(lambda: self._lead(fence.check))
+            finally:
+                # "stopped leading" is worth a moment; more than that it is not.
+                await recorder.flush(LAST_EVENTS_SECONDS)
             group.cancel()
 
     # The controllers
@@ -152,16 +163,34 @@ class Manager:
             outer.start(self._reset_mapper(mapper), name="REST mapper")
             informers.start(outer)
             metadata.start(outer)
+            await self._work(controllers, informers)
+            outer.cancel()
+
+    async def _work(self, controllers: Sequence[RunnableController], informers: InformerFactory) -> None:
+        """Run the controllers until cancelled. They get ``--controller-shutdown-timeout`` to finish what they do."""
+        timeout = self._options.shutdown_timeout
+        timer: asyncio.TimerHandle | None = None
+        try:
             async with TaskGroup("controllers") as group:
                 for controller in controllers:
                     group.start(self._run(controller), name=controller.name)
-                await informers.wait_synced()
-                self.leading.set()
                 try:
+                    await informers.wait_synced()
+                    self.leading.set()
                     await asyncio.get_running_loop().create_future()
                 finally:
                     self.leading.clear()
-            outer.cancel()
+                    if timeout > 0:
+                        timer = asyncio.get_running_loop().call_later(timeout, self._give_up, group)
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    def _give_up(self, group: TaskGroup) -> None:
+        # A second cancellation ends also what the first one allowed to finish.
+        if len(group):
+            self._log.warning("Controllers did not stop in time, cancelling what they do", running=len(group))
+            group.cancel()
 
     def _wanted(self, descriptor: Descriptor, discovery: Discovery) -> bool:
         if not Selection(self._options.controllers).enables(descriptor):

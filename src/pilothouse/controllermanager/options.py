@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from pilothouse.controllermanager.compatibility import upstream_flags
 from pilothouse.controllermanager.selection import unknown_names
 from pilothouse.machinery.flags import (
     BOOL,
@@ -87,15 +88,39 @@ GROUPS = (
     "secure serving",
     "authentication",
     "authorization",
+    "persistentvolume-attach-detach-controller",
+    "certificatesigningrequest-signing-controller",
+    "deployment-controller",
+    "device-taint-eviction-controller",
+    "resourceclaim-controller",
+    "statefulset-controller",
+    "daemonset-controller",
+    "endpoints-controller",
+    "endpointslice-controller",
+    "endpointslice-mirroring-controller",
+    "ephemeral-volume-controller",
     "garbage-collector-controller",
+    "horizontal-pod-autoscaler-controller",
+    "job-controller",
+    "cronjob-controller",
+    "legacy-serviceaccount-token-cleaner-controller",
     "namespace-controller",
+    "node-ipam-controller",
+    "node-lifecycle-controller",
+    "persistentvolume-binder-controller",
+    "pod-garbage-collector-controller",
     "replicaset-controller",
+    "replicationcontroller-controller",
+    "resourcequota-controller",
+    "serviceaccount-controller",
+    "ttl-after-finished-controller",
+    "validatingadmissionpolicy-status-controller",
     "metrics",
     "logs",
     "misc",
     "global",
 )
-"""``--help`` prints groups in this order (upstream's, as far as they have flags here)."""
+"""``--help`` prints groups in this order, which is upstream's."""
 
 USAGE = """The Kubernetes controller manager is a daemon that embeds the core control loops of Kubernetes. This is
 pilothouse's: the same loops, flags, events and requests, in Python.
@@ -170,6 +195,9 @@ def flag_set(program: str, descriptors: Sequence[Descriptor]) -> FlagSet:
     for descriptor in descriptors:
         for spec in descriptor.flags:
             flags.add(descriptor.name, spec.flag)
+    for group, flag in upstream_flags():
+        if flag.name not in flags:
+            flags.add(group, flag)
     flags.add("logs", Flag("v", LEVEL, 0, "Number for the log level verbosity", shorthand="v"))
     flags.add(
         "misc",

@@ -41,6 +41,10 @@ class TaskGroup:
         task.add_done_callback(self._on_done)
         return task
 
+    def __len__(self) -> int:
+        """How many tasks have not ended."""
+        return len(self._tasks)
+
     def cancel(self) -> None:
         """Cancel every task of the group, in the order in which they were started. The body goes on."""
         for task in list(self._tasks):

@@ -240,7 +240,7 @@ def _describe(flag: Flag, columns: int) -> list[str]:
         head += f" {flag.type.name}"
     notes = flag.help
     if flag.ignored:
-        notes += " (accepted for compatibility, no effect)"
+        notes += " (accepted for compatibility, no effect)" if notes else "Accepted for compatibility, no effect"
     if flag.extra:
         notes += " [pilothouse only]"
     if flag.default:

@@ -50,13 +50,9 @@ class ServerTls:
         context.set_alpn_protocols(["http/1.1"])
         context.sslobject_class = _Handshake
         context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
-        if client_authority:
-            try:
-                context.load_verify_locations(cadata=client_authority.decode("ascii"))
-            except (ssl.SSLError, UnicodeDecodeError) as error:
-                raise ValueError(f"the client authority is not a PEM certificate: {error}") from error
-            context.verify_mode = ssl.CERT_OPTIONAL
         self.context = context
+        if client_authority:
+            self.trust(client_authority)
         self._files: tuple[Path, Path] | None = None
         self._stamp: tuple[int, ...] = ()
 
@@ -85,6 +81,14 @@ class ServerTls:
         tls._stamp = tls._stamp_now()
         tls._load(*tls._files)
         return tls
+
+    def trust(self, client_authority: bytes) -> None:
+        """From the next connection on, believe client certificates of this authority too. Raises ``ValueError``."""
+        try:
+            self.context.load_verify_locations(cadata=client_authority.decode("ascii"))
+        except (ssl.SSLError, UnicodeDecodeError) as error:
+            raise ValueError(f"the client authority is not a PEM certificate: {error}") from error
+        self.context.verify_mode = ssl.CERT_OPTIONAL
 
     @property
     def from_files(self) -> bool:

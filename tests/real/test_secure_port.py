@@ -1,0 +1,178 @@
+"""The secure port of ``pilothouse manager``, with the real kube-apiserver to ask who may read it."""
+
+import base64
+import http.client
+import json
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.programs import free_port, pilothouse, until
+from tests.real_cluster import ADMIN_TOKEN, RealCluster
+
+SHORT = ("--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=1s")
+ALL_THREE = "--controllers=replicaset,garbagecollector,namespace"
+
+
+def get(
+    port: int, path: str, *, token: str = "", certificate: tuple[Path, Path] | None = None, ca: Path | None = None
+) -> tuple[int, str]:
+    """Status and body of a page of the secure port."""
+    context = ssl.create_default_context(cafile=str(ca)) if ca else ssl._create_unverified_context()
+    if certificate is not None:
+        context.load_cert_chain(*certificate)
+    connection = http.client.HTTPSConnection("localhost", port, timeout=10, context=context)
+    try:
+        connection.request("GET", path, headers={"Authorization": f"Bearer {token}"} if token else {})
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        connection.close()
+
+
+def certificate_of(kubeconfig: Path, directory: Path) -> tuple[Path, Path]:
+    """The client certificate and key in a kubeconfig, as files."""
+    user = json.loads(kubeconfig.read_text())["users"][0]["user"]
+    files = directory / "client.crt", directory / "client.key"
+    for file, field in zip(files, ("client-certificate-data", "client-key-data"), strict=True):
+        file.write_bytes(base64.b64decode(user[field]))
+    return files
+
+
+class Served:
+    """A manager with all three controllers and its secure port, delegating to the real API server."""
+
+    def __init__(self, cluster: RealCluster, directory: Path) -> None:
+        self.cluster = cluster
+        self.directory = directory
+        self.port = free_port()
+        kubeconfig = cluster.kubeconfig
+        self.program = pilothouse(
+            directory,
+            "manager",
+            ALL_THREE,
+            f"--kubeconfig={kubeconfig}",
+            f"--authentication-kubeconfig={kubeconfig}",
+            f"--authorization-kubeconfig={kubeconfig}",
+            f"--secure-port={self.port}",
+            "--bind-address=127.0.0.1",
+            f"--cert-dir={directory}/certificates",
+            "--leader-elect-resource-name=served",
+            "--authorization-webhook-cache-unauthorized-ttl=1s",
+            "--v=2",
+            *SHORT,
+        )
+
+    def get(self, path: str, token: str = ADMIN_TOKEN) -> tuple[int, str]:
+        return get(self.port, path, token=token)
+
+
+@pytest.fixture(scope="module")
+def served(real_cluster: RealCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    served = Served(real_cluster, tmp_path_factory.mktemp("served"))
+    with served.program as program:
+        program.until("Starting controller")
+        until(lambda: served.get("/readyz")[0] == 200, "the manager is ready")
+        yield served
+
+
+def test_health_is_open_to_everybody_and_names_every_check(served: Served) -> None:
+    assert served.get("/healthz", token="") == (200, "ok")
+    status, text = served.get("/healthz?verbose", token="")
+    assert status == 200
+    assert text.splitlines() == [
+        "[+]leaderElection ok",
+        "[+]garbage-collector-controller ok",
+        "[+]namespace-controller ok",
+        "[+]replicaset-controller ok",
+        "healthz check passed",
+    ]
+    assert served.get("/livez", token="") == (200, "ok")
+    assert served.get("/readyz", token="") == (200, "ok")
+    _, text = served.get("/healthz?verbose&exclude=leaderElection&exclude=other", token="")
+    assert "[+]leaderElection excluded: ok" in text
+    assert 'warn: some health checks cannot be excluded: no matches for "other"' in text
+
+
+def test_only_the_exact_path_is_served(served: Served) -> None:
+    assert served.get("/healthz/leaderElection")[0] == 404
+    assert served.get("/nothing") == (404, "404 page not found\n")
+
+
+def test_metrics_need_a_right(served: Served, directory: Path) -> None:
+    cluster = served.cluster
+    assert served.get("/metrics", token="")[0] == 403
+    assert served.get("/metrics", token="wrong") == (401, "Unauthorized")
+    assert served.get("/healthz", token="wrong")[0] == 401
+    status, text = served.get("/metrics")
+    assert status == 200
+    assert "# TYPE workqueue_depth gauge" in text
+    assert 'leader_election_master_status{name="served"} 1' in text
+    assert 'running_managed_controllers{name="replicaset-controller",manager="kube-controller-manager"} 1' in text
+    rights = [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
+    reader = certificate_of(cluster.user("metrics-reader", rules=rights), directory)
+    assert get(served.port, "/metrics", certificate=reader)[0] == 200
+    status, text = get(served.port, "/configz", certificate=reader)
+    assert (status, text) == (403, 'forbidden: User "metrics-reader" cannot get path "/configz"')
+
+
+def test_a_token_of_a_service_account_counts(served: Served) -> None:
+    cluster, namespace = served.cluster, served.cluster.namespace("scraper")
+    accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
+    cluster.request("POST", accounts, {"metadata": {"name": "scraper"}})
+    token = cluster.request("POST", f"{accounts}/scraper/token", {"spec": {}})["status"]["token"]
+    assert served.get("/metrics", token=token)[0] == 403
+    rbac = "/apis/rbac.authorization.k8s.io/v1"
+    name = f"metrics-{namespace}"
+    rules = [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
+    cluster.request("POST", f"{rbac}/clusterroles", {"metadata": {"name": name}, "rules": rules})
+    binding = {
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": "scraper", "namespace": namespace}],
+    }
+    cluster.request("POST", f"{rbac}/clusterrolebindings", binding)
+    # The no is remembered for a second.
+    until(lambda: served.get("/metrics", token=token)[0] == 200, "the new right counts", 10)
+
+
+def test_configz_is_upstreams_configuration(served: Served) -> None:
+    status, text = served.get("/configz")
+    assert status == 200
+    document = json.loads(text)["kubecontrollermanager.config.k8s.io"]
+    assert document["kind"] == "KubeControllerManagerConfiguration"
+    assert document["apiVersion"] == "kubecontrollermanager.config.k8s.io/v1alpha1"
+    assert document["Generic"]["Controllers"] == ["replicaset", "garbagecollector", "namespace"]
+    assert document["Generic"]["LeaderElection"]["leaseDuration"] == "3s"
+    assert document["ReplicaSetController"] == {"ConcurrentRSSyncs": 5}
+    assert document["NamespaceController"] == {"ConcurrentNamespaceSyncs": 10, "NamespaceSyncPeriod": "5m0s"}
+
+
+def test_the_certificate_is_kept_in_cert_dir(served: Served) -> None:
+    folder = served.directory / "certificates"
+    assert sorted(file.name for file in folder.iterdir()) == [
+        "kube-controller-manager.crt",
+        "kube-controller-manager.key",
+    ]
+    assert (folder / "kube-controller-manager.key").stat().st_mode & 0o077 == 0
+    assert get(served.port, "/healthz", ca=folder / "kube-controller-manager.crt")[0] == 200
+
+
+def test_a_second_manager_stands_by_healthy(served: Served, directory: Path) -> None:
+    port = free_port()
+    flags = ["--leader-elect-resource-name=served", f"--secure-port={port}", *SHORT]
+    with pilothouse(directory, "manager", f"--kubeconfig={served.cluster.kubeconfig}", *flags) as standby:
+        standby.until("Attempting to acquire")
+        until(lambda: _answers(port), "the secure port is up before leadership is won")
+        assert get(port, "/healthz?verbose") == (200, "[+]leaderElection ok\nhealthz check passed\n")
+        assert get(port, "/readyz")[0] == 200
+        assert standby.stop() == 0
+    assert "acquired lease" not in standby.log
+
+
+def _answers(port: int) -> bool:
+    try:
+        return get(port, "/healthz")[0] == 200
+    except OSError:
+        return False
