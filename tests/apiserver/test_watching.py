@@ -2,6 +2,7 @@
 
 import asyncio
 
+import msgspec
 import pytest
 from tests.apiserver.api import CONFIG_MAPS, PODS, Api, Object, config_map, on, pod
 
@@ -136,9 +137,28 @@ def test_bookmarks_come_every_minute_and_before_the_end() -> None:
         seen = []
         async for _line in events.stream:
             seen.append((api.env.monotonic(), api.env.now().isoformat()[14:19]))
+            await api.made(PODS, pod(f"pod-{len(seen)}"))
         return seen
 
     assert [at for at, _text in on(main)] == [60.0, 120.0, 148.0]
+
+
+def test_a_bookmark_is_not_repeated_while_nothing_is_written_anywhere() -> None:
+    async def main(api: Api) -> list[tuple[float, str]]:
+        events = await api.watch(CONFIG_MAPS + "?resourceVersion=6&allowWatchBookmarks=true&timeoutSeconds=600")
+        seen = []
+        writing = asyncio.get_running_loop().create_task(write_after(api, 250))
+        async for line in events.stream:
+            revision = msgspec.json.decode(line)["object"]["metadata"]["resourceVersion"]
+            seen.append((api.env.monotonic(), revision))
+        await writing
+        return seen
+
+    async def write_after(api: Api, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        await api.made(PODS, pod("later"))
+
+    assert on(main) == [(60.0, "6"), (300.0, "7"), (598.0, "7")]
 
 
 def test_a_bookmark_has_nothing_but_a_revision() -> None:

@@ -1,6 +1,6 @@
 """What all handlers of one server share: store, table, strategies, admission, clock; and the call they work on."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -16,7 +16,7 @@ from pilothouse.apiserver.results import Result
 from pilothouse.apiserver.routing import RequestInfo
 from pilothouse.apiserver.strategies import Strategy, strategy_for
 from pilothouse.env import Env
-from pilothouse.storage import Record, Staged, Store
+from pilothouse.storage import Change, Record, Staged, Store
 
 
 class Call(msgspec.Struct):
@@ -64,6 +64,15 @@ class Core:
         """Handlers of single verbs, before all others: (group, resource, subresource, verb)."""
         self.watches: dict[Any, ResourceInfo] = {}
         """Watches under way, in the order in which they began."""
+        self.quiet: dict[Callable[[], None], None] = {}
+        """Called once at the next commit: watches that have nothing to tell until then."""
+        store.on_commit.append(self._stir)
+
+    def _stir(self, _changes: Sequence[Change]) -> None:
+        if self.quiet:
+            quiet, self.quiet = self.quiet, {}
+            for stir in quiet:
+                stir()
 
     def strategy(self, info: ResourceInfo) -> Strategy:
         """What is special about the resource."""

@@ -53,13 +53,28 @@ class Watcher:
                 raise StopAsyncIteration
             if self.overrun:
                 raise WatcherOverrun(f"more than {self.capacity} changes under {self.prefix!r} waited for their reader")
-            assert self._wake is None, "a watcher has one reader"
-            self._wake = asyncio.get_running_loop().create_future()
-            try:
-                await self._wake
-            finally:
-                self._wake = None
+            await self.changed()
         return self.take()
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will come than what waits already."""
+        return self._closed or self.overrun
+
+    async def changed(self) -> None:
+        """Return once there may be something to ``take``, the watcher has ended, or somebody called ``nudge``."""
+        if self._pending or self._closed or self.overrun:
+            return
+        assert self._wake is None, "a watcher has one reader"
+        self._wake = asyncio.get_running_loop().create_future()
+        try:
+            await self._wake
+        finally:
+            self._wake = None
+
+    def nudge(self) -> None:
+        """Let a reader that waits in ``changed`` look around."""
+        self._notify()
 
     def take(self) -> list[Change]:
         """What waits, without waiting; possibly nothing."""

@@ -11,7 +11,7 @@ from pilothouse.apiserver.options import ListOptions, read_list_options
 from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.apiserver.results import WatchEvent
 from pilothouse.apiserver.selection import Attributes, Selection
-from pilothouse.storage import Change, Compacted, Record, Watcher, WatcherOverrun
+from pilothouse.storage import Change, Compacted, Record, Watcher
 
 _LAST_BOOKMARK_SECONDS = 2.0
 
@@ -29,8 +29,9 @@ class Watch:
     """One watch under way.
 
     Nothing is read before the iteration begins, except that history from then on is reserved when the start allows it.
-    Events come in revision order. It ends at its time limit, when ``close`` is called, when its reader falls behind,
-    when the store closes, or when its resource is no longer served.
+    Events come in revision order. No bookmark is the same as the one before, but for the last of the watch. It ends at
+    its time limit, when ``close`` is called, when its reader falls behind, when the store closes, or when its resource
+    is no longer served.
     """
 
     def __init__(self, core: Core, call: Call, selection: Selection, options: ListOptions, revision: int) -> None:
@@ -53,9 +54,16 @@ class Watch:
         if not seconds:
             least = core.options.min_watch_seconds
             seconds = core.env.stream("apiserver watch timeouts").randrange(least, 2 * least)
+        self._began = now
         self._deadline = now + seconds
-        self._next_bookmark = now + core.options.bookmark_seconds if options.bookmarks else self._deadline
-        self._last_bookmark = self._deadline - _LAST_BOOKMARK_SECONDS if options.bookmarks else self._deadline
+        self._told = -1
+        """The revision in the last bookmark."""
+        self._last_bookmark = self._deadline - _LAST_BOOKMARK_SECONDS
+        self._bookmark_at = self._deadline
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_at = -1.0
+        if options.bookmarks:
+            self._plan_bookmark(now)
         core.watches[self] = self.info
         if revision <= core.store.revision or not self._initial:
             self._begin()
@@ -82,6 +90,7 @@ class Watch:
             view = self._core.view
             self._first += [WatchEvent("ADDED", view(info, record.value)) for record in self._now()]
             if self._options.bookmarks:
+                self._told = after
                 self._first.append(self._bookmark(after, initial_end=True))
 
     def _fail(self, error: StatusError) -> None:
@@ -126,27 +135,62 @@ class Watch:
                     return events
                 continue
             now = self._core.env.monotonic()
-            if now >= self._deadline:
+            if watcher.ended or now >= self._deadline:
                 break
-            if now >= self._next_bookmark or now >= self._last_bookmark:
-                if now >= self._last_bookmark:
-                    self._last_bookmark = self._deadline
-                self._next_bookmark = now + self._core.options.bookmark_seconds
-                if self._core.store.revision >= self._revision:
-                    return [self._bookmark(self._core.store.revision)]
-                continue
-            try:
-                async with asyncio.timeout_at(min(self._deadline, self._next_bookmark, self._last_bookmark)):
-                    changes = await watcher.__anext__()
-            except TimeoutError:
-                continue
-            except (StopAsyncIteration, WatcherOverrun):
-                break
-            events = self._events(changes)
-            if events:
-                return events
+            if now >= self._bookmark_at:
+                due = self._has_news
+                self._plan_bookmark(now)
+                if due:
+                    self._told = self._core.store.revision
+                    return [self._bookmark(self._told)]
+            self._set_alarm(self._bookmark_at)
+            await watcher.changed()
         self.stop()
         raise StopAsyncIteration
+
+    # Bookmarks
+
+    @property
+    def _has_news(self) -> bool:
+        """Whether a bookmark is worth sending: it differs from the one before, or is the last of this watch."""
+        revision = self._core.store.revision
+        return revision >= self._revision and (revision != self._told or self._bookmark_at >= self._last_bookmark)
+
+    def _plan_bookmark(self, now: float) -> None:
+        """The next one is due a whole number of intervals after the beginning, the last one just before the end."""
+        interval = self._core.options.bookmark_seconds
+        if now >= self._last_bookmark:
+            self._bookmark_at = self._deadline
+        else:
+            passed = (now - self._began) // interval + 1
+            self._bookmark_at = min(self._began + passed * interval, self._last_bookmark)
+
+    def _set_alarm(self, at: float) -> None:
+        """One timer per watch, not one per wait: most waits end with a change."""
+        if at == self._alarm_at:
+            return
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm_at = at
+        self._alarm = asyncio.get_running_loop().call_at(at, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = None
+        self._alarm_at = -1.0
+        now = self._core.env.monotonic()
+        if now < self._deadline and not self._has_news:
+            # Nothing is written anywhere. Until that changes nobody has to wake up each minute just to see it.
+            self._core.quiet[self.stir] = None
+            self._bookmark_at = self._last_bookmark
+            self._set_alarm(self._bookmark_at)
+        elif self._watcher is not None:
+            self._watcher.nudge()
+
+    def stir(self) -> None:
+        """Something was written after a time without: bookmarks are due again."""
+        if self._bookmark_at < self._deadline:
+            self._plan_bookmark(self._core.env.monotonic())
+            self._set_alarm(self._bookmark_at)
 
     def _events(self, changes: list[Change]) -> list[WatchEvent]:
         selection = self._selection
@@ -226,5 +270,9 @@ class Watch:
         """``close`` for those who don't wait."""
         self._closed = True
         self._core.watches.pop(self, None)
+        self._core.quiet.pop(self.stir, None)
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
         if self._watcher is not None:
             self._watcher.close()
