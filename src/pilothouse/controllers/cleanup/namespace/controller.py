@@ -63,6 +63,7 @@ class NamespaceController(Controller):
         )
         self._client: Client = context.client
         self._content = Content(context.env, context.client)
+        self._known = informer.cache
         informer.add_handler(
             on_add=lambda namespace, _initial: self._enqueue(namespace),
             on_update=lambda _old, namespace: self._enqueue(namespace),
@@ -75,6 +76,8 @@ class NamespaceController(Controller):
 
     async def reconcile(self, key: str) -> Requeue | None:
         """One pass. Everything is read live: the cache only says that there may be something to do."""
+        if self._known.get(key) is None:
+            return None
         try:
             held = await self._get(key)
             if held.view.metadata.deletion_timestamp is None:
@@ -143,8 +146,12 @@ class NamespaceController(Controller):
         return _held(await self._client.update(NAMESPACES.raw, held.view.metadata.name, body, subresource="status"))
 
     async def _finalize(self, held: _Held) -> _Held:
-        finalizers = msgspec.json.encode(finalizers_left(held.view.spec.finalizers))
-        changes = {"spec.finalizers": finalizers, "metadata.managedFields": None, "status": None}
+        left = finalizers_left(held.view.spec.finalizers)
+        changes = {
+            "spec.finalizers": msgspec.json.encode(left) if left else None,
+            "metadata.managedFields": None,
+            "status": None,
+        }
         body = replace_fields(held.raw, changes)
         return _held(await self._client.update(NAMESPACES.raw, held.view.metadata.name, body, subresource="finalize"))
 
