@@ -205,6 +205,8 @@ class NodeSimulator:
         try:
             if pod.metadata.deletion_timestamp is not None:
                 return await self._stop(pod, progress)
+            if is_terminal(pod):
+                return None  # Whoever ended it, an ended pod never runs again.
             return await self._start(pod, progress)
         except NotFound:
             self._progress.pop(key, None)
@@ -220,9 +222,9 @@ class NodeSimulator:
         for stage, delay in stages:
             if progress.stage >= stage:
                 continue
-            waited = self._env.monotonic() - progress.since
-            if waited < delay:
-                return Requeue(after=delay - waited)
+            pause = self._until(progress.since + delay)
+            if pause > 0:
+                return Requeue(after=pause)
             pod = await self._advance(pod, progress, stage)
         return None
 
@@ -247,16 +249,16 @@ class NodeSimulator:
         client = self._clients[pod.spec.node_name]
         if progress.stage is not Stage.STOPPED:
             grace = pod.metadata.deletion_grace_period_seconds or 0
-            due = progress.stopping_since + min(self._profile.stop_delay, grace)
-            if now < due:
-                return Requeue(after=due - now)
+            pause = self._until(progress.stopping_since + min(self._profile.stop_delay, grace))
+            if pause > 0:
+                return Requeue(after=pause)
             if not is_terminal(pod):
                 await self._patch_status(pod, pod_status.stopped(pod, self._env.now()))
             progress.stage = Stage.STOPPED
             progress.since = self._env.monotonic()
-        waited = self._env.monotonic() - progress.since
-        if waited < self._profile.remove_delay:
-            return Requeue(after=self._profile.remove_delay - waited)
+        pause = self._until(progress.since + self._profile.remove_delay)
+        if pause > 0:
+            return Requeue(after=pause)
         try:
             await client.delete(
                 PODS,
@@ -269,6 +271,14 @@ class NodeSimulator:
             # Another pod has the name by now: this one is gone.
             self._log.info("Pod was replaced before its final delete", v=2, pod=_key(pod.metadata))
         return None
+
+    def _until(self, due: float) -> float:
+        """Seconds until an instant of loop time, which must be the same one each time it is asked for.
+
+        "Delay minus time waited" will not do: it may leave a rest too small to move the clock (47.1 + 7e-15 is 47.1),
+        and a virtual clock would then stand still for ever.
+        """
+        return due - self._env.monotonic()
 
     async def _patch_status(self, pod: Pod, patch: dict[str, Any]) -> Pod:
         return await self._clients[pod.spec.node_name].patch(
