@@ -288,3 +288,14 @@ def test_an_unreadable_object_costs_one_object() -> None:
     )
     assert told.lines == ["add a@1 initial", "add b@3 initial", "update b@3 -> b@8", "update b@8 -> b@9"]
     assert [p.metadata.resource_version for p in informer.cache.list()] == ["1", "9"]
+
+
+def test_a_deletion_that_cannot_be_read_is_found_by_a_new_list() -> None:
+    """Passed over like a change, it would leave the object in the cache for ever."""
+    broken = pod("a", 7) | {"spec": {"nodeName": 5}}
+    server, told, informer = play(
+        [listed(5, A1, B1), watched(modified(pod("b", 6)), deleted(broken)), listed(9, pod("b", 6)), watched()]
+    )
+    assert server.transcript == [FIRST, "WATCH rv=5", "pause 0.8", "LIST rv=6", "WATCH rv=9"]
+    assert told.lines == ["add a@1 initial", "add b@3 initial", "update b@3 -> b@6", "delete a@1 unknown"]
+    assert [p.metadata.name for p in informer.cache.list()] == ["b"]

@@ -62,7 +62,9 @@ class Watch(Generic[T]):
 
     Batches come in the server's order; none is empty. Iteration ends when the server ends the watch, raises the
     ``ApiError`` of an ERROR event (after the events before it were delivered), and ``ConnectionLost`` when the
-    connection breaks or the server stays silent for ``grace_seconds`` past the end that was asked for.
+    connection breaks or the server stays silent for ``grace_seconds`` past the end that was asked for. An event that
+    does not fit the view is left out if ``on_undecodable`` takes it; not so a deletion, since whoever misses one keeps
+    the object for ever: it is raised as ``UndecodableObject``.
     """
 
     grace_seconds = 30.0
@@ -257,4 +259,10 @@ class Watch(Generic[T]):
             # Typed bookmarks of a Go server show zero values such as ``"spec":{"containers":null}``: nothing in them
             # but the metadata means anything.
             body = b'{"metadata":' + bytes(_only_metadata.decode(raw).metadata) + b"}"
-        return WatchEvent(envelope.type, self._decoders.one(body, lambda: name_of(self._kind, raw)), kept)
+        try:
+            return WatchEvent(envelope.type, self._decoders.one(body, lambda: name_of(self._kind, raw)), kept)
+        except UndecodableObject as error:
+            if envelope.type != "DELETED":
+                raise
+            self._failure = error
+            return None
