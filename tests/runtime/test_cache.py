@@ -69,6 +69,20 @@ def check(cache: Cache[Pod], model: dict[str, Pod]) -> None:
     assert cache.index_values("node") == sorted({obj.spec.node_name for obj in ordered} - {""})
 
 
+def test_a_cache_that_was_listed_once_holds_nothing_of_what_has_gone_since() -> None:
+    cache: Cache[Pod] = Cache("pods")
+    cache.add_index("node", by_node)
+    for name in ("a", "b"):
+        cache.put(f"ns/{name}", pod("ns", name, "n1"))
+    assert len(cache.list()) == len(cache.list("ns")) == len(cache.by_index("node", "n1")) == 2
+    for number in range(10_000):
+        cache.put(f"ns/p{number}", pod("ns", f"p{number}", "n1"))
+        cache.drop(f"ns/p{number}")
+    buckets = [cache._all, cache._namespaces["ns"], cache._indexes["node"][1]["n1"]]
+    assert all(len(bucket._order or ()) < 500 and len(bucket._removed) < 500 for bucket in buckets)
+    assert [found.metadata.name for found in cache.list()] == ["a", "b"]
+
+
 def test_a_listing_belongs_to_the_caller_and_an_index_name_to_one_function() -> None:
     cache: Cache[Pod] = Cache("pods")
     cache.put("ns/a", pod("ns", "a", ""))

@@ -69,6 +69,10 @@ class _Bucket(Generic[T]):
     def drop(self, key: str) -> None:
         if self.items.pop(key, None) is not None and self._order is not None:
             self._removed.add(key)
+            if len(self._removed) > len(self.items) + 100:
+                # Nobody lists any more: what was listed once must not be remembered for ever.
+                self._order, self._unsorted = None, False
+                self._removed.clear()
 
     def listing(self) -> list[T]:
         items = self.items
