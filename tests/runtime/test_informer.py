@@ -326,6 +326,45 @@ def test_stopping_tells_those_who_wait() -> None:
     run(main)
 
 
+def test_stopping_tells_those_who_wait_also_before_anything_ran() -> None:
+    async def main(env: Env) -> None:
+        registry = Registry()
+        factory = InformerFactory(Client(ScriptedServer(env, [EXPIRED]), env), env, metrics=registry)
+        async with TaskGroup() as group:
+            informer = factory.informer(PODS)
+            waiting = asyncio.create_task(informer.wait_synced())
+            await asyncio.sleep(0)
+            factory.start(group)
+            factory.stop(PODS)  # in the same breath: its task never gets to run
+            with pytest.raises(RuntimeError, match="stopped before it had synced"):
+                await waiting
+            assert informer.stopped
+        assert not registry._collectors, "the metrics no longer hold it"
+
+    run(main)
+
+
+def test_a_handler_that_is_added_by_another_one_misses_nothing_of_the_batch() -> None:
+    """It is told what the cache has by then, and everything that comes after."""
+    seen: list[str] = []
+
+    async def main(env: Env) -> None:
+        server = ScriptedServer(env, [listed(3), watched(added(pod("a", 4)) + added(pod("b", 5)))])
+        informer: SharedInformer[Pod] = SharedInformer(Client(server, env), env, PODS, stream_first=False)
+
+        def on_add(obj: Pod, _initial: bool) -> None:
+            if obj.metadata.name == "a":
+                informer.add_handler(lambda late, initial: seen.append(f"{late.metadata.name} {initial}"))
+
+        informer.add_handler(on_add)
+        running = asyncio.create_task(informer.run())
+        await asyncio.sleep(20)
+        running.cancel()
+
+    run(main)
+    assert seen == ["a True", "b False"]
+
+
 def test_an_empty_list_is_a_state_like_any_other() -> None:
     _server, told, informer = play([listed(3), watched()])
     assert informer.has_synced

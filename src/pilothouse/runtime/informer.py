@@ -203,15 +203,7 @@ class SharedInformer(Generic[T]):
                 group.start(self._resync_loop(), name=f"resync-{self.kind.group_resource}")
                 await self._reflector.run()
         finally:
-            self._stopped = True
-            self._unregister()
-            for waiter in self._waiters:
-                if not waiter.done():
-                    waiter.set_exception(
-                        RuntimeError(f"the informer of {self.kind.group_resource} was stopped before it had synced")
-                    )
-                    waiter.exception()  # a waiter that is being cancelled as well must not be reported as forgotten
-            self._waiters.clear()
+            self._ended()
 
     def start(self, group: TaskGroup) -> None:
         """Run as a task of ``group``."""
@@ -223,6 +215,19 @@ class SharedInformer(Generic[T]):
         self._stopped = True
         if self._task is not None:
             self._task.cancel()
+        if not self._started:
+            self._ended()  # a task that is cancelled before its first step never comes to the end of ``run``
+
+    def _ended(self) -> None:
+        self._stopped = True
+        self._unregister()
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_exception(
+                    RuntimeError(f"the informer of {self.kind.group_resource} was stopped before it had synced")
+                )
+                waiter.exception()  # a waiter that is being cancelled as well must not be reported as forgotten
+        self._waiters.clear()
 
     # The reflector's side
 
@@ -279,10 +284,11 @@ class SharedInformer(Generic[T]):
     def apply(self, events: list[WatchEvent[T]], *, record_version: bool) -> None:
         """Bring each change into the cache and tell. Whether it is an add or an update the cache decides, not the
         event."""
-        cache, handlers, call = self.cache, self._handlers, self._guard.call
+        cache, call = self.cache, self._guard.call
         put, keep_raw = cache.put, cache.keep_raw
         started = self._env.monotonic() if self._latency is not None else 0.0
         for event in events:
+            handlers = self._handlers  # a handler may add another one, which the cache has told only of what it has
             obj = event.object
             meta = obj.metadata
             key = f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
