@@ -64,7 +64,8 @@ class Client:
 
     Namespaces: ``""`` means every namespace for list and watch, and is refused for anything that names or creates an
     object of a namespaced kind. For cluster-scoped kinds it is ignored. ``namespace_default`` is only carried along,
-    for programs that take theirs from a kubeconfig's context.
+    for programs that take theirs from a kubeconfig's context. Informers' watches ask for a time limit of at least
+    ``min_watch_seconds`` (0: upstream's): a connection that can die without a word needs a short one, a local one none.
     """
 
     def __init__(
@@ -80,10 +81,12 @@ class Client:
         memo: DecodeMemo | None = None,
         host: str = "",
         namespace_default: str = "default",
+        min_watch_seconds: int = 0,
     ) -> None:
         self.env = env
         self.user_agent = user_agent or default_user_agent()
         self.namespace_default = namespace_default
+        self.min_watch_seconds = min_watch_seconds
         self.transport = transport
         self._calls = Calls(
             transport,

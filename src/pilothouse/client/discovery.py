@@ -7,6 +7,7 @@ says what is missing, so that a broken aggregated API server does not stop garba
 
 import asyncio
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Protocol
 
 import msgspec
@@ -121,9 +122,13 @@ class Requester(Protocol):
 async def discover(client: Requester) -> Discovery:
     """Ask the server what it serves.
 
+    The same answers give the same object: compare with ``is`` to see whether anything is new.
+
     Raises ``ApiError`` or ``ConnectionError`` when not even the list of groups can be had.
     """
     core, named = await asyncio.gather(_root(client, "/api"), _root(client, "/apis"))
+    if not core.unfetched and not named.unfetched:
+        return _united(core, named)
     versions: list[GroupVersion] = []
     failures: dict[str, str] = {}
     wanted: list[str] = []
@@ -264,10 +269,16 @@ class _LegacyResources(View, frozen=True):
     resources: tuple[_LegacyResource, ...] = ()
 
 
-class _Root(msgspec.Struct):
+class _Root(msgspec.Struct, eq=False):
     versions: list[GroupVersion] = msgspec.field(default_factory=list)
     failures: dict[str, str] = msgspec.field(default_factory=dict)
     unfetched: list[str] = msgspec.field(default_factory=list)
+
+
+@lru_cache(maxsize=8)
+def _united(core: _Root, named: _Root) -> Discovery:
+    """The same object for the same parts, so that who looked at it before can see that there is nothing new."""
+    return Discovery((*core.versions, *named.versions), core.failures | named.failures)
 
 
 async def _root(client: Requester, path: str) -> _Root:
@@ -277,7 +288,7 @@ async def _root(client: Requester, path: str) -> _Root:
         return _Root()  # a server that has only one of the two (aggregated API servers lack /api)
     # Which form came is told by the answer's type, not by what was asked for.
     if "as=apigroupdiscoverylist" in response.headers.get("content-type", "").lower().replace(" ", ""):
-        return _aggregated(_decode(response.body, _AggregatedList, path))
+        return _aggregated(response.body)
     legacy = _decode(response.body, _LegacyRoot, path)
     unfetched = list(legacy.versions)
     for group in legacy.groups:
@@ -288,7 +299,10 @@ async def _root(client: Requester, path: str) -> _Root:
     return _Root(unfetched=unfetched)
 
 
-def _aggregated(document: _AggregatedList) -> _Root:
+@lru_cache(maxsize=8)
+def _aggregated(body: bytes) -> _Root:
+    """What the document says. Who asks every half minute mostly gets the same bytes, and then the same parts."""
+    document = _decode(body, _AggregatedList, "an aggregated document")
     root = _Root()
     for group in document.items:
         for version in group.versions:

@@ -15,6 +15,8 @@ from pilothouse.env import Env
 MANAGER_USER = "system:kube-controller-manager"
 SCHEDULER_USER = "system:kube-scheduler"
 AUTHENTICATED = "system:authenticated"
+MIN_WATCH_SECONDS = 12 * 3600
+"""A watch in one process can't break unnoticed: opening it anew every few minutes would be work for nothing."""
 
 Wrap = Callable[[str, wire.Transport], wire.Transport]
 """Given a program's name (``manager``, ``scheduler``, ``nodes``) and its transport, the transport it really gets."""
@@ -53,6 +55,8 @@ class LocalClients:
             fence=fence,
             memo=self._memo,
             host="local",
+            # What is wrapped may die without a word, as a network does.
+            min_watch_seconds=MIN_WATCH_SECONDS if self._wrap is as_it_is else 0,
         )
 
     def manager(self, *, use_service_accounts: bool = True) -> "ManagerClients":

@@ -189,6 +189,7 @@ class Reflector(Generic[T]):
         self._stream_first = stream_first
         self._page_size = page_size
         low, high = WATCH_TIMEOUT_SECONDS
+        min_watch_timeout_seconds = min_watch_timeout_seconds or client.min_watch_seconds
         if min_watch_timeout_seconds > low:
             low, high = min_watch_timeout_seconds, 2 * min_watch_timeout_seconds
         self._timeouts = (low, high)

@@ -80,6 +80,8 @@ class Monitors:
         self._monitors: dict[ResourceKey, _Monitor] = {}
         self._by_kind: dict[tuple[str, str], SharedInformer[Object]] = {}
         self._kinds: dict[tuple[str, str], Kind[Object]] = {}
+        self._discovery: Discovery | None = None
+        self._resources: dict[ResourceKey, Resource] = {}
         self.ready = asyncio.Event()
         """Set after the first look at discovery and the wait for what it lists, successful or not."""
         self._errors = metrics.counter(
@@ -126,12 +128,10 @@ class Monitors:
         for key in [key for key, monitor in self._monitors.items() if monitor.informer.stopped]:
             # Another controller that shares the informer has stopped it. If the resource is served, it is started anew.
             self._forget(key)
-        wanted = wanted_resources(discovery, self._ignored)
+        wanted = self._wanted(discovery)
         if not wanted:
             self._failed("No resources reported by discovery, skipping garbage collector sync", None)
             return
-        # Every version counts here: owners may be named by one that nobody watches.
-        self._kinds = {(r.api_version, r.kind): r.as_kind().metadata for r in discovery.resources()}
         kept = {
             key
             for key, monitor in self._monitors.items()
@@ -148,6 +148,16 @@ class Monitors:
         for key in added:
             self._start(key, wanted[key])
         await self._wait_synced()
+
+    def _wanted(self, discovery: Discovery) -> dict[ResourceKey, Resource]:
+        """What is to be watched; on the way the kinds are noted. Computed when discovery says something new."""
+        if discovery is not self._discovery:
+            self._discovery = discovery
+            self._resources = wanted_resources(discovery, self._ignored)
+            if self._resources:
+                # Every version counts here: owners may be named by one that nobody watches.
+                self._kinds = {(r.api_version, r.kind): r.as_kind().metadata for r in discovery.resources()}
+        return self._resources
 
     async def _wait_synced(self) -> None:
         try:

@@ -1,0 +1,111 @@
+"""A plane that nobody uses does nearly nothing, and clients in the same process ask for no more than they need."""
+
+import asyncio
+import re
+
+from pilothouse.api import wire
+from pilothouse.api.core import PODS
+from pilothouse.client.discovery import discover
+from pilothouse.controllermanager.options import LeaderElection, Options
+from pilothouse.env import Env, TaskGroup, virtual
+from pilothouse.plane import Plane, PlaneOptions
+from pilothouse.storage import MemoryStore
+
+_ALONE = PlaneOptions(nodes=0, manager=Options(leader_election=LeaderElection(enabled=False)))
+
+
+class _Recorder:
+    """Passes everything on, and notes what was asked."""
+
+    def __init__(self, transport: wire.Transport, targets: list[str]) -> None:
+        self._transport = transport
+        self._targets = targets
+
+    async def request(self, request: wire.Request) -> wire.Response:
+        self._targets.append(request.target)
+        return await self._transport.request(request)
+
+    async def open(self, request: wire.Request) -> wire.Stream:
+        self._targets.append(request.target)
+        return await self._transport.open(request)
+
+    async def close(self) -> None:
+        await self._transport.close()
+
+
+def test_without_nodes_and_election_nothing_is_written() -> None:
+    async def main(env: Env) -> int:
+        plane = Plane(env, MemoryStore(env), _ALONE)
+        async with TaskGroup("test") as group:
+            group.start(plane.run())
+            await plane.wait_ready()
+            await asyncio.sleep(60)
+            before = plane.server.store.revision
+            await asyncio.sleep(7 * 86400)
+            written = plane.server.store.revision - before
+            group.cancel()
+        return written
+
+    assert virtual.run(main) == 0
+
+
+def test_a_wrapped_transport_is_watched_over_as_a_network_is() -> None:
+    async def main(env: Env) -> set[bool]:
+        targets: list[str] = []
+        plane = Plane(env, MemoryStore(env), _ALONE, wrap=lambda _program, transport: _Recorder(transport, targets))
+        async with TaskGroup("test") as group:
+            group.start(plane.run())
+            await plane.wait_ready()
+            await asyncio.sleep(60)
+            group.cancel()
+        limits = [int(found[1]) for target in targets if (found := re.search(r"timeoutSeconds=(\d+)", target))]
+        assert len(limits) > 50
+        return {300 <= limit < 600 for limit in limits}
+
+    assert virtual.run(main) == {True}
+
+
+def test_a_local_watch_is_not_opened_anew_every_few_minutes() -> None:
+    async def main(env: Env) -> int:
+        plane = Plane(env, MemoryStore(env), _ALONE)
+        async with TaskGroup("test") as group:
+            group.start(plane.run())
+            await plane.wait_ready()
+            await asyncio.sleep(60)
+            before = list(plane.server.core.watches)
+            await asyncio.sleep(6 * 3600)
+            after = list(plane.server.core.watches)
+            group.cancel()
+        assert len(before) > 50
+        return len(set(before) - set(after))
+
+    assert virtual.run(main) == 0
+
+
+def test_discovery_is_the_same_object_until_something_else_is_served() -> None:
+    async def main(env: Env) -> None:
+        plane = Plane(env, MemoryStore(env), _ALONE)
+        client = plane.client()
+        async with TaskGroup("test") as group:
+            group.start(plane.run())
+            await plane.wait_ready()
+            first = await discover(client)
+            assert await discover(client) is first
+            assert first.serves(PODS)
+            await client.request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body=_DEFINITION)
+            await asyncio.sleep(10)
+            second = await discover(client)
+            assert second is not first
+            assert second.find("example.com/v1", "Gadget") is not None
+            group.cancel()
+
+    virtual.run(main)
+
+
+_DEFINITION = b"""{
+  "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+  "metadata": {"name": "gadgets.example.com"},
+  "spec": {"group": "example.com", "scope": "Namespaced",
+    "names": {"plural": "gadgets", "singular": "gadget", "kind": "Gadget", "listKind": "GadgetList"},
+    "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema":
+      {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}}"""
