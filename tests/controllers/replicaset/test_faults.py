@@ -5,7 +5,7 @@ import pytest
 from tests.controllers.replicaset.world import PODS, WEB, World, story, world
 
 from pilothouse.api.wire import Request
-from pilothouse.client.interceptor import Replace, Rule, conflict, fail, gone, lose_answer, time_out
+from pilothouse.client.interceptor import Action, Replace, Rule, conflict, delay, fail, gone, lose_answer, time_out
 from pilothouse.controllers.workloads.replicaset import ReplicaSetOptions
 from pilothouse.env import Env, virtual
 
@@ -281,3 +281,78 @@ def test_broken_watches_and_old_lists_change_nothing_in_the_end(seed: int) -> No
         assert status.get("readyReplicas", 0) == ready
 
     story(tell, seed=seed)
+
+
+@pytest.mark.parametrize("how", [time_out(sent=True), lose_answer(), fail(504, "Timeout", "no answer in time")])
+def test_a_create_that_may_have_happened_is_looked_for_before_another_one_is_sent(how: Action) -> None:
+    """However late its event: one lost answer must not make one pod too many."""
+
+    async def tell(world: World) -> None:
+        world.faults.add(Rule(how, verb="create", resource="pods", times=1))
+        with world.faults.hold(resource="pods"):
+            await world.create_set(1)
+            await world.settle()
+            assert len(await world.owned()) == 1
+        await world.settle(60)
+        assert len(await world.owned()) == 1
+        assert (await world.status())["replicas"] == 1
+        assert await world.pods(terminating=True) == []
+
+    story(tell)
+
+
+def test_nothing_is_created_while_nobody_can_say_what_became_of_a_create() -> None:
+    async def tell(world: World) -> None:
+        world.faults.add(Rule(time_out(sent=True), verb="create", resource="pods", times=1))
+        with world.faults.hold(resource="pods"):
+            lists = world.faults.add(Rule(fail(500, "InternalError", "no"), verb="list", resource="pods"))
+            await world.create_set(1)
+            await world.settle(10)
+            assert lists.hits > 1
+            assert len(world.sent("create", "pods")) == 1
+            world.faults.remove(lists)
+            await world.settle(30)
+        await world.settle(30)
+        assert len(await world.owned()) == 1
+
+    story(tell)
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["and nothing comes", "and another one comes"])
+def test_an_owner_that_goes_while_it_is_looked_at_fails_nothing(again: bool) -> None:
+    """Its status is reported on what was looked at, and finds nobody."""
+
+    async def tell(world: World) -> None:
+        world.faults.add(Rule(delay(1.0), verb="create", resource="pods", times=1))
+        old = await world.create_set(1)
+        await world.settle(0.5)
+        await world.request("DELETE", WEB, {"propagationPolicy": "Orphan"})
+        await world.merge(WEB, {"metadata": {"finalizers": None}})
+        if again:
+            await world.create_set(0, labels={"app": "new"})
+        await world.settle()
+        for body in world.bodies("update", "replicasets/status"):
+            if body["metadata"]["uid"] != old["metadata"]["uid"]:
+                assert "conditions" not in body["status"]
+                assert body["status"]["replicas"] == 0
+
+    story(tell)
+
+
+def test_an_owner_that_is_gone_gets_no_more_pods_however_late_its_cache_hears_of_it() -> None:
+    """Its pods go as fast as they come, since the garbage collector looks for their owner live."""
+
+    async def tell(world: World) -> None:
+        await world.create_set(2)
+        await world.settle()
+        with world.faults.hold(resource="replicasets"):
+            await world.request("DELETE", WEB, {"propagationPolicy": "Orphan"})
+            await world.merge(WEB, {"metadata": {"finalizers": None}})
+            for _ in range(20):
+                for name in await world.owned():
+                    await world.remove(name)
+                await world.settle()
+            assert len(world.sent("create", "pods")) <= 6
+        await world.settle()
+
+    story(tell)

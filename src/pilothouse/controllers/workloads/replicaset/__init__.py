@@ -6,8 +6,8 @@ refusal), and does nothing before the caches have shown what earlier looks did. 
 adopted, own pods that no longer match are released; no pod ever has two owners. New pods are the template as stored,
 also what this program does not know of it. The status names the generation that it is about.
 
-Not promised: an exact number of pods at every instant. A create whose answer was lost is tried again; should both have
-happened, the one too many goes.
+Not promised: an exact number of pods at every instant. A create whose answer was lost is looked for before another one
+is sent; should the server carry it out even later, the one too many goes.
 
 Files: ``decide`` how many, ``ranking`` which go first, ``status`` what is reported, ``census`` the counts kept up with
 every event, ``blueprint`` what a spec comes to, ``pod_events`` and ``controller`` the wiring.

@@ -16,7 +16,7 @@ from pilothouse.api.apps import REPLICA_SETS, ReplicaSet, ReplicaSetStatus
 from pilothouse.api.core import PODS, Pod
 from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import Object, ObjectMeta
-from pilothouse.client.errors import ApiError, NotFound, has_cause
+from pilothouse.client.errors import ApiError, NotFound, has_cause, is_connection_refused
 from pilothouse.controllers.workloads.replicaset import ReplicaSetOptions
 from pilothouse.controllers.workloads.replicaset.blueprint import Blueprint
 from pilothouse.controllers.workloads.replicaset.decide import CreatePods, DeletePods, Observed, decide
@@ -47,6 +47,8 @@ from pilothouse.runtime.batches import INITIAL_BATCH
 from pilothouse.runtime.claims import CONTROLLER_INDEX, Claims
 from pilothouse.runtime.metrics import exponential_buckets
 from pilothouse.semantics.pods import is_active, is_terminating, time_until_available
+
+_POD_META = PODS.read_as(Object)
 
 CONTROLLER_UID_INDEX = "controllerUID"
 """Index of owners by the uid of what controls them: the ReplicaSets of one Deployment."""
@@ -98,6 +100,11 @@ class ReplicaSetController(Controller):
                 metrics=context.metrics,
             )
         self._newest_created: dict[str, str] = {}
+        self._undecided: dict[str, None] = {}
+        """Keys with a create or delete that may or may not have happened."""
+        self._gone: dict[str, str] = {}
+        """By key the uid of an owner that is in the cache and known not to exist any more. Without this the owner's
+        pods would be made as fast as the garbage collector deletes them, until the cache hears of it."""
         self._terminating_is_dropped = False
         self._age_ratio = context.metrics.histogram(
             f"{queue_name}_controller_sorting_deletion_age_ratio",
@@ -126,22 +133,27 @@ class ReplicaSetController(Controller):
             await super().run()
 
     async def reconcile(self, key: str) -> Requeue | None:
-        owner = self._owners.get(key)
+        if key in self._undecided:
+            await self._find_out(key)
+        owner, raw = self._owners.get(key), self._owners.raw(key)
         if self._guard is not None:
             self._guard.check(key)
             self._expect_what_can_still_come(key)
         if owner is None:
             self._forget(key)
             return None
+        if self._gone.get(key) == owner.metadata.uid:
+            return None  # the cache will hear of it, and the key comes back
+        assert raw is not None, "what is written back whole is cached with its JSON"
         blueprint = self.events.blueprints.of(owner)
         if blueprint.selector is None:
             return None
         settled = self._expectations.satisfied(key)
         seen = self._counted(owner, blueprint, blueprint.selector)
         if seen is not None and self._decide(owner, seen.active, settled) is None:
-            await self._report(key, owner, seen, None)
+            await self._report(key, owner, raw, seen, None)
             return None
-        return await self._act(key, owner, blueprint, blueprint.selector, settled)
+        return await self._act(key, owner, raw, blueprint, blueprint.selector, settled)
 
     # Observe
 
@@ -204,6 +216,27 @@ class ReplicaSetController(Controller):
     async def _read_live(self, meta: ObjectMeta) -> ObjectMeta:
         return (await self._client.get(self._kind.read_as(Object), meta.name, meta.namespace)).metadata
 
+    def _note_undecided(self, key: str, error: Exception) -> None:
+        if self._guard is not None and _may_have_happened(error):
+            self._undecided[key] = None
+
+    async def _find_out(self, key: str) -> None:
+        """Learn what became of requests without an answer, from the newest state of the owner's pods.
+
+        The cache is then not acted upon before it has come that far. Upstream tries again at once, and if its create
+        had happened makes one pod too many for each lost answer. Raises what the list raises: nothing is done then.
+        """
+        owner = self._owners.get(key)
+        blueprint = self.events.blueprints.of(owner) if owner is not None else None
+        if owner is not None and blueprint is not None and blueprint.selector is not None:
+            meta = owner.metadata
+            selector = str(blueprint.selector)
+            for pod in (await self._client.list(_POD_META, meta.namespace, label_selector=selector)).items:
+                reference = controller_of(pod.metadata)
+                if reference is not None and reference.uid == meta.uid:
+                    self._wrote_pod(key, meta.uid, pod.metadata)
+        self._undecided.pop(key, None)
+
     def _expect_what_can_still_come(self, key: str) -> None:
         """Stop waiting for creations that the cache has passed.
 
@@ -236,7 +269,7 @@ class ReplicaSetController(Controller):
         )
 
     async def _act(
-        self, key: str, owner: ReplicaSet, blueprint: Blueprint, selector: Selector, settled: bool
+        self, key: str, owner: ReplicaSet, raw: bytes, blueprint: Blueprint, selector: Selector, settled: bool
     ) -> Requeue | None:
         """A look at every single pod, with whatever it leads to."""
         own = self._pods.by_index(CONTROLLER_INDEX, self._index_key(owner.metadata))
@@ -262,7 +295,7 @@ class ReplicaSetController(Controller):
             now=now,
         )
         failure = Failure(message, len(pods) - _wanted(owner)) if error is not None else None
-        await self._report(key, owner, seen, failure)
+        await self._report(key, owner, raw, seen, failure)
         if error is not None:
             raise error
         if seen.ready == seen.available:
@@ -278,7 +311,8 @@ class ReplicaSetController(Controller):
         async def create(_index: int) -> None:
             try:
                 pod = await self._pod_control.create_pod(meta.namespace, owner.spec.template, about, reference)
-            except ApiError as error:
+            except (ApiError, OSError) as error:
+                self._note_undecided(key, error)
                 # The expectation stays, and holds the owner back while its namespace goes away around it.
                 if not has_cause(error, "NamespaceTerminating"):
                     raise
@@ -290,7 +324,7 @@ class ReplicaSetController(Controller):
 
         created, error = await slow_start(missing, INITIAL_BATCH, create)
         # Neither what failed nor what was not tried any more will be seen. A create without an answer counts as failed
-        # (kubernetes#67662: it must come back); if it did happen, its event lowers the count once more, harmlessly.
+        # (kubernetes#67662: it must come back); the next look finds out whether it happened before it does anything.
         if created < missing:
             self.log.info("Slow-start failure. Skipping creation of pods", v=2, skipped=missing - created, key=key)
             self._expectations.lower(key, missing - created, 0)
@@ -318,6 +352,9 @@ class ReplicaSetController(Controller):
                 gone = True
             except NotFound:
                 return  # somebody was faster
+            except (ApiError, OSError) as error:
+                self._note_undecided(key, error)
+                raise
             finally:
                 if not gone:
                     self._expectations.deletion_observed(key, object_key(pod.metadata))
@@ -347,21 +384,28 @@ class ReplicaSetController(Controller):
 
     # Report
 
-    async def _report(self, key: str, owner: ReplicaSet, seen: Headcount, failure: Failure | None) -> None:
-        """Write the status if it changed: on the cached object first, and should that fail on the live one."""
+    async def _report(self, key: str, owner: ReplicaSet, raw: bytes, seen: Headcount, failure: Failure | None) -> None:
+        """Write the status if it changed: on the cached object first, and should that fail on the live one.
+
+        ``raw`` is the JSON of ``owner``, from when the look began: what the cache has by now may be another object.
+        """
         status = next_status(owner, seen, failure, self.env.now())
         if status == owner.status:
             return
-        raw = self._owners.raw(key)
-        assert raw is not None, "what is written back whole is cached with its JSON"
         body = encode(status)
         try:
             await self._put_status(key, owner, raw, body, status)
         except (ApiError, OSError):
             meta = owner.metadata
-            live = await self._client.get(self._kind.raw, meta.name, meta.namespace)
+            try:
+                live = await self._client.get(self._kind.raw, meta.name, meta.namespace)
+            except NotFound as error:
+                if _is_about(error, meta):
+                    self._gone[key] = meta.uid
+                raise
             uid = take_field(live, "metadata.uid")
             if uid is None or bytes(uid) != f'"{meta.uid}"'.encode():
+                self._gone[key] = meta.uid
                 raise  # another one of that name: what was counted is not about it
             await self._put_status(key, owner, live, body, status)
 
@@ -397,11 +441,27 @@ class ReplicaSetController(Controller):
     def _forget(self, key: str) -> None:
         self._expectations.delete(key)
         self._newest_created.pop(key, None)
+        self._undecided.pop(key, None)
+        self._gone.pop(key, None)
         if self._guard is not None:
             self._guard.forget(key)
 
     def _index_key(self, meta: ObjectMeta) -> str:
         return controller_index_key(meta.namespace, self._kind.kind, meta.name, meta.uid)
+
+
+def _may_have_happened(error: Exception) -> bool:
+    """Whether a write that failed like this may have been carried out: no answer, or none that settles it."""
+    if isinstance(error, ApiError):
+        return error.code >= 500
+    return not is_connection_refused(error)
+
+
+def _is_about(error: NotFound, meta: ObjectMeta) -> bool:
+    """Whether a 404 names the object. Without the name it proves nothing: a proxy may answer so for a server that is
+    not there."""
+    details = error.status.details
+    return details is not None and details.name == meta.name
 
 
 def _wanted(owner: ReplicaSet) -> int:
