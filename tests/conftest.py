@@ -1,22 +1,47 @@
 """What all tests share: the real cluster, and how many seeds are tried."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from tests.real_cluster import RealCluster, missing_programs
+
+_NONE = SimpleNamespace(params={})
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """``--seeds N`` and ``--soak``: the full counts, for ``make explore`` and ``make soak``."""
     group = parser.getgroup("pilothouse")
     group.addoption("--seeds", type=int, default=5, help="how many seeds each simulation is tried with (default 5)")
+    group.addoption("--seed", default="", help="only this seed, or these: 17 or 300-599")
     group.addoption("--soak", action="store_true", help="run the long versions of tests that have one")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A test with a ``seed`` argument runs once per seed."""
     if "seed" in metafunc.fixturenames:
-        metafunc.parametrize("seed", range(metafunc.config.getoption("--seeds")))
+        metafunc.parametrize("seed", _seeds(metafunc.config))
+
+
+def _seeds(config: pytest.Config) -> range:
+    chosen: str = config.getoption("--seed")
+    if not chosen:
+        return range(config.getoption("--seeds"))
+    first, _dash, last = chosen.partition("-")
+    return range(int(first), int(last or first) + 1)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
+    """A failing seed says how it is told again."""
+    report = yield
+    if report.failed and isinstance(item, pytest.Function) and "seed" in getattr(item, "callspec", _NONE).params:
+        seed = item.callspec.params["seed"]
+        name = item.originalname
+        target = "explore" if "/scenarios/" in item.nodeid or "/determinism/" in item.nodeid else "test"
+        report.sections.append(("replay", f'make {target} ARGS="-k {name} --seed {seed}"'))
+    return report
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -35,7 +60,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def seeds(request: pytest.FixtureRequest) -> range:
     """The seeds to try, for tests that loop over them; tests with an argument ``seed`` run once per seed instead."""
-    return range(request.config.getoption("--seeds"))
+    return _seeds(request.config)
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,230 @@
+"""How one process of the manager reaches the API servers: through faults, to a server that may be behind, until it
+dies.
+
+Every client of a process has one ``Connection`` (a ``wire.Transport``)::
+
+    client → Connection (is the process alive? who asks?) → Interceptor (faults) → Route (which server? die here?)
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Literal
+from urllib.parse import parse_qs
+
+import msgspec
+
+from pilothouse.api import wire
+from pilothouse.client.interceptor import Interceptor, Observer
+from pilothouse.client.request_info import RequestInfo, describe
+from pilothouse.env import Env
+from pilothouse.sim.replica import Replica
+from pilothouse.sim.story import CURRENT, Origin, Story
+from pilothouse.storage import Store
+
+CONSISTENT_SECONDS = 3.0
+"""How long a server that is behind waits until it may answer with the newest state, before it says so (v1.36)."""
+
+_TOO_LARGE = {
+    "kind": "Status",
+    "apiVersion": "v1",
+    "metadata": {},
+    "status": "Failure",
+    "message": "Timeout: Too large resource version",
+    "reason": "Timeout",
+    "details": {
+        "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
+        "retryAfterSeconds": 1,
+    },
+    "code": 504,
+}
+_NO_STREAMS = {
+    "kind": "Status",
+    "apiVersion": "v1",
+    "metadata": {},
+    "status": "Failure",
+    "message": "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled",
+    "reason": "Invalid",
+    "code": 422,
+}
+
+
+class Death(msgspec.Struct):
+    """Where a process dies: at its ``nth`` write from now on, before or after the server has carried it out."""
+
+    nth: int
+    when: Literal["before", "after"]
+
+
+class Wire:
+    """What all connections of one process share."""
+
+    def __init__(self, env: Env, name: str, story: Story, primary: Store, *, observer: Observer) -> None:
+        self.env = env
+        self.name = name
+        self.story = story
+        self.primary = primary
+        self.replica: Replica | None = None
+        """The server that lists and watches are answered by; None for the one that has everything."""
+        self.streams = True
+        """Off: the server has no WatchList, so that informers begin with a list from wherever the server is."""
+        self.alive = True
+        self.death: Death | None = None
+        self.on_death: Callable[[], None] = lambda: None
+        self.observer = observer
+        self.interceptors: list[Interceptor] = []
+
+    def die(self) -> None:
+        """The process is gone: nothing that it has not sent by now is ever sent."""
+        if self.alive:
+            self.alive = False
+            self.story.tell(f"{self.name} dies")
+            self.on_death()
+
+    def check(self) -> None:
+        """Ends the calling task if the process is dead."""
+        if not self.alive:
+            raise asyncio.CancelledError(f"{self.name} is dead")
+
+
+class Connection:
+    """One client's transport."""
+
+    def __init__(self, wiring: Wire, transport: wire.Transport, replica_transport: Callable[[Replica], wire.Transport]):
+        self._wire = wiring
+        route = Route(wiring, transport, replica_transport)
+        self.interceptor = Interceptor(route, wiring.env, observer=wiring.observer)
+        wiring.interceptors.append(self.interceptor)
+
+    async def request(self, request: wire.Request) -> wire.Response:
+        """Send and wait. Once the process is dead this ends the calling task."""
+        self._wire.check()
+        try:
+            response = await self.interceptor.request(request)
+        except (ConnectionError, TimeoutError) as error:
+            self._wire.story.tell(f"{self._wire.name} {_controller(request)}: {describe(request)} -> {error}")
+            raise
+        self._wire.check()
+        if response.status >= 300 or request.method != "GET":
+            self._wire.story.tell(f"{self._wire.name} {_controller(request)}: {describe(request)} -> {response.status}")
+        return response
+
+    async def open(self, request: wire.Request) -> wire.Stream:
+        """Open a watch. Once the process is dead this ends the calling task."""
+        self._wire.check()
+        stream = await self.interceptor.open(request)
+        self._wire.check()
+        if stream.status != 200:
+            self._wire.story.tell(f"{self._wire.name} {_controller(request)}: {describe(request)} -> {stream.status}")
+        return stream
+
+    async def close(self) -> None:
+        """Close what is below."""
+        await self.interceptor.close()
+
+
+class Route:
+    """The last stop before the servers."""
+
+    def __init__(
+        self, wiring: Wire, transport: wire.Transport, replica_transport: Callable[[Replica], wire.Transport]
+    ) -> None:
+        self._wire = wiring
+        self._transport = transport
+        self._replica_transport = replica_transport
+
+    async def request(self, request: wire.Request) -> wire.Response:
+        """To the first server, but for lists that accept an older state."""
+        call = describe(request)
+        self._wire.check()
+        if call.verb == "list" and _query(request, "resourceVersion") and self._wire.replica is not None:
+            return await self._replica_transport(self._wire.replica).request(request)
+        death = self._wire.death if call.is_write and call.resource not in {"events", "leases"} else None
+        if death is not None:
+            death.nth -= 1
+            if death.nth > 0:
+                death = None
+        if death is not None and death.when == "before":
+            self._wire.story.tell(f"{self._wire.name} dies before: {call}")
+            self._wire.die()
+        self._wire.check()
+        before = CURRENT.set(Origin(self._wire.name, _controller(request), call, request.body))
+        try:
+            response = await self._transport.request(request)
+        finally:
+            CURRENT.reset(before)
+        if death is not None:
+            self._wire.story.tell(f"{self._wire.name} dies after: {call} -> {response.status}")
+            self._wire.die()
+        return response
+
+    async def open(self, request: wire.Request) -> wire.Stream:
+        """To the server that this process watches."""
+        self._wire.check()
+        initial = _query(request, "sendInitialEvents") == "true"
+        if initial and not self._wire.streams:
+            return Refusal(422, _NO_STREAMS)
+        replica = self._wire.replica
+        if replica is None:
+            return await self._transport.open(request)
+        if initial and not _query(request, "resourceVersion"):
+            # The newest state was asked for, and nothing else will do (KEP-2340): the server waits until it has it.
+            try:
+                async with asyncio.timeout(CONSISTENT_SECONDS):
+                    await replica.reached(self._wire.primary.revision)
+            except TimeoutError:
+                return Refusal(504, _TOO_LARGE)
+        return await self._replica_transport(replica).open(request)
+
+    async def close(self) -> None:
+        """Nothing to give back."""
+
+
+class Refusal:
+    """An answer to a watch that is none (``wire.Stream``)."""
+
+    def __init__(self, status: int, body: object) -> None:
+        self.status = status
+        self.headers: Mapping[str, str] = {"content-type": "application/json"}
+        self._body = msgspec.json.encode(body)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield self._body
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+class Marked:
+    """The transport of a program that has no faults of its own: its writes are known by its name."""
+
+    def __init__(self, name: str, transport: wire.Transport) -> None:
+        self._name = name
+        self._transport = transport
+
+    async def request(self, request: wire.Request) -> wire.Response:
+        """Send, as this program."""
+        before = CURRENT.set(Origin(self._name, "", describe(request)))
+        try:
+            return await self._transport.request(request)
+        finally:
+            CURRENT.reset(before)
+
+    async def open(self, request: wire.Request) -> wire.Stream:
+        """Open a watch."""
+        return await self._transport.open(request)
+
+    async def close(self) -> None:
+        """Close what is below."""
+        await self._transport.close()
+
+
+def _query(request: wire.Request, name: str) -> str:
+    return parse_qs(request.target.partition("?")[2]).get(name, [""])[0]
+
+
+def _controller(request: wire.Request) -> str:
+    """The last part of the User-Agent: the service account or component that asks."""
+    return request.headers.get("user-agent", "").rpartition("/")[2].rpartition(":")[2]
+
+
+__all__ = ["Connection", "Death", "Marked", "RequestInfo", "Wire"]

@@ -1,0 +1,201 @@
+"""Faults as data: what goes wrong when, printable, and drawn from a seed.
+
+A plan says nothing about how a fault is brought about; ``Simulation`` does that.
+"""
+
+import random
+from typing import Literal
+
+import msgspec
+
+WriteFailure = Literal["conflict", "internal error", "refused", "request lost", "answer lost", "timed out"]
+ReadFailure = Literal["internal error", "refused", "request lost"]
+WRITE_FAILURES: tuple[WriteFailure, ...] = (
+    "conflict",
+    "internal error",
+    "refused",
+    "request lost",
+    "answer lost",
+    "timed out",
+    "timed out",
+)
+READ_FAILURES: tuple[ReadFailure, ...] = ("internal error", "refused", "request lost")
+
+
+class _Fault(msgspec.Struct, frozen=True, kw_only=True):
+    at: float
+    """Seconds after the plan began."""
+
+
+class DropWatches(_Fault, frozen=True, kw_only=True):
+    """The open watches of a resource end: by themselves, with their connection, or with 410. Empty: all of them."""
+
+    resource: str = ""
+    how: Literal["ended", "lost", "gone"]
+
+
+class SlowWatches(_Fault, frozen=True, kw_only=True):
+    """For a while each event of a resource takes up to ``longest`` seconds to arrive."""
+
+    resource: str = ""
+    longest: float
+    seconds: float
+
+
+class HoldWatches(_Fault, frozen=True, kw_only=True):
+    """For a while no event of a resource arrives."""
+
+    resource: str = ""
+    seconds: float
+
+
+class FailWrites(_Fault, frozen=True, kw_only=True):
+    """For a while some writes fail. ``answer lost`` and ``timed out``: they were carried out all the same."""
+
+    how: WriteFailure
+    resource: str = ""
+    probability: float
+    seconds: float
+
+
+class FailReads(_Fault, frozen=True, kw_only=True):
+    """For a while some reads fail."""
+
+    how: ReadFailure
+    probability: float
+    seconds: float
+
+
+class SlowRequests(_Fault, frozen=True, kw_only=True):
+    """For a while each request takes up to ``longest`` seconds before the server has it."""
+
+    longest: float
+    seconds: float
+
+
+class Crash(_Fault, frozen=True, kw_only=True):
+    """The manager dies at its ``nth`` write from then on, and is started again after ``down`` seconds.
+
+    ``stale``: it then begins with lists from a server that is behind.
+    """
+
+    nth: int
+    when: Literal["before", "after"]
+    down: float
+    stale: bool
+
+
+class Lag(_Fault, frozen=True, kw_only=True):
+    """For a while the second API server is ``lag`` seconds behind; with None it hears nothing at all."""
+
+    lag: float | None
+    seconds: float
+
+
+class Move(_Fault, frozen=True, kw_only=True):
+    """The manager's connections break, and are made again to the other API server."""
+
+    behind: bool
+
+
+class JumpClock(_Fault, frozen=True, kw_only=True):
+    """The wall clock jumps, forwards or back."""
+
+    seconds: float
+
+
+class Compact(_Fault, frozen=True, kw_only=True):
+    """The servers forget their history, so that watches cannot be resumed."""
+
+
+Fault = (
+    DropWatches
+    | SlowWatches
+    | HoldWatches
+    | FailWrites
+    | FailReads
+    | SlowRequests
+    | Crash
+    | Lag
+    | Move
+    | JumpClock
+    | Compact
+)
+
+
+class FaultPlan(msgspec.Struct, frozen=True):
+    """What goes wrong, in order."""
+
+    faults: tuple[Fault, ...] = ()
+
+    def __str__(self) -> str:
+        return "\n".join(f"  {fault}" for fault in self.faults) or "  nothing goes wrong"
+
+
+def draw(
+    chance: random.Random, seconds: float, *, count: int, resources: tuple[str, ...], restarts: bool = True
+) -> FaultPlan:
+    """A plan with ``count`` faults within ``seconds``, about these resources. The same stream draws the same plan."""
+    faults: list[Fault] = []
+    for at in sorted(round(chance.uniform(0, seconds), 3) for _ in range(count)):
+        resource = chance.choice((*resources, ""))
+        kinds = [
+            "drop",
+            "drop",
+            "slow",
+            "hold",
+            "write",
+            "write",
+            "read",
+            "slow requests",
+            "lag",
+            "move",
+            "clock",
+            "compact",
+        ]
+        match chance.choice(kinds + ["crash"] * (4 if restarts else 0)):
+            case "drop":
+                faults.append(DropWatches(at=at, resource=resource, how=chance.choice(("ended", "lost", "gone"))))
+            case "slow":
+                longest = chance.choice((0.05, 0.5, 5.0))
+                faults.append(SlowWatches(at=at, resource=resource, longest=longest, seconds=_while(chance)))
+            case "hold":
+                faults.append(HoldWatches(at=at, resource=resource, seconds=_while(chance)))
+            case "write":
+                how = chance.choice(WRITE_FAILURES)
+                probability = chance.choice((0.1, 0.5, 1.0))
+                faults.append(
+                    FailWrites(at=at, how=how, resource=resource, probability=probability, seconds=_while(chance))
+                )
+            case "read":
+                how_read = chance.choice(READ_FAILURES)
+                faults.append(
+                    FailReads(at=at, how=how_read, probability=chance.choice((0.1, 0.5, 1.0)), seconds=_while(chance))
+                )
+            case "slow requests":
+                longest = chance.choice((0.02, 0.5, 3.0))
+                faults.append(SlowRequests(at=at, longest=longest, seconds=_while(chance)))
+            case "lag":
+                faults.append(Lag(at=at, lag=chance.choice((0.1, 2.0, 20.0, None)), seconds=_while(chance)))
+            case "move":
+                faults.append(Move(at=at, behind=chance.random() < 0.7))
+            case "clock":
+                jump = chance.choice((-86400.0, -60.0, -1.5, 1.5, 60.0, 86400.0))
+                faults.append(JumpClock(at=at, seconds=jump))
+            case "compact":
+                faults.append(Compact(at=at))
+            case _:
+                faults.append(
+                    Crash(
+                        at=at,
+                        nth=chance.choice((1, 1, 2, 3, 5, 8)),
+                        when=chance.choice(("before", "after")),
+                        down=chance.choice((0.0, 0.5, 5.0)),
+                        stale=chance.random() < 0.5,
+                    )
+                )
+    return FaultPlan(tuple(faults))
+
+
+def _while(chance: random.Random) -> float:
+    return round(chance.choice((0.2, 2.0, 10.0, 40.0)) * (0.5 + chance.random()), 3)

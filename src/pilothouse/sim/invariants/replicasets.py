@@ -1,0 +1,138 @@
+"""What must hold for ReplicaSets: how many pods, whose pods, and what the status may say.
+
+``ReplicaSets`` judges writes by the state of the store; ``StatusBehindCache`` judges status writes by what the process
+that sent them had been shown.
+"""
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pilothouse.api.apps import ReplicaSet
+from pilothouse.api.core import Pod
+from pilothouse.client.interceptor import Answered, Observation, Opened
+from pilothouse.machinery.labels import selector_from
+from pilothouse.machinery.owners import controller_of
+from pilothouse.semantics.pods import is_active
+from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.story import Origin
+from pilothouse.storage import Change
+
+if TYPE_CHECKING:
+    from pilothouse.sim.simulation import Process
+
+_pod = msgspec.json.Decoder(Pod).decode
+_set = msgspec.json.Decoder(ReplicaSet).decode
+
+
+class ReplicaSets(Invariant):
+    """Numbers of pods, judged whenever one is created.
+
+    Pods that somebody made and a ReplicaSet adopted may make it more than wanted for a moment, and that is nobody's
+    fault: so what is judged is each *creation*. It must not bring the active pods of its owner above the largest
+    ``replicas`` that the owner ever had, plus one burst for each process that began with a list of pods that was not
+    the newest state.
+    """
+
+    def __init__(self, *, burst: int) -> None:
+        self._burst = burst
+        self._sets: dict[str, ReplicaSet] = {}
+        """By uid; those that exist."""
+        self._largest: dict[str, int] = {}
+        self._pods: dict[str, Pod] = {}
+        """By key."""
+        self._active: Counter[str] = Counter()
+        """Active pods by the uid of their controller."""
+        self._newest_pod_change = 0
+        self._stale: dict[int, None] = {}
+        """Numbers of the processes that began with an old list of pods."""
+        self.created = 0
+
+    def committed(self, change: Change, origin: Origin | None) -> None:
+        """Pods and ReplicaSets."""
+        if change.key.startswith("/pods/"):
+            self._newest_pod_change = change.revision
+            self._pod_changed(change, origin)
+        elif change.key.startswith("apps/replicasets/"):
+            owner = _set(change.value)
+            uid = owner.metadata.uid
+            if change.type == "DELETED":
+                self._sets.pop(uid, None)
+            else:
+                self._sets[uid] = owner
+                self._largest[uid] = max(self._largest.get(uid, 0), _wanted(owner))
+
+    def _pod_changed(self, change: Change, origin: Origin | None) -> None:
+        old = self._pods.pop(change.key, None)
+        before = _active_owner(old)
+        if before is not None:
+            self._active[before] -= 1
+        if change.type == "DELETED":
+            return
+        pod = self._pods[change.key] = _pod(change.value)
+        controllers = [ref.uid for ref in pod.metadata.owner_references if ref.controller]
+        if len(controllers) > 1:
+            raise Violation(f"{change.key} has {len(controllers)} controllers: {controllers}")
+        was = controller_of(old.metadata) if old is not None and old.metadata.uid == pod.metadata.uid else None
+        if was is not None and controllers and was.uid != controllers[0]:
+            raise Violation(f"{change.key} went from controller {was.uid} to {controllers[0]} without being released")
+        owner = _active_owner(pod)
+        if owner is None:
+            return
+        self._active[owner] += 1
+        if change.type != "ADDED":
+            return
+        self.created += 1
+        if origin is None or not origin.program.startswith("manager"):
+            return
+        allowed = self._largest.get(owner, 0) + self._burst * len(self._stale)
+        if self._active[owner] > allowed:
+            raise Violation(
+                f"{change.key} is active pod number {self._active[owner]} of {owner}, whose replicas were never above "
+                f"{self._largest.get(owner, 0)}, after {len(self._stale)} starts with an old list (burst {self._burst})"
+            )
+
+    def observed(self, process: "Process", seen: Observation) -> None:
+        """Notes which processes begin with old pods."""
+        replica = process.wire.replica
+        if replica is None or not isinstance(seen, Opened | Answered) or seen.call.resource != "pods":
+            return
+        first = seen.call.verb == "list" or (seen.call.verb == "watch" and "sendInitialEvents" in seen.request.target)
+        if first and "resourceVersion=0" in seen.request.target and replica.revision < self._newest_pod_change:
+            self._stale[process.number] = None
+
+    def settled(self) -> None:
+        """Every ReplicaSet has exactly the pods that it wants, and says so."""
+        for owner in self._sets.values():
+            meta, status = owner.metadata, owner.status
+            if meta.deletion_timestamp is not None:
+                continue
+            name = f"{meta.namespace}/{meta.name}"
+            pods = [pod for pod in self._pods.values() if _active_owner(pod) == meta.uid]
+            matches = selector_from(owner.spec.selector).matches
+            if len(pods) != _wanted(owner):
+                raise Violation(f"{name} wants {_wanted(owner)} pods and has {len(pods)}")
+            strangers = [pod.metadata.name for pod in pods if not matches(pod.metadata.labels)]
+            if strangers:
+                raise Violation(f"{name} controls pods that it does not select: {strangers}")
+            ready = sum(
+                1 for pod in pods if any(c.type == "Ready" and c.status == "True" for c in pod.status.conditions)
+            )
+            said = (status.replicas, status.ready_replicas, status.observed_generation, status.conditions)
+            if said != (len(pods), ready, meta.generation, ()):
+                raise Violation(
+                    f"{name} has {len(pods)} pods, {ready} ready, generation {meta.generation}; says {said}"
+                )
+
+
+def _wanted(owner: ReplicaSet) -> int:
+    return 1 if owner.spec.replicas is None else owner.spec.replicas
+
+
+def _active_owner(pod: Pod | None) -> str | None:
+    """The uid of the ReplicaSet under which an active pod counts."""
+    if pod is None or not is_active(pod):
+        return None
+    reference = controller_of(pod.metadata)
+    return reference.uid if reference is not None and reference.kind == "ReplicaSet" else None

@@ -1,0 +1,455 @@
+"""``Simulation``: a whole cluster in virtual time whose manager is mortal.
+
+API server, scheduler and nodes come from ``Plane``; they stay up and are believed. The manager is started here as one
+``Process`` after the other, each with new caches and new connections, because what happens to it is the point. A second
+API server (``Replica``) may be behind; a process watches one of the two.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from typing import Any, assert_never
+
+import msgspec
+
+from pilothouse.api import wire
+from pilothouse.client import Client
+from pilothouse.client.errors import ApiError
+from pilothouse.client.interceptor import (
+    Action,
+    Break,
+    Observation,
+    Rule,
+    conflict,
+    delay,
+    fail,
+    gone,
+    lose_answer,
+    lose_request,
+    refuse,
+    time_out,
+)
+from pilothouse.controllermanager.manager import Manager
+from pilothouse.controllermanager.options import LeaderElection, Options
+from pilothouse.controllers.registry import DESCRIPTORS
+from pilothouse.env import Env, TaskGroup, virtual
+from pilothouse.env.virtual import VirtualClock
+from pilothouse.nodes import Profile
+from pilothouse.plane import LocalClients, Plane, PlaneOptions
+from pilothouse.runtime import LeadershipLost
+from pilothouse.sim import faults
+from pilothouse.sim.connection import Connection, Death, Marked, Wire
+from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.replica import Replica
+from pilothouse.sim.story import CURRENT, Story
+from pilothouse.storage import Change, MemoryStore
+
+QUIET_SECONDS = 1200.0
+"""A cluster in which so long nothing was written is at rest: the longest back-off of a queue is 1000 s."""
+SETTLE_SECONDS = 4 * 3600.0
+CALM = Profile(lease_period=40.0, status_period=1800.0)
+"""Nodes that heartbeat seldom, so that an hour of quiet costs little."""
+
+_WRITES: dict[str, Callable[[], Action]] = {
+    "conflict": conflict,
+    "internal error": lambda: fail(500, "InternalError"),
+    "refused": refuse,
+    "request lost": lose_request,
+    "answer lost": lose_answer,
+    "timed out": lambda: time_out(sent=True),
+}
+
+
+class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What the cluster consists of."""
+
+    nodes: int = 2
+    profile: Profile = CALM
+    controllers: tuple[str, ...] = ("*",)
+    controller_options: dict[str, msgspec.Struct] = {}
+    leader_election: bool = False
+
+
+class SimulationFailed(AssertionError):
+    """A run went wrong: why, and how it came to that."""
+
+
+class Process:
+    """One life of the manager."""
+
+    def __init__(self, number: int, wiring: Wire, *, stale: bool) -> None:
+        self.number = number
+        self.wire = wiring
+        self.stale = stale
+        """Begins with lists from a server that may be behind."""
+        self.down = 0.0
+        """How long until the next one is started, should it die."""
+        self.next_is_stale = False
+        self.manager: Manager | None = None
+        self.task: asyncio.Task[None] | None = None
+
+    @property
+    def name(self) -> str:
+        """``manager#2``."""
+        return self.wire.name
+
+
+class Simulation:
+    """A cluster under faults. Use ``running`` or ``simulate``."""
+
+    def __init__(self, env: Env, options: SimulationOptions, invariants: Sequence[Invariant]) -> None:
+        self.env = env
+        self.options = options
+        self.invariants = list(invariants)
+        self.store = MemoryStore(env)
+        self.story = Story(env)
+        self.plan: faults.FaultPlan = faults.FaultPlan()
+        self.plane = Plane(
+            env,
+            self.store,
+            PlaneOptions(nodes=options.nodes, profile=options.profile, manager=None),
+            wrap=Marked,
+        )
+        self.user = Client(Marked("user", self.plane.server.transport("admin", ("system:masters",))), env)
+        """An administrator, spared by all faults."""
+        self.process: Process | None = None
+        """The manager process that lives, if one does."""
+        self.processes = 0
+        self._replica: Replica | None = None
+        self._rules: list[Rule] = []
+        self._holds: list[_Holding] = []
+        self._last_write = 0.0
+        self._group: TaskGroup | None = None
+        self._running = asyncio.Event()
+        self._ending = False
+        self.store.on_commit.append(self._committed)
+
+    # Life
+
+    async def run(self) -> None:
+        """Run the cluster until cancelled."""
+        async with TaskGroup("simulation") as group:
+            self._group = group
+            group.start(self.plane.run(), name="plane")
+            await self.plane.wait_ready()
+            self._replica = Replica(self.env, self.store)
+            self.start_manager()
+            self._running.set()
+            try:
+                await asyncio.get_running_loop().create_future()
+            finally:
+                self._ending = True
+
+    async def wait_ready(self) -> None:
+        """Return once the first manager works."""
+        await self._running.wait()
+        assert self.process is not None, "nothing has killed it yet"
+        assert self.process.manager is not None, "a process has a manager"
+        await self.process.manager.leading.wait()
+
+    @property
+    def replica(self) -> Replica:
+        """The second API server."""
+        assert self._replica is not None, "the simulation has not started yet"
+        return self._replica
+
+    def start_manager(self, *, stale: bool = False) -> Process:
+        """Start a manager process. ``stale``: its caches begin with lists from the second server, wherever that is."""
+        assert self._group is not None, "the simulation has not started yet"
+        self.processes += 1
+        name = f"manager#{self.processes}"
+        wiring = Wire(self.env, name, self.story, self.store, observer=lambda seen: self._observed(process, seen))
+        process = Process(self.processes, wiring, stale=stale)
+        if stale:
+            wiring.replica, wiring.streams = self.replica, False
+        clients = LocalClients(self.env, self.plane.server, lambda _program, inner: self._connect(wiring, inner))
+        process.manager = Manager(
+            self.env,
+            Options(
+                controllers=self.options.controllers,
+                controller_options=self.options.controller_options,
+                leader_election=LeaderElection(enabled=self.options.leader_election),
+            ),
+            clients.manager(),
+            DESCRIPTORS,
+            identity=name,
+        )
+        wiring.on_death = lambda: self._died(process)
+        self.process = process
+        self.story.tell(f"{name} starts{' with old lists' if stale else ''}")
+        for invariant in self.invariants:
+            invariant.started(process)
+        process.task = self._group.start(self._live(process, process.manager), name=name)
+        return process
+
+    async def _live(self, process: Process, manager: Manager) -> None:
+        try:
+            await manager.run()
+        except asyncio.CancelledError:
+            self._ending = self._ending or process.wire.alive  # not dead and yet cancelled: the simulation is
+            raise
+        except LeadershipLost as lost:
+            self.story.tell(f"{process.name} ends: {lost}")
+        except (ApiError, ConnectionError, TimeoutError) as error:
+            self.story.tell(f"{process.name} could not start: {error}")
+        except BaseExceptionGroup as errors:
+            if process.wire.alive:
+                raise
+            self.story.tell(f"{process.name} ended with {errors!r}")
+        finally:
+            if process.wire.alive and not self._ending:
+                process.down = 1.0
+                process.wire.die()
+
+    def _died(self, process: Process) -> None:
+        if process.task is not None:
+            process.task.cancel()
+        if self.process is process:
+            self.process = None
+            if self._group is not None:
+                self._group.start(self._restart(process.down, process.next_is_stale), name=f"after {process.name}")
+
+    async def _restart(self, down: float, stale: bool) -> None:
+        await asyncio.sleep(down)
+        self.start_manager(stale=stale)
+        if stale:
+            await asyncio.sleep(self.env.stream("simulation").uniform(1.0, 30.0))
+            self.replica.set_lag(0.0)
+
+    def kill(self, *, down: float = 0.0, stale: bool = False) -> None:
+        """The manager dies now, and is started again after ``down`` seconds."""
+        process = self.process
+        if process is not None:
+            process.down, process.next_is_stale = down, stale
+            process.wire.die()
+
+    def _connect(self, wiring: Wire, inner: wire.Transport) -> wire.Transport:
+        connection = Connection(wiring, inner, _replica_transport)
+        for rule in self._rules:
+            connection.interceptor.add(rule)
+        for holding in self._holds:
+            holding.enter(connection)
+        return connection
+
+    # Observation
+
+    def _committed(self, changes: list[Change]) -> None:
+        origin = CURRENT.get()
+        for change in changes:
+            self.story.committed(change, origin)
+            if not _is_heartbeat(change):
+                self._last_write = self.env.monotonic()
+            for invariant in self.invariants:
+                invariant.committed(change, origin)
+
+    def _observed(self, process: Process, seen: Observation) -> None:
+        for invariant in self.invariants:
+            invariant.observed(process, seen)
+
+    # Faults
+
+    def add_rule(self, rule: Rule) -> Rule:
+        """A rule for all connections of the manager, also of processes still to come."""
+        self._rules.append(rule)
+        for interceptor in self._interceptors():
+            interceptor.add(rule)
+        return rule
+
+    def remove_rule(self, rule: Rule) -> None:
+        """The rule counts no more."""
+        if rule in self._rules:
+            self._rules.remove(rule)
+            for interceptor in self._interceptors():
+                interceptor.remove(rule)
+
+    def _interceptors(self) -> list[Any]:
+        return [] if self.process is None else list(self.process.wire.interceptors)
+
+    @contextlib.contextmanager
+    def held_watches(self, resource: str = "") -> Any:
+        """No event of this resource reaches the manager during the block."""
+        holding = _Holding(resource)
+        self._holds.append(holding)
+        for interceptor in self._interceptors():
+            holding.enter_interceptor(interceptor)
+        try:
+            yield
+        finally:
+            if holding in self._holds:
+                self._holds.remove(holding)
+            holding.release()
+
+    def end_watches(self, resource: str = "", how: str = "ended") -> None:
+        """End the manager's open watches."""
+        with_ = {"ended": None, "lost": lose_request(), "gone": gone()}[how]
+        for interceptor in self._interceptors():
+            interceptor.end_watches(resource=resource, with_=with_)
+
+    async def follow(self, plan: faults.FaultPlan) -> None:
+        """Let the faults of a plan happen, each at its time. Returns once the last one has begun."""
+        self.plan = plan
+        assert self._group is not None, "the simulation has not started yet"
+        began = self.env.monotonic()
+        for fault in plan.faults:
+            await asyncio.sleep(max(0.0, began + fault.at - self.env.monotonic()))
+            self.story.tell(f"FAULT {fault}")
+            self._group.start(self._bring_about(fault), name=str(fault))
+
+    async def _bring_about(self, fault: faults.Fault) -> None:
+        match fault:
+            case faults.DropWatches(resource=resource, how=how):
+                self.end_watches(resource, how)
+            case faults.SlowWatches(resource=resource, longest=longest, seconds=seconds):
+                await self._for_a_while(Rule(delay(0.0, longest), verb="watch", resource=resource), seconds)
+            case faults.HoldWatches(resource=resource, seconds=seconds):
+                with self.held_watches(resource):
+                    await asyncio.sleep(seconds)
+            case faults.FailWrites(how=how, resource=resource, probability=probability, seconds=seconds):
+                rule = Rule(_WRITES[how](), verb="write", resource=resource, probability=probability)
+                await self._for_a_while(rule, seconds)
+            case faults.FailReads(how=how, probability=probability, seconds=seconds):
+                action = _WRITES[how]()
+                rules = [Rule(action, verb=verb, probability=probability) for verb in ("get", "list", "watch")]
+                if isinstance(action, Break):
+                    rules.pop()  # the interceptor breaks watches when they are opened only
+                await asyncio.gather(*(self._for_a_while(rule, seconds) for rule in rules))
+            case faults.SlowRequests(longest=longest, seconds=seconds):
+                slow = Rule(delay(0.0, longest), when=lambda call, _request: call.verb != "watch")
+                await self._for_a_while(slow, seconds)
+            case faults.Crash(nth=nth, when=when, down=down, stale=stale):
+                if self.process is not None and self.process.wire.death is None:
+                    if stale:
+                        self.replica.set_lag(None)
+                    self.process.down, self.process.next_is_stale = down, stale
+                    self.process.wire.death = Death(nth, when)
+            case faults.Lag(lag=lag, seconds=seconds):
+                self.replica.set_lag(lag)
+                await asyncio.sleep(seconds)
+                self.replica.set_lag(0.0)
+            case faults.Move(behind=behind):
+                if self.process is not None:
+                    self.process.wire.replica = self.replica if behind else None
+                    self.end_watches(how="lost")
+            case faults.JumpClock(seconds=seconds):
+                clock = self.env.clock
+                assert isinstance(clock, VirtualClock), "a simulation has a virtual clock"
+                clock.jump(seconds)
+            case faults.Compact():
+                self.store.compact(self.store.revision)
+                self.replica.compact(self.replica.revision)
+            case _:
+                assert_never(fault)
+
+    async def _for_a_while(self, rule: Rule, seconds: float) -> None:
+        self.add_rule(rule)
+        await asyncio.sleep(seconds)
+        self.remove_rule(rule)
+
+    def heal(self) -> None:
+        """Every fault that is still there ends: from here on all works."""
+        for rule in list(self._rules):
+            self.remove_rule(rule)
+        for holding in self._holds:
+            holding.release()
+        self._holds.clear()
+        self.replica.set_lag(0.0)
+        if self.process is not None:
+            self.process.wire.death = None
+        self.story.tell("all faults are over")
+
+    async def settle(self, *, quiet: float = QUIET_SECONDS, limit: float = SETTLE_SECONDS) -> None:
+        """Heal, wait until nothing but heartbeats was written for ``quiet`` seconds, and let the invariants judge.
+
+        Raises ``Violation`` when the cluster does not come to rest.
+        """
+        self.heal()
+        began = self.env.monotonic()
+        self._last_write = max(self._last_write, began)
+        while True:
+            rest = self._last_write + quiet - self.env.monotonic()
+            if rest <= 0:
+                break
+            if self.env.monotonic() - began > limit:
+                raise Violation(f"the cluster is still writing {limit:.0f} s after the last fault")
+            await asyncio.sleep(rest)
+        for invariant in self.invariants:
+            invariant.settled()
+
+
+class _Holding:
+    """A hold on the watches of a resource, on all connections."""
+
+    def __init__(self, resource: str) -> None:
+        self._resource = resource
+        self._stack = contextlib.ExitStack()
+
+    def enter(self, connection: Connection) -> None:
+        self.enter_interceptor(connection.interceptor)
+
+    def enter_interceptor(self, interceptor: Any) -> None:
+        self._stack.enter_context(interceptor.hold(resource=self._resource))
+
+    def release(self) -> None:
+        self._stack.close()
+
+
+def _replica_transport(replica: Replica) -> wire.Transport:
+    return replica.server.transport("system:kube-controller-manager", ("system:masters",))
+
+
+def _is_heartbeat(change: Change) -> bool:
+    """Leases, the reports of unchanged nodes, and the expiry of events."""
+    return change.key.startswith(("coordination.k8s.io/leases/", "/nodes/")) or (
+        change.type == "DELETED" and CURRENT.get() is None
+    )
+
+
+@contextlib.asynccontextmanager
+async def running(
+    env: Env, options: SimulationOptions | None = None, invariants: Sequence[Invariant] = ()
+) -> AsyncIterator[Simulation]:
+    """A simulation with its manager leading; everything ends with the block."""
+    simulation = Simulation(env, options or SimulationOptions(), invariants)
+    async with TaskGroup("simulation") as group:
+        group.start(simulation.run(), name="simulation")
+        await simulation.wait_ready()
+        try:
+            yield simulation
+        finally:
+            group.cancel()
+
+
+def simulate(
+    tell: Callable[[Simulation], Coroutine[Any, Any, None]],
+    *,
+    seed: int = 0,
+    options: SimulationOptions | None = None,
+    invariants: Callable[[], Sequence[Invariant]] = tuple,
+) -> Story:
+    """Run a story in virtual time and give back what happened.
+
+    Raises ``SimulationFailed``, with the seed, the faults and the last part of the story, when anything goes wrong.
+    """
+    simulations: list[Simulation] = []
+
+    async def main(env: Env) -> None:
+        async with running(env, options, invariants()) as simulation:
+            simulations.append(simulation)
+            await tell(simulation)
+
+    try:
+        virtual.run(main, seed=seed)
+    except Exception as error:
+        why = _innermost(error)
+        told = simulations[0] if simulations else None
+        text = f"seed {seed}: {type(why).__name__}: {why}"
+        if told is not None:
+            text += f"\n\nfaults:\n{told.plan}\n\nthe last of the story:\n{told.story.last()}\n\nseed {seed}: {why}"
+        raise SimulationFailed(text) from error
+    return simulations[0].story
+
+
+def _innermost(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

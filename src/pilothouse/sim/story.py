@@ -1,0 +1,81 @@
+"""The story of a run: every request and every committed write, in order, with who made it.
+
+``Story`` is fed by the transports (``connection``) and by the store; it keeps the last lines for whoever reads a failed
+run, and a digest of all writes, by which two runs are compared.
+"""
+
+import contextvars
+import hashlib
+from collections import Counter, deque
+
+import msgspec
+
+from pilothouse.client.request_info import RequestInfo
+from pilothouse.env import Env
+from pilothouse.storage import Change
+
+KEPT_LINES = 400
+TOO_MANY_AT_ONCE = 5000
+"""Requests take no time in a simulation that does not slow them. Loops that feed on each other stay in one instant."""
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """Who sent a request: the program (``manager#2``, ``nodes``), the controller if it was one, and what it asked."""
+
+    program: str
+    controller: str
+    call: RequestInfo
+    body: bytes = b""
+
+    def __str__(self) -> str:
+        who = f"{self.program} {self.controller}" if self.controller else self.program
+        return f"{who}: {self.call}"
+
+
+CURRENT: contextvars.ContextVar[Origin | None] = contextvars.ContextVar("current request", default=None)
+"""The request that is being handled. Commits in memory happen inside of it, so that each knows its origin."""
+
+
+class Story:
+    """What happened so far."""
+
+    def __init__(self, env: Env) -> None:
+        self._env = env
+        self._lines: deque[str] = deque(maxlen=KEPT_LINES)
+        self._digest = hashlib.blake2b(digest_size=16)
+        self._instant = -1.0
+        self._at_once = 0
+        self.writes = 0
+        """How many changes were committed."""
+        self.written_by: Counter[str] = Counter()
+        """Committed changes by program and resource, as ``manager pods``."""
+
+    def tell(self, line: str) -> None:
+        """Add a line."""
+        self._lines.append(f"{self._env.monotonic():10.3f}  {line}")
+
+    def committed(self, change: Change, origin: Origin | None) -> None:
+        """A write became visible."""
+        self.writes += 1
+        now = self._env.monotonic()
+        if now != self._instant:
+            self._instant, self._at_once = now, 0
+        self._at_once += 1
+        assert self._at_once < TOO_MANY_AT_ONCE, f"{self._at_once} writes in one instant: something runs in circles"
+        program = origin.program.partition("#")[0] if origin is not None else "server"
+        self.written_by[f"{program} {change.key.split('/', 2)[1]}"] += 1
+        self._digest.update(
+            f"{self._env.monotonic()!r} {change.revision} {change.type} {change.key} {origin}\n".encode()
+        )
+        self._digest.update(change.value)
+        if "/leases/" not in change.key:
+            self.tell(f"  {change.revision} {change.type} {change.key}  [{origin or 'server'}]")
+
+    @property
+    def digest(self) -> str:
+        """Differs when any write, its time or its origin differs."""
+        return self._digest.hexdigest()
+
+    def last(self, lines: int = 60) -> str:
+        """The last lines."""
+        return "\n".join(list(self._lines)[-lines:])

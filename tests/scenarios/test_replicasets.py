@@ -1,0 +1,42 @@
+"""ReplicaSets under faults: never too many pods, one controller each, an honest status, and the right number at the
+end."""
+
+import asyncio
+from collections.abc import Sequence
+
+from tests.scenarios.users import SETS, replica_set, user_of
+
+from pilothouse.controllers.workloads.replicaset import ReplicaSetOptions
+from pilothouse.sim import Invariant, Simulation, SimulationOptions, draw, simulate
+from pilothouse.sim.invariants.replicasets import ReplicaSets
+
+BURST = 5
+OPTIONS = SimulationOptions(controller_options={"replicaset-controller": ReplicaSetOptions(burst=BURST)})
+RESOURCES = ("pods", "replicasets")
+SECONDS = 90.0
+
+
+def invariants() -> Sequence[Invariant]:
+    return (ReplicaSets(burst=BURST),)
+
+
+async def work_under_faults(simulation: Simulation, *, restarts: bool, faults: int = 12) -> None:
+    plan = draw(simulation.env.stream("plan"), SECONDS, count=faults, resources=RESOURCES, restarts=restarts)
+    user = user_of(simulation)
+    await user.ask("POST", SETS, replica_set("web", 4, {"app": "web", "track": "web"}))
+    await asyncio.gather(simulation.follow(plan), user.work(SECONDS, 40))
+    await simulation.settle()
+
+
+def test_without_a_restart_there_are_never_more_pods_than_were_ever_wanted(seed: int) -> None:
+    async def tell(simulation: Simulation) -> None:
+        await work_under_faults(simulation, restarts=False)
+
+    simulate(tell, seed=seed, options=OPTIONS, invariants=invariants)
+
+
+def test_each_restart_with_an_old_list_adds_at_most_one_burst(seed: int) -> None:
+    async def tell(simulation: Simulation) -> None:
+        await work_under_faults(simulation, restarts=True)
+
+    simulate(tell, seed=seed, options=OPTIONS, invariants=invariants)

@@ -1,0 +1,183 @@
+"""People at work on a simulated cluster: what they do is drawn from the seed."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from pilothouse.client import Client
+from pilothouse.client.errors import ApiError, NotFound
+from pilothouse.sim import Simulation
+
+Doc = dict[str, Any]
+
+NAMESPACE = "/api/v1/namespaces/default"
+SETS = "/apis/apps/v1/namespaces/default/replicasets"
+
+
+class User:
+    """Requests of a person, who shrugs at refusals."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def ask(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> Doc:
+        """Any request."""
+        encoded = b"" if body is None else msgspec.json.encode(body)
+        response = await self._client.request(method, path, body=encoded, headers={"content-type": content_type})
+        found: Doc = msgspec.json.decode(response.body)
+        return found
+
+    async def get(self, path: str) -> Doc | None:
+        """An object, or None."""
+        try:
+            return await self.ask("GET", path)
+        except NotFound:
+            return None
+
+    async def items(self, path: str) -> list[Doc]:
+        """The objects of a collection."""
+        found: list[Doc] = (await self.ask("GET", path))["items"]
+        return found
+
+    async def merge(self, path: str, changes: Doc) -> None:
+        """JSON merge patch."""
+        await self.ask("PATCH", path, changes, "application/merge-patch+json")
+
+
+def replica_set(name: str, replicas: int, labels: dict[str, str], **spec: Any) -> Doc:
+    """A ReplicaSet."""
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "pause:1"}]}}
+    selector = {"matchLabels": {"app": labels["app"]}}
+    return {
+        "metadata": {"name": name},
+        "spec": {"replicas": replicas, "selector": selector, "template": template, **spec},
+    }
+
+
+class ReplicaSetUser(User):
+    """Works on one or two ReplicaSets and their pods."""
+
+    def __init__(self, client: Client, chance: random.Random) -> None:
+        super().__init__(client)
+        self._chance = chance
+        self._loose = 0
+
+    def actions(self) -> list[Callable[[], Awaitable[None]]]:
+        """What may be done, the likelier more than once."""
+        return [
+            self.scale,
+            self.scale,
+            self.scale,
+            self.delete_pod,
+            self.delete_pod,
+            self.relabel_pod,
+            self.label_pod_back,
+            self.disown_pod,
+            self.make_loose_pod,
+            self.change_template,
+            self.fail_pod,
+            self.make_again,
+            self.make_rival,
+            self.change_min_ready,
+        ]
+
+    async def work(self, seconds: float, count: int) -> None:
+        """Do ``count`` things within about that time."""
+        for _ in range(count):
+            await asyncio.sleep(
+                self._chance.choice((0.0, 0.01, 0.5, 2.0)) * 2 * seconds / count * self._chance.random()
+            )
+            try:
+                await self._chance.choice(self.actions())()
+            except ApiError:
+                continue  # refused, or gone: somebody else was faster
+
+    async def _set(self) -> str:
+        items = await self.items(SETS)
+        return self._chance.choice(items)["metadata"]["name"] if items else "web"
+
+    async def _pod(self) -> Doc | None:
+        items = await self.items(f"{NAMESPACE}/pods")
+        return self._chance.choice(items) if items else None
+
+    async def scale(self) -> None:
+        """Up or down."""
+        replicas = self._chance.choice((0, 1, 2, 3, 5, 8, 12))
+        await self.merge(f"{SETS}/{await self._set()}", {"spec": {"replicas": replicas}})
+
+    async def delete_pod(self) -> None:
+        """With grace or without."""
+        pod = await self._pod()
+        if pod is not None:
+            grace = self._chance.choice((None, None, 0, 5))
+            body = None if grace is None else {"gracePeriodSeconds": grace}
+            await self.ask("DELETE", f"{NAMESPACE}/pods/{pod['metadata']['name']}", body)
+
+    async def relabel_pod(self) -> None:
+        """The pod is to be released."""
+        await self._label("other")
+
+    async def label_pod_back(self) -> None:
+        """A pod is to be adopted again."""
+        await self._label("web")
+
+    async def _label(self, app: str) -> None:
+        pod = await self._pod()
+        if pod is not None:
+            await self.merge(f"{NAMESPACE}/pods/{pod['metadata']['name']}", {"metadata": {"labels": {"app": app}}})
+
+    async def disown_pod(self) -> None:
+        """Its owner must adopt it anew."""
+        pod = await self._pod()
+        if pod is not None:
+            path = f"{NAMESPACE}/pods/{pod['metadata']['name']}"
+            await self.merge(path, {"metadata": {"ownerReferences": None}})
+
+    async def make_loose_pod(self) -> None:
+        """A pod that fits a selector and has no owner."""
+        self._loose += 1
+        spec = {"containers": [{"name": "main", "image": "pause:1"}]}
+        meta = {"name": f"loose-{self._loose}", "labels": {"app": "web"}}
+        await self.ask("POST", f"{NAMESPACE}/pods", {"metadata": meta, "spec": spec})
+
+    async def change_template(self) -> None:
+        """Pods to come are different."""
+        image = f"pause:{self._chance.randrange(9)}"
+        template = {"spec": {"containers": [{"name": "main", "image": image}]}}
+        await self.merge(f"{SETS}/{await self._set()}", {"spec": {"template": template}})
+
+    async def change_min_ready(self) -> None:
+        """Pods are available later."""
+        await self.merge(f"{SETS}/{await self._set()}", {"spec": {"minReadySeconds": self._chance.choice((0, 3, 20))}})
+
+    async def fail_pod(self) -> None:
+        """The pod has ended, as the kubelet says when a node runs out of memory."""
+        pod = await self._pod()
+        if pod is not None:
+            path = f"{NAMESPACE}/pods/{pod['metadata']['name']}/status"
+            await self.merge(path, {"status": {"phase": "Failed", "reason": "Evicted"}})
+
+    async def make_again(self) -> None:
+        """Delete a ReplicaSet in one of the three ways, and make it again."""
+        name = await self._set()
+        policy = self._chance.choice(("Background", "Foreground", "Orphan"))
+        await self.ask("DELETE", f"{SETS}/{name}", {"propagationPolicy": policy})
+        await asyncio.sleep(self._chance.choice((0.0, 0.05, 3.0)))
+        await self.make(name)
+
+    async def make_rival(self) -> None:
+        """A second ReplicaSet that selects the same pods."""
+        await self.make("rival")
+
+    async def make(self, name: str) -> None:
+        """A ReplicaSet."""
+        labels = {"app": "web", "track": name}
+        await self.ask("POST", SETS, replica_set(name, self._chance.choice((1, 3, 7)), labels))
+
+
+def user_of(simulation: Simulation) -> ReplicaSetUser:
+    """The person of this simulation."""
+    return ReplicaSetUser(simulation.user, simulation.env.stream("user"))
