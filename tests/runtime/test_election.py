@@ -179,6 +179,28 @@ def test_a_leader_that_cannot_renew_for_ten_seconds_stops_and_may_not_write_from
     run(main)
 
 
+def test_a_leader_that_sees_another_holder_stops_at_once() -> None:
+    """Its loop time may have stood still while the other's went on (a machine that slept), so its fence was open."""
+
+    async def main(env: Env) -> None:
+        server = Cluster(env)
+        fence = Fence(env)
+        member = Member(env, server, "one", fence=fence)
+        member.last_words = 5.0
+        running = member.run()
+        await asyncio.sleep(20.5)
+        await server.admin().patch(LEASES, NAME, merge_patch({"spec": {"holderIdentity": "two"}}), NAMESPACE)
+        await asyncio.sleep(2.0)
+        assert not fence.open, "the renewal at 22.0 came upon it"
+        with pytest.raises(LeadershipLost, match="two holds it"):
+            await running
+        assert member.ended == [27.0]
+        assert not fence.open
+        assert lease(server)["holderIdentity"] == "two"
+
+    run(main)
+
+
 def test_a_renewal_that_hangs_is_given_up_after_half_the_deadline() -> None:
     async def main(env: Env) -> None:
         server = Cluster(env)

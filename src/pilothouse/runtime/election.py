@@ -131,8 +131,9 @@ class LeaderElector:
     ``run(lead)`` waits for the lease, then runs ``lead()`` and renews. Its promises:
 
     * ``lead`` runs only after the lease was acquired, and ``fence`` is open by then.
-    * If the lease cannot be renewed within ``renew_deadline_seconds``, the fence is closed, ``lead`` is cancelled
-      and waited for, and ``LeadershipLost`` is raised. The program should end then; the lease is not touched.
+    * If the lease cannot be renewed within ``renew_deadline_seconds``, or is seen in another's hands, the fence is
+      closed, ``lead`` is cancelled and waited for, and ``LeadershipLost`` is raised. The program should end then; the
+      lease is not touched. (Upstream leads on until the deadline in the second case, too.)
     * If ``run`` is cancelled, or ``lead`` returns, the lease is kept until ``lead`` has ended and then released, so
       that the next process need not wait for it to expire (upstream's managers let it expire unless a gate is on).
 
@@ -238,7 +239,9 @@ class LeaderElector:
                 await self._release()
             self._say("stopped leading")
         if lost:
-            raise LeadershipLost(f"lost the lease {self._lock}: it was not renewed within {self._deadline:g} s")
+            held = "" if self.is_leader else self.leader
+            why = f"{held} holds it" if held else f"it was not renewed within {self._deadline:g} s"
+            raise LeadershipLost(f"lost the lease {self._lock}: {why}")
 
     async def _lead_and_renew(self, lead: Callable[[], Coroutine[Any, Any, None]]) -> bool:
         """Whether the lease was lost. Renewals go on until ``lead`` has ended, also while it is being stopped."""
@@ -281,11 +284,17 @@ class LeaderElector:
         self._log.info("Successfully acquired lease", lock=self._lock)
 
     async def _renew(self) -> None:
-        """Return when the lease could not be renewed in time."""
+        """Return when the lease could not be renewed in time, or somebody else holds it."""
         while True:
             try:
                 async with asyncio.timeout(self._deadline):
-                    while not await self._try():  # noqa: ASYNC110  # each try is a request
+                    while not await self._try():
+                        if self.leader not in {"", self.identity}:
+                            # Loop time can stand still while others' goes on, on a machine that sleeps: then the fence
+                            # is open and the lease is another's.
+                            self.fence.close()
+                            self._log.info("Lease was taken over", lock=self._lock, holder=self.leader)
+                            return
                         await asyncio.sleep(self._period)
             except TimeoutError:
                 self._log.info("Failed to renew lease", lock=self._lock)
