@@ -32,8 +32,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def kube_controller_manager(argv: Sequence[str] | None = None) -> int:
-    """``kube-controller-manager``: the manager under upstream's name."""
-    return _run("manager", list(sys.argv[1:] if argv is None else argv), program="kube-controller-manager")
+    """``kube-controller-manager``: the manager under upstream's name, and with its exit codes, which know one kind of
+    failure."""
+    code = _run("manager", list(sys.argv[1:] if argv is None else argv), program="kube-controller-manager")
+    return 1 if code == 2 else code
 
 
 def _run(name: str, words: Sequence[str], program: str = "") -> int:

@@ -1,6 +1,13 @@
 """What ``nodes`` and ``scheduler`` share: flags that say which API server, and a client of it."""
 
+from typing import TYPE_CHECKING
+
+from pilothouse.cli.program import UserError
+from pilothouse.env import Env
 from pilothouse.machinery.flags import BOOL, FLOAT, INT32, LEVEL, STRING, Flag, FlagSet
+
+if TYPE_CHECKING:
+    from pilothouse.client import Client
 
 
 def connection_flags(flags: FlagSet, *, qps: float, burst: int) -> None:
@@ -21,3 +28,13 @@ def common_flags(flags: FlagSet) -> None:
         Flag("help", BOOL, False, "Print this text", shorthand="h"),
         Flag("v", LEVEL, 0, "Number for the log level verbosity", shorthand="v"),
     )
+
+
+async def wait(client: "Client", env: Env) -> None:
+    """Wait for the API server. Raises ``UserError`` when there is none, or it does not let us in."""
+    from pilothouse.runtime.api_server import wait_for_api_server
+
+    try:
+        await wait_for_api_server(client, env)
+    except ConnectionError as error:
+        raise UserError(str(error)) from error

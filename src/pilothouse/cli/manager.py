@@ -24,8 +24,8 @@ def run(program: str, words: Sequence[str]) -> int:
     try:
         options = options_from(parsed, DESCRIPTORS)
     except FlagError as error:
-        print(f"Error: {error}", file=sys.stderr)
-        return 1
+        print(f'Error: {error}\nSee "{program} --help" for usage.', file=sys.stderr)
+        return 2
     ignored = [f"--{flags.flag(name).name}" for name in parsed.given if flags.flag(name).ignored]
     return serve(_manage(options, ignored), v=options.v)
 

@@ -50,7 +50,7 @@ def load(path: str) -> list[Manifest]:
     try:
         documents = list(yaml.load_all(text, Loader=_loader()))
     except yaml.YAMLError as error:
-        raise UserError(f"manifest {path} is not valid YAML: {error}") from error
+        raise UserError(f"manifest {path} is not valid YAML: {_complaint(error)}") from error
     found: list[Manifest] = []
     for number, document in enumerate(documents, 1):
         if document is None:
@@ -62,6 +62,13 @@ def load(path: str) -> list[Manifest]:
     if not found:
         raise UserError(f"manifest {path} has no objects in it")
     return found
+
+
+def _complaint(error: yaml.YAMLError) -> str:
+    """Where and what, in one line."""
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        return f"line {error.problem_mark.line + 1}, column {error.problem_mark.column + 1}: {error.problem}"
+    return str(error)
 
 
 def _loader() -> Any:

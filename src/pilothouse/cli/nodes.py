@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pilothouse.cli.clientside import common_flags, connection_flags
+from pilothouse.cli.clientside import common_flags, connection_flags, wait
 from pilothouse.cli.program import UserError, parse, serve
 from pilothouse.env import Env, TaskGroup
 from pilothouse.machinery.flags import DURATION, INT32, STRING, Flag, FlagSet, Parsed
@@ -69,6 +69,7 @@ async def _simulate(parsed: Parsed) -> int:
     names = [f"{parsed['node-prefix']}{index}" for index in range(parsed["nodes"])]
     nodes = NodeSimulator(env, names=names, informers=informers, client_for=lambda _name: client, profile=profile)
     try:
+        await wait(client, env)
         async with TaskGroup("nodes program") as group:
             informers.start(group)
             group.start(nodes.run(), name="nodes")

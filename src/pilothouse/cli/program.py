@@ -70,8 +70,8 @@ async def _until_signal(program: Coroutine[Any, Any, int]) -> int:
             raise
         return 0
     except BaseExceptionGroup as group:
-        # Programs are task groups; what the user wants to read is the failure inside.
-        raise _first(group) from group
+        # Programs are task groups in task groups; what people want to read is the first failure inside.
+        raise _first(group) from None
 
 
 def _first(error: BaseException) -> BaseException:

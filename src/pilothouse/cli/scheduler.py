@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from pilothouse.cli.clientside import common_flags, connection_flags
+from pilothouse.cli.clientside import common_flags, connection_flags, wait
 from pilothouse.cli.program import UserError, parse, serve
 from pilothouse.env import Env, TaskGroup
 from pilothouse.machinery.flags import STRING, Flag, FlagSet, Parsed
@@ -48,6 +48,7 @@ async def _schedule(parsed: Parsed) -> int:
     informers = InformerFactory(client, env)
     scheduler = Scheduler(env, client=client, informers=informers, scheduler_name=parsed["scheduler-name"])
     try:
+        await wait(client, env)
         async with TaskGroup("scheduler program") as group:
             informers.start(group)
             group.start(scheduler.run(), name="scheduler")

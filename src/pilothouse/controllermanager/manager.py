@@ -13,18 +13,16 @@ from typing import Protocol
 
 from pilothouse.client import Client
 from pilothouse.client.discovery import Discovery, RestMapper
-from pilothouse.client.errors import ApiError, Unauthorized
 from pilothouse.controllermanager.health import Health
 from pilothouse.controllermanager.options import Options
 from pilothouse.controllermanager.selection import Selection
 from pilothouse.env import Env, Log, TaskGroup
 from pilothouse.runtime import EventRecorder, Fence, InformerFactory, LeaderElector
+from pilothouse.runtime.api_server import wait_for_api_server
 from pilothouse.runtime.context import ControllerContext
 from pilothouse.runtime.descriptor import Descriptor, RunnableController
 from pilothouse.runtime.metrics import Registry
 
-API_SERVER_WAIT_SECONDS = 10.0
-"""How long the API server may take to become healthy before a start fails (v1.36 ``WaitForAPIServer``)."""
 MAPPER_RESET_SECONDS = 30.0
 LAST_EVENTS_SECONDS = 1.0
 HEALTH_TOLERANCE_SECONDS = 20.0
@@ -83,7 +81,7 @@ class Manager:
     async def run(self) -> None:
         """Manage until cancelled."""
         root = self._client("kube-controller-manager")
-        await self._wait_for_api_server(root)
+        await wait_for_api_server(root, self._env)
         if self._options.leader_election.enabled:
             await self._elect()
         else:
@@ -91,25 +89,6 @@ class Manager:
 
     def _client(self, suffix: str, fence: Callable[[], None] | None = None) -> Client:
         return self._clients.shared(suffix, qps=self._options.qps, burst=self._options.burst, fence=fence)
-
-    async def _wait_for_api_server(self, client: Client) -> None:
-        """Poll ``/healthz`` once a second. An API server that is not up after ten seconds fails the start."""
-        deadline = self._env.monotonic() + API_SERVER_WAIT_SECONDS
-        while True:
-            try:
-                await client.request("GET", "/healthz")
-                return
-            except Unauthorized as error:
-                # Waiting would not help: /healthz is open to everybody but those whose credentials are wrong.
-                raise ConnectionError(
-                    f"the API server does not accept the credentials in use: {error}. They are wrong, expired or"
-                    " revoked; check the user of the kubeconfig"
-                ) from error
-            except (ApiError, ConnectionError, TimeoutError) as error:
-                if self._env.monotonic() >= deadline:
-                    raise ConnectionError(f"failed to wait for apiserver being healthy: {error}") from error
-                self._log.info("Waiting for the API server", reason=error)
-            await asyncio.sleep(1.0)
 
     # Leadership
 

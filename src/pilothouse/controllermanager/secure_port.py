@@ -8,7 +8,6 @@ the next start (upstream follows both ways, through a watch).
 
 import asyncio
 import os
-import ssl
 from collections.abc import AsyncIterator, Callable, MutableMapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -24,11 +23,11 @@ from pilothouse.controllermanager.delegation import Authenticator, Authorizer, U
 from pilothouse.controllermanager.endpoints import Endpoints
 from pilothouse.controllermanager.health import Health
 from pilothouse.controllermanager.identities import PROGRAM
-from pilothouse.controllermanager.manager import API_SERVER_WAIT_SECONDS
 from pilothouse.controllermanager.options import Serving
 from pilothouse.env import Env, Log, TaskGroup
+from pilothouse.runtime.api_server import WAIT_SECONDS
 from pilothouse.runtime.metrics import Registry
-from pilothouse.serving.certificates import issue_server, make_authority
+from pilothouse.serving.certificates import Pair, issue_server, make_authority
 from pilothouse.serving.peer import peer_of
 from pilothouse.serving.server import Server
 from pilothouse.serving.tls import ServerTls
@@ -119,7 +118,7 @@ async def _client_authority(env: Env, client: Client | None, serving: Serving) -
         return _read(serving.client_ca_file, "--client-ca-file")
     if client is None or serving.authentication_skip_lookup:
         return b""
-    deadline = env.monotonic() + API_SERVER_WAIT_SECONDS
+    deadline = env.monotonic() + WAIT_SECONDS
     while True:
         try:
             return await _look_up(client)
@@ -166,19 +165,28 @@ def _tls(env: Env, serving: Serving, authority: bytes) -> ServerTls:
     try:
         if serving.cert_file:
             return ServerTls.load(serving.cert_file, serving.key_file, client_authority=authority)
-        hosts = ["localhost", "127.0.0.1"]
-        if serving.bind_address not in {"0.0.0.0", "::"}:  # noqa: S104  # compared only
-            hosts.append(serving.bind_address)
-        own = make_authority(f"{PROGRAM}-ca", env.now())
-        if serving.cert_dir:
-            certificate, key = (Path(serving.cert_dir) / f"{PROGRAM}.{ending}" for ending in ("crt", "key"))
-            if not (certificate.exists() and key.exists()):
-                Path(serving.cert_dir).mkdir(parents=True, exist_ok=True)
-                issue_server(own, hosts, env.now()).save(certificate, key)
-            return ServerTls.load(certificate, key, client_authority=authority)
-        return ServerTls.from_pair(issue_server(own, hosts, env.now()), client_authority=authority)
-    except (OSError, ValueError, ssl.SSLError) as error:
+        if not serving.cert_dir:
+            return ServerTls.from_pair(_self_signed(env, serving), client_authority=authority)
+        directory = Path(serving.cert_dir)
+        certificate, key = (directory / f"{PROGRAM}.{ending}" for ending in ("crt", "key"))
+        if not (certificate.exists() and key.exists()):
+            directory.mkdir(parents=True, exist_ok=True)
+            _self_signed(env, serving).save(certificate, key)
+        return ServerTls.load(certificate, key, client_authority=authority)
+    except OSError as error:
+        raise ConfigError(
+            f"the certificate of the secure port can't be used: {error.filename}: {error.strerror}; see --cert-dir,"
+            " --tls-cert-file and --tls-private-key-file"
+        ) from error
+    except ValueError as error:
         raise ConfigError(f"the certificate of the secure port can't be used: {error}") from error
+
+
+def _self_signed(env: Env, serving: Serving) -> Pair:
+    hosts = ["localhost", "127.0.0.1"]
+    if serving.bind_address not in {"0.0.0.0", "::", *hosts}:  # noqa: S104  # compared only
+        hosts.append(serving.bind_address)
+    return issue_server(make_authority(f"{PROGRAM}-ca", env.now()), hosts, env.now())
 
 
 def _certificate_user(scope: MutableMapping[str, Any]) -> User | None:

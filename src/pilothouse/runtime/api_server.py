@@ -1,0 +1,39 @@
+"""Is there an API server, and does it let us in? What every program asks before it starts anything.
+
+The manager, the scheduler and the nodes wait here, so that a start order is nobody's problem, and a server that never
+comes or credentials that are wrong are one clear error instead of a stream of them.
+"""
+
+import asyncio
+
+from pilothouse.client import Client
+from pilothouse.client.errors import ApiError, Unauthorized
+from pilothouse.env import Env, Log
+
+WAIT_SECONDS = 10.0
+"""How long the API server may take to become healthy before a start fails (v1.36 ``WaitForAPIServer``)."""
+
+_log = Log("startup")
+
+
+async def wait_for_api_server(client: Client, env: Env) -> None:
+    """Poll ``/healthz`` once a second until it says ok. Raises ``ConnectionError`` when it does not, or when waiting
+    can't help."""
+    deadline = env.monotonic() + WAIT_SECONDS
+    while True:
+        try:
+            await client.request("GET", "/healthz")
+            return
+        except Unauthorized as error:
+            # /healthz is open to everybody but those whose credentials are wrong.
+            raise ConnectionError(
+                f"the API server does not accept the credentials in use: {error}. They are wrong, expired or revoked;"
+                " check the user of the kubeconfig"
+            ) from error
+        except (ApiError, ConnectionError, TimeoutError) as error:
+            if env.monotonic() >= deadline:
+                raise ConnectionError(
+                    f"failed to wait for apiserver being healthy: {error}; is it running, and is its address right?"
+                ) from error
+            _log.info("Waiting for the API server", reason=error)
+        await asyncio.sleep(1.0)
