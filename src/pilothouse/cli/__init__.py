@@ -26,7 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if name in {"version", "--version"}:
         return _version()
     if name not in COMMANDS:
-        print(f'Error: unknown command "{name}" for "pilothouse"\nRun "pilothouse --help" for usage.', file=sys.stderr)
+        print(f'Error: unknown command "{name}" for "pilothouse"\nSee "pilothouse --help" for usage.', file=sys.stderr)
         return 2
     return _run(name, rest)
 

@@ -43,7 +43,7 @@ def run(program: str, words: Sequence[str]) -> int:
     parsed = parse(flags, program, words)
     if isinstance(parsed, int):
         return parsed
-    return serve(_serve(parsed), v=parsed["v"])
+    return serve(program, _serve(parsed), v=parsed["v"])
 
 
 async def _serve(parsed: Parsed) -> int:

@@ -27,7 +27,7 @@ def run(program: str, words: Sequence[str]) -> int:
         print(f'Error: {error}\nSee "{program} --help" for usage.', file=sys.stderr)
         return 2
     ignored = [f"--{flags.flag(name).name}" for name in parsed.given if flags.flag(name).ignored]
-    return serve(_manage(options, ignored), v=options.v)
+    return serve(program, _manage(options, ignored), v=options.v)
 
 
 async def _manage(options: Options, ignored: Sequence[str]) -> int:

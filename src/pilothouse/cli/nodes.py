@@ -42,7 +42,7 @@ def run(program: str, words: Sequence[str]) -> int:
     parsed = parse(flags, program, words)
     if isinstance(parsed, int):
         return parsed
-    return serve(_simulate(parsed), v=parsed["v"])
+    return serve(program, _simulate(parsed), v=parsed["v"])
 
 
 async def _simulate(parsed: Parsed) -> int:

@@ -28,30 +28,35 @@ def parse(flags: FlagSet, program: str, words: Sequence[str]) -> Parsed | int:
     try:
         parsed = flags.parse(words)
     except FlagError as error:
-        print(f'Error: {error}\nSee "{program} --help" for usage.', file=sys.stderr)
+        _complain(str(error), program, 2)
         return 2
     if parsed.values["help"]:
         print(flags.help())
         return 0
     if parsed.arguments:
-        print(f'Error: "{program}" does not take any arguments, got [{" ".join(parsed.arguments)}]', file=sys.stderr)
+        _complain(f'"{program}" does not take any arguments, got [{" ".join(parsed.arguments)}]', program, 2)
         return 2
     return parsed
 
 
-def serve(program: Coroutine[Any, Any, int], *, v: int) -> int:
-    """Run a program on the real loop until it ends or a signal cancels it."""
+def serve(program: str, work: Coroutine[Any, Any, int], *, v: int) -> int:
+    """Run a program on the real loop until it ends or a signal cancels it. ``program`` is what the user called."""
     logging.configure(v=v)
     try:
-        return loops.run(_until_signal(program))
+        return loops.run(_until_signal(work))
     except UserError as error:
-        print(f"Error: {error}", file=sys.stderr)
+        _complain(str(error), program, error.code)
         return error.code
 
 
-async def _until_signal(program: Coroutine[Any, Any, int]) -> int:
+def _complain(message: str, program: str, code: int) -> None:
+    hint = f'\nSee "{program} --help" for usage.' if code == 2 else ""
+    print(f"Error: {message}{hint}", file=sys.stderr)
+
+
+async def _until_signal(work: Coroutine[Any, Any, int]) -> int:
     loop = asyncio.get_running_loop()
-    task = loop.create_task(program, name="program")
+    task = loop.create_task(work, name="program")
     stopping = False
 
     def on_signal(number: int) -> None:

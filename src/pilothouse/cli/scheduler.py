@@ -23,7 +23,7 @@ def run(program: str, words: Sequence[str]) -> int:
     parsed = parse(flags, program, words)
     if isinstance(parsed, int):
         return parsed
-    return serve(_schedule(parsed), v=parsed["v"])
+    return serve(program, _schedule(parsed), v=parsed["v"])
 
 
 async def _schedule(parsed: Parsed) -> int:

@@ -1,0 +1,161 @@
+"""What a user can get wrong: each is one clear message with the thing, the reason and the way out, and an exit code.
+
+The commands run as processes, with a home directory of their own. 0 is success, 1 a failure, 2 a command line that can't
+be used.
+"""
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+from tests.programs import run_pilothouse
+
+KUBECONFIG = {
+    "apiVersion": "v1",
+    "kind": "Config",
+    "clusters": [{"name": "here", "cluster": {"server": "http://127.0.0.1:1"}}],
+    "users": [{"name": "me", "user": {"client-certificate": "missing.crt", "client-key": "missing.key"}}],
+    "contexts": [{"name": "here", "context": {"cluster": "here", "user": "me"}}],
+    "current-context": "here",
+}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        pytest.param(["bogus"], 'unknown command "bogus" for "pilothouse"', id="an unknown command"),
+        pytest.param(["manager", "--bogus"], "unknown flag: --bogus", id="an unknown flag"),
+        pytest.param(
+            ["manager", "--kube-api-qps=fast"],
+            'invalid argument "fast" for "--kube-api-qps" flag: strconv.ParseFloat: parsing "fast": invalid syntax',
+            id="a number that is none",
+        ),
+        pytest.param(
+            ["manager", "--leader-elect-lease-duration=15"],
+            'invalid argument "15" for "--leader-elect-lease-duration" flag: time: missing unit in duration "15"',
+            id="a duration without its unit",
+        ),
+        pytest.param(
+            ["manager", "--leader-elect-lease-duration=5s"],
+            "leaseDuration must be greater than renewDeadline",
+            id="durations of the election that do not go together",
+        ),
+        pytest.param(
+            ["manager", "--controllers=replicaset,replicasets"],
+            '"replicasets" is not in the list of known controllers',
+            id="an unknown controller",
+        ),
+        pytest.param(
+            ["manager", "--secure-port=70000"], "--secure-port 70000 must be between 0 and 65535", id="a port"
+        ),
+        pytest.param(["manager", "now"], '"pilothouse manager" does not take any arguments, got [now]', id="a word"),
+        pytest.param(["up", "--nodes=-1"], "--nodes must not be negative, got -1", id="fewer nodes than none"),
+        pytest.param(["up", "--port=70000"], "--port must be between 0 and 65535", id="a port for up"),
+        pytest.param(["up", "--wait"], "--wait needs a manifest to wait for: give -f", id="waiting for nothing"),
+        pytest.param(["up", "--node-cpu=lots"], 'invalid argument "lots" for "--node-cpu" flag', id="a quantity"),
+        pytest.param(
+            ["up", "--controllers=nope"], '"nope" is not in the list of known controllers', id="a controller for up"
+        ),
+        pytest.param(
+            ["up", "--in-memory", "--data-dir=x"], "--in-memory and --data-dir exclude each other", id="both or neither"
+        ),
+        pytest.param(
+            ["apiserver", "--authorization-mode=ABAC"], "--authorization-mode must be AlwaysAllow or RBAC", id="a mode"
+        ),
+        pytest.param(["nodes", "--nodes"], "flag needs an argument: --nodes", id="a flag without its value"),
+    ],
+)
+def test_a_command_line_that_cannot_be_used(tmp_path: Path, words: list[str], message: str) -> None:
+    done = run_pilothouse(tmp_path, *words)
+    assert done.returncode == 2
+    assert message in done.stderr
+    command = "pilothouse" if len(words) == 1 else f"pilothouse {words[0]}"
+    assert done.stderr.endswith(f'\nSee "{command} --help" for usage.\n')
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def no_file(directory: Path) -> str:
+    return str(directory / "nothing")
+
+
+def bad_yaml(directory: Path) -> str:
+    (directory / "config").write_text("clusters: [oops\n")
+    return "config"
+
+
+def not_a_config(directory: Path) -> str:
+    (directory / "config").write_text("hello\n")
+    return "config"
+
+
+def no_context(directory: Path) -> str:
+    (directory / "config").write_text(json.dumps({**KUBECONFIG, "current-context": "there"}))
+    return "config"
+
+
+def no_certificate(directory: Path) -> str:
+    cluster = {"name": "here", "cluster": {"server": "https://127.0.0.1:1"}}
+    (directory / "config").write_text(json.dumps({**KUBECONFIG, "clusters": [cluster]}))
+    return "config"
+
+
+@pytest.mark.parametrize("command", ["manager", "scheduler", "nodes"])
+@pytest.mark.parametrize(
+    ("make", "named"),
+    [
+        pytest.param(no_file, ["nothing", "there is no such kubeconfig file"], id="a file that is not there"),
+        pytest.param(bad_yaml, ["config", "not YAML", "line"], id="a file that is not YAML"),
+        pytest.param(not_a_config, ["config", "malformed"], id="a file that is something else"),
+        pytest.param(no_context, ["config", "context 'there' does not exist; there is here"], id="an unknown context"),
+        pytest.param(no_certificate, ["user 'me'", "missing.crt", "No such file"], id="a certificate that is missing"),
+    ],
+)
+def test_a_kubeconfig_that_cannot_be_used(tmp_path: Path, command: str, make: object, named: list[str]) -> None:
+    assert callable(make)
+    done = run_pilothouse(tmp_path, command, f"--kubeconfig={make(tmp_path)}")
+    assert done.returncode == 1
+    for words in named:
+        assert words in done.stderr
+    assert done.stderr.count("\n") == 1, "one line says it"
+
+
+def test_without_any_way_to_an_api_server_the_ways_are_named(tmp_path: Path) -> None:
+    done = run_pilothouse(tmp_path, "manager")
+    assert done.returncode == 1
+    assert "no way to an API server: give --kubeconfig FILE or --master URL" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(["manager", "--master=http://127.0.0.1:1", "--secure-port={port}"], id="manager"),
+        pytest.param(["apiserver", "--port={port}"], id="apiserver"),
+        pytest.param(["up", "--port={port}"], id="up"),
+    ],
+)
+def test_a_port_that_is_taken(tmp_path: Path, words: list[str]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = run_pilothouse(tmp_path, *(word.format(port=port) for word in words))
+    assert done.returncode == 1
+    assert f":{port}: another program does; stop it, or choose another port" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_alias_has_upstreams_exit_codes(tmp_path: Path) -> None:
+    from pilothouse.cli import kube_controller_manager
+
+    assert kube_controller_manager(["--bogus"]) == 1
+    assert kube_controller_manager(["--version"]) == 0
+
+
+def test_a_certificate_directory_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    flags = ["--master=http://127.0.0.1:1", "--secure-port=10999", "--cert-dir=file/certificates"]
+    done = run_pilothouse(tmp_path, "manager", *flags)
+    assert done.returncode == 1
+    assert "file/certificates: Not a directory; see --cert-dir" in done.stderr
