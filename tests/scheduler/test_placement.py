@@ -6,9 +6,8 @@ import msgspec
 import pytest
 
 from pilothouse.api.core import Node, Pod
-from pilothouse.scheduler.placement import explain, feasible_limit, least_allocated, place, why_not
+from pilothouse.scheduler.placement import explain, feasible_limit, least_allocated, place, why_not, wish_of
 from pilothouse.scheduler.snapshot import NodeInfo, Snapshot
-from pilothouse.semantics.pods import effective_requests
 
 
 def node(name: str = "n", *, cpu: str = "4", pods: str = "110", **parts: Any) -> NodeInfo:
@@ -54,7 +53,7 @@ SELECTOR = ("node(s) didn't match Pod's node affinity/selector",)
         pytest.param(
             pod(),
             node(taints=[TAINT]),
-            ("node(s) had untolerated taint(s) {dedicated: db}",),
+            ("node(s) had untolerated taint(s)",),
             id="a taint keeps it off",
         ),
         pytest.param(
@@ -87,7 +86,7 @@ SELECTOR = ("node(s) didn't match Pod's node affinity/selector",)
     ],
 )
 def test_why_not(wanted: Pod, info: NodeInfo, expected: tuple[str, ...]) -> None:
-    assert why_not(wanted, effective_requests(wanted), info) == expected
+    assert why_not(wish_of(wanted), info) == expected
 
 
 @pytest.mark.parametrize(
@@ -107,15 +106,15 @@ def test_how_many_fitting_nodes_are_enough(nodes: int, enough: int) -> None:
 def test_the_emptier_node_is_better() -> None:
     full, empty = node("full"), node("empty")
     full.add({"cpu": 2000, "memory": 1 << 32})
-    assert least_allocated({}, full) < least_allocated({}, empty)
-    assert place(pod("1"), {"cpu": 1000}, [full, empty], 0).node_name == "empty"
+    assert least_allocated(wish_of(pod()), full) < least_allocated(wish_of(pod()), empty)
+    assert place(wish_of(pod("1")), [full, empty], 0).node_name == "empty"
 
 
 def test_equal_nodes_are_taken_in_turn() -> None:
     nodes = [node(f"n{i}") for i in range(150)]
     start, chosen = 0, []
     for _ in range(3):
-        placement = place(pod(), {}, nodes, start)
+        placement = place(wish_of(pod()), nodes, start)
         start = placement.next_start
         chosen.append(placement.node_name)
     assert chosen == ["n0", "n100", "n50"]
@@ -123,7 +122,7 @@ def test_equal_nodes_are_taken_in_turn() -> None:
 
 def test_a_pod_that_fits_nowhere_hears_why() -> None:
     nodes = [node("a", cpu="1"), node("b", cpu="1"), node("c", unschedulable=True)]
-    placement = place(pod("2"), {"cpu": 2000}, nodes, 0)
+    placement = place(wish_of(pod("2")), nodes, 0)
     assert placement.node_name is None
     assert (
         explain(3, placement.refusals) == "0/3 nodes are available: 1 node(s) were unschedulable, 2 Insufficient cpu."
@@ -134,21 +133,51 @@ def test_pods_are_counted_once_and_follow_a_node_that_comes_back() -> None:
     snapshot = Snapshot()
     info = node("a")
     snapshot.set_node(info.node)
-    snapshot.place("ns/p", pod("1"), "a", {"cpu": 1000})
-    snapshot.place("ns/p", pod("1"), "a", {"cpu": 1000})
+    snapshot.assume("ns/p", "u", "a", {"cpu": 1000})
+    assert snapshot.is_assumed("ns/p", "u")
+    assert snapshot.confirm("ns/p", "u", "a", {"cpu": 1000}) is None
+    assert not snapshot.is_assumed("ns/p", "u")
     assert (snapshot.nodes["a"].pods, snapshot.nodes["a"].requested) == (1, {"cpu": 1000})
     snapshot.remove_node("a")
     snapshot.set_node(info.node)
     assert snapshot.nodes["a"].requested == {"cpu": 1000}
-    assert snapshot.forget("ns/p")
-    assert not snapshot.forget("ns/p")
+    assert snapshot.forget("ns/p") == "a"
+    assert snapshot.forget("ns/p") is None
     assert snapshot.nodes["a"].requested == {"cpu": 0}
 
 
 def test_a_pod_of_a_node_not_seen_yet_counts_when_the_node_comes() -> None:
     snapshot = Snapshot()
-    snapshot.place("ns/p", pod("1"), "a", {"cpu": 1000})
+    snapshot.confirm("ns/p", "u", "a", {"cpu": 1000})
     snapshot.set_node(node("a").node)
     assert snapshot.nodes["a"].pods == 1
     snapshot.forget("ns/p")
     assert snapshot.nodes["a"].pods == 0
+
+
+def test_withdrawing_leaves_what_the_watch_has_confirmed() -> None:
+    snapshot = Snapshot()
+    for name in ("a", "b"):
+        snapshot.set_node(node(name).node)
+    snapshot.assume("ns/p", "u", "a", {"cpu": 1000})
+    assert snapshot.confirm("ns/p", "u", "b", {"cpu": 1000}) == "a"  # another scheduler was faster
+    assert snapshot.withdraw("ns/p", "u") is None
+    assert (snapshot.nodes["a"].pods, snapshot.nodes["b"].pods) == (0, 1)
+
+
+def test_withdrawing_leaves_a_new_pod_of_the_same_name() -> None:
+    snapshot = Snapshot()
+    snapshot.set_node(node("a").node)
+    snapshot.assume("ns/p", "old", "a", {"cpu": 1000})
+    snapshot.forget("ns/p")
+    snapshot.assume("ns/p", "new", "a", {"cpu": 500})
+    assert snapshot.withdraw("ns/p", "old") is None
+    assert snapshot.nodes["a"].requested == {"cpu": 500}
+
+
+def test_a_changed_request_of_a_running_pod_counts() -> None:
+    snapshot = Snapshot()
+    snapshot.set_node(node("a").node)
+    snapshot.confirm("ns/p", "u", "a", {"cpu": 1000})
+    assert snapshot.confirm("ns/p", "u", "a", {"cpu": 500}) == "a"
+    assert snapshot.nodes["a"].requested == {"cpu": 500}

@@ -5,31 +5,41 @@ Order of fields and conditions, reasons and messages: kubelet v1.36 ``pkg/kubele
 
 import datetime
 import hashlib
-import ipaddress
+from collections.abc import Sequence
 from typing import Any
 
+from pilothouse.api.core import NodeCondition
 from pilothouse.machinery.times import format_micro_time, format_time
+from pilothouse.nodes.addresses import node_address
 from pilothouse.nodes.profile import Profile
 
 KUBELET_VERSION = "v1.36.2"
 LEASE_NAMESPACE = "kube-node-lease"
 LEASE_DURATION_SECONDS = 40
 
-_HEALTHY = (
+_PRESSURES = (
     ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
     ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
     ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
-    ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
 )
+HEALTHY = (*_PRESSURES, ("Ready", "True", "KubeletReady", "kubelet is posting ready status"))
+"""The kubelet's conditions, Ready last: type, status, reason, message."""
+STARTING = (
+    *_PRESSURES,
+    ("Ready", "False", "KubeletNotReady", "container runtime status check may not have completed yet"),
+)
+"""The same of a node that has just registered."""
+STATUS_EVENTS = {
+    "MemoryPressure": "NodeHasSufficientMemory",
+    "DiskPressure": "NodeHasNoDiskPressure",
+    "PIDPressure": "NodeHasSufficientPID",
+    "Ready": "NodeReady",
+}
+"""The event that tells that a condition is as in ``HEALTHY`` now, and was not."""
 
 
-def node_address(index: int) -> str:
-    """The internal address of the ``index``-th simulated node, out of 10.64.0.0/12."""
-    return str(ipaddress.IPv4Address("10.64.0.0") + 1 + index)
-
-
-def new_node(name: str, index: int, profile: Profile) -> dict[str, Any]:
-    """The Node as it registers, without its status conditions (they come with the first status)."""
+def new_node(name: str, index: int, profile: Profile, now: datetime.datetime) -> dict[str, Any]:
+    """The Node as it registers: complete, and not ready yet."""
     labels = {
         "beta.kubernetes.io/arch": "amd64",
         "beta.kubernetes.io/os": "linux",
@@ -47,11 +57,12 @@ def new_node(name: str, index: int, profile: Profile) -> dict[str, Any]:
             "annotations": {"volumes.kubernetes.io/controller-managed-attach-detach": "true"},
         },
         "spec": {},
-        "status": _machine(name, index, profile),
+        "status": {**machine(name, index, profile), "conditions": _conditions(STARTING, (), now)},
     }
 
 
-def _machine(name: str, index: int, profile: Profile) -> dict[str, Any]:
+def machine(name: str, index: int, profile: Profile) -> dict[str, Any]:
+    """The part of the status that stays the same."""
     resources = {
         "cpu": profile.cpu,
         "ephemeral-storage": profile.ephemeral_storage,
@@ -60,12 +71,12 @@ def _machine(name: str, index: int, profile: Profile) -> dict[str, Any]:
     }
     identity = hashlib.sha256(name.encode()).hexdigest()
     return {
-        "capacity": resources,
-        "allocatable": resources,
         "addresses": [
             {"type": "InternalIP", "address": node_address(index)},
             {"type": "Hostname", "address": name},
         ],
+        "capacity": resources,
+        "allocatable": resources,
         "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
         "nodeInfo": {
             "machineID": identity[:32],
@@ -82,21 +93,50 @@ def _machine(name: str, index: int, profile: Profile) -> dict[str, Any]:
     }
 
 
-def status_patch(now: datetime.datetime, since: datetime.datetime) -> dict[str, Any]:
-    """The strategic merge patch of a healthy node's status, its conditions standing since ``since``."""
-    heartbeat, transition = format_time(now), format_time(since)
-    conditions = [
-        {
-            "type": kind,
-            "status": status,
-            "reason": reason,
-            "message": message,
-            "lastHeartbeatTime": heartbeat,
-            "lastTransitionTime": transition,
-        }
-        for kind, status, reason, message in _HEALTHY
-    ]
-    return {"status": {"conditions": conditions}}
+def status_patch(
+    now: datetime.datetime, before: Sequence[NodeCondition], whole: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """The strategic merge patch of a healthy node's status, whose conditions were ``before``.
+
+    ``whole`` is the ``machine`` where it may not be there: the Node was made by somebody else, or by an older process.
+    """
+    status: dict[str, Any] = {}
+    if whole is not None:
+        # The list is merged by type, a label that addresses of two families share (v1.36 ``pkg/util/node/node.go``).
+        status = {**whole, "addresses": [*whole["addresses"], {"$patch": "replace"}]}
+    kinds = [kind for kind, *_rest in HEALTHY]
+    foreign = [c.type for c in before if c.type not in kinds]
+    status["$setElementOrder/conditions"] = [{"type": kind} for kind in (*foreign, *kinds)]
+    status["conditions"] = _conditions(HEALTHY, before, now)
+    return {"status": status}
+
+
+def changes(before: Sequence[NodeCondition]) -> list[str]:
+    """The types of the conditions that a healthy node's status would change."""
+    known = {c.type: c.status for c in before}
+    return [kind for kind, status, *_rest in HEALTHY if known.get(kind) != status]
+
+
+def _conditions(
+    rows: Sequence[tuple[str, str, str, str]], before: Sequence[NodeCondition], now: datetime.datetime
+) -> list[dict[str, Any]]:
+    heartbeat = format_time(now)
+    known = {c.type: c for c in before}
+    conditions = []
+    for kind, status, reason, message in rows:
+        old = known.get(kind)
+        since = old.last_transition_time if old is not None and old.status == status else None
+        conditions.append(
+            {
+                "type": kind,
+                "status": status,
+                "lastHeartbeatTime": heartbeat,
+                "lastTransitionTime": format_time(since) if since is not None else heartbeat,
+                "reason": reason,
+                "message": message,
+            }
+        )
+    return conditions
 
 
 def new_lease(name: str, node_uid: str, now: datetime.datetime) -> dict[str, Any]:

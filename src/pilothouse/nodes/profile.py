@@ -2,6 +2,9 @@
 
 import msgspec
 
+EVENTFUL_NODES = 20
+"""Up to so many nodes send a kubelet's events unless told otherwise."""
+
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """What one kind of simulated node is like. The defaults are quick but in a kubelet's order."""
@@ -13,6 +16,9 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     labels: dict[str, str] = {}
     clears_start_taint: bool = True
     """Take off the taint that admission gives every new node, in place of a node lifecycle controller."""
+    events: bool | None = None
+    """Send a kubelet's events about pods and nodes (Pulled, Created, Started, Killing, NodeReady, ...). They double the
+    writes per pod. None: in clusters of up to ``EVENTFUL_NODES``, where people look at them."""
 
     accept_delay: float = 0.0
     """From the binding to the first status (Pending, ContainerCreating)."""
@@ -21,7 +27,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     ready_delay: float = 0.0
     """From running to Ready. At 0 both are one write, as for a pod without readiness probes."""
     stop_delay: float = 1.0
-    """From the deletion to the terminal phase, but never longer than the pod's grace period."""
+    """From the deletion to the end of the containers. Where the pod's grace period is shorter, they are killed then."""
     remove_delay: float = 0.0
     """From the terminal phase to the final delete."""
 
@@ -29,5 +35,11 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """Renewal of the node's Lease: a quarter of its 40 s, as the kubelet does (v1.36 ``pkg/kubelet``)."""
     status_period: float = 300.0
     """Report of an unchanged node status."""
+    sync_period: float = 10.0
+    """How soon a status that somebody else changed, of a node or a pod, is written as it is."""
     jitter: float = 0.04
     """Periods are stretched by up to this share, drawn anew each time."""
+
+    def sends_events(self, nodes: int) -> bool:
+        """Whether a simulator of so many nodes sends events."""
+        return nodes <= EVENTFUL_NODES if self.events is None else self.events

@@ -1,37 +1,32 @@
-"""The scheduling loop: pods wait in a queue, one decision at a time, bindings go out in parallel.
+"""The scheduling loop: pods wait in a queue, one decision at a time, what was decided is carried out beside it.
 
 Decisions are made one after another, against a snapshot in which every earlier decision counts already. Binding is the
-slow part and does not hold up the next decision; a binding that fails takes its pod out of the snapshot again. A pod
-that fits nowhere waits for an event that could help: a node that came or changed, or a pod that went.
+slow part and does not hold up the next decision; a binding that fails takes its pod out of the snapshot again. At most
+``WRITES_AT_ONCE`` of them are on their way: past that decisions wait, so that a pod of high priority that comes
+meanwhile is still first.
+
+A pod that fits nowhere waits for an event that could help it: a node that came or changed, or room that became free on
+one, and then only if it would fit on that very node now (upstream's queueing hints ask the same per plugin).
 """
 
 import asyncio
-from collections.abc import Mapping
 
 from pilothouse.api.core import NODES, PODS, Node, Pod
 from pilothouse.client import Client, strategic_merge_patch
-from pilothouse.client.errors import ApiError, Conflict, NotFound
+from pilothouse.client.errors import ApiError, Conflict, NotFound, Timeout
 from pilothouse.env import Env, Log, TaskGroup
 from pilothouse.machinery.times import format_time
-from pilothouse.runtime import (
-    EventRecorder,
-    ExponentialFailureLimiter,
-    InformerFactory,
-    QueueClosed,
-    WorkQueue,
-    object_reference,
-)
-from pilothouse.scheduler.placement import explain, place
+from pilothouse.runtime import EventRecorder, InformerFactory, object_reference
+from pilothouse.scheduler.placement import Placement, Wish, explain, place, why_not, wish_of
+from pilothouse.scheduler.pod_queue import Entry, PodQueue
 from pilothouse.scheduler.snapshot import Snapshot
 from pilothouse.semantics.pods import effective_requests, is_terminal
 
 SCHEDULER_NAME = "default-scheduler"
-BINDINGS_AT_ONCE = 32
-_BACKOFF_SECONDS = (1.0, 10.0)
-"""First and longest pause of a pod that could not be placed (kube-scheduler v1.36 defaults)."""
-_UNSCHEDULABLE_SECONDS = 300.0
-"""A pod that nothing has helped is tried again after this long all the same (v1.36
-``podMaxInUnschedulablePodsDuration``)."""
+WRITES_AT_ONCE = 64
+_FLUSH_SECONDS = 30.0
+_NOTE_LIMIT = 1024
+"""Longest message of an event (``NoteLengthLimit``)."""
 
 
 class Scheduler:
@@ -51,11 +46,9 @@ class Scheduler:
         self._log = log or Log("scheduler")
         self._name = scheduler_name
         self._snapshot = Snapshot()
-        self._order = list(self._snapshot.nodes.values())
         self._start = 0
-        self._unschedulable: dict[str, float] = {}
-        self._queue: WorkQueue[str] = WorkQueue(env, "scheduler", limiter=ExponentialFailureLimiter(*_BACKOFF_SECONDS))
-        self._bindings = asyncio.Semaphore(BINDINGS_AT_ONCE)
+        self._queue = PodQueue(env)
+        self._writes = asyncio.Semaphore(WRITES_AT_ONCE)
         self._recorder = EventRecorder(client, env, scheduler_name)
         self._pods = informers.informer(PODS)
         self._nodes = informers.informer(NODES)
@@ -65,9 +58,9 @@ class Scheduler:
             on_delete=lambda pod, _unknown: self._lose_pod(pod),
         )
         self._nodes.add_handler(
-            on_add=lambda node, _initial: self._see_node(None, node),
-            on_update=self._see_node,
-            on_delete=lambda node, _unknown: self._lose_node(node),
+            on_add=lambda node, _initial: self._see_node(node),
+            on_update=lambda _old, node: self._see_node(node),
+            on_delete=lambda node, _unknown: self._snapshot.remove_node(node.metadata.name),
         )
 
     async def run(self) -> None:
@@ -76,66 +69,66 @@ class Scheduler:
             group.start(self._recorder.run(), name="scheduler events")
             await self._nodes.wait_synced()
             await self._pods.wait_synced()
-            group.start(self._retry_left_behind(), name="scheduler flush")
+            group.start(self._wake_old(), name="scheduler flush")
             while True:
-                try:
-                    key = await self._queue.get()
-                except QueueClosed:
-                    return
-                try:
-                    self._schedule(key, group)
-                finally:
-                    self._queue.done(key)
+                # First a free hand, then the pod: whatever came with a higher priority meanwhile is served first.
+                await self._writes.acquire()
+                entry = await self._queue.get()
+                self._schedule(entry, group)
+                # Bindings and events want their turn between two decisions.
+                await asyncio.sleep(0)
 
     # What happens around
 
-    def _see_pod(self, _old: Pod | None, pod: Pod) -> None:
-        key = _key(pod)
+    def _see_pod(self, old: Pod | None, pod: Pod) -> None:
+        key, uid = _key(pod), pod.metadata.uid
+        if old is not None and old.metadata.uid != uid:
+            self._lose_pod(old)
+            old = None
         if is_terminal(pod):
             self._lose_pod(pod)
         elif pod.spec.node_name:
-            self._unschedulable.pop(key, None)
-            self._snapshot.place(key, pod, pod.spec.node_name, effective_requests(pod))
-        elif self._is_mine(pod) and key not in self._unschedulable:
-            self._queue.add(key)
+            self._queue.discard(key)
+            # Requests of a running pod change with its generation, if at all.
+            if (
+                old is None
+                or old.metadata.generation != pod.metadata.generation
+                or not self._snapshot.is_confirmed(key, uid, pod.spec.node_name)
+            ):
+                self._room_on(self._snapshot.confirm(key, uid, pod.spec.node_name, effective_requests(pod)))
+        elif not self._is_mine(pod):
+            self._queue.discard(key)
+        elif not self._snapshot.is_assumed(key, uid) and (
+            # What is written about the pod's status, by us for one, makes it fit nowhere new.
+            not self._queue.knows(key, uid) or old is None or old.spec != pod.spec
+        ):
+            self._queue.put(key, uid, pod.spec.priority or 0)
 
     def _lose_pod(self, pod: Pod) -> None:
         key = _key(pod)
-        self._unschedulable.pop(key, None)
-        self._queue.forget(key)
-        if self._snapshot.forget(key):
-            self._try_unschedulable_again()
+        self._queue.discard(key)
+        self._room_on(self._snapshot.forget(key))
 
-    def _see_node(self, old: Node | None, node: Node) -> None:
-        self._snapshot.set_node(node)
-        if old is None:
-            self._order = list(self._snapshot.nodes.values())
-        if (
-            old is None
-            or old.spec != node.spec
-            or old.metadata.labels != node.metadata.labels
-            or old.status.allocatable != node.status.allocatable
-        ):
-            self._try_unschedulable_again()
+    def _see_node(self, node: Node) -> None:
+        if self._snapshot.set_node(node):
+            self._room_on(node.metadata.name)
 
-    def _lose_node(self, node: Node) -> None:
-        self._snapshot.remove_node(node.metadata.name)
-        self._order = list(self._snapshot.nodes.values())
+    def _room_on(self, node_name: str | None) -> None:
+        """Pods that fit on this node now are tried again."""
+        info = self._snapshot.nodes.get(node_name) if node_name is not None else None
+        if info is None:
+            return
 
-    def _try_unschedulable_again(self) -> None:
-        for key in self._unschedulable:
-            self._queue.add_rate_limited(key)
-        self._unschedulable.clear()
+        def helps(entry: Entry) -> bool:
+            pod = self._pods.cache.get(entry.key)
+            return pod is not None and not why_not(_wish(entry, pod), info)
 
-    async def _retry_left_behind(self) -> None:
-        """Upstream's flush: whatever has waited for five minutes is tried again, in case a wake-up was missed."""
+        self._queue.wake(helps)
+
+    async def _wake_old(self) -> None:
         while True:
-            await asyncio.sleep(30.0)
-            now = self._env.monotonic()
-            late = [key for key, since in self._unschedulable.items() if now - since >= _UNSCHEDULABLE_SECONDS]
-            for key in late:
-                del self._unschedulable[key]
-                self._queue.add(key)
+            await asyncio.sleep(_FLUSH_SECONDS)
+            self._queue.wake_old()
 
     def _is_mine(self, pod: Pod) -> bool:
         return (
@@ -146,22 +139,26 @@ class Scheduler:
 
     # One pod
 
-    def _schedule(self, key: str, group: TaskGroup) -> None:
+    def _schedule(self, entry: Entry, group: TaskGroup) -> None:
+        """Decide, and start what follows. Nothing else runs in between: the snapshot is the same to the end."""
+        key = entry.key
         pod = self._pods.cache.get(key)
-        if pod is None or pod.spec.node_name or not self._is_mine(pod) or is_terminal(pod):
+        if pod is None or pod.metadata.uid != entry.uid or pod.spec.node_name or not self._is_mine(pod):
+            # While a new list is taken over the cache is ahead of the handlers.
+            self._queue.discard(key)
+            self._writes.release()
             return
-        demand = effective_requests(pod)
-        placement = place(pod, demand, self._order, self._start)
+        wish = _wish(entry, pod)
+        placement = place(wish, self._snapshot.order, self._start)
         self._start = placement.next_start
         if placement.node_name is None:
-            self._unschedulable[key] = self._env.monotonic()
-            group.start(self._report_unschedulable(pod, placement.refusals), name=f"report {key}")
-            return
-        self._snapshot.place(key, pod, placement.node_name, demand)
-        group.start(self._bind(key, pod, placement.node_name), name=f"bind {key}")
+            group.start(self._refuse(entry, pod, placement), name=f"report {key}")
+        else:
+            self._snapshot.assume(key, entry.uid, placement.node_name, wish.demand)
+            group.start(self._bind(entry, wish, placement.node_name), name=f"bind {key}")
 
-    async def _bind(self, key: str, pod: Pod, node_name: str) -> None:
-        meta = pod.metadata
+    async def _bind(self, entry: Entry, wish: Wish, node_name: str) -> None:
+        meta, key = wish.pod.metadata, entry.key
         binding = {
             "apiVersion": "v1",
             "kind": "Binding",
@@ -169,37 +166,50 @@ class Scheduler:
             "target": {"kind": "Node", "name": node_name},
         }
         try:
-            async with self._bindings:
-                await self._client.create(PODS.raw, binding, meta.namespace, name=meta.name, subresource="binding")
-        except (ApiError, ConnectionError, TimeoutError) as error:
-            self._snapshot.forget(key)
+            await self._client.create(PODS.raw, binding, meta.namespace, name=meta.name, subresource="binding")
+        except (ApiError, OSError) as error:
+            self._room_on(self._snapshot.withdraw(key, meta.uid))
             if isinstance(error, NotFound | Conflict):
-                # Gone, replaced or bound by someone else: the watch will say, and this decision is void.
+                # Gone, being deleted, or bound by someone else: the watch will say, and this decision is void.
                 self._log.info("Binding was refused", v=2, pod=key, node=node_name, err=str(error))
             else:
                 self._log.error("Failed to bind pod", error=error, pod=key, node=node_name)
-            self._queue.add_rate_limited(key)
-            return
-        self._queue.forget(key)
-        message = f"Successfully assigned {key} to {node_name}"
-        self._recorder.event(object_reference(PODS, meta), "Normal", "Scheduled", message)
+                # Without an answer it may be bound all the same, and must not be told otherwise.
+                if isinstance(error, ApiError) and not isinstance(error, Timeout):
+                    message = f'binding rejected: running Bind plugin "DefaultBinder": {error}'
+                    await self._report(wish.pod, "SchedulerError", message)
+            self._queue.retry(entry)
+        else:
+            message = f"Successfully assigned {key} to {node_name}"
+            self._recorder.event(object_reference(PODS, meta), "Normal", "Scheduled", message)
+            # The watch tells the rest. Until it does the pod is assumed, and not looked at again.
+            if self._snapshot.is_assumed(key, meta.uid):
+                self._queue.discard(key)
+        finally:
+            self._writes.release()
 
-    async def _report_unschedulable(self, pod: Pod, refusals: Mapping[str, int]) -> None:
-        message = explain(len(self._order), refusals)
-        self._recorder.event(object_reference(PODS, pod.metadata), "Warning", "FailedScheduling", message)
+    async def _refuse(self, entry: Entry, pod: Pod, placement: Placement) -> None:
+        """The pod stays taken until it was told: a later attempt must not be overtaken by this one's report."""
+        try:
+            await self._report(pod, "Unschedulable", explain(len(self._snapshot.order), placement.refusals))
+        finally:
+            self._queue.park(entry)
+            self._writes.release()
+
+    async def _report(self, pod: Pod, reason: str, message: str) -> None:
+        """The event FailedScheduling and the condition PodScheduled; the condition only where it says something new."""
+        note = message if len(message) <= _NOTE_LIMIT else message[: _NOTE_LIMIT - 4] + " ..."
+        self._recorder.event(object_reference(PODS, pod.metadata), "Warning", "FailedScheduling", note)
         present = next((c for c in pod.status.conditions if c.type == "PodScheduled"), None)
-        if present is not None and (present.status, present.reason, present.message) == (
-            "False",
-            "Unschedulable",
-            message,
-        ):
+        if present is not None and (present.status, present.reason, present.message) == ("False", reason, message):
             return
         since = present.last_transition_time if present is not None and present.status == "False" else None
         condition = {
             "type": "PodScheduled",
             "status": "False",
-            "reason": "Unschedulable",
+            "reason": reason,
             "message": message,
+            "observedGeneration": pod.metadata.generation or None,
             "lastProbeTime": None,
             "lastTransitionTime": format_time(since or self._env.now()),
         }
@@ -208,8 +218,14 @@ class Scheduler:
             await self._client.patch(PODS.raw, pod.metadata.name, patch, pod.metadata.namespace, subresource="status")
         except (NotFound, Conflict):
             return
-        except (ApiError, ConnectionError, TimeoutError) as error:
+        except (ApiError, OSError) as error:
             self._log.error("Error updating pod condition", error=error, pod=_key(pod))
+
+
+def _wish(entry: Entry, pod: Pod) -> Wish:
+    if entry.wish is None or entry.wish.pod is not pod:
+        entry.wish = wish_of(pod)
+    return entry.wish
 
 
 def _key(pod: Pod) -> str:

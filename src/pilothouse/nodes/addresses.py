@@ -1,0 +1,42 @@
+"""Addresses for simulated nodes and pods.
+
+Nodes have theirs by their number, out of 10.64.0.0/12. Pods get the next free one out of 10.128.0.0/10.
+"""
+
+import ipaddress
+
+_NODES = ipaddress.IPv4Address("10.64.0.0")
+_PODS = ipaddress.IPv4Address("10.128.0.0")
+_POD_ADDRESSES = 1 << 22
+
+
+def node_address(index: int) -> str:
+    """The internal address of the ``index``-th simulated node."""
+    return str(_NODES + 1 + index)
+
+
+class PodAddresses:
+    """Hands out addresses. One that a pod is known to have is not given to another, and a freed one not soon again."""
+
+    def __init__(self) -> None:
+        self._last = 0
+        self._holders: dict[str, str] = {}
+
+    def hold(self, address: str, uid: str) -> None:
+        """The pod with this uid has the address."""
+        self._holders[address] = uid
+
+    def release(self, address: str, uid: str) -> None:
+        """The pod with this uid is gone. Does nothing when another has its address by now."""
+        if self._holders.get(address) == uid:
+            del self._holders[address]
+
+    def take(self, uid: str) -> str:
+        """An address for the pod with this uid."""
+        for _ in range(_POD_ADDRESSES):
+            self._last = self._last % (_POD_ADDRESSES - 2) + 1
+            address = str(_PODS + self._last)
+            if address not in self._holders:
+                self._holders[address] = uid
+                return address
+        raise RuntimeError("all pod addresses are taken")

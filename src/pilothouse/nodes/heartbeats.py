@@ -1,0 +1,242 @@
+"""Simulated nodes as such: they register, renew their Leases, report their status.
+
+One queue for all nodes; a node is due when its Lease or its status is, or when somebody changed what it had written.
+Liveness is the Lease; the status is written at registration, when it differs, and every ``status_period``. Facts:
+kubelet v1.36 ``pkg/kubelet/kubelet_node_status.go``, component-helpers ``apimachinery/lease/controller.go``.
+
+As with a kubelet, a Node that is deleted stays deleted until somebody creates it again, or the simulator starts anew:
+then the node takes it for its own, writes its whole status and gets a new Lease.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from pilothouse.api.coordination import LEASES
+from pilothouse.api.core import NODES, Node, NodeCondition, ObjectReference
+from pilothouse.client import Client, strategic_merge_patch
+from pilothouse.client.errors import AlreadyExists, ApiError, Conflict, NotFound
+from pilothouse.env import Env, Log
+from pilothouse.machinery.resource_versions import is_newer
+from pilothouse.machinery.splice import replace_fields
+from pilothouse.nodes import node_object
+from pilothouse.nodes.profile import Profile
+from pilothouse.runtime import ExponentialFailureLimiter, InformerFactory, Requeue, WorkerPool, WorkQueue
+
+Tell = Callable[[str, ObjectReference, str, str], None]
+"""Send an event: node, about what, reason, message."""
+
+_WORKERS = 32
+_RETRY_SECONDS = (0.2, 7.0)
+"""Back-off of registration and of Leases, first and longest."""
+_START_TAINT = ("node.kubernetes.io/not-ready", "NoSchedule")
+
+
+class _Heart:
+    """What is known of one node. Times are loop times."""
+
+    __slots__ = ("conditions", "lease", "lease_due", "name", "registered", "status_due", "uid", "version", "whole")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.registered = False
+        self.uid = ""  # "" while there is no Node
+        self.version = ""
+        self.conditions: tuple[NodeCondition, ...] = ()
+        self.lease: msgspec.Raw | None = None
+        self.lease_due = 0.0
+        self.status_due = 0.0
+        self.whole = False  # the next status report has to be complete
+
+    def adopt(self, node: Node) -> None:
+        """There is a Node, maybe a new one."""
+        if node.metadata.uid != self.uid:
+            self.uid = node.metadata.uid
+            self.lease = None
+            self.lease_due = self.status_due = 0.0
+            self.whole = True
+        self.remember(node)
+
+    def remember(self, node: Node) -> None:
+        """This is the newest version of the Node that was seen."""
+        self.version = node.metadata.resource_version
+        self.conditions = node.status.conditions
+
+
+class Heartbeats:
+    """The nodes ``index`` (name to number) on one API server, each writing through its own client."""
+
+    def __init__(
+        self,
+        env: Env,
+        index: Mapping[str, int],
+        *,
+        informers: InformerFactory,
+        clients: Mapping[str, Client],
+        profile: Profile,
+        tell: Tell,
+        log: Log,
+    ) -> None:
+        self._env = env
+        self._index = index
+        self._clients = clients
+        self._profile = profile
+        self._tell = tell
+        self._log = log
+        self._random = env.stream("nodes")
+        self._hearts = {name: _Heart(name) for name in index}
+        self._missing = len(index)
+        self._queue: WorkQueue[str] = WorkQueue(env, "nodes", limiter=ExponentialFailureLimiter(*_RETRY_SECONDS))
+        self._pool = WorkerPool("node heartbeats", self._queue, self._reconcile, workers=_WORKERS, log=log)
+        self._nodes = informers.informer(NODES)
+        self._nodes.add_handler(
+            on_add=lambda node, _initial: self._see(None, node),
+            on_update=self._see,
+            on_delete=lambda node, _unknown: self._lose(node),
+        )
+        self.ready = asyncio.Event()
+        """Set once every node has registered and reported Ready."""
+
+    async def run(self) -> None:
+        """Register and heartbeat until cancelled."""
+        if not self._missing:
+            self.ready.set()
+        for name in self._index:
+            self._queue.add(name)
+        await self._pool.run()
+
+    # What others do to the Nodes
+
+    def _see(self, old: Node | None, node: Node) -> None:
+        heart = self._hearts.get(node.metadata.name)
+        if heart is None or not heart.registered or is_newer(heart.version, node.metadata.resource_version):
+            return
+        if node.metadata.uid != heart.uid:
+            heart.adopt(node)
+            self._queue.add(heart.name)
+            return
+        heart.remember(node)
+        if old is not None and old.spec.unschedulable != node.spec.unschedulable:
+            reason = "NodeNotSchedulable" if node.spec.unschedulable else "NodeSchedulable"
+            self._tell_status(heart.name, reason)
+        if node_object.changes(node.status.conditions):
+            heart.status_due = min(heart.status_due, self._env.monotonic() + self._profile.sync_period)
+            self._queue.add(heart.name)
+
+    def _lose(self, node: Node) -> None:
+        heart = self._hearts.get(node.metadata.name)
+        if heart is not None and heart.uid == node.metadata.uid:
+            heart.uid = ""
+
+    # What the nodes do
+
+    async def _reconcile(self, name: str) -> Requeue | None:
+        heart = self._hearts[name]
+        if not heart.registered:
+            await self._register(heart)
+        if not heart.uid:
+            return None
+        if self._env.monotonic() >= heart.status_due:
+            await self._report(heart)
+        if heart.uid and self._env.monotonic() >= heart.lease_due:
+            await self._renew(heart)
+        if not heart.uid:
+            return None
+        return Requeue(after=min(heart.lease_due, heart.status_due) - self._env.monotonic())
+
+    async def _register(self, heart: _Heart) -> None:
+        name = heart.name
+        body = node_object.new_node(name, self._index[name], self._profile, self._env.now())
+        try:
+            node = await self._clients[name].create(NODES, body)
+        except AlreadyExists:
+            node = await self._clients[name].get(NODES, name)
+        else:
+            self._tell(name, self._reference(name), "Starting", "Starting kubelet.")
+            message = "Updated Node Allocatable limit across pods"
+            self._tell(name, self._reference(name), "NodeAllocatableEnforced", message)
+        heart.adopt(node)
+        await self._write_status(heart)
+        heart.registered = True
+        self._missing -= 1
+        if not self._missing:
+            self.ready.set()
+
+    async def _report(self, heart: _Heart) -> None:
+        uid = heart.uid
+        try:
+            await self._write_status(heart)
+        except NotFound:
+            # Deleted, and the watch will say so; unless it has said meanwhile that there is a new one.
+            if heart.uid == uid:
+                heart.uid = ""
+        except (ApiError, OSError) as error:
+            # Not a reason to let the Lease wait. A kubelet tries again with its next look at the status.
+            self._log.error("Error updating node status, will retry", error=error, node=heart.name)
+            heart.status_due = self._env.monotonic() + self._stretched(self._profile.sync_period)
+
+    async def _write_status(self, heart: _Heart) -> None:
+        client, name, uid = self._clients[heart.name], heart.name, heart.uid
+        changed = node_object.changes(heart.conditions)
+        whole = node_object.machine(name, self._index[name], self._profile) if heart.whole else None
+        patch = strategic_merge_patch(node_object.status_patch(self._env.now(), heart.conditions, whole))
+        node = await client.patch(NODES, name, patch, subresource="status")
+        if heart.whole:
+            await self._take_off_start_taint(client, node)
+        for kind in changed:
+            self._tell_status(name, node_object.STATUS_EVENTS[kind])
+        if heart.uid == uid == node.metadata.uid:
+            heart.whole = False
+            heart.remember(node)
+            heart.status_due = self._env.monotonic() + self._stretched(self._profile.status_period)
+
+    async def _take_off_start_taint(self, client: Client, node: Node) -> None:
+        """Admission puts not-ready:NoSchedule on every new node, and the node lifecycle controller takes it off.
+
+        Where that controller doesn't run nobody would, and no pod could ever be placed.
+        """
+        left = [t for t in node.spec.taints if (t.key, t.effect) != _START_TAINT]
+        if self._profile.clears_start_taint and len(left) < len(node.spec.taints):
+            # The list is merged by key, and a taint of another effect may share it: it goes as a whole.
+            taints: list[dict[str, Any]] = [msgspec.to_builtins(t) for t in left]
+            patch = strategic_merge_patch({"spec": {"taints": [*taints, {"$patch": "replace"}] if taints else None}})
+            await client.patch(NODES.raw, node.metadata.name, patch)
+
+    async def _renew(self, heart: _Heart) -> None:
+        """PUT the last known Lease with a new renewTime; only when that fails does a kubelet look at it again."""
+        client, name, uid = self._clients[heart.name], heart.name, heart.uid
+        namespace = node_object.LEASE_NAMESPACE
+        lease = heart.lease
+        if lease is None:
+            try:
+                lease = await client.get(LEASES.raw, name, namespace)
+            except NotFound:
+                body = node_object.new_lease(name, uid, self._env.now())
+                self._renewed(heart, uid, await client.create(LEASES.raw, body, namespace))
+                return
+        spec = msgspec.json.encode(node_object.lease_spec(name, self._env.now()))
+        try:
+            lease = await client.update(LEASES.raw, name, replace_fields(lease, {"spec": spec}), namespace)
+        except (Conflict, NotFound):
+            heart.lease = None
+            raise
+        self._renewed(heart, uid, lease)
+
+    def _renewed(self, heart: _Heart, uid: str, lease: msgspec.Raw) -> None:
+        if heart.uid == uid:
+            heart.lease = lease
+            heart.lease_due = self._env.monotonic() + self._stretched(self._profile.lease_period)
+
+    def _stretched(self, seconds: float) -> float:
+        return seconds * (1 + self._random.random() * self._profile.jitter)
+
+    # Events
+
+    def _tell_status(self, name: str, reason: str) -> None:
+        self._tell(name, self._reference(name), reason, f"Node {name} status is now: {reason}")
+
+    def _reference(self, name: str) -> ObjectReference:
+        # The uid is the name: a kubelet tells of its node before it knows the uid (v1.36 ``pkg/kubelet/kubelet.go``).
+        return ObjectReference(kind="Node", name=name, uid=name)
