@@ -141,6 +141,7 @@ class PodStatus(View, frozen=True):
     start_time: datetime.datetime | None = None
     pod_ip: str = msgspec.field(default="", name="podIP")
     nominated_node_name: str = ""
+    observed_generation: int = 0
 
 
 class Pod(View, frozen=True):

@@ -1,0 +1,51 @@
+"""Removes pods that nobody else will: too many finished ones, and those whose node cannot take leave of them.
+
+Promises: a pass every 20 seconds. Finished pods above the threshold go, evicted ones first, then the oldest. A pod of a
+node that is gone goes once the node was missing for 40 seconds and the API server says that there is none. A pod that
+is being deleted goes at once when it was never bound, or when its node is out of service and not ready. A pod that has
+not ended is Failed before it goes, so that whoever counts it knows. No pod goes because of a node that was not read
+live within the last second, and no pod goes for another one of the same name.
+
+Not promised: that the containers have ended. These are forced deletions; the taint
+``node.kubernetes.io/out-of-service`` is an operator's word that nothing runs there any more.
+
+Files: ``decide`` which pods, ``controller`` the pass. docs/controllers/pod_garbage_collector.md has where it differs
+from upstream.
+"""
+
+import msgspec
+
+from pilothouse.api.core import NODES, PODS
+from pilothouse.machinery.flags import INT32, Flag
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch
+
+
+class PodGarbageCollectorOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What can be set. The last two are no flags, as upstream."""
+
+    terminated_threshold: int = 12500
+    """Finished pods that may stay; 0 and below: all of them."""
+    period: float = 20.0
+    quarantine: float = 40.0
+
+
+DESCRIPTOR = Descriptor(
+    name="pod-garbage-collector-controller",
+    aliases=("podgc",),
+    client_name="pod-garbage-collector",
+    options=PodGarbageCollectorOptions,
+    flags=(
+        FlagSpec(
+            field="terminated_threshold",
+            flag=Flag(
+                "terminated-pod-gc-threshold",
+                INT32,
+                12500,
+                "Number of terminated pods that can exist before the terminated pod garbage collector starts deleting "
+                "terminated pods. If <= 0, the terminated pod garbage collector is disabled.",
+            ),
+        ),
+    ),
+    watches=(Watch(kind=PODS, indexes=("spec.nodeName", "podGarbage")), Watch(kind=NODES)),
+    factory="pilothouse.controllers.cleanup.pod_garbage_collector.controller:build",
+)

@@ -1,0 +1,181 @@
+"""One pass over all garbage, every 20 seconds: find, confirm live, mark as Failed, delete. ``decide`` says what is
+garbage.
+
+Upstream: v1.36 ``pkg/controller/podgc/gc_controller.go``, with kubernetes#141887.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
+
+from pilothouse.api.core import NODES, PODS, Node, Pod, PodCondition
+from pilothouse.api.meta import Object
+from pilothouse.client import strategic_merge_patch
+from pilothouse.client.errors import ApiError, Conflict, NotFound
+from pilothouse.controllers.cleanup.pod_garbage_collector import DESCRIPTOR, PodGarbageCollectorOptions
+from pilothouse.controllers.cleanup.pod_garbage_collector.decide import (
+    GARBAGE_INDEX,
+    LEAVING,
+    TERMINATED,
+    UNSCHEDULED,
+    in_order_of_deletion,
+    index_by_garbage,
+    is_out_of_service,
+    surplus,
+)
+from pilothouse.controllers.shared.disruption import disruption_target, status_patch
+from pilothouse.controllers.shared.live_nodes import LiveNodes
+from pilothouse.controllers.shared.pods_by_node import NODE_INDEX, index_by_node
+from pilothouse.runtime import Controller, ControllerContext, Requeue, WorkQueue, object_key, run_all
+from pilothouse.semantics.pods import is_terminal
+
+PASS = "pass"  # noqa: S105  # the one key there is, no secret
+AT_ONCE = 16
+"""Deletions that run together. Upstream starts all of them; here each is checked shortly before it is sent."""
+LIVE_SECONDS = 1.0
+"""How old a live read of a node may be when one of its pods is deleted because of it."""
+
+_POD_META = PODS.read_as(Object)
+
+
+def build(context: ControllerContext) -> "PodGarbageCollector":
+    """The factory of the descriptor."""
+    return PodGarbageCollector(context)
+
+
+class PodGarbageCollector(Controller):
+    """See the package for the promises."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        pods = context.informers.informer(PODS)
+        nodes = context.informers.informer(NODES)
+        super().__init__(
+            DESCRIPTOR.name,
+            context.env,
+            waits_for=(pods, nodes),
+            metrics=context.metrics,
+            queue_name="pod_garbage_collector",
+            log=context.log,
+        )
+        self._options = context.options_as(PodGarbageCollectorOptions)
+        self._client = context.client
+        self._pods = pods.cache
+        self._nodes = nodes.cache
+        self._pods.add_index(NODE_INDEX, index_by_node)
+        self._pods.add_index(GARBAGE_INDEX, index_by_garbage)
+        self._live = LiveNodes(context.client, context.env)
+        self._quarantine: WorkQueue[str] = WorkQueue(context.env, "orphaned_pods_nodes", context.metrics)
+        labels = ("namespace", "reason")
+        self._attempts = context.metrics.counter(
+            "pod_gc_collector_force_delete_pods_total",
+            "[ALPHA] Number of pods that are being forcefully deleted since the Pod GC Controller started.",
+            labels,
+        )
+        self._failures = context.metrics.counter(
+            "pod_gc_collector_force_delete_pod_errors_total",
+            "[ALPHA] Number of errors encountered when forcefully deleting the pods since the Pod GC Controller "
+            "started.",
+            labels,
+        )
+        self.queue.add(PASS)
+
+    async def run(self) -> None:
+        try:
+            await super().run()
+        finally:
+            self._quarantine.shut_down()
+
+    async def reconcile(self, key: str) -> Requeue | None:
+        """One pass. What fails is logged and comes up again in the next one."""
+        terminated = surplus(self._pods.by_index(GARBAGE_INDEX, TERMINATED), self._options.terminated_threshold)
+        if terminated:
+            self.log.info("Garbage collecting pods", numPods=len(terminated))
+        await _each(terminated, lambda pod: self._remove(pod, "terminated"))
+        await self._out_of_service()
+        await self._orphaned()
+        for pod in self._pods.by_index(GARBAGE_INDEX, UNSCHEDULED):
+            await self._remove(pod, "unscheduled")
+        return Requeue(self._options.period)
+
+    async def _out_of_service(self) -> None:
+        doomed = []
+        for pod in self._pods.by_index(GARBAGE_INDEX, LEAVING):
+            node = self._nodes.get(pod.spec.node_name)
+            if node is not None and is_out_of_service(node):
+                doomed.append(pod)
+        since = self._live.moment()
+
+        async def remove(pod: Pod) -> None:
+            node = await self._read_live(pod.spec.node_name, since)
+            if isinstance(node, Node) and is_out_of_service(node):
+                await self._remove(pod, "out-of-service")
+
+        await _each(in_order_of_deletion(doomed), remove)
+
+    async def _orphaned(self) -> None:
+        for name in self._pods.index_values(NODE_INDEX):
+            if name not in self._nodes:
+                self._quarantine.add_after(name, self._options.quarantine)
+        since = self._live.moment()
+        while len(self._quarantine):
+            name = await self._quarantine.get()
+            try:
+                await self._collect_pods_of(name, since)
+            finally:
+                self._quarantine.done(name)
+
+    async def _collect_pods_of(self, name: str, since: int) -> None:
+        """All pods of a node that is gone; if a read fails, those that are left are queued again by the next pass."""
+        for pod in self._pods.by_index(NODE_INDEX, name):
+            if name in self._nodes or await self._read_live(name, since) is not None:
+                return
+            self.log.info("Found orphaned Pod assigned to the Node, deleting", v=2, pod=_key(pod), node=name)
+            condition = disruption_target(pod, "DeletionByPodGC", "PodGC: node no longer exists")
+            await self._remove(pod, "orphaned", condition)
+
+    async def _read_live(self, name: str, since: int) -> Node | Exception | None:
+        """The node as it is now, None if there is none, or why that could not be told."""
+        try:
+            return await self._live.get(name, since=since, max_age=LIVE_SECONDS)
+        except (ApiError, OSError) as error:
+            self.log.error("Error while getting node", error=error, node=name)  # noqa: TRY400  # no traceback: the server said no
+            return error
+
+    async def _remove(self, pod: Pod, reason: str, condition: PodCondition | None = None) -> None:
+        """Make it Failed if it has not ended, then delete it without grace. One that is gone already is fine."""
+        meta = pod.metadata
+        self.log.info("PodGC is force deleting Pod", pod=_key(pod), reason=reason)
+        self._attempts.labels_of(meta.namespace, reason).inc()
+        try:
+            if not is_terminal(pod):
+                body = status_patch(pod, self.env.now(), condition=condition, phase="Failed")
+                assert body is not None, "a pod that has not ended is not Failed yet"
+                patch = strategic_merge_patch(body)
+                await self._client.patch(_POD_META, meta.name, patch, meta.namespace, subresource="status")
+            await self._client.delete(PODS, meta.name, meta.namespace, uid=meta.uid, grace_period_seconds=0)
+        except NotFound:
+            return
+        except (ApiError, OSError) as error:
+            if isinstance(error, Conflict) and self._is_replaced(pod):
+                return
+            self._failures.labels_of(meta.namespace, reason).inc()
+            self.log.error("Unable to remove a pod", error=error, pod=_key(pod), reason=reason)  # noqa: TRY400  # no traceback: the server said no
+
+    def _is_replaced(self, pod: Pod) -> bool:
+        now = self._pods.get(_key(pod))
+        return now is None or now.metadata.uid != pod.metadata.uid
+
+
+async def _each(pods: Iterable[Pod], act: Callable[[Pod], Awaitable[None]]) -> None:
+    """``act`` on every pod, in order, ``AT_ONCE`` at a time."""
+    waiting = iter(pods)
+
+    async def work() -> None:
+        for pod in waiting:
+            await act(pod)
+
+    for error in await run_all([work() for _ in range(AT_ONCE)]):
+        if error is not None:
+            raise error
+
+
+def _key(pod: Pod) -> str:
+    return object_key(pod.metadata)

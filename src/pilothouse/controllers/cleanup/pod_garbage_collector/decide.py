@@ -1,0 +1,63 @@
+"""Which pods are garbage, and which go first. Pure.
+
+Upstream: v1.36 ``pkg/controller/podgc/gc_controller.go``.
+"""
+
+import datetime
+from collections.abc import Iterable, Sequence
+
+from pilothouse.api.core import Node, Pod
+from pilothouse.semantics.nodes import is_node_ready
+
+OUT_OF_SERVICE_TAINT = "node.kubernetes.io/out-of-service"
+
+GARBAGE_INDEX = "podGarbage"
+TERMINATED = "terminated"
+LEAVING = "leaving"
+UNSCHEDULED = "unscheduled"
+
+_EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
+
+
+def index_by_garbage(pod: Pod) -> tuple[str, ...]:
+    """The index function of ``GARBAGE_INDEX``: what a pod may be collected as, apart from its node being gone.
+
+    A pass then looks at these pods alone, not at all that there are.
+    """
+    kinds = (TERMINATED,) if is_terminated(pod) else ()
+    if pod.metadata.deletion_timestamp is None:
+        return kinds
+    return (*kinds, LEAVING if pod.spec.node_name else UNSCHEDULED)
+
+
+def is_terminated(pod: Pod) -> bool:
+    """Whether it counts as finished: every phase but three, so that one without a phase does too."""
+    return pod.status.phase not in ("Pending", "Running", "Unknown")
+
+
+def surplus(terminated: Sequence[Pod], threshold: int) -> list[Pod]:
+    """The finished pods that are too many. 5 pods, threshold 3: the first two in order of deletion."""
+    excess = len(terminated) - threshold
+    if threshold <= 0 or excess <= 0:
+        return []
+    return in_order_of_deletion(terminated)[:excess]
+
+
+def in_order_of_deletion(pods: Iterable[Pod]) -> list[Pod]:
+    """Evicted pods first: nobody waits for them, while a controller may still count the others. Then by age."""
+    return sorted(pods, key=_rank)
+
+
+def _rank(pod: Pod) -> tuple[bool, datetime.datetime, str, str]:
+    meta = pod.metadata
+    return (not is_evicted(pod), meta.creation_timestamp or _EPOCH, meta.name, meta.namespace)
+
+
+def is_evicted(pod: Pod) -> bool:
+    """Whether a kubelet under pressure ended it."""
+    return pod.status.phase == "Failed" and pod.status.reason == "Evicted"
+
+
+def is_out_of_service(node: Node) -> bool:
+    """Whether an operator has vouched that nothing runs there any more, and the node does not say otherwise."""
+    return not is_node_ready(node) and any(taint.key == OUT_OF_SERVICE_TAINT for taint in node.spec.taints)

@@ -1,0 +1,1 @@
+"""What several controllers do the same way, and nobody below them needs."""

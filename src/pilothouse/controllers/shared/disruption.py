@@ -1,0 +1,77 @@
+"""Telling why a pod is about to be deleted: the condition ``DisruptionTarget`` and the patch that writes it. Pure.
+
+Job's pod failure policy and users read the condition. Mirrors ``UpdatePodCondition`` (v1.36 ``pkg/api/v1/pod/util.go``)
+and ``PatchPodStatus`` (``pkg/util/pod/pod.go``): a strategic merge patch that holds what changes, the order of the
+conditions, and the uid, so that a pod of the same name is never meant.
+"""
+
+import datetime
+from typing import Any
+
+from pilothouse.api.core import Pod, PodCondition
+from pilothouse.machinery.conditions import find_condition
+from pilothouse.machinery.times import format_time
+
+DISRUPTION_TARGET = "DisruptionTarget"
+
+
+def disruption_target(pod: Pod, reason: str, message: str) -> PodCondition:
+    """The condition, about the pod's present generation and without a time: ``status_patch`` knows that."""
+    return PodCondition(
+        type=DISRUPTION_TARGET,
+        status="True",
+        reason=reason,
+        message=message,
+        observed_generation=pod.metadata.generation,
+    )
+
+
+def status_patch(
+    pod: Pod, now: datetime.datetime, *, condition: PodCondition | None = None, phase: str = ""
+) -> dict[str, Any] | None:
+    """The body of a patch of ``pods/status``, or None when the pod says all of it already.
+
+    With a ``phase`` the status is also said to be about the pod's generation, as the kubelet would.
+    """
+    status: dict[str, Any] = {}
+    if condition is not None:
+        changed = _changes(find_condition(pod.status.conditions, condition.type), condition, now)
+        if changed is not None:
+            types = [known.type for known in pod.status.conditions]
+            if condition.type not in types:
+                types.append(condition.type)
+            status["$setElementOrder/conditions"] = [{"type": kind} for kind in types]
+            status["conditions"] = [changed]
+    if phase:
+        if pod.status.observed_generation != pod.metadata.generation:
+            status["observedGeneration"] = pod.metadata.generation
+        if pod.status.phase != phase:
+            status["phase"] = phase
+    return {"metadata": {"uid": pod.metadata.uid}, "status": status} if status else None
+
+
+def _changes(old: PodCondition | None, new: PodCondition, now: datetime.datetime) -> dict[str, Any] | None:
+    """What is to be written into the list of conditions."""
+    whole: dict[str, Any] = {
+        "type": new.type,
+        "status": new.status,
+        "reason": new.reason,
+        "message": new.message,
+        "observedGeneration": new.observed_generation,
+    }
+    if old is None:
+        return {**whole, "lastProbeTime": None, "lastTransitionTime": format_time(now)}
+    before = {
+        "type": old.type,
+        "status": old.status,
+        "reason": old.reason,
+        "message": old.message,
+        "observedGeneration": old.observed_generation,
+    }
+    changed = {name: value for name, value in whole.items() if before[name] != value}
+    # A newer generation alone is not written: upstream's comparison leaves it out too.
+    if not changed.keys() - {"observedGeneration"}:
+        return None
+    if old.status != new.status:
+        changed["lastTransitionTime"] = format_time(now)
+    return {"type": new.type, **changed}

@@ -1,0 +1,75 @@
+"""Nodes as the API server has them now, for decisions that a lagging cache must not make.
+
+Deleting a pod because of its node cannot be taken back, and the cache may show a taint that is gone, or lack a node
+that is there (kubernetes#119862, #141887). Read by pod garbage collection and taint eviction.
+"""
+
+import asyncio
+import math
+
+from pilothouse.api.core import NODES, Node
+from pilothouse.client import Client
+from pilothouse.client.errors import NotFound
+from pilothouse.env import Env
+
+_KEPT = 1024
+
+
+class _Read:
+    __slots__ = ("at", "began", "lock", "node")
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.began = -1
+        self.at = -math.inf
+        self.node: Node | None = None
+
+
+class LiveNodes:
+    """Reads nodes live, once for all who ask about the same node for the same reason.
+
+    A decision takes a ``moment()`` when it is made, and asks with it. It then gets a state that was read after that
+    moment: what had happened by then is in it.
+    """
+
+    def __init__(self, client: Client, env: Env) -> None:
+        self._client = client
+        self._env = env
+        self._moment = 0
+        self._reads: dict[str, _Read] = {}
+
+    def moment(self) -> int:
+        """Now, for ``get``. Counted, not measured: two things may happen at one instant of a clock."""
+        self._moment += 1
+        return self._moment
+
+    async def get(self, name: str, *, since: int, max_age: float = math.inf) -> Node | None:
+        """The node, read after ``since`` and at most ``max_age`` seconds ago; None if there is none of that name.
+
+        Raises what the read raises. A 404 that does not name the node says nothing about it, and is raised too: a
+        proxy answers so for a server that is not there.
+        """
+        read = self._reads.get(name)
+        if read is None:
+            if len(self._reads) >= _KEPT:
+                self._forget()
+            read = self._reads[name] = _Read()
+        async with read.lock:
+            if read.began <= since or self._env.monotonic() - read.at > max_age:
+                began, at = self.moment(), self._env.monotonic()
+                read.node = await self._read(name)
+                read.began, read.at = began, at
+            return read.node
+
+    async def _read(self, name: str) -> Node | None:
+        try:
+            return await self._client.get(NODES, name)
+        except NotFound as error:
+            details = error.status.details
+            if details is None or details.name != name:
+                raise
+            return None
+
+    def _forget(self) -> None:
+        for name in [name for name, read in self._reads.items() if not read.lock.locked()]:
+            del self._reads[name]

@@ -1,0 +1,244 @@
+"""The embedded API server in virtual time with controllers of nodes and their pods, and words for what tests do.
+
+The controllers' transport is an ``Interceptor``: faults go between it and the server, and watches can be held, so that
+a cache lags behind. What the test does goes past it.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from pilothouse.apiserver.server import ApiServer
+from pilothouse.client import Client
+from pilothouse.client.errors import NotFound
+from pilothouse.client.interceptor import Answered, Interceptor, Observation, Sent
+from pilothouse.env import Env, TaskGroup, virtual
+from pilothouse.machinery.times import format_micro_time, format_time
+from pilothouse.runtime import ControllerContext, Descriptor, InformerFactory, Registry
+from pilothouse.storage import MemoryStore
+
+Doc = dict[str, Any]
+
+NODES = "/api/v1/nodes"
+PODS = "/api/v1/namespaces/default/pods"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+
+HEALTHY = {"Ready": "True", "MemoryPressure": "False", "DiskPressure": "False", "PIDPressure": "False"}
+
+
+class World:
+    """A cluster of one API server and the controllers under test. No kubelet: the test writes what one would."""
+
+    def __init__(self, env: Env, group: TaskGroup) -> None:
+        self.env = env
+        self.store = MemoryStore(env)
+        self.server = ApiServer(env, self.store)
+        self.admin = Client(self.server.transport("admin", ["system:masters"]), env)
+        self.seen: list[Sent | Answered] = []
+        self.faults = Interceptor(self.server.transport("controllers", ["system:masters"]), env, observer=self._observe)
+        self.metrics = Registry()
+        self._group = group
+
+    def _observe(self, seen: Observation) -> None:
+        asked = isinstance(seen, Sent) or (isinstance(seen, Answered) and seen.injected)
+        if asked and seen.call.verb != "watch":
+            assert isinstance(seen, Sent | Answered)
+            self.seen.append(seen)
+
+    async def start(self, descriptor: Descriptor, options: object = None) -> asyncio.Task[None]:
+        """Start a controller with informers of its own. Cancel the task to stop it."""
+        client = Client(self.faults, self.env)
+        informers = InformerFactory(client, self.env)
+        context = ControllerContext(
+            env=self.env,
+            client=client,
+            informers=informers,
+            metadata_informers=informers,
+            metrics=self.metrics,
+            options=options,
+        )
+        controller = descriptor.build(context)
+
+        async def live() -> None:
+            async with TaskGroup("informers") as running:
+                informers.start(running)
+                try:
+                    await controller.run()
+                finally:
+                    running.cancel()
+
+        task = self._group.start(live(), name=descriptor.name)
+        await informers.wait_synced()
+        return task
+
+    # What the test does
+
+    async def request(
+        self, method: str, path: str, body: Doc | None = None, content_type: str = "application/json"
+    ) -> Doc:
+        """Any request of an administrator."""
+        encoded = b"" if body is None else msgspec.json.encode(body)
+        response = await self.admin.request(method, path, body=encoded, headers={"content-type": content_type})
+        found: Doc = msgspec.json.decode(response.body)
+        return found
+
+    async def merge(self, path: str, changes: Doc) -> Doc:
+        """JSON merge patch."""
+        return await self.request("PATCH", path, changes, "application/merge-patch+json")
+
+    async def node(
+        self, name: str, *, conditions: dict[str, str] | None = None, taints: tuple[Doc, ...] = (), **metadata: Any
+    ) -> Doc:
+        """A node with these conditions, healthy unless told otherwise, without the taint of new nodes."""
+        await self.request("POST", NODES, {"metadata": {"name": name, **metadata}})
+        await self.taint(name, *taints)
+        return await self.report_node(name, HEALTHY if conditions is None else conditions)
+
+    async def report_node(self, name: str, conditions: dict[str, str]) -> Doc:
+        """What the kubelet says of its node, now."""
+        now = format_time(self.env.now())
+        listed = [
+            {"type": kind, "status": status, "lastHeartbeatTime": now, "lastTransitionTime": now, "reason": "Kubelet"}
+            for kind, status in conditions.items()
+        ]
+        return await self.merge(f"{NODES}/{name}/status", {"status": {"conditions": listed}})
+
+    async def taint(self, name: str, *taints: Doc) -> Doc:
+        """Have exactly these taints on the node."""
+        return await self.merge(f"{NODES}/{name}", {"spec": {"taints": list(taints) or None}})
+
+    async def renew(self, name: str) -> None:
+        """Renew the node's Lease, or make it."""
+        spec = {"holderIdentity": name, "renewTime": format_micro_time(self.env.now())}
+        try:
+            await self.merge(f"{LEASES}/{name}", {"spec": spec})
+        except NotFound:
+            await self.request("POST", LEASES, {"metadata": {"name": name}, "spec": spec})
+
+    async def pod(
+        self,
+        name: str,
+        *,
+        node: str = "",
+        phase: str = "Running",
+        tolerations: tuple[Doc, ...] = (),
+        reason: str = "",
+        ready: bool | None = None,
+        **metadata: Any,
+    ) -> Doc:
+        """A pod, bound from the start if a node is given, with a status."""
+        spec: Doc = {"containers": [{"name": "main", "image": "pause"}], "tolerations": list(tolerations)}
+        if node:
+            spec["nodeName"] = node
+        made = await self.request("POST", PODS, {"metadata": {"name": name, **metadata}, "spec": spec})
+        status: Doc = {"phase": phase}
+        if reason:
+            status["reason"] = reason
+        if ready is not None:
+            condition = {"type": "Ready", "status": str(ready), "lastTransitionTime": format_time(self.env.now())}
+            status["conditions"] = [condition]
+        await self.merge(f"{PODS}/{name}/status", {"status": status})
+        return made
+
+    async def delete(self, path: str, *, grace: int | None = None) -> None:
+        """DELETE, as a user would."""
+        await self.request("DELETE", path, None if grace is None else {"gracePeriodSeconds": grace})
+
+    # What the test sees
+
+    async def get(self, path: str) -> Doc | None:
+        """An object, or None."""
+        try:
+            return await self.request("GET", path)
+        except NotFound:
+            return None
+
+    async def see(self, path: str) -> Doc:
+        """An object that must be there."""
+        found = await self.get(path)
+        assert found is not None, f"{path} is gone"
+        return found
+
+    async def pods(self) -> list[str]:
+        """Names of the pods that are not being deleted, sorted."""
+        items = (await self.see(PODS))["items"]
+        return [item["metadata"]["name"] for item in items if "deletionTimestamp" not in item["metadata"]]
+
+    async def taints(self, name: str) -> list[str]:
+        """``key:effect`` of the node's taints, the usual prefix cut off."""
+        found = (await self.see(f"{NODES}/{name}"))["spec"].get("taints") or []
+        return [f"{t['key'].removeprefix('node.kubernetes.io/')}:{t['effect']}" for t in found]
+
+    async def conditions(self, path: str) -> dict[str, Doc]:
+        """An object's conditions by type."""
+        return {c["type"]: c for c in (await self.see(path))["status"].get("conditions") or []}
+
+    async def events(self, reason: str = "") -> list[str]:
+        """``kind/name message`` of the events there are, in order of creation."""
+        items = (await self.see("/api/v1/events"))["items"]
+        items.sort(key=lambda item: int(item["metadata"]["resourceVersion"]))
+        return [
+            f"{item['involvedObject']['kind']}/{item['involvedObject']['name']} {item['message']}"
+            for item in items
+            if reason in ("", item["reason"])
+        ]
+
+    def requests(self, *, reads: bool = True) -> list[str]:
+        """``verb resource name`` of what the controllers asked, lists and events left out."""
+        texts = []
+        for sent in self.seen:
+            call = sent.call
+            resource = f"{call.resource}/{call.subresource}" if call.subresource else call.resource
+            if call.verb == "list" or resource == "events" or (call.verb == "get" and not reads):
+                continue
+            texts.append(f"{call.verb} {resource} {call.name}")
+        return texts
+
+    def bodies(self, verb: str, resource: str) -> list[Doc]:
+        """What was sent with such requests."""
+        found = []
+        for sent in self.seen:
+            call = sent.call
+            name = f"{call.resource}/{call.subresource}" if call.subresource else call.resource
+            if call.verb == verb and name == resource:
+                found.append(msgspec.json.decode(sent.request.body))
+        return found
+
+
+def toleration(key: str, seconds: int | None = None) -> Doc:
+    """Of a NoExecute taint, whatever its value."""
+    found: Doc = {"key": key, "operator": "Exists", "effect": "NoExecute"}
+    return found if seconds is None else {**found, "tolerationSeconds": seconds}
+
+
+def no_execute(key: str) -> Doc:
+    """A NoExecute taint."""
+    return {"key": key, "effect": "NoExecute"}
+
+
+@contextlib.asynccontextmanager
+async def world(env: Env) -> AsyncIterator[World]:
+    """A world with the namespaces that every cluster has. Everything ends with the block."""
+    async with TaskGroup("world") as group:
+        made = World(env, group)
+        group.start(made.server.run(), name="API server")
+        for name in ("default", "kube-node-lease"):
+            if await made.get(f"/api/v1/namespaces/{name}") is None:
+                await made.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+        try:
+            yield made
+        finally:
+            group.cancel()
+
+
+def play(story: Callable[[World], Awaitable[None]], *, seed: int = 0) -> None:
+    """Run a story in virtual time."""
+
+    async def main(env: Env) -> None:
+        async with world(env) as made:
+            await story(made)
+
+    virtual.run(main, seed=seed)

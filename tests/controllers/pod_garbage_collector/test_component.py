@@ -1,0 +1,252 @@
+"""Pod garbage collection against the embedded API server, in virtual time."""
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable
+
+from tests.controllers.node_world import NODES, PODS, World, play
+
+from pilothouse.client.interceptor import Rule, fail
+from pilothouse.controllers.cleanup.pod_garbage_collector import DESCRIPTOR, PodGarbageCollectorOptions
+
+OUT = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
+DOWN = {"Ready": "Unknown"}
+FORCED = "pod_gc_collector_force_delete_pods_total"
+FAILED = "pod_gc_collector_force_delete_pod_errors_total"
+
+
+def collecting(story: Callable[[World], Awaitable[None]], **options: int) -> None:
+    async def with_controller(world: World) -> None:
+        await world.start(DESCRIPTOR, PodGarbageCollectorOptions(**options))
+        await asyncio.sleep(1)
+        await story(world)
+
+    play(with_controller)
+
+
+def test_pods_of_a_node_that_is_gone_go_after_the_quarantine_and_a_live_look() -> None:
+    async def story(world: World) -> None:
+        await world.node("n1")
+        await world.pod("bare", node="n1")
+        await world.pod("done", node="n1", phase="Succeeded")
+        await world.delete(f"{NODES}/n1")
+        await asyncio.sleep(58)
+        assert await world.pods() == ["bare", "done"]
+        assert world.requests() == [], "nothing is asked before the node was missing for 40 s"
+        await asyncio.sleep(3)
+        assert await world.pods() == []
+        assert world.requests() == [
+            "get nodes n1",
+            "patch pods/status bare",
+            "delete pods bare",
+            "delete pods done",
+        ]
+        [marked] = world.bodies("patch", "pods/status")
+        assert marked["status"]["phase"] == "Failed"
+        [condition] = marked["status"]["conditions"]
+        assert (condition["type"], condition["reason"]) == ("DisruptionTarget", "DeletionByPodGC")
+        assert all(body["gracePeriodSeconds"] == 0 for body in world.bodies("delete", "pods"))
+        assert all(body["preconditions"]["uid"] for body in world.bodies("delete", "pods"))
+        assert world.metrics.value(FORCED, "default", "orphaned") == 2
+        assert world.metrics.value(FAILED, "default", "orphaned") == 0
+
+    collecting(story)
+
+
+def test_a_node_that_comes_back_in_time_keeps_its_pods() -> None:
+    """TestGCOrphaned 'quarantined node that was seen again' and 'no nodes, one quarantined'."""
+
+    async def story(world: World) -> None:
+        await world.pod("a", node="n1")
+        await asyncio.sleep(30)
+        await world.node("n1")
+        await asyncio.sleep(300)
+        assert await world.pods() == ["a"]
+        assert world.requests() == []
+
+    collecting(story)
+
+
+def test_a_node_that_only_the_cache_lacks_keeps_its_pods() -> None:
+    """TestGCOrphaned 'node exists in the API but not in the cache' (kubernetes#82365)."""
+
+    async def story(world: World) -> None:
+        with world.faults.hold(resource="nodes"):
+            await world.node("late")
+            await world.pod("a", node="late")
+            await asyncio.sleep(300)
+            assert await world.pods() == ["a"]
+            assert set(world.requests()) == {"get nodes late"}
+
+    collecting(story)
+
+
+def test_a_look_that_fails_deletes_nothing_and_is_repeated() -> None:
+    """TestGCOrphaned 'API request for the node fails'."""
+
+    async def story(world: World) -> None:
+        rule = world.faults.add(Rule(fail(500), verb="get", resource="nodes"))
+        await world.pod("a", node="gone")
+        await asyncio.sleep(200)
+        assert await world.pods() == ["a"]
+        assert world.requests().count("get nodes gone") > 2
+        world.faults.remove(rule)
+        await asyncio.sleep(100)
+        assert await world.pods() == []
+
+    collecting(story)
+
+
+def test_a_404_that_does_not_name_the_node_says_nothing_about_it() -> None:
+    async def story(world: World) -> None:
+        world.faults.add(Rule(fail(404), verb="get", resource="nodes"))
+        await world.pod("a", node="gone")
+        await asyncio.sleep(300)
+        assert await world.pods() == ["a"]
+
+    collecting(story)
+
+
+def test_finished_pods_above_the_threshold_go() -> None:
+    async def story(world: World) -> None:
+        await world.node("n1")
+        await world.pod("a", node="n1", phase="Succeeded")
+        await asyncio.sleep(2)
+        await world.pod("b", node="n1", phase="Failed")
+        await world.pod("c", node="n1", phase="Failed", reason="Evicted")
+        await world.pod("d", node="n1")
+        await asyncio.sleep(25)
+        assert await world.pods() == ["b", "d"]
+        assert world.requests() == ["delete pods c", "delete pods a"]
+        assert world.metrics.value(FORCED, "default", "terminated") == 2
+
+    collecting(story, terminated_threshold=1)
+
+
+def test_an_unbound_pod_that_is_being_deleted_goes() -> None:
+    """TestGCUnscheduledTerminating."""
+
+    async def story(world: World) -> None:
+        await world.node("n1")
+        await world.pod("bound", node="n1", finalizers=["example.com/hold"])
+        await world.pod("unbound", phase="Pending", finalizers=["example.com/hold"])
+        await world.pod("wanted", phase="Pending")
+        await world.delete(f"{PODS}/bound")
+        await world.delete(f"{PODS}/unbound")
+        await asyncio.sleep(25)
+        assert world.requests()[:2] == ["patch pods/status unbound", "delete pods unbound"]
+        assert {text.split()[-1] for text in world.requests()} == {"unbound"}
+        [marked, *_] = world.bodies("patch", "pods/status")
+        assert marked["status"]["phase"] == "Failed"
+        assert "conditions" not in marked["status"]
+        assert await world.pods() == ["wanted"]
+
+    collecting(story)
+
+
+def test_pods_that_leave_a_node_out_of_service_go_at_once() -> None:
+    """TestGCTerminating; the requests are those of traces 13, with one read of the node before them."""
+
+    async def story(world: World) -> None:
+        await world.node("n1", conditions=DOWN, taints=(OUT,))
+        await world.node("n2", taints=(OUT,))
+        await world.node("n3", conditions=DOWN)
+        for name in ("n1", "n2", "n3"):
+            await world.pod(f"leaves-{name}", node=name)
+            await world.pod(f"stays-{name}", node=name)
+            await world.delete(f"{PODS}/leaves-{name}")
+        await asyncio.sleep(25)
+        assert world.requests() == ["get nodes n1", "patch pods/status leaves-n1", "delete pods leaves-n1"]
+        assert await world.get(f"{PODS}/leaves-n1") is None
+        assert await world.get(f"{PODS}/leaves-n2") is not None, "its node is ready"
+        assert await world.get(f"{PODS}/leaves-n3") is not None, "nobody vouched for its node"
+        assert world.metrics.value(FORCED, "default", "out-of-service") == 1
+
+    collecting(story)
+
+
+def test_kubernetes_141887_a_taint_that_only_the_cache_still_has_deletes_nothing() -> None:
+    async def story(world: World) -> None:
+        await world.node("n1", conditions=DOWN, taints=(OUT,))
+        await world.pod("a", node="n1")
+        await asyncio.sleep(21)
+        with world.faults.hold(resource="nodes"):
+            await world.taint("n1")
+            await world.delete(f"{PODS}/a")
+            await asyncio.sleep(100)
+            assert await world.get(f"{PODS}/a") is not None
+            assert set(world.requests()) == {"get nodes n1"}
+            assert world.metrics.value(FORCED, "default", "out-of-service") == 0
+        await world.report_node("n1", {"Ready": "True"})
+        await asyncio.sleep(100)
+        assert await world.get(f"{PODS}/a") is not None, "it is the kubelet's to remove"
+
+    collecting(story)
+
+
+def test_kubernetes_141887_a_node_that_became_ready_unseen_deletes_nothing() -> None:
+    async def story(world: World) -> None:
+        await world.node("n1", conditions=DOWN, taints=(OUT,))
+        await world.pod("a", node="n1")
+        await asyncio.sleep(21)
+        with world.faults.hold(resource="nodes"):
+            await world.report_node("n1", {"Ready": "True"})
+            await world.delete(f"{PODS}/a")
+            await asyncio.sleep(100)
+            assert await world.get(f"{PODS}/a") is not None
+
+    collecting(story)
+
+
+def test_a_pod_that_was_made_anew_under_the_name_is_not_meant() -> None:
+    """The deletion and the patch carry the uid (kubernetes#141887)."""
+
+    async def story(world: World) -> None:
+        await world.node("n1")
+        await world.pod("a", node="gone")
+        await asyncio.sleep(30)
+        with world.faults.hold(resource="pods"):
+            await world.delete(f"{PODS}/a", grace=0)
+            await world.pod("a", node="n1")
+            await asyncio.sleep(60)
+            assert "patch pods/status a" in world.requests()
+            assert await world.pods() == ["a"]
+            assert (await world.see(f"{PODS}/a"))["status"]["phase"] == "Running"
+        await asyncio.sleep(100)
+        assert await world.pods() == ["a"]
+
+    collecting(story)
+
+
+def test_kubernetes_48213_a_kubelet_that_keeps_making_mirror_pods_is_answered_once_per_quarantine() -> None:
+    async def story(world: World) -> None:
+        mirror = {"kubernetes.io/config.mirror": "hash"}
+        deletions = []
+        for _ in range(600):
+            if await world.get(f"{PODS}/static-gone") is None:
+                deletions.append(world.env.monotonic())
+                await world.pod("static-gone", node="gone", annotations=mirror)
+            await asyncio.sleep(1)
+        gaps = [later - earlier for earlier, later in itertools.pairwise(deletions[1:])]
+        assert gaps, "its node does not exist: it goes each time"
+        assert min(gaps) >= 40, "not every 20 s"
+        assert world.requests().count("delete pods static-gone") == len(gaps) + 1
+        assert world.metrics.value(FAILED, "default", "orphaned") == 0
+
+    collecting(story)
+
+
+def test_a_pod_that_cannot_be_marked_is_not_deleted_in_that_pass() -> None:
+    """TestGCInspectingPatchedPodBeforeDeletion, the other way round."""
+
+    async def story(world: World) -> None:
+        world.faults.add(Rule(fail(500), verb="patch", resource="pods", nth=1))
+        await world.pod("a", phase="Pending", finalizers=["example.com/hold"])
+        await world.delete(f"{PODS}/a")
+        await asyncio.sleep(21)
+        assert world.requests() == ["patch pods/status a"]
+        assert world.metrics.value(FAILED, "default", "unscheduled") == 1
+        await asyncio.sleep(20)
+        assert world.requests()[1:] == ["patch pods/status a", "delete pods a"]
+
+    collecting(story)
