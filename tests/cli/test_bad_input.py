@@ -1,7 +1,7 @@
 """What a user can get wrong: each is one clear message with the thing, the reason and the way out, and an exit code.
 
-The commands run as processes, with a home directory of their own. 0 is success, 1 a failure, 2 a command line that can't
-be used.
+The commands run as processes, with a home directory of their own. 0 is success, 1 a failure, 2 a command line that
+can't be used.
 """
 
 import json

@@ -18,6 +18,11 @@ from pilothouse.client.discovery import Discovery
 from pilothouse.client.errors import AlreadyExists, ApiError
 
 
+AGENT = "pilothouse-up"
+STRICT = "Strict"
+"""A field that the server does not know is a mistake in the manifest, as kubectl takes it."""
+
+
 class Manifest(msgspec.Struct, frozen=True):
     """One object as it was written, and where."""
 
@@ -106,10 +111,11 @@ async def bring(client: Client, manifest: Manifest) -> Brought:
     namespace = str(document["metadata"].get("namespace") or "default") if kind.namespaced else ""
     try:
         try:
-            made = await client.create(kind, document, namespace, field_manager="pilothouse-up")
+            made = await client.create(kind, document, namespace, field_manager=AGENT, field_validation=STRICT)
             return Brought(kind, namespace, made.metadata.name, "created")
         except AlreadyExists:
-            await client.patch(kind, manifest.name, merge_patch(document), namespace, field_manager="pilothouse-up")
+            patch = merge_patch(document)
+            await client.patch(kind, manifest.name, patch, namespace, field_manager=AGENT, field_validation=STRICT)
             return Brought(kind, namespace, manifest.name, "configured")
     except ApiError as error:
         raise UserError(f"{manifest.source}: {document['kind']} {manifest.name}: {error}") from error

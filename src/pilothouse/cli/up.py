@@ -137,24 +137,25 @@ async def _bring_all(client: "Client", manifests: Sequence["Manifest"], parsed: 
         _say(f"{_title(one)} {one.verb}")
     if not brought:
         return 0
+    shown: dict[int, str] = {}
     try:
-        async with asyncio.timeout(parsed["timeout"]):
-            await _watch_rollout(client, brought)
+        async with asyncio.timeout(parsed["timeout"] if parsed["wait"] else None):
+            await _watch_rollout(client, brought, shown)
     except TimeoutError:
-        _say(f"not converged after {parsed['timeout']:g} s")
+        left = "; ".join(f"{_title(brought[number])}: {text}" for number, text in sorted(shown.items()))
+        _say(f"not converged after {parsed['timeout']:g} s: {left}")
         return 1
     _say("converged")
     return 0
 
 
-async def _watch_rollout(client: "Client", brought: Sequence["Brought"]) -> None:
-    """Show each object's progress when it changes; return when all are done."""
+async def _watch_rollout(client: "Client", brought: Sequence["Brought"], shown: dict[int, str]) -> None:
+    """Show each object's progress when it changes; return when all are done. ``shown`` says what is not, and why."""
     import msgspec
 
     from pilothouse.cli.rollout import Progress, progress_of
     from pilothouse.client.errors import NotFound
 
-    shown: dict[int, str] = {}
     left = dict(enumerate(brought))
     while left:
         for number, one in list(left.items()):
@@ -167,7 +168,7 @@ async def _watch_rollout(client: "Client", brought: Sequence["Brought"]) -> None
                 shown[number] = progress.text
                 _say(f"{_title(one)}: {progress.text}")
             if progress.done:
-                del left[number]
+                del left[number], shown[number]
         if left:
             await asyncio.sleep(_LOOK_SECONDS)
 

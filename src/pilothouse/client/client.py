@@ -261,14 +261,24 @@ class Client:
         name: str = "",
         dry_run: bool = False,
         field_manager: str = "",
+        field_validation: str = "",
     ) -> T:
-        """A new object; with ``name`` and ``subresource`` a new binding, eviction or token of an existing one."""
+        """A new object; with ``name`` and ``subresource`` a new binding, eviction or token of an existing one.
+
+        ``field_validation`` (Strict, Warn, Ignore) says what becomes of fields that the server does not know; without
+        it they are dropped.
+        """
         if subresource:
             target = object_path(kind, namespace, name, subresource)
         else:
             target = creation_path(kind, namespace)
-        if dry_run or field_manager:
-            target = with_query(target, dryRun="All" if dry_run else "", fieldManager=field_manager)
+        if dry_run or field_manager or field_validation:
+            target = with_query(
+                target,
+                dryRun="All" if dry_run else "",
+                fieldManager=field_manager,
+                fieldValidation=field_validation,
+            )
         headers = self._accepting(kind, _JSON)
         return self._read(kind, await self._calls.send("POST", target, headers, encode_body(body)), namespace, name)
 
@@ -304,15 +314,17 @@ class Client:
         field_manager: str = "",
         force: bool | None = None,
         dry_run: bool = False,
+        field_validation: str = "",
     ) -> T:
         """A change to an object. ``force`` (only with ``apply_patch``) takes over fields that others own."""
         target = object_path(kind, namespace, name, subresource)
-        if field_manager or force is not None or dry_run:
+        if field_manager or force is not None or dry_run or field_validation:
             target = with_query(
                 target,
                 fieldManager=field_manager,
                 force="" if force is None else str(force).lower(),
                 dryRun="All" if dry_run else "",
+                fieldValidation=field_validation,
             )
         headers = self._accepting(kind, patch.content_type)
         return self._read(kind, await self._calls.send("PATCH", target, headers, patch.body), namespace, name)

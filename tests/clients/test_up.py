@@ -1,0 +1,297 @@
+"""``pilothouse up`` as its user meets it: one command, and kubectl from a second terminal."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.clients.test_kubectl import KUBECTL
+from tests.programs import Program, pilothouse, run_pilothouse, until
+
+LABELS = {"app": "web"}
+
+
+def replica_set(name: str = "web", replicas: int = 3) -> dict[str, Any]:
+    container = {"name": "main", "image": "nginx"}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": LABELS},
+            "template": {"metadata": {"labels": LABELS}, "spec": {"containers": [container]}},
+        },
+    }
+
+
+def write(directory: Path, name: str, *documents: Any) -> str:
+    (directory / name).write_text("\n---\n".join(json.dumps(document) for document in documents))
+    return name
+
+
+def start(directory: Path, *flags: str) -> Program:
+    return pilothouse(directory, "up", "--port=0", "--pod-start-delay=50ms", "--pod-stop-delay=50ms", *flags)
+
+
+class Terminal:
+    """The second terminal: kubectl with the kubeconfig that ``up`` has written."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def __call__(self, *words: str, stdin: Any = None) -> str:
+        assert KUBECTL is not None
+        done = subprocess.run(
+            [KUBECTL, "--kubeconfig", ".pilothouse/kubeconfig", *words],
+            input=None if stdin is None else json.dumps(stdin),
+            capture_output=True,
+            text=True,
+            cwd=self.directory,
+            env={"PATH": os.environ["PATH"], "HOME": str(self.directory)},
+            timeout=30,
+            check=False,
+        )
+        assert done.returncode == 0, f"kubectl {words}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    def pods(self) -> dict[str, dict[str, Any]]:
+        items = json.loads(self("get", "pods", "-o", "json"))["items"]
+        return {pod["metadata"]["name"]: pod for pod in items if "deletionTimestamp" not in pod["metadata"]}
+
+    def ready(self) -> set[str]:
+        rows = self("get", "pods", "--no-headers").splitlines()
+        return {row.split()[0] for row in rows if row.split()[1:3] == ["1/1", "Running"]}
+
+    def until_ready(self, count: int) -> set[str]:
+        until(lambda: len(self.ready()) == count == len(self.pods()), f"{count} pods are Running and Ready")
+        return self.ready()
+
+
+@pytest.fixture(scope="module")
+def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
+    directory = tmp_path_factory.mktemp("up")
+    with start(directory) as up:
+        up.until("pilothouse is ready")
+        yield Terminal(directory)
+        assert up.stop() == 0
+        assert "Traceback" not in up.log
+
+
+needs_kubectl = pytest.mark.skipif(KUBECTL is None, reason="no kubectl in $KUBEBUILDER_ASSETS or on the PATH")
+
+
+@needs_kubectl
+def test_the_first_hour_with_kubectl(terminal: Terminal) -> None:
+    """Create, heal, scale, describe, orphan, adopt, delete: the life of a ReplicaSet."""
+    kubectl = terminal
+    assert len(kubectl("get", "nodes", "--no-headers").splitlines()) == 3
+    kubectl("create", "-f", "-", stdin=replica_set())
+    first = kubectl.until_ready(3)
+    gone = sorted(first)[0]
+    kubectl("delete", "pod", gone)
+    healed = kubectl.until_ready(3)
+    assert len(healed & first) == 2
+    assert gone not in healed
+    kubectl("scale", "rs/web", "--replicas=5")
+    kubectl.until_ready(5)
+    kubectl("scale", "rs/web", "--replicas=3")
+    kept = kubectl.until_ready(3)
+    until(lambda: kubectl("describe", "rs", "web").count("SuccessfulDelete") >= 2, "events arrive")
+    described = kubectl("describe", "rs", "web")
+    assert "3 current / 3 desired" in described
+    assert re.search(r"3 Running / 0 Waiting / 0 Succeeded / 0 Failed", described)
+    assert re.search(r"Normal\s+SuccessfulCreate\s.*replicaset-controller\s+Created pod: web-", described)
+    kubectl("delete", "rs", "web", "--cascade=orphan")
+    assert kubectl.ready() == kept
+    assert all("ownerReferences" not in pod["metadata"] for pod in kubectl.pods().values())
+    kubectl("create", "-f", "-", stdin=replica_set("web2"))
+    until(lambda: kubectl("get", "rs", "web2", "--no-headers").split()[1:4] == ["3", "3", "3"], "all are adopted")
+    assert kubectl.ready() == kept
+    owners = {pod["metadata"]["ownerReferences"][0]["name"] for pod in kubectl.pods().values()}
+    assert owners == {"web2"}
+    kubectl("delete", "rs", "web2")
+    until(lambda: kubectl("get", "pods", "-o", "name") == "", "the pods go too")
+
+
+@needs_kubectl
+def test_deleting_a_namespace(terminal: Terminal) -> None:
+    kubectl = terminal
+    kubectl("create", "namespace", "shop")
+    kubectl("create", "-n", "shop", "-f", "-", stdin=replica_set())
+    until(lambda: kubectl("get", "pods", "-n", "shop", "--no-headers").count("Running") == 3, "pods run")
+    kubectl("delete", "namespace", "shop", "--timeout=30s")
+    assert "shop" not in kubectl("get", "namespaces", "-o", "name")
+    assert kubectl("get", "pods", "-n", "shop", "-o", "name") == ""
+
+
+def test_waiting_for_manifests(tmp_path: Path) -> None:
+    """Several documents and files, a list, standard input; progress is shown and the exit code tells."""
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
+    several = write(
+        tmp_path, "several.yaml", namespace, {**replica_set(), "metadata": {"name": "a", "namespace": "shop"}}
+    )
+    listed = write(tmp_path, "list.yaml", {"apiVersion": "v1", "kind": "List", "items": [replica_set("b")]})
+    words = ["up", "--port=0", "-f", several, "-f", listed, "-f", "-", "--wait", "--pod-start-delay=0s"]
+    done = run_pilothouse(tmp_path, *words, stdin=json.dumps(replica_set("c", 1)))
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert "replicasets.apps/a in shop created" in lines
+    assert "replicasets.apps/a in shop: 3 of 3 ready" in lines
+    assert "replicasets.apps/c in default: 1 of 1 ready" in lines
+    assert lines[-1] == "converged"
+
+
+def test_waiting_in_vain(tmp_path: Path) -> None:
+    document = replica_set()
+    document["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1000"}}
+    manifest = write(tmp_path, "big.yaml", document)
+    done = run_pilothouse(tmp_path, "up", "--port=0", "-f", manifest, "--wait", "--timeout=1s")
+    assert done.returncode == 1
+    last = done.stdout.splitlines()[-1]
+    assert last == "not converged after 1 s: replicasets.apps/web in default: 0 of 3 ready"
+
+
+def broken(**changes: Any) -> str:
+    return json.dumps({**replica_set(), **changes})
+
+
+def with_spec(**changes: Any) -> str:
+    return broken(spec={**replica_set()["spec"], **changes})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param("a: [b", "manifest m.yaml is not valid YAML: line 2, column 1: did not find expected", id="YAML"),
+        pytest.param("", "manifest m.yaml has no objects in it", id="nothing in it"),
+        pytest.param("just text", "m.yaml, document 1: expected an object, got str", id="text"),
+        pytest.param(broken(kind=""), "m.yaml, document 1: kind is missing", id="no kind"),
+        pytest.param(broken(metadata={}), "m.yaml, document 1: ReplicaSet has no metadata.name", id="no name"),
+        pytest.param(
+            broken(kind="Replicant"),
+            'm.yaml, document 1: no matches for kind "Replicant" in version "apps/v1"',
+            id="an unknown kind",
+        ),
+        pytest.param(
+            with_spec(replicas="three"),
+            'm.yaml, document 1: ReplicaSet web: ReplicaSet in version "v1" cannot be handled as a ReplicaSet: json: '
+            "cannot unmarshal string into Go struct field ReplicaSetSpec.spec.replicas of type int32",
+            id="a wrong type",
+        ),
+        pytest.param(
+            with_spec(replicas=2147483648),
+            "cannot unmarshal number 2147483648 into Go struct field ReplicaSetSpec.spec.replicas of type int32",
+            id="more replicas than an int32 holds",
+        ),
+        pytest.param(
+            with_spec(replica=3), 'strict decoding error: unknown field "spec.replica"', id="an unknown field"
+        ),
+        pytest.param(
+            with_spec(selector={"matchLabels": {"app": "other"}}),
+            'ReplicaSet.apps "web" is invalid: spec.template.metadata.labels: Invalid value: {"app":"web"}: '
+            "`selector` does not match template `labels`",
+            id="a selector that does not match its template",
+        ),
+        pytest.param(
+            with_spec(selector={"matchExpressions": [{"key": "app", "operator": "Near", "values": ["web"]}]}),
+            'spec.selector.matchExpressions[0].operator: Invalid value: "Near": not a valid selector operator',
+            id="an operator that does not exist",
+        ),
+        pytest.param(
+            broken(metadata={"name": "web", "namespace": "nowhere"}),
+            'namespaces "nowhere" not found',
+            id="no namespace",
+        ),
+    ],
+)
+def test_a_manifest_that_cannot_be_brought(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "m.yaml").write_text(text)
+    done = run_pilothouse(tmp_path, "up", "--port=0", "--nodes=1", "-f", "m.yaml", "--wait")
+    assert done.returncode == 1
+    assert done.stderr.startswith("Error: ")
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_somebody_elses_kubeconfig_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("precious: true\n")
+    done = run_pilothouse(tmp_path, "up", "--port=0", "--kubeconfig=mine")
+    assert done.returncode == 1
+    assert done.stderr == (
+        "Error: mine was not written by pilothouse and is left alone; move it away, or choose another with --kubeconfig\n"
+    )
+    assert (tmp_path / "mine").read_text() == "precious: true\n"
+
+
+def test_the_kubeconfig_is_private_and_ours_is_written_again(tmp_path: Path) -> None:
+    manifest = write(tmp_path, "m.yaml", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
+    for _time in range(2):
+        done = run_pilothouse(tmp_path, "up", "--port=0", "--nodes=0", "-f", manifest, "--wait")
+        assert done.returncode == 0
+    path = tmp_path / ".pilothouse" / "kubeconfig"
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_in_order(tmp_path: Path, number: signal.Signals) -> None:
+    with start(tmp_path, "-f", write(tmp_path, "m.yaml", replica_set())) as up:
+        up.until("converged")
+        asked = time.monotonic()
+        up.send(number)
+        assert up.wait(10) == 0
+        assert time.monotonic() - asked < 5
+    assert "Traceback" not in up.log
+    assert not re.search(r"^[EW]\d{4} ", up.log, re.MULTILINE)
+
+
+def test_a_data_directory_belongs_to_one(tmp_path: Path) -> None:
+    with start(tmp_path, "--data-dir=data", "--nodes=0") as up:
+        up.until("pilothouse is ready")
+        done = run_pilothouse(tmp_path, "up", "--port=0", "--data-dir=data")
+        assert done.returncode == 1
+        assert re.search(
+            r"Error: .*the data directory data is in use by process \d+; stop it or choose another", done.stderr
+        )
+        assert done.stderr.count("\n") == 1
+
+
+def test_a_data_directory_that_cannot_be_used(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = run_pilothouse(tmp_path, "up", "--port=0", "--data-dir=file/data")
+    assert done.returncode == 1
+    assert "the data directory file/data can't be used" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@needs_kubectl
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=["stopped", "killed"])
+def test_a_second_start_goes_on_where_the_first_ended(tmp_path: Path, how: signal.Signals) -> None:
+    kubectl = Terminal(tmp_path)
+    manifest = write(tmp_path, "m.yaml", replica_set())
+    with start(tmp_path, "--data-dir=data", "-f", manifest) as up:
+        up.until("converged")
+        before = kubectl.pods()
+        up.send(how)
+        up.wait(10)
+    began = time.monotonic()
+    with start(tmp_path, "--data-dir=data", "--v=1") as up:
+        up.until("pilothouse is ready")
+        took = time.monotonic() - began
+        assert {name: pod["metadata"]["uid"] for name, pod in kubectl.pods().items()} == {
+            name: pod["metadata"]["uid"] for name, pod in before.items()
+        }
+        kubectl("scale", "rs/web", "--replicas=4")
+        after = kubectl.until_ready(4)
+        assert after > set(before)
+        lease = json.loads(kubectl("get", "lease", "-n", "kube-system", "kube-controller-manager", "-o", "json"))
+        assert lease["spec"]["holderIdentity"].endswith("_pilothouse-up")
+        assert up.stop() == 0
+    # Ready includes leading: had the lease to run out first, this would take fifteen seconds and more.
+    assert took < 5
