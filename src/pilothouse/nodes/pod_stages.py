@@ -111,8 +111,10 @@ def decide(pod: Pod, memory: Memory, now: float, profile: Profile) -> Step:
 
 
 def _after(delay: float, memory: Memory, now: float, step: Step) -> Step:
-    waited = now - memory.since
-    return step if waited >= delay else Wait(delay - waited)
+    # The instant, not the rest of the delay: that may be too small to move a clock (47.1 + 7e-15 is 47.1), and a virtual
+    # one would then stand still.
+    due = memory.since + delay
+    return step if now >= due else Wait(due - now)
 
 
 def _reassert(pod: Pod, memory: Memory, now: float, profile: Profile) -> Step:
