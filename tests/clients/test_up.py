@@ -225,7 +225,8 @@ def test_somebody_elses_kubeconfig_is_left_alone(tmp_path: Path) -> None:
     done = run_pilothouse(tmp_path, "up", "--port=0", "--kubeconfig=mine")
     assert done.returncode == 1
     assert done.stderr == (
-        "Error: mine was not written by pilothouse and is left alone; move it away, or choose another with --kubeconfig\n"
+        "Error: mine was not written by pilothouse and is left alone;"
+        " move it away, or choose another with --kubeconfig\n"
     )
     assert (tmp_path / "mine").read_text() == "precious: true\n"
 

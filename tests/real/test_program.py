@@ -1,5 +1,6 @@
 """``pilothouse manager`` as a program in front of a real kube-apiserver: start, stop, and its secure port."""
 
+import datetime
 import re
 import signal
 import time
@@ -101,6 +102,16 @@ def test_an_api_server_that_comes_late_is_waited_for(real_cluster: RealCluster, 
             until(lambda: not view.pods(), "the late one works too")
             assert [early.stop(), late.stop()] == [0, 0]
     assert "Traceback" not in early.log + late.log
+
+
+def test_an_expired_certificate_is_named(real_cluster: RealCluster, directory: Path) -> None:
+    expired = real_cluster.user("late-comer", lifetime=datetime.timedelta(hours=-1))
+    with start(real_cluster, directory, "--secure-port=0", kubeconfig=expired) as manager:
+        assert manager.wait(15) == 1
+    assert manager.log.startswith("Error: ")
+    assert "certificate" in manager.log
+    assert "expired" in manager.log
+    assert manager.log.count("\n") == 1
 
 
 def test_controllers_work_as_their_service_accounts(real_cluster: RealCluster, directory: Path) -> None:

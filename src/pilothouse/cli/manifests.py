@@ -17,7 +17,6 @@ from pilothouse.client import Client, merge_patch
 from pilothouse.client.discovery import Discovery
 from pilothouse.client.errors import AlreadyExists, ApiError
 
-
 AGENT = "pilothouse-up"
 STRICT = "Strict"
 """A field that the server does not know is a mistake in the manifest, as kubectl takes it."""
