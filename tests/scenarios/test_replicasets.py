@@ -8,6 +8,7 @@ from tests.scenarios.users import SETS, replica_set, user_of
 
 from pilothouse.controllers.workloads.replicaset import ReplicaSetOptions
 from pilothouse.sim import Invariant, Simulation, SimulationOptions, draw, simulate
+from pilothouse.sim.invariants.replicaset_status import StatusBehindCache
 from pilothouse.sim.invariants.replicasets import ReplicaSets
 
 BURST = 5
@@ -17,7 +18,7 @@ SECONDS = 90.0
 
 
 def invariants() -> Sequence[Invariant]:
-    return (ReplicaSets(burst=BURST),)
+    return (ReplicaSets(burst=BURST), StatusBehindCache())
 
 
 async def work_under_faults(simulation: Simulation, *, restarts: bool, faults: int = 12) -> None:

@@ -356,3 +356,23 @@ def test_an_owner_that_is_gone_gets_no_more_pods_however_late_its_cache_hears_of
         await world.settle()
 
     story(tell)
+
+
+def test_a_report_on_an_older_generation_does_not_replace_a_newer_one() -> None:
+    """As after a start with an old list: another process has reported on what this one has not read yet."""
+
+    async def tell(world: World) -> None:
+        await world.create_set(1)
+        await world.settle()
+        [name] = await world.owned()
+        with world.faults.hold(resource="replicasets"):
+            await world.merge(WEB, {"spec": {"minReadySeconds": 1}})
+            await world.merge(f"{WEB}/status", {"status": {"observedGeneration": 2}})
+            await world.report(name)
+            await world.settle()
+            assert (await world.status())["observedGeneration"] == 2
+        await world.settle(60)
+        assert (await world.status())["observedGeneration"] == 2
+        assert (await world.status())["readyReplicas"] == 1
+
+    story(tell)

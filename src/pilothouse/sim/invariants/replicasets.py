@@ -60,7 +60,13 @@ class ReplicaSets(Invariant):
             if change.type == "DELETED":
                 self._sets.pop(uid, None)
             else:
+                before = self._sets.get(uid)
                 self._sets[uid] = owner
+                said = owner.status.observed_generation
+                if said > owner.metadata.generation:
+                    raise Violation(f"{change.key} observed generation {said} of {owner.metadata.generation}")
+                if before is not None and said < before.status.observed_generation:
+                    raise Violation(f"{change.key} observed generation {before.status.observed_generation}, now {said}")
                 self._largest[uid] = max(self._largest.get(uid, 0), _wanted(owner))
 
     def _pod_changed(self, change: Change, origin: Origin | None) -> None:

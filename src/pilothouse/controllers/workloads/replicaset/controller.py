@@ -407,6 +407,9 @@ class ReplicaSetController(Controller):
             if uid is None or bytes(uid) != f'"{meta.uid}"'.encode():
                 self._gone[key] = meta.uid
                 raise  # another one of that name: what was counted is not about it
+            reported = take_field(live, "status.observedGeneration")
+            if reported is not None and int(bytes(reported)) > meta.generation:
+                raise  # somebody has reported on a newer generation than this look was about
             await self._put_status(key, owner, live, body, status)
 
     async def _put_status(self, key: str, owner: ReplicaSet, raw: bytes, body: bytes, status: ReplicaSetStatus) -> None:

@@ -1,0 +1,103 @@
+"""What a manager process has been shown of one resource: its cache, as seen from the wire.
+
+Fed with the observations of one process. Only the informers' own lists and watches count; what a controller reads by
+itself does not.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Generic, TypeVar
+
+import msgspec
+
+from pilothouse.api.meta import ObjectMeta, View
+from pilothouse.client.interceptor import Answered, Delivered, Observation, Opened
+from pilothouse.client.request_info import RequestInfo
+from pilothouse.runtime.cache import Cached
+
+T = TypeVar("T", bound=Cached)
+
+INFORMERS = "/kube-controller-manager"
+"""How the User-Agent of the shared informers' client ends."""
+
+
+class _Event(View, Generic[T], frozen=True):
+    type: str
+    object: T
+
+
+class _List(View, Generic[T], frozen=True):
+    items: tuple[T, ...] = ()
+
+
+class Shown(Generic[T]):
+    """The objects of a resource as a process was last shown them.
+
+    ``on_change(old, new)`` is called for each object that is shown anew, differently or no more; within one list all
+    are in place before the first call.
+    """
+
+    def __init__(self, resource: str, view: type[T], on_change: Callable[[T | None, T | None], None]) -> None:
+        self._resource = resource
+        self._event = msgspec.json.Decoder(_Event[view])  # type: ignore[valid-type]  # a type known at run time
+        self._list = msgspec.json.Decoder(_List[view])  # type: ignore[valid-type]
+        self._on_change = on_change
+        self._objects: dict[str, T] = {}
+        self._streams: dict[int, tuple[RequestInfo, dict[str, T] | None]] = {}
+        """Open watches by identity; with what they have brought so far as long as the initial events go on."""
+
+    @property
+    def objects(self) -> Mapping[str, T]:
+        """By ``namespace/name``."""
+        return self._objects
+
+    def observe(self, seen: Observation) -> None:
+        """Something passed between the process and the server."""
+        match seen:
+            case Opened(call, request, 200) if call.resource == self._resource and _is_informer(request.headers):
+                self._streams[id(call)] = (call, {} if "sendInitialEvents=true" in request.target else None)
+            case Delivered(call, lines) if id(call) in self._streams:
+                for line in lines.splitlines():
+                    self._deliver(call, line)
+            case Answered(call, request, response, injected) if (
+                call.resource == self._resource
+                and call.verb == "list"
+                and not injected
+                and response.status == 200
+                and _is_informer(request.headers)
+            ):
+                self._replace({_key(item.metadata): item for item in self._list.decode(response.body).items})
+            case _:
+                pass
+
+    def _deliver(self, call: RequestInfo, line: bytes) -> None:
+        if line.startswith(b'{"type":"ERROR"'):
+            return
+        event = self._event.decode(line)
+        _call, initial = self._streams[id(call)]
+        if event.type == "BOOKMARK":
+            if initial is not None and event.object.metadata.annotations:
+                self._streams[id(call)] = (call, None)
+                self._replace(initial)
+            return
+        key = _key(event.object.metadata)
+        if initial is not None:
+            initial[key] = event.object
+            return
+        old = self._objects.pop(key, None)
+        new = None if event.type == "DELETED" else event.object
+        if new is not None:
+            self._objects[key] = new
+        self._on_change(old, new)
+
+    def _replace(self, found: dict[str, T]) -> None:
+        before, self._objects = self._objects, found
+        for key in [*before, *(key for key in found if key not in before)]:
+            self._on_change(before.get(key), found.get(key))
+
+
+def _is_informer(headers: Mapping[str, str]) -> bool:
+    return headers.get("user-agent", "").endswith(INFORMERS)
+
+
+def _key(meta: ObjectMeta) -> str:
+    return f"{meta.namespace}/{meta.name}"
