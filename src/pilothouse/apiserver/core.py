@@ -13,7 +13,7 @@ from pilothouse.apiserver.objects import Timestamps
 from pilothouse.apiserver.options import ServerOptions
 from pilothouse.apiserver.resources import ResourceInfo, ResourceTable
 from pilothouse.apiserver.results import Result
-from pilothouse.apiserver.routing import RequestInfo
+from pilothouse.apiserver.routing import RequestInfo, RequestReader
 from pilothouse.apiserver.strategies import Strategy, strategy_for
 from pilothouse.env import Env
 from pilothouse.storage import Change, Record, Staged, Store
@@ -54,6 +54,7 @@ class Core:
         self.store = store
         self.options = options
         self.table = ResourceTable()
+        self.requests = RequestReader(self.table)
         self.time = Timestamps(env)
         self.admission = Chain()
         self.attributes = AttributeCache(store)

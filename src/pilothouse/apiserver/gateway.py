@@ -29,7 +29,7 @@ from pilothouse.apiserver.presentation.presenter import NegotiatingPresenter
 from pilothouse.apiserver.presentation.request_metrics import RequestMetrics
 from pilothouse.apiserver.resources import ResourceInfo, storage_prefix
 from pilothouse.apiserver.reviews import find_object, register
-from pilothouse.apiserver.routing import RequestInfo, read_request
+from pilothouse.apiserver.routing import RequestInfo
 from pilothouse.apiserver.server import ApiServer
 from pilothouse.apiserver.service_account_tokens import PrivateKey, PublicKey, ServiceAccountTokens, new_key
 from pilothouse.storage import Change, Staged
@@ -105,7 +105,7 @@ class Gateway:
 
     async def answer(self, request: Request, certificate: bytes | None = None) -> Response | Stream:
         """The answer to a request that came with these headers over a connection with this certificate."""
-        info = read_request(request.method, request.target, self._server.core.table)
+        info = self._server.core.requests.read(request.method, request.target)
         try:
             identity = self.authenticator.identity(request.headers, certificate)
             if any(name.startswith("impersonate-") for name in request.headers):
@@ -118,7 +118,7 @@ class Gateway:
 
     def observe(self, request: Request, status: int, seconds: float) -> None:
         """Count an answered request."""
-        info = read_request(request.method, request.target, self._server.core.table)
+        info = self._server.core.requests.read(request.method, request.target)
         self.metrics.observe(info, status, seconds)
 
     def _impersonate(self, caller: Identity, group: str, resource: str, namespace: str, name: str) -> None:

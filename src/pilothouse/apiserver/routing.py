@@ -22,6 +22,9 @@ _VERBS = {
 }
 _NAMESPACE_SUBRESOURCES = ("status", "finalize")
 
+_KNOWN_TARGETS = 1024
+_LONGEST_KNOWN_TARGET = 256
+
 
 class Query(dict[str, list[str]]):
     """Query parameters. The first of several values counts unless somebody asks for all."""
@@ -50,8 +53,8 @@ class Query(dict[str, list[str]]):
 NO_QUERY = Query()
 
 
-class RequestInfo(msgspec.Struct, gc=False):
-    """What a request is about.
+class RequestInfo(msgspec.Struct, gc=False, frozen=True):
+    """What a request is about. Shared between requests for the same: nobody changes one, or its query.
 
     For a path that is no resource, ``resource_request`` is False and only ``path``, ``query`` and ``verb`` (the
     method in lower case) mean something. ``resource`` may name something that is not served; ``info`` is then None.
@@ -83,6 +86,31 @@ def split_target(target: str) -> tuple[str, Query]:
     for name, value in parse_qsl(text, keep_blank_values=True):
         query.setdefault(name, []).append(value)
     return path, query
+
+
+class RequestReader:
+    """Reads request lines against a table, and remembers the last ones.
+
+    Most requests are for few targets (the collection that pods are created in, one Lease per node), and each is looked
+    at by several parties.
+    """
+
+    def __init__(self, table: ResourceTable) -> None:
+        self._table = table
+        self._known: dict[tuple[str, str], RequestInfo] = {}
+        table.on_change(self._known.clear)
+
+    def read(self, method: str, target: str) -> RequestInfo:
+        """As ``read_request``."""
+        key = (method, target)
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) >= _KNOWN_TARGETS:
+                self._known.clear()
+            found = read_request(method, target, self._table)
+            if len(target) <= _LONGEST_KNOWN_TARGET:
+                self._known[key] = found
+        return found
 
 
 def read_request(method: str, target: str, table: ResourceTable) -> RequestInfo:

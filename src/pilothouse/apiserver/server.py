@@ -24,7 +24,7 @@ from pilothouse.apiserver.presentation.presenter import NegotiatingPresenter
 from pilothouse.apiserver.rendering import failure
 from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.apiserver.results import Presenter
-from pilothouse.apiserver.routing import RequestInfo, read_request
+from pilothouse.apiserver.routing import RequestInfo
 from pilothouse.apiserver.transport import LocalTransport
 from pilothouse.env import Env, TaskGroup
 from pilothouse.env.logging import Log
@@ -103,7 +103,7 @@ class ApiServer:
 
     async def handle(self, request: Request, identity: Identity) -> Response | Stream:
         """Answer one request of a known user. Failures are answers, not exceptions."""
-        asked = read_request(request.method, request.target, self.core.table)
+        asked = self.core.requests.read(request.method, request.target)
         try:
             if self._unsettled is not None:
                 await self._settle()

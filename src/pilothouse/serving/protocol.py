@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from pilothouse.env import Clock, Log
@@ -161,18 +161,48 @@ class Connection(HttpToolsProtocol):
         _log.info("Upgrade requested and not offered", v=4, path=self.scope["path"])
 
 
+class _HeadFirst:
+    """Stands in for a cycle's transport for two writes: keeps the first, and writes it with the second."""
+
+    __slots__ = ("_cycle", "_head", "_transport")
+
+    def __init__(self, cycle: RequestResponseCycle, transport: asyncio.Transport) -> None:
+        self._cycle = cycle
+        self._transport = transport
+        self._head: bytes | None = None
+
+    def write(self, data: bytes) -> None:
+        """The head, then the beginning of the body."""
+        if self._head is None:
+            self._head = data
+        else:
+            self._cycle.transport = self._transport
+            self._transport.write(self._head + data)
+
+
 def guarded(app: App) -> App:
     """An application whose failures cost their request only, and which stops streaming when nobody listens."""
 
     async def run(scope: Scope, receive: Receive, send: Send) -> None:
         connection: Connection = scope.pop(_CONNECTION)
         started = complete = False
+        head: Message | None = None
 
         async def noting(message: Message) -> None:
-            nonlocal started, complete
-            if not started:
+            nonlocal started, complete, head
+            if not started and head is None:
+                # The head waits for the beginning of the body, as ASGI asks servers to: both are then one write, one
+                # TLS record and one wake-up of the client.
+                head = message
+                return
+            if head is not None:
                 started = True
-            elif message.get("more_body", False):
+                whole, head = head, None
+                if scope["method"] != "HEAD":
+                    cycle: RequestResponseCycle = send.__self__  # type: ignore[attr-defined]  # uvicorn's bound method
+                    cycle.transport = _HeadFirst(cycle, cycle.transport)  # type: ignore[assignment]
+                await send(whole)
+            if message.get("more_body", False):
                 connection.streaming = asyncio.current_task()
                 if connection.parser is None:
                     # The connection was lost before the answer turned out to be a stream.

@@ -38,7 +38,7 @@ async def update(core: Core, call: Call) -> ObjectResult:
         # What was prepared for one attempt is of no use to the next.
         return unused.pop() if unused else read_object(call, options)
 
-    return await change(core, call, wanted, options, revision=revision)
+    return await change(core, call, wanted, options, revision=revision, builds_on_old=False)
 
 
 def check_revision_given(call: Call, meta: Object) -> None:
@@ -84,20 +84,21 @@ async def change(
     revision: str | None = None,
     prepare: Callable[[Object, Object], None] | None = None,
     main: bool = False,
+    builds_on_old: bool = True,
 ) -> ObjectResult:
     """Store what ``wanted`` makes of the object.
 
     ``revision`` is the resource version that the request insists on, empty for none; without it (a patch) the object
     says itself whether it insists on one. ``main`` treats the write as one to the object itself, whatever the
-    subresource. ``prepare`` replaces the ordinary separation of spec
-    and status, for subresources with rules of their own.
+    subresource. ``builds_on_old`` False: ``wanted`` does not look at what it is handed. ``prepare`` replaces the
+    ordinary separation of spec and status, for subresources with rules of their own.
     """
     for attempt in range(_ATTEMPTS):
         record = core.store.staged(call.key)
         if record is None:
             raise errors.not_found(call.info, call.name)
         old = read_stored(core, call, record)
-        obj = wanted(read_stored(core, call, record))
+        obj = wanted(read_stored(core, call, record) if builds_on_old else old)
         meta: Object = obj.setdefault("metadata", {})
         insists = _insists(meta, old["metadata"]) if revision is None else revision
         if insists not in ("", "0") and insists != old["metadata"]["resourceVersion"]:
