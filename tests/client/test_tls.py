@@ -1,6 +1,7 @@
 """TLS, client certificates, proxies and plugins on real sockets."""
 
 import asyncio
+import contextlib
 import json
 import ssl
 import stat
@@ -168,6 +169,38 @@ def test_a_proxy_that_refuses_is_quoted() -> None:
             with pytest.raises(ConnectFailed, match=r"did not open a tunnel to api.invalid: it answered 'HTTP/1.1 407"):
                 await transport.request(GET)
             await transport.close()
+
+    run(main)
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 407 No\r\n\r\n", b""], ids=["refused", "given up by the caller"])
+def test_a_tunnel_that_came_to_nothing_is_closed(answer: bytes) -> None:
+    """Also when the proxy would keep the connection."""
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        asked, closed = loop.create_future(), loop.create_future()
+
+        async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            asked.set_result(await reader.readuntil(b"\r\n\r\n"))
+            writer.write(answer)
+            with contextlib.suppress(ConnectionError):
+                await reader.read()
+            closed.set_result(None)
+            writer.close()
+
+        proxy = await asyncio.start_server(hold, "127.0.0.1", 0)
+        way = parse_proxy(f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}", "test")
+        transport = RemoteTransport(parse_endpoint("https://api.invalid", "test"), Env(), proxy=way)
+        watch = asyncio.ensure_future(transport.open(GET))
+        await asked
+        if not answer:
+            watch.cancel()
+        await asyncio.gather(watch, return_exceptions=True)
+        async with asyncio.timeout(5):
+            await closed
+        await transport.close()
+        proxy.close()
 
     run(main)
 

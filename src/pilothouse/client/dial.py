@@ -80,6 +80,7 @@ class Dialer:
             head += f"Proxy-Authorization: {proxy.authorization}\r\n"
         tunnel = _Tunnel(loop)
         transport: asyncio.Transport | None = None
+        secured: asyncio.Transport | None = None
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 transport, _ = await loop.create_connection(
@@ -95,13 +96,14 @@ class Dialer:
         except ssl.SSLError as error:
             raise _tls_failure(error, f"{self._endpoint} through {what}") from error
         except TimeoutError:
-            if transport is not None:
-                transport.abort()
             raise ConnectFailed(f"{what} did not answer CONNECT within {CONNECT_SECONDS:.0f} s") from None
         except ConnectFailed as error:
             raise ConnectFailed(f"{what} did not open a tunnel to {self._endpoint.authority}: {error}") from None
         except OSError as error:
             raise ConnectFailed(f"{what}: {error}") from error
+        finally:
+            if secured is None and transport is not None:
+                transport.abort()  # refused, broken or cancelled: nobody else knows of it
         assert secured is not None, "start_tls returns the new transport"
         connection.connection_made(secured)
         return connection
