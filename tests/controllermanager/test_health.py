@@ -1,0 +1,49 @@
+"""Health answers read as kube-controller-manager's (apiserver library ``healthz.go``, v0.36)."""
+
+from pilothouse.controllermanager.health import Health
+
+
+def health(**checks: str | None) -> Health:
+    made = Health()
+    for name, reason in checks.items():
+        made.add(name, lambda reason=reason: reason)  # type: ignore[misc]  # bound at once
+    return made
+
+
+def test_all_well_is_one_word() -> None:
+    assert health(a=None).report("healthz").text == "ok"
+
+
+def test_verbose_names_every_check_in_order() -> None:
+    assert health(b=None, a=None).report("healthz", verbose=True).text == "[+]b ok\n[+]a ok\nhealthz check passed\n"
+
+
+def test_a_failure_is_always_verbose_and_keeps_its_reason_to_itself() -> None:
+    report = health(a=None, b="disk is full").report("readyz")
+    assert not report.healthy
+    assert report.text == "[+]a ok\n[-]b failed: reason withheld\nreadyz check failed\n"
+    assert report.failures == {"b": "disk is full"}
+
+
+def test_excluded_checks_are_not_run() -> None:
+    report = health(a="bad").report("healthz", verbose=True, exclude=["a"])
+    assert report.healthy
+    assert report.text == "[+]a excluded: ok\nhealthz check passed\n"
+
+
+def test_unknown_exclusions_are_told() -> None:
+    text = health(a=None).report("healthz", verbose=True, exclude=["x", "y"]).text
+    assert (
+        text == '[+]a ok\nwarn: some health checks cannot be excluded: no matches for "x", "y"\nhealthz check passed\n'
+    )
+
+
+def test_without_checks_there_is_one_that_passes() -> None:
+    assert Health().report("healthz", verbose=True).text == "[+]ping ok\nhealthz check passed\n"
+
+
+def test_a_check_can_go_again() -> None:
+    made = health(a="bad", b=None)
+    made.remove("a")
+    made.remove("never there")
+    assert made.report("healthz").healthy
