@@ -1,5 +1,7 @@
 """Old caches, lost answers, watches that break: the right number of pods all the same."""
 
+import asyncio
+
 import msgspec
 import pytest
 from tests.controllers.replicaset.world import PODS, WEB, World, story, world
@@ -374,5 +376,29 @@ def test_a_report_on_an_older_generation_does_not_replace_a_newer_one() -> None:
         await world.settle(60)
         assert (await world.status())["observedGeneration"] == 2
         assert (await world.status())["readyReplicas"] == 1
+
+    story(tell)
+
+
+def test_a_pod_that_loses_its_owner_while_it_is_deleted_is_not_waited_for() -> None:
+    """Its deletion makes no event that names the owner. Upstream's ReplicaSet waits five minutes, and then for ever."""
+
+    async def tell(world: World) -> None:
+        await world.create_set(2)
+        await world.settle()
+        names = await world.owned()
+        with world.faults.hold(resource="pods"):
+            await world.scale(1)
+            await asyncio.sleep(0)
+            for name in names:
+                await world.merge(f"{PODS}/{name}", {"metadata": {"ownerReferences": None}})
+            await world.settle()
+        await world.settle()
+        assert len(world.sent("delete", "pods")) == 1
+        for item in await world.pods(terminating=True):
+            await world.remove(item["metadata"]["name"])
+        await world.scale(3)
+        await world.settle()
+        assert len(await world.owned()) == 3
 
     story(tell)

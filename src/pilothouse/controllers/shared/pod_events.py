@@ -104,14 +104,16 @@ class PodEvents(Generic[T]):
             self._arriving(new)
             return
         labels_changed = before.labels != after.labels
+        reference, former = controller_of(after), controller_of(before)
+        if former is not None and former != reference:
+            # From here on the former owner hears nothing of this pod. If it waits for the pod's deletion, that must not
+            # go on until the wait expires (upstream's does, and the owner does nothing meanwhile).
+            self._leaving(old)
         if after.deletion_timestamp is not None:
             self._leaving(new)
             if labels_changed:
                 self._leaving(old)
             return
-        reference, former = controller_of(after), controller_of(before)
-        if former is not None and former != reference:
-            self._enqueue_owner(before.namespace, former)
         if reference is None:
             if labels_changed or former is not None:
                 self._orphan(new)
@@ -171,11 +173,6 @@ class PodEvents(Generic[T]):
             selector = self._selector_of(owner)
             if selector is not None and not selector.empty and selector.matches(labels):
                 yield owner
-
-    def _enqueue_owner(self, namespace: str, reference: OwnerReference) -> None:
-        key = self.owner_key(namespace, reference)
-        if key is not None:
-            self._queue.add(key)
 
     def owner_key(self, namespace: str, reference: OwnerReference) -> str | None:
         """The key of the owner, if it is one of ours: kind, name and uid must fit."""

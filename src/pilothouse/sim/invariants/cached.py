@@ -5,7 +5,7 @@ itself does not.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
@@ -18,6 +18,8 @@ T = TypeVar("T", bound=Cached)
 
 INFORMERS = "/kube-controller-manager"
 """How the User-Agent of the shared informers' client ends."""
+METADATA_INFORMERS = "/metadata-informers"
+"""And that of the metadata informers' client."""
 
 
 class _Event(View, Generic[T], frozen=True):
@@ -36,10 +38,20 @@ class Shown(Generic[T]):
     are in place before the first call.
     """
 
-    def __init__(self, resource: str, view: type[T], on_change: Callable[[T | None, T | None], None]) -> None:
+    def __init__(
+        self,
+        resource: str,
+        view: type[T],
+        on_change: Callable[[T | None, T | None], None],
+        *,
+        informers: str = INFORMERS,
+    ) -> None:
         self._resource = resource
-        self._event = msgspec.json.Decoder(_Event[view])  # type: ignore[valid-type]  # a type known at run time
-        self._list = msgspec.json.Decoder(_List[view])  # type: ignore[valid-type]
+        self._informers = informers
+        # The types are put together at run time, where no checker can follow.
+        event, many = cast("Any", _Event)[view], cast("Any", _List)[view]
+        self._event: msgspec.json.Decoder[_Event[T]] = msgspec.json.Decoder(event)
+        self._list: msgspec.json.Decoder[_List[T]] = msgspec.json.Decoder(many)
         self._on_change = on_change
         self._objects: dict[str, T] = {}
         self._streams: dict[int, tuple[RequestInfo, dict[str, T] | None]] = {}
@@ -53,7 +65,7 @@ class Shown(Generic[T]):
     def observe(self, seen: Observation) -> None:
         """Something passed between the process and the server."""
         match seen:
-            case Opened(call, request, 200) if call.resource == self._resource and _is_informer(request.headers):
+            case Opened(call, request, 200) if call.resource == self._resource and self._is_informer(request.headers):
                 self._streams[id(call)] = (call, {} if "sendInitialEvents=true" in request.target else None)
             case Delivered(call, lines) if id(call) in self._streams:
                 for line in lines.splitlines():
@@ -63,7 +75,7 @@ class Shown(Generic[T]):
                 and call.verb == "list"
                 and not injected
                 and response.status == 200
-                and _is_informer(request.headers)
+                and self._is_informer(request.headers)
             ):
                 self._replace({_key(item.metadata): item for item in self._list.decode(response.body).items})
             case _:
@@ -94,9 +106,8 @@ class Shown(Generic[T]):
         for key in [*before, *(key for key in found if key not in before)]:
             self._on_change(before.get(key), found.get(key))
 
-
-def _is_informer(headers: Mapping[str, str]) -> bool:
-    return headers.get("user-agent", "").endswith(INFORMERS)
+    def _is_informer(self, headers: Mapping[str, str]) -> bool:
+        return headers.get("user-agent", "").endswith(self._informers)
 
 
 def _key(meta: ObjectMeta) -> str:

@@ -1,0 +1,179 @@
+"""What must hold for the garbage collector: nothing with a living owner goes, nothing without one stays.
+
+An owner *lives* if an object with that uid is at exactly the coordinates that the reference gives (kind, name, and the
+dependent's namespace or none) and does not wait for its dependents to go.
+"""
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pilothouse.api.meta import Object, OwnerReference
+from pilothouse.client.interceptor import Observation
+from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.invariants.cached import METADATA_INFORMERS, Shown
+from pilothouse.sim.story import Origin
+from pilothouse.storage import Change
+
+if TYPE_CHECKING:
+    from pilothouse.sim.simulation import Process
+
+COLLECTOR = "generic-garbage-collector"
+FOREGROUND = "foregroundDeletion"
+ORPHAN = "orphan"
+_object = msgspec.json.Decoder(Object).decode
+
+_IGNORED = ("/events/", "coordination.k8s.io/leases/", "/nodes/")
+
+
+class Garbage(Invariant):
+    """Judges every write of the garbage collector. ``kinds`` are the (apiVersion, kind) pairs that are served and
+    whose references can therefore be checked, each with its resource and whether it is namespaced."""
+
+    def __init__(self, kinds: dict[tuple[str, str], tuple[str, bool]]) -> None:
+        self._kinds = kinds
+        self._objects: dict[str, Object] = {}
+        """By key."""
+        self._places: dict[tuple[str, str, str, str], str] = {}
+        """The uid at (apiVersion, kind, namespace, name)."""
+        self._waiting: set[str] = set()
+        """Uids of what is being deleted in the foreground, or was."""
+        self._orphaning: dict[str, tuple[int, frozenset[str]]] = {}
+        """By the uid of an owner that is to leave orphans: the process that was alive when that was asked for, and the
+        keys of the dependents that it had been shown by then."""
+        self._shown: dict[int, dict[str, Shown[Object]]] = {}
+        self._process = 0
+        self.deleted = 0
+        self.orphaned = 0
+
+    # What was shown
+
+    def started(self, process: "Process") -> None:
+        """A new cache."""
+        self._process = process.number
+        self._shown[process.number] = {
+            resource: Shown(resource, Object, lambda _old, _new: None, informers=METADATA_INFORMERS)
+            for resource, _namespaced in sorted(self._kinds.values())
+        }
+
+    def observed(self, process: "Process", seen: Observation) -> None:
+        """Fill the picture of the metadata caches."""
+        shown = self._shown[process.number].get(seen.call.resource)
+        if shown is not None:
+            shown.observe(seen)
+
+    # What was written
+
+    def committed(self, change: Change, origin: Origin | None) -> None:
+        """Judge it, then remember it."""
+        if change.key.startswith(_IGNORED):
+            return
+        old = self._objects.get(change.key)
+        new = None if change.type == "DELETED" else _object(change.value)
+        if origin is not None and origin.controller == COLLECTOR and old is not None:
+            self._judge(change.key, old, new, origin)
+        self._remember(change.key, old, new)
+
+    def _judge(self, key: str, old: Object, new: Object | None, origin: Origin) -> None:
+        goes = old.metadata.deletion_timestamp is None and (new is None or new.metadata.deletion_timestamp is not None)
+        if goes:
+            living = [ref.name for ref in old.metadata.owner_references if self._lives(old, ref)]
+            if living or not old.metadata.owner_references:
+                raise Violation(f"{key} is deleted by the garbage collector; its living owners: {living}")
+            unknown = [
+                ref.kind for ref in old.metadata.owner_references if (ref.api_version, ref.kind) not in self._kinds
+            ]
+            if unknown:
+                raise Violation(f"{key} is deleted although nobody can look up its owners {unknown}")
+            self.deleted += 1
+        if new is None:
+            return
+        kept = {ref.uid for ref in new.metadata.owner_references}
+        for ref in old.metadata.owner_references:
+            if ref.uid in kept:
+                continue
+            if ref.uid in self._orphaning:
+                self.orphaned += 1
+            elif self._lives(old, ref):
+                raise Violation(f"{key} loses its living owner {ref.kind} {ref.name}: {origin}")
+        if ORPHAN in old.metadata.finalizers and ORPHAN not in new.metadata.finalizers:
+            self._judge_orphans(key, old.metadata.uid)
+
+    def _judge_orphans(self, key: str, uid: str) -> None:
+        process, shown = self._orphaning.get(uid, (0, frozenset()))
+        if process != self._process:
+            return
+        left = [
+            where
+            for where in sorted(shown)
+            if where in self._objects and any(ref.uid == uid for ref in self._objects[where].metadata.owner_references)
+        ]
+        if left:
+            raise Violation(f"{key} is let go although {left} still name it, which it was to leave behind")
+
+    def _remember(self, key: str, old: Object | None, new: Object | None) -> None:
+        if old is not None:
+            self._places.pop(_place(old), None)
+            del self._objects[key]
+        if new is None:
+            return
+        meta = new.metadata
+        self._objects[key] = new
+        self._places[_place(new)] = meta.uid
+        if meta.deletion_timestamp is None:
+            return
+        if FOREGROUND in meta.finalizers:
+            self._waiting.add(meta.uid)
+        if ORPHAN in meta.finalizers and meta.uid not in self._orphaning:
+            self._orphaning[meta.uid] = (self._process, frozenset(self._dependents_shown(meta.uid)))
+
+    def _dependents_shown(self, uid: str) -> list[str]:
+        shown = self._shown.get(self._process, {})
+        return [
+            key
+            for key, obj in self._objects.items()
+            if any(ref.uid == uid for ref in obj.metadata.owner_references) and self._was_shown(shown, obj, uid)
+        ]
+
+    def _was_shown(self, shown: dict[str, Shown[Object]], obj: Object, uid: str) -> bool:
+        resource, _namespaced = self._kinds.get((obj.api_version, obj.kind), ("", False))
+        if resource not in shown:
+            return False
+        seen = shown[resource].objects.get(f"{obj.metadata.namespace}/{obj.metadata.name}")
+        return (
+            seen is not None
+            and seen.metadata.uid == obj.metadata.uid
+            and any(ref.uid == uid for ref in seen.metadata.owner_references)
+        )
+
+    def _lives(self, dependent: Object, ref: OwnerReference) -> bool:
+        _resource, namespaced = self._kinds.get((ref.api_version, ref.kind), ("", False))
+        namespace = dependent.metadata.namespace if namespaced else ""
+        if namespaced and not namespace:
+            return False
+        return self._places.get((ref.api_version, ref.kind, namespace, ref.name)) == ref.uid and not (
+            ref.uid in self._waiting
+        )
+
+    # The end
+
+    def settled(self) -> None:
+        """Every reference is to a living owner, and nothing waits any more."""
+        for key, obj in self._objects.items():
+            meta = obj.metadata
+            left = [finalizer for finalizer in meta.finalizers if finalizer in {FOREGROUND, ORPHAN}]
+            if left:
+                raise Violation(f"{key} still has the finalizers {left}")
+            if any(self._cannot_be_checked(obj, ref) for ref in meta.owner_references):
+                continue
+            gone = [f"{ref.kind} {ref.name}" for ref in meta.owner_references if not self._lives(obj, ref)]
+            if gone:
+                raise Violation(f"{key} still names owners that do not live: {gone}")
+
+    def _cannot_be_checked(self, obj: Object, ref: OwnerReference) -> bool:
+        kind = self._kinds.get((ref.api_version, ref.kind))
+        return kind is None or (kind[1] and not obj.metadata.namespace)
+
+
+def _place(obj: Object) -> tuple[str, str, str, str]:
+    return (obj.api_version, obj.kind, obj.metadata.namespace, obj.metadata.name)

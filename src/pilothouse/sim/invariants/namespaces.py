@@ -1,0 +1,63 @@
+"""What must hold for the namespace controller: what is deleted ends, what is not is left alone."""
+
+import msgspec
+
+from pilothouse.api.meta import Object
+from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.story import Origin
+from pilothouse.storage import Change
+
+CONTROLLER = "namespace-controller"
+_object = msgspec.json.Decoder(Object).decode
+
+
+class Namespaces(Invariant):
+    """The controller writes only to namespaces that are being deleted and to what is in them; a namespace goes only
+    when nothing is left in it; in the end none is still going."""
+
+    def __init__(self) -> None:
+        self._going: dict[str, Object] = {}
+        """By name, those that are being deleted."""
+        self._content: dict[str, set[str]] = {}
+        """Keys by namespace."""
+        self.ended = 0
+
+    def committed(self, change: Change, origin: Origin | None) -> None:
+        """Judge it, then remember it."""
+        if change.key.startswith("/namespaces/"):
+            name = change.key.rpartition("/")[2]
+            self._check(change, name, origin)
+            self._namespace_changed(change, name)
+            return
+        parts = change.key.split("/")
+        if len(parts) < 4:
+            if origin is not None and origin.controller == CONTROLLER:
+                raise Violation(f"{change.key} is in no namespace, and was written by {origin}")
+            return
+        self._check(change, parts[2], origin)
+        content = self._content.setdefault(parts[2], set())
+        if change.type == "DELETED":
+            content.discard(change.key)
+        else:
+            content.add(change.key)
+
+    def _check(self, change: Change, namespace: str, origin: Origin | None) -> None:
+        if origin is not None and origin.controller == CONTROLLER and namespace not in self._going:
+            raise Violation(f"{change.key} is not in a namespace that is being deleted, and was written by {origin}")
+
+    def _namespace_changed(self, change: Change, name: str) -> None:
+        if change.type == "DELETED":
+            self.ended += 1
+            self._going.pop(name, None)
+            left = sorted(self._content.get(name, ()))
+            if left:
+                raise Violation(f"namespace {name} is gone, and these are left: {left}")
+            return
+        found = _object(change.value)
+        if found.metadata.deletion_timestamp is not None:
+            self._going[name] = found
+
+    def settled(self) -> None:
+        """None is still going."""
+        if self._going:
+            raise Violation(f"namespaces are still being deleted: {sorted(self._going)}")
