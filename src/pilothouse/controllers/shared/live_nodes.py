@@ -15,6 +15,13 @@ from pilothouse.env import Env
 _KEPT = 1024
 
 
+def is_about(error: NotFound, name: str) -> bool:
+    """Whether a 404 names the object. Without the name it proves nothing: a proxy answers so for a server that is not
+    there."""
+    details = error.status.details
+    return details is not None and details.name == name
+
+
 class _Read:
     __slots__ = ("at", "began", "lock", "node")
 
@@ -46,8 +53,7 @@ class LiveNodes:
     async def get(self, name: str, *, since: int, max_age: float = math.inf) -> Node | None:
         """The node, read after ``since`` and at most ``max_age`` seconds ago; None if there is none of that name.
 
-        Raises what the read raises. A 404 that does not name the node says nothing about it, and is raised too: a
-        proxy answers so for a server that is not there.
+        Raises what the read raises, also a 404 that is not about the node.
         """
         read = self._reads.get(name)
         if read is None:
@@ -65,8 +71,7 @@ class LiveNodes:
         try:
             return await self._client.get(NODES, name)
         except NotFound as error:
-            details = error.status.details
-            if details is None or details.name != name:
+            if not is_about(error, name):
                 raise
             return None
 

@@ -1,0 +1,1 @@
+"""Controllers that look after nodes, and after what must leave them."""

@@ -1,0 +1,34 @@
+"""Deletes pods from nodes whose NoExecute taints they do not tolerate, or no longer.
+
+Promises: a pod that does not tolerate a taint is deleted at once, with its own grace period. One that tolerates all of
+them for a time is deleted when the shortest of these times is over, unless the taint goes before that. A later change
+does not move a deletion that is set; it calls it off or makes it immediate. Nothing is deleted because of a taint that
+is gone: pod and node are read live first. A pod that was made anew under the name of another has its own time. A
+deletion that fails is tried again until it succeeds or is no longer wanted.
+
+Not promised: to spare anybody. DaemonSet pods and static pods stay because they tolerate, for no other reason.
+
+Files: ``decide`` what a pod's tolerations come to, ``agenda`` which deletions are set, ``controller`` the wiring.
+docs/controllers/taint_eviction.md has where it differs from upstream.
+"""
+
+import msgspec
+
+from pilothouse.api.core import NODES, PODS
+from pilothouse.runtime.descriptor import Descriptor, Watch
+
+
+class TaintEvictionOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What can be set. Not a flag, as upstream."""
+
+    workers: int = 16
+    """Deletions under way at once."""
+
+
+DESCRIPTOR = Descriptor(
+    name="taint-eviction-controller",
+    client_name="node-controller",
+    options=TaintEvictionOptions,
+    watches=(Watch(kind=PODS, indexes=("spec.nodeName",)), Watch(kind=NODES)),
+    factory="pilothouse.controllers.node.taint_eviction.controller:build",
+)

@@ -1,0 +1,63 @@
+"""The deletions that are set, by pod. Written by the looks at nodes and pods, read when a deletion's time has come.
+
+An entry is in one of three states: it waits for its time, its time has come and the deletion is under way or to be
+tried again, or it is done. A done one stays until its pod is seen gone, so that one pod is not deleted again at every
+look; upstream keeps it by name, and then never evicts the next pod of that name (kubernetes#107543).
+"""
+
+from enum import Enum
+
+from pilothouse.runtime import WorkQueue
+
+
+class State(Enum):
+    """How far a deletion has come."""
+
+    WAITING = "waiting"
+    DUE = "due"
+    DONE = "done"
+
+
+class Entry:
+    """One deletion that is set."""
+
+    __slots__ = ("announced", "at", "decided", "made_at", "node", "state", "uid")
+
+    def __init__(self, uid: str, node: str, at: float, made_at: float, decided: int, *, immediate: bool) -> None:
+        self.uid = uid
+        self.node = node
+        self.at = at
+        self.made_at = made_at
+        self.decided = decided
+        """``LiveNodes.moment`` of the look that last wanted this."""
+        self.state = State.DUE if immediate else State.WAITING
+        self.announced = False
+
+
+class Agenda:
+    """Deletions by pod key. ``queue`` gives a key when its time has come, or a failed try is to be repeated.
+
+    A key in the queue is a hint, not an order: what the entry says when it comes out counts.
+    """
+
+    def __init__(self, queue: WorkQueue[str]) -> None:
+        self.queue = queue
+        self._entries: dict[str, Entry] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, key: str) -> Entry | None:
+        """What is set for that pod."""
+        return self._entries.get(key)
+
+    def set(self, key: str, entry: Entry, now: float) -> None:
+        """Have the pod deleted at the entry's time, in place of what was set."""
+        self._entries[key] = entry
+        self.queue.forget(key)
+        self.queue.add_after(key, entry.at - now)
+
+    def drop(self, key: str) -> bool:
+        """Call it off. Whether it was still waiting: then nobody was told of it yet."""
+        entry = self._entries.pop(key, None)
+        return entry is not None and entry.state is State.WAITING

@@ -1,0 +1,252 @@
+"""The wiring: node and pod events lead to looks, looks set and call off deletions, their time leads to the deletion.
+
+Three queues. Looks only read caches and write the agenda; they never wait, so that one worker each is enough and what
+they see is of one instant. Deletions talk to the API server. Upstream: v1.36 ``pkg/controller/tainteviction``.
+"""
+
+import asyncio
+
+from pilothouse.api.core import NODES, PODS, Node, ObjectReference, Pod
+from pilothouse.api.meta import Object
+from pilothouse.client import strategic_merge_patch
+from pilothouse.client.errors import NotFound
+from pilothouse.controllers.node.taint_eviction import DESCRIPTOR, TaintEvictionOptions
+from pilothouse.controllers.node.taint_eviction.agenda import Agenda, Entry, State
+from pilothouse.controllers.node.taint_eviction.decide import EvictAfter, EvictNow, Stay, judge, no_execute_taints
+from pilothouse.controllers.shared.disruption import disruption_target, status_patch
+from pilothouse.controllers.shared.live_nodes import LiveNodes, is_about
+from pilothouse.controllers.shared.pods_by_node import NODE_INDEX, index_by_node
+from pilothouse.env import TaskGroup
+from pilothouse.runtime import (
+    ControllerContext,
+    EventRecorder,
+    ExponentialFailureLimiter,
+    Requeue,
+    WorkerPool,
+    WorkQueue,
+    object_key,
+    split_key,
+)
+from pilothouse.runtime.events import NORMAL
+
+REASON = "TaintManagerEviction"
+RETRY_SECONDS = (0.01, 60.0)
+"""Upstream tries five times, 10 ms apart, and then forgets the pod (kubernetes#140639)."""
+LOOK_AGAIN_SECONDS = 5.0
+"""When a pod is looked at again whose cached node and live node differed."""
+
+_BUCKETS = (0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 30.0, 60.0, 120.0, 180.0, 240.0)
+_POD_META = PODS.read_as(Object)
+
+
+def build(context: ControllerContext) -> "TaintEvictionController":
+    """The factory of the descriptor."""
+    return TaintEvictionController(context)
+
+
+class TaintEvictionController:
+    """See the package for the promises."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        self.name = DESCRIPTOR.name
+        self._env = context.env
+        self._log = context.log
+        self._client = context.client
+        nodes, pods = context.informers.informer(NODES), context.informers.informer(PODS)
+        self._waits_for = (nodes, pods)
+        self._nodes, self._pods = nodes.cache, pods.cache
+        self._pods.add_index(NODE_INDEX, index_by_node)
+        self._live = LiveNodes(context.client, context.env)
+        self._recorder = EventRecorder(context.client, context.env, self.name)
+        metrics = context.metrics
+        self._deletions = metrics.counter(
+            "taint_eviction_controller_pod_deletions_total",
+            "[ALPHA] Total number of Pods deleted by TaintEvictionController since its start.",
+        ).labels_of()
+        self._latency = metrics.histogram(
+            "taint_eviction_controller_pod_deletion_duration_seconds",
+            "[ALPHA] Latency, in seconds, between the time when a taint effect has been activated for the Pod and its "
+            "deletion via TaintEvictionController.",
+            buckets=_BUCKETS,
+        ).labels_of()
+        self._node_queue: WorkQueue[str] = WorkQueue(context.env, "noexec_taint_node", metrics)
+        self._pod_queue: WorkQueue[str] = WorkQueue(context.env, "noexec_taint_pod", metrics)
+        limiter = ExponentialFailureLimiter[str](*RETRY_SECONDS)
+        self._agenda = Agenda(WorkQueue(context.env, "noexec_taint_eviction", metrics, limiter=limiter))
+        workers = context.options_as(TaintEvictionOptions).workers
+        self._pools = (
+            WorkerPool(f"{self.name}-nodes", self._node_queue, self._look_at_node, metrics=metrics, log=self._log),
+            WorkerPool(f"{self.name}-pods", self._pod_queue, self._look_at_pod, metrics=metrics, log=self._log),
+            WorkerPool(self.name, self._agenda.queue, self._evict, workers=workers, metrics=metrics, log=self._log),
+        )
+        nodes.add_handler(
+            lambda node, _initial: self._node_queue.add(node.metadata.name),
+            self._node_changed,
+            lambda node, _unknown: self._node_queue.add(node.metadata.name),
+        )
+        pods.add_handler(
+            lambda pod, _initial: self._pod_queue.add(object_key(pod.metadata)),
+            self._pod_changed,
+            lambda pod, _unknown: self._pod_queue.add(object_key(pod.metadata)),
+        )
+
+    async def run(self) -> None:
+        """Wait for the caches, then work until cancelled."""
+        self._log.info("Starting controller", controller=self.name)
+        try:
+            async with TaskGroup(self.name) as group:
+                group.start(self._recorder.run(), name=f"{self.name}-events")
+                for informer in self._waits_for:
+                    await informer.wait_synced()
+                for pool in self._pools:
+                    group.start(pool.run(), name=pool.name)
+                await asyncio.get_running_loop().create_future()
+        finally:
+            for pool in self._pools:
+                pool.queue.shut_down()
+            self._log.info("Stopped controller", controller=self.name)
+
+    # What wakes a look
+
+    def _node_changed(self, old: Node, new: Node) -> None:
+        if no_execute_taints(old) != no_execute_taints(new):
+            self._node_queue.add(new.metadata.name)
+
+    def _pod_changed(self, old: Pod, new: Pod) -> None:
+        moved = old.spec.node_name != new.spec.node_name or old.metadata.uid != new.metadata.uid
+        if moved or old.spec.tolerations != new.spec.tolerations:
+            self._pod_queue.add(object_key(new.metadata))
+
+    # Looks
+
+    async def _look_at_node(self, name: str) -> Requeue | None:
+        node = self._nodes.get(name)
+        if node is None:
+            return None  # deletions that are set stay, as upstream; the pods have no future here anyway
+        taints = no_execute_taints(node)
+        decided = self._live.moment()
+        for pod in self._pods.by_index(NODE_INDEX, name):
+            if taints:
+                self._apply(pod, node, decided)
+            else:
+                self._call_off(object_key(pod.metadata))
+        return None
+
+    async def _look_at_pod(self, key: str) -> Requeue | None:
+        pod = self._pods.get(key)
+        entry = self._agenda.get(key)
+        if entry is not None and (pod is None or pod.metadata.uid != entry.uid):
+            self._call_off(key)
+        if pod is None or not pod.spec.node_name:
+            return None
+        node = self._nodes.get(pod.spec.node_name)
+        # Without taints there is nothing to call off here: the look at the node has done that.
+        if node is not None and no_execute_taints(node):
+            self._apply(pod, node, self._live.moment())
+        return None
+
+    def _apply(self, pod: Pod, node: Node, decided: int) -> None:
+        key = object_key(pod.metadata)
+        match judge(no_execute_taints(node), pod.spec.tolerations):
+            case EvictNow():
+                self._call_off(key)
+                self._set(pod, 0.0, decided, immediate=True)
+            case Stay():
+                self._call_off(key)
+            case EvictAfter(seconds):
+                entry = self._agenda.get(key)
+                if entry is None or entry.uid != pod.metadata.uid:
+                    self._call_off(key)
+                    self._set(pod, seconds, decided, immediate=False)
+                elif entry.state is State.WAITING and entry.made_at == self._env.monotonic():
+                    self._set(pod, seconds, decided, immediate=False)  # the same instant has more to say
+
+    def _set(self, pod: Pod, seconds: float, decided: int, *, immediate: bool) -> None:
+        now = self._env.monotonic()
+        meta = pod.metadata
+        entry = Entry(meta.uid, pod.spec.node_name, now + seconds, now, decided, immediate=immediate)
+        self._agenda.set(object_key(meta), entry, now)
+
+    def _call_off(self, key: str) -> None:
+        if self._agenda.drop(key):
+            self._tell(key, f"Cancelling deletion of Pod {key}")
+
+    # Deletions
+
+    async def _evict(self, key: str) -> Requeue | None:
+        """Delete the pod if that is still right. What fails is raised, and tried again."""
+        entry = self._agenda.get(key)
+        now = self._env.monotonic()
+        if entry is None or entry.state is State.DONE:
+            return None
+        if entry.at > now:
+            return Requeue(entry.at - now)  # it was set anew for a later time
+        if entry.state is State.WAITING:
+            entry.state = State.DUE
+            entry.decided = self._live.moment()
+        namespace, name = split_key(key)
+        try:
+            pod = await self._client.get(PODS, name, namespace)
+            if pod.metadata.uid != entry.uid or not await self._is_still_wanted(key, entry, pod):
+                return None
+            if not entry.announced:
+                entry.announced = True
+                self._tell(key, f"Marking for deletion Pod {key}")
+            await self._delete(pod)
+        except NotFound as error:
+            if not is_about(error, name):
+                raise
+            self._finish(key, entry)
+            return None
+        self._finish(key, entry)
+        self._deletions.inc()
+        self._latency.observe(max(0.0, self._env.monotonic() - entry.at))
+        return None
+
+    async def _is_still_wanted(self, key: str, entry: Entry, pod: Pod) -> bool:
+        """Whether pod and node, as they are now, lead to the same: the caches may lag behind (kubernetes#119862).
+
+        A time that is over is over whatever its length was when it began. A pod that was to go at once, and turns out
+        to tolerate what there is for a time, gets that time.
+        """
+        node = await self._live.get(entry.node, since=entry.decided)
+        if self._agenda.get(key) is not entry:
+            return False  # called off, or decided anew, meanwhile
+        if node is None:
+            return True
+        match judge(no_execute_taints(node), pod.spec.tolerations):
+            case Stay():
+                self._log.info("Not evicting pod, its node has no taint that it must leave for", v=2, pod=key)
+                self._agenda.drop(key)
+                # The cache may come to show the same taint put on again and no change in between: look once more.
+                self._pod_queue.add_after(key, LOOK_AGAIN_SECONDS)
+                return False
+            case EvictAfter(seconds) if entry.at == entry.made_at and seconds > 0:
+                self._log.info("Not evicting pod yet, it tolerates the taints for a time", v=2, pod=key)
+                self._set(pod, seconds, self._live.moment(), immediate=False)
+                return False
+            case _:
+                return True
+
+    async def _delete(self, pod: Pod) -> None:
+        meta = pod.metadata
+        message = "Taint manager: deleting due to NoExecute taint"
+        body = status_patch(pod, self._env.now(), condition=disruption_target(pod, "DeletionByTaintManager", message))
+        if body is not None:
+            patch = strategic_merge_patch(body)
+            await self._client.patch(_POD_META, meta.name, patch, meta.namespace, subresource="status")
+        self._log.info("Deleting pod", controller=self.name, pod=object_key(meta))
+        await self._client.delete(PODS, meta.name, meta.namespace, uid=meta.uid)
+
+    def _finish(self, key: str, entry: Entry) -> None:
+        """Done, unless something else was decided meanwhile; kept until the pod is seen gone."""
+        entry.state = State.DONE
+        pod = self._pods.get(key)
+        if self._agenda.get(key) is entry and (pod is None or pod.metadata.uid != entry.uid):
+            self._agenda.drop(key)
+
+    def _tell(self, key: str, message: str) -> None:
+        namespace, name = split_key(key)
+        # Upstream's reference has no uid; kubectl describe finds the event by name.
+        about = ObjectReference(api_version="v1", kind="Pod", namespace=namespace, name=name)
+        self._recorder.event(about, NORMAL, REASON, message)

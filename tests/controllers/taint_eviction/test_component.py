@@ -1,0 +1,381 @@
+"""Taint eviction against the embedded API server, in virtual time.
+
+Nobody plays kubelet: a deleted pod stays, being deleted, and the time of its deletion can be read.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import pytest
+from tests.controllers.node_world import NODES, PODS, Doc, World, no_execute, play, toleration
+
+from pilothouse.client.interceptor import Rule, fail, lose_answer
+from pilothouse.controllers.node.taint_eviction import DESCRIPTOR
+
+DELETED = "taint_eviction_controller_pod_deletions_total"
+
+A, B = no_execute("a"), no_execute("b")
+
+Step = tuple[float, Callable[[World], Awaitable[Any]]]
+
+
+def evicting(story: Callable[[World], Awaitable[None]]) -> None:
+    async def with_controller(world: World) -> None:
+        await world.start(DESCRIPTOR)
+        await asyncio.sleep(1)
+        await story(world)
+
+    play(with_controller)
+
+
+def tainted(*taints: Doc) -> Callable[[World], Awaitable[Any]]:
+    return lambda world: world.taint("n1", *taints)
+
+
+def made(name: str = "p", *tolerations: Doc, node: str = "n1") -> Callable[[World], Awaitable[Any]]:
+    return lambda world: world.pod(name, node=node, tolerations=tolerations)
+
+
+def tolerating(*tolerations: Doc) -> Callable[[World], Awaitable[Any]]:
+    return lambda world: world.merge(f"{PODS}/p", {"spec": {"tolerations": list(tolerations)}})
+
+
+def bound(world: World) -> Awaitable[Any]:
+    target = {"apiVersion": "v1", "kind": "Node", "name": "n1"}
+    return world.request("POST", f"{PODS}/p/binding", {"metadata": {"name": "p"}, "target": target})
+
+
+async def deletion_times(world: World, steps: Sequence[Step], end: float) -> dict[str, float]:
+    """Play the steps at their seconds; give the second in which each pod's deletion was asked for."""
+    start = world.env.monotonic()
+    times: dict[str, float] = {}
+    steps = [*steps]
+    while (now := round(world.env.monotonic() - start, 1)) < end:
+        for name in [text.split()[-1] for text in world.requests(reads=False) if text.startswith("delete pods")]:
+            times.setdefault(name, now)
+        while steps and steps[0][0] <= now:
+            await steps.pop(0)[1](world)
+        await asyncio.sleep(start + now + 0.5 - world.env.monotonic())
+    return times
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        pytest.param([(0, made())], None, id="no taint (TestCreatePod, TestCreateNode)"),
+        pytest.param([(0, tainted(A)), (5, made())], 5, id="a pod on a tainted node goes at once (TestCreatePod)"),
+        pytest.param(
+            [(0, made()), (5, tainted(A))], 5, id="so does one that was there (TestUpdateNode, TestCreateNode)"
+        ),
+        pytest.param(
+            [(0, made("p", toleration("a", 100))), (5, tainted(A))], 105, id="after its time (TestUpdateNode)"
+        ),
+        pytest.param(
+            [(0, made("p", toleration("a"))), (5, tainted(A))], None, id="never if it tolerates (TestUpdateNode)"
+        ),
+        pytest.param(
+            [(0, made("p", toleration("a", 100))), (5, tainted(A)), (60, tainted())],
+            None,
+            id="the taint goes in time (TestUpdateNode 'Taint removed')",
+        ),
+        pytest.param(
+            [(0, made("p", toleration("a", 300))), (0, tainted(A)), (100, tainted()), (150, tainted(A))],
+            450,
+            id="the taint comes again: the whole time anew",
+        ),
+        pytest.param(
+            [
+                (0, made("p", toleration("a"), toleration("b", 60))),
+                (0, tainted(A)),
+                (10, tainted(A, B)),
+                (40, tainted(A)),
+            ],
+            None,
+            id="kubernetes#90794: the taint it cannot bear for ever goes, another stays (…WithMultipleTaints)",
+        ),
+        pytest.param(
+            [(0, made("p", toleration("a", 100), toleration("b", 5))), (0, tainted(A)), (10, tainted(A, B))],
+            100,
+            id="a second taint with a shorter time does not move what is set",
+        ),
+        pytest.param(
+            [(0, made("p", toleration("a", 100))), (0, tainted(A)), (10, tainted(A, B))],
+            10,
+            id="a second taint that is not tolerated makes it immediate",
+        ),
+        pytest.param(
+            [
+                (0, made("p", toleration("a", 100))),
+                (0, tainted(A)),
+                (30, tolerating(toleration("a", 100), toleration("a", 500))),
+            ],
+            100,
+            id="lengthening the toleration changes nothing (TestUpdatePod)",
+        ),
+        pytest.param(
+            [(0, made("p", node="")), (0, tainted(A)), (7, bound)],
+            7,
+            id="bound to a tainted node (TestUpdatePod 'scheduling onto tainted Node', TestEventualConsistency)",
+        ),
+        pytest.param(
+            [(0, made("p", toleration("a"), node="")), (0, tainted(A)), (7, bound)],
+            None,
+            id="bound to a tainted node, tolerating (TestUpdatePod)",
+        ),
+        pytest.param(
+            [(0, made("p", toleration("a", 50))), (0, tainted(A)), (20, lambda world: world.delete(f"{NODES}/n1"))],
+            50,
+            id="the node goes: what is set stays (TestDeleteNode)",
+        ),
+    ],
+)
+def test_when_a_pod_is_evicted(steps: list[Step], expected: float | None) -> None:
+    async def story(world: World) -> None:
+        await world.node("n1")
+        times = await deletion_times(world, steps, 600)
+        if expected is None:
+            assert times == {}
+            assert world.metrics.value(DELETED) == 0
+        else:
+            assert expected <= times["p"] <= expected + 0.6
+            assert world.metrics.value(DELETED) == 1
+
+    evicting(story)
+
+
+def test_pods_of_one_node_go_each_at_its_time() -> None:
+    """TestUpdateNodeWithMultiplePods."""
+
+    async def story(world: World) -> None:
+        await world.node("n1")
+        steps: list[Step] = [
+            (0, made("now")),
+            (0, made("later", toleration("a", 20))),
+            (0, made("never", toleration("a"))),
+            (5, tainted(A)),
+            (50, tainted(A, B)),
+        ]
+        times = await deletion_times(world, steps, 100)
+        assert {name: int(at) for name, at in times.items()} == {"now": 5, "later": 25, "never": 50}
+
+    evicting(story)
+
+
+def test_requests_events_and_condition_are_upstreams() -> None:
+    """Traces 13 (v1.36.2), with one live read of the node between that of the pod and the event."""
+
+    async def story(world: World) -> None:
+        await world.node("n1")
+        await world.pod("p", node="n1", ready=True)
+        await world.taint("n1", A)
+        await asyncio.sleep(5)
+        assert world.requests() == ["get pods p", "get nodes n1", "patch pods/status p", "delete pods p"]
+        [marked] = world.bodies("patch", "pods/status")
+        assert marked["metadata"] == {"uid": (await world.see(f"{PODS}/p"))["metadata"]["uid"]}
+        [condition] = marked["status"]["conditions"]
+        assert condition.pop("lastTransitionTime")
+        assert condition == {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "DeletionByTaintManager",
+            "message": "Taint manager: deleting due to NoExecute taint",
+            "observedGeneration": 1,
+            "lastProbeTime": None,
+        }
+        assert [entry["type"] for entry in marked["status"]["$setElementOrder/conditions"]] == [
+            "Ready",
+            "DisruptionTarget",
+        ]
+        [deletion] = world.bodies("delete", "pods")
+        assert "gracePeriodSeconds" not in deletion, "it gets its own grace period"
+        [event] = (await world.see("/api/v1/events"))["items"]
+        assert (event["reason"], event["type"]) == ("TaintManagerEviction", "Normal")
+        assert event["message"] == "Marking for deletion Pod default/p"
+        assert event["source"] == {"component": "taint-eviction-controller"}
+        assert "uid" not in event["involvedObject"]
+
+    evicting(story)
+
+
+def test_calling_off_is_told_only_while_the_time_runs() -> None:
+    async def story(world: World) -> None:
+        await world.node("n1")
+        await world.pod("waits", node="n1", tolerations=(toleration("a", 100),))
+        await world.pod("stays", node="n1", tolerations=(toleration("a"),))
+        await world.taint("n1", A)
+        await asyncio.sleep(10)
+        await world.taint("n1")
+        await asyncio.sleep(10)
+        assert await world.events() == ["Pod/waits Cancelling deletion of Pod default/waits"]
+
+    evicting(story)
+
+
+def test_kubernetes_107543_the_next_pod_of_the_name_is_evicted_too() -> None:
+    """A StatefulSet's pod comes back under its name; its node was tainted again within a minute."""
+
+    async def story(world: World) -> None:
+        await world.node("n1")
+        for _ in range(3):
+            await world.pod("web-0", node="n1", tolerations=(toleration("a", 10),))
+            await world.taint("n1", A)
+            await asyncio.sleep(11)
+            assert await world.pods() == [], "its time is over"
+            await world.delete(f"{PODS}/web-0", grace=0)
+            await world.taint("n1")
+            await asyncio.sleep(5)
+        assert world.metrics.value(DELETED) == 3
+
+    evicting(story)
+
+
+def test_kubernetes_107543_the_next_pod_of_the_name_has_its_whole_time() -> None:
+    """The cache sees one pod become another in one step; upstream would delete the new one at the old one's time."""
+
+    async def story(world: World) -> None:
+        await world.node("n1", taints=(A,))
+        await world.pod("web-0", node="n1", tolerations=(toleration("a", 60),))
+        await asyncio.sleep(50)
+        with world.faults.hold(resource="pods"):
+            await world.delete(f"{PODS}/web-0", grace=0)
+            await world.pod("web-0", node="n1", tolerations=(toleration("a", 60),))
+            await asyncio.sleep(15)
+            assert await world.pods() == ["web-0"], "the live pod has another uid"
+        world.faults.end_watches(resource="pods")
+        await asyncio.sleep(40)
+        assert await world.pods() == ["web-0"]
+        await asyncio.sleep(30)
+        assert await world.pods() == []
+
+    evicting(story)
+
+
+def test_kubernetes_119862_a_taint_that_only_the_cache_still_has_evicts_nobody() -> None:
+    """A node starts with a taint, its agent takes it off, the scheduler binds; the node's event comes late."""
+
+    async def story(world: World) -> None:
+        await world.node("n1", taints=(A,))
+        await asyncio.sleep(1)
+        with world.faults.hold(resource="nodes"):
+            await world.taint("n1")
+            await world.pod("p", node="n1")
+            await asyncio.sleep(30)
+            assert await world.pods() == ["p"]
+            assert "delete pods p" not in world.requests()
+        await asyncio.sleep(30)
+        assert await world.pods() == ["p"]
+        assert await world.events() == []
+        await world.taint("n1", A)
+        await asyncio.sleep(1)
+        assert await world.pods() == [], "and it is evicted when the taint is really there"
+
+    evicting(story)
+
+
+def test_kubernetes_119862_a_taint_that_came_back_unseen_evicts_all_the_same() -> None:
+    async def story(world: World) -> None:
+        await world.node("n1", taints=(A,))
+        await asyncio.sleep(1)
+        with world.faults.hold(resource="nodes"):
+            await world.taint("n1")
+            await world.pod("p", node="n1")
+            await asyncio.sleep(1)
+            await world.taint("n1", A)
+            await asyncio.sleep(10)
+            assert await world.pods() == []
+
+    evicting(story)
+
+
+def test_a_stale_cache_does_not_cut_a_toleration_short() -> None:
+    async def story(world: World) -> None:
+        await world.node("n1", taints=(A, B))
+        await asyncio.sleep(1)
+        with world.faults.hold(resource="nodes"):
+            await world.taint("n1", A)
+            await world.pod("p", node="n1", tolerations=(toleration("a", 60),))
+            await asyncio.sleep(50)
+            assert await world.pods() == ["p"]
+            await asyncio.sleep(15)
+            assert await world.pods() == []
+
+    evicting(story)
+
+
+def test_a_deletion_that_fails_is_tried_until_it_succeeds_and_told_once() -> None:
+    """Upstream gives up after five tries (kubernetes#140639)."""
+
+    async def story(world: World) -> None:
+        await world.node("n1")
+        await world.pod("p", node="n1")
+        rule = world.faults.add(Rule(fail(500), verb="delete", resource="pods"))
+        await world.taint("n1", A)
+        await asyncio.sleep(120)
+        assert world.requests().count("delete pods p") > 5
+        assert world.requests().count("patch pods/status p") == 1, "what is written is written"
+        world.faults.remove(rule)
+        await asyncio.sleep(61)
+        assert await world.pods() == []
+        assert await world.events() == ["Pod/p Marking for deletion Pod default/p"]
+        assert world.metrics.value(DELETED) == 1
+
+    evicting(story)
+
+
+def test_a_deletion_that_is_no_longer_wanted_is_not_tried_again() -> None:
+    async def story(world: World) -> None:
+        await world.node("n1")
+        await world.pod("p", node="n1")
+        rule = world.faults.add(Rule(fail(500), verb="delete", resource="pods"))
+        await world.taint("n1", A)
+        await asyncio.sleep(5)
+        await world.taint("n1")
+        world.faults.remove(rule)
+        await asyncio.sleep(300)
+        assert await world.pods() == ["p"]
+
+    evicting(story)
+
+
+def test_an_answer_that_is_lost_costs_one_more_request() -> None:
+    async def story(world: World) -> None:
+        await world.node("n1")
+        await world.pod("p", node="n1")
+        world.faults.add(Rule(lose_answer(), verb="delete", resource="pods", nth=1))
+        await world.taint("n1", A)
+        await asyncio.sleep(30)
+        assert await world.pods() == []
+        assert world.requests().count("delete pods p") == 2
+
+    evicting(story)
+
+
+def test_a_new_taint_on_a_node_deletes_leaving_pods_again() -> None:
+    """Traces 13: pods that are being deleted are not skipped."""
+
+    async def story(world: World) -> None:
+        await world.node("n1")
+        await world.pod("p", node="n1", tolerations=(toleration("a", 5),))
+        await world.taint("n1", A)
+        await asyncio.sleep(10)
+        await world.taint("n1", A, B)
+        await asyncio.sleep(10)
+        assert world.requests().count("delete pods p") == 2
+        assert world.requests().count("patch pods/status p") == 1
+
+    evicting(story)
+
+
+def test_a_restart_finds_what_is_to_be_done() -> None:
+    async def story(world: World) -> None:
+        await world.node("n1", taints=(A,))
+        await world.pod("p", node="n1")
+        await world.pod("q", node="n1", tolerations=(toleration("a", 20),))
+        await world.start(DESCRIPTOR)
+        await asyncio.sleep(5)
+        assert await world.pods() == ["q"]
+        await asyncio.sleep(20)
+        assert await world.pods() == []
+
+    play(story)

@@ -1,0 +1,72 @@
+"""What tolerations come to. Rows mirror ``pkg/controller/tainteviction/taint_eviction_test.go`` of v1.36."""
+
+import pytest
+
+from pilothouse.api.core import Node, NodeSpec, Taint, Toleration
+from pilothouse.controllers.node.taint_eviction.decide import (
+    EvictAfter,
+    EvictNow,
+    Stay,
+    Verdict,
+    judge,
+    no_execute_taints,
+)
+
+
+def taint(number: int, effect: str = "NoExecute") -> Taint:
+    return Taint(key=f"taint-{number}", value=f"value-{number}", effect=effect)
+
+
+def tolerates(number: int, seconds: int | None = None) -> Toleration:
+    return Toleration(key=f"taint-{number}", value=f"value-{number}", effect="NoExecute", toleration_seconds=seconds)
+
+
+@pytest.mark.parametrize(
+    ("taints", "tolerations", "expected"),
+    [
+        pytest.param((), (), Stay(), id="no taints (TestCreatePod 'scheduled on untainted Node')"),
+        pytest.param((1,), (), EvictNow(), id="not tolerated (TestCreatePod 'schedule on tainted Node')"),
+        pytest.param(
+            (1,), (tolerates(1, 100),), EvictAfter(100), id="for a time (TestCreatePod 'with finite toleration')"
+        ),
+        pytest.param((1,), (tolerates(1),), Stay(), id="for ever (TestCreatePod 'with infinite toleration')"),
+        pytest.param(
+            (1,), (tolerates(2),), EvictNow(), id="another is tolerated (TestCreatePod 'infinite invalid toleration')"
+        ),
+        pytest.param(
+            (1, 2), (tolerates(1, 100),), EvictNow(), id="one of two (TestUpdateNode 'Only one added taint tolerated')"
+        ),
+        pytest.param(
+            (1, 2),
+            (tolerates(1, 1), tolerates(2, 100)),
+            EvictAfter(1),
+            id="the first that runs out counts (TestUpdateNode 'Pod with multiple tolerations…')",
+        ),
+        pytest.param(
+            (1, 2),
+            (tolerates(1), tolerates(2, 60)),
+            EvictAfter(60),
+            id="one for ever, one for a time (TestUpdateNodeWithMultipleTaints)",
+        ),
+        pytest.param(
+            (1,), (tolerates(1, 1), tolerates(1, 2)), EvictAfter(1), id="the shortest (TestGetMinTolerationTime)"
+        ),
+        pytest.param(
+            (1,), (tolerates(1), tolerates(1, 1)), EvictAfter(1), id="a time beats ever (TestGetMinTolerationTime)"
+        ),
+        pytest.param(
+            (1,), (tolerates(1, 1), tolerates(1)), EvictAfter(1), id="in either order (TestGetMinTolerationTime)"
+        ),
+        pytest.param((1,), (tolerates(1, 0),), EvictAfter(0), id="zero seconds are over"),
+        pytest.param((1,), (tolerates(1, -5),), EvictAfter(0), id="so are negative ones"),
+        pytest.param((1, 2), (Toleration(operator="Exists"),), Stay(), id="whoever tolerates everything stays"),
+    ],
+)
+def test_what_becomes_of_a_pod(taints: tuple[int, ...], tolerations: tuple[Toleration, ...], expected: Verdict) -> None:
+    assert judge([taint(number) for number in taints], tolerations) == expected
+
+
+def test_only_no_execute_makes_pods_leave() -> None:
+    """TestFilterNoExecuteTaints."""
+    node = Node(spec=NodeSpec(taints=(taint(1), taint(2, "NoSchedule"), taint(3, "PreferNoSchedule"))))
+    assert no_execute_taints(node) == (taint(1),)
