@@ -1,7 +1,5 @@
 """Old caches, lost answers, watches that break: the right number of pods all the same."""
 
-import asyncio
-
 import msgspec
 import pytest
 from tests.controllers.replicaset.world import PODS, WEB, World, story, world
@@ -387,12 +385,11 @@ def test_a_pod_that_loses_its_owner_while_it_is_deleted_is_not_waited_for() -> N
         await world.create_set(2)
         await world.settle()
         names = await world.owned()
-        with world.faults.hold(resource="pods"):
-            await world.scale(1)
-            await asyncio.sleep(0)
-            for name in names:
-                await world.merge(f"{PODS}/{name}", {"metadata": {"ownerReferences": None}})
-            await world.settle()
+        world.faults.add(Rule(delay(0.5), verb="delete", resource="pods"))
+        await world.scale(1)
+        await world.settle(0.2)
+        for name in names:
+            await world.merge(f"{PODS}/{name}", {"metadata": {"ownerReferences": None}})
         await world.settle()
         assert len(world.sent("delete", "pods")) == 1
         for item in await world.pods(terminating=True):
