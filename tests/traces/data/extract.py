@@ -1,0 +1,44 @@
+"""Cuts the lines that concern these tests out of whole traces: ``python extract.py FOLDER_WITH_TRACES``.
+
+Kept as they are: the requests of ``USERS``, and of 14-startup those that tell how a manager starts. Left out:
+controllers that do not exist here.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+USERS = {
+    "01-replicaset-scale": {"replicaset-controller", "generic-garbage-collector"},
+    "02-replicaset-adoption": {"replicaset-controller", "generic-garbage-collector"},
+    "03-replicaset-quota": {"replicaset-controller", "generic-garbage-collector"},
+    "05e-deployment-delete-foreground": {"replicaset-controller", "generic-garbage-collector"},
+    "11-namespace-deletion": {"namespace-controller"},
+    "12-garbage-collector": {"generic-garbage-collector"},
+    "14-startup": {"kube-controller-manager", "generic-garbage-collector", "namespace-controller"},
+    "16-leader-election": {"kube-controller-manager"},
+}
+"""Whose requests are kept, by scenario."""
+
+NOT_HERE = {"serviceaccounts", "serviceaccounts/token", "namespaces", "configmaps"}
+"""Of 14-startup: what the manager reads and writes for tokens and for delegated authentication."""
+
+
+def wanted(scenario: str, entry: dict[str, object]) -> bool:
+    """Whether a line is kept."""
+    if entry["user"] not in USERS[scenario]:
+        return False
+    return scenario != "14-startup" or entry["verb"] == "watch" or entry["resource"] not in NOT_HERE
+
+
+def main(folder: Path) -> None:
+    """Write every file anew."""
+    for scenario in USERS:
+        name = f"{scenario}.jsonl"
+        lines = (folder / name).read_text().splitlines(keepends=True)
+        kept = [line for line in lines if wanted(scenario, json.loads(line))]
+        (Path(__file__).parent / name).write_text("".join(kept))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,72 @@
+"""One request as a record, whether kube-controller-manager v1.36.2 sent it (``data``) or ours (``audit``).
+
+Feeds ``canonical``, which makes two records comparable.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+DATA = Path(__file__).parent / "data"
+
+HASH = "6fffd974d5"
+"""The pod template hash behind HASH1 (of 05e and 11)."""
+
+
+class Record(msgspec.Struct, rename="camel", kw_only=True):
+    """A request and how it was answered. See ``data/README.md`` for the fields."""
+
+    t: float
+    user: str
+    verb: str
+    group: str = ""
+    resource: str
+    namespace: str = ""
+    name: str = ""
+    content_type: str = ""
+    accept: str = ""
+    agent: str = ""
+    query: dict[str, str] = {}
+    body: Any = None
+    code: int = 0
+    reason: str = ""
+    message: str = ""
+    process: str = ""
+
+    began: int = 0
+    """Of our own: the turns of the client's in which it sent the request and had the answer (see ``audit.Traced``)."""
+    ended: int = 0
+
+    @property
+    def is_read(self) -> bool:
+        """Whether it changes nothing."""
+        return self.verb in {"get", "list", "watch"}
+
+    @property
+    def is_status(self) -> bool:
+        """Whether it reports a status."""
+        return self.resource.endswith("/status")
+
+    @property
+    def is_event(self) -> bool:
+        """Whether it records an event."""
+        return self.resource == "events" and not self.is_read and self.verb != "deletecollection"
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """The status in the body."""
+        found: dict[str, Any] = self.body["status"]
+        return found
+
+    def __str__(self) -> str:
+        return f"{self.t:.3f} {self.user} {self.verb} {self.resource} {self.namespace}/{self.name} {self.code}"
+
+
+_line = msgspec.json.Decoder(Record)
+
+
+def recorded(scenario: str) -> list[Record]:
+    """What upstream sent."""
+    text = (DATA / f"{scenario}.jsonl").read_bytes().replace(b"HASH1", HASH.encode())
+    return [_line.decode(line) for line in text.splitlines()]

@@ -1,0 +1,47 @@
+"""Walks of a status: which states an object's reported status went through, without those that only speed decides.
+
+Several changes that come close together are one status update or many. What is sure is where a walk turns. A state that
+lies between its neighbours, every number on the way from the one to the other, is a matter of speed.
+"""
+
+from typing import Any
+
+from tests.traces.canonical import Trace
+from tests.traces.records import Record
+
+State = dict[str, Any]
+
+COUNTS = ("replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "terminatingReplicas")
+
+
+def walk(trace: Trace, records: list[Record]) -> list[State]:
+    """What the accepted status updates of one object said, in order: the whole object, its counts on the top level."""
+    found: list[State] = []
+    for doc in trace.docs(record for record in records if record.is_status and record.code < 400):
+        body = doc.pop("body")
+        status = body.pop("status")
+        counts = {name: status.pop(name, 0) for name in COUNTS}
+        found.append({**doc, "object": body, "status": status, **counts})
+    return found
+
+
+def turns(states: list[State]) -> list[State]:
+    """The walk without the states that lie on the straight way between two others."""
+    kept: list[State] = []
+    for index, state in enumerate(states):
+        ahead = states[index + 1] if index + 1 < len(states) else None
+        if not kept or ahead is None or not is_between(kept[-1], state, ahead):
+            kept.append(state)
+    return kept
+
+
+def is_between(start: State, middle: State, end: State) -> bool:
+    """Whether somebody who goes from start to end may come by: the same counts move, in the same directions."""
+    for key in {*start} - {*COUNTS}:
+        if start[key] != middle[key] or middle[key] != end[key]:
+            return False
+    return all(_sign(middle[name] - start[name]) == _sign(end[name] - middle[name]) for name in COUNTS)
+
+
+def _sign(number: int) -> int:
+    return (number > 0) - (number < 0)

@@ -1,0 +1,120 @@
+"""The order that traces keep: inside one sync of one object. Between parallel workers there is none."""
+
+import pytest
+from tests.traces.canonical import Trace
+from tests.traces.records import Record, recorded
+from tests.traces.test_replays import GARBAGE, NAMESPACES, REPLICA_SETS, replayed
+
+
+def both(scenario: str, seed: int) -> list[Trace]:
+    """Our trace and upstream's: what is said of an order must be true of both."""
+    return [replayed(scenario, seed), Trace(recorded(scenario))]
+
+
+def test_creates_go_out_in_batches_that_double(seed: int) -> None:
+    """Each batch waits until the one before is answered."""
+    ours = replayed("01-replicaset-scale", seed)
+    creates = [record for record in ours.of(REPLICA_SETS) if record.verb == "create" and record.resource == "pods"]
+    batches = []
+    while creates:
+        first_answer = min(record.ended for record in creates)
+        batch = [record for record in creates if record.began < first_answer]
+        batches.append(len(batch))
+        creates = creates[len(batch) :]
+    assert batches == [1, 2, 2, 1, 2, 1, 1], "0 to 5, 5 to 8, 0 to 2"
+
+
+def test_deletes_of_one_scale_down_go_out_at_once(seed: int) -> None:
+    ours = replayed("01-replicaset-scale", seed)
+    deletes = [record for record in ours.of(REPLICA_SETS) if record.verb == "delete"]
+    for batch in (deletes[:5], deletes[5:]):
+        assert max(record.began for record in batch) < min(record.ended for record in batch)
+
+
+def test_pods_come_before_the_status_that_observes_the_generation(seed: int) -> None:
+    for trace in both("01-replicaset-scale", seed):
+        sent = [record for record in trace.of(REPLICA_SETS) if not record.is_event]
+        for generation in range(2, 7):
+            first = next(i for i, r in enumerate(sent) if r.is_status and r.status["observedGeneration"] == generation)
+            assert sent[first - 1].resource == "pods"
+
+
+def test_the_owner_is_read_once_before_the_first_adoption_of_a_sync_and_not_before_a_release(seed: int) -> None:
+    for trace in both("02-replicaset-adoption", seed):
+        shown = [f"{r.verb} {r.name}" for r in trace.of(REPLICA_SETS) if r.verb in ("get", "patch") and r.code == 200]
+        assert shown == [
+            "get web",
+            "patch orphan-a",
+            "patch orphan-b",
+            "patch orphan-a",
+            "get web",
+            "patch orphan-a",
+        ]
+
+
+def test_an_owner_is_let_go_after_its_dependents(seed: int) -> None:
+    for trace in both("02-replicaset-adoption", seed):
+        shown = [f"{r.verb} {r.resource}" for r in trace.of(GARBAGE) if r.code == 200 and r.t > 12]
+        assert shown[:3] == ["patch pods"] * 3
+        assert shown[-2:] == ["get replicasets", "patch replicasets"]
+
+
+def test_finalizers_go_from_the_leaves_to_the_root(seed: int) -> None:
+    for trace in both("05e-deployment-delete-foreground", seed):
+        shown = [
+            f"{record.verb} {record.resource} {record.body.get('propagationPolicy', '')}".rstrip()
+            for record in trace.of(GARBAGE)
+            if not record.is_read and record.code == 200
+        ]
+        first = {line: shown.index(line) for line in reversed(shown)}
+        assert sorted(first, key=first.__getitem__) == [
+            "delete replicasets Foreground",
+            "delete pods Background",
+            "patch replicasets",
+            "patch deployments",
+        ]
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    ["01-replicaset-scale", "03-replicaset-quota", "05e-deployment-delete-foreground", "12-garbage-collector"],
+)
+def test_nothing_is_deleted_without_a_look_and_preconditions(scenario: str, seed: int) -> None:
+    for trace in both(scenario, seed):
+        looked_at: list[str] = []
+        conflicts: set[str] = set()
+        for record in trace.of(GARBAGE):
+            if record.verb == "get":
+                looked_at.append(record.name)
+            elif record.verb == "delete":
+                looked_at.remove(record.name)
+                # Something else than its owners changed meanwhile: then it goes as long as it is the same object.
+                unchanged = {"uid"} if record.name in conflicts else {"uid", "resourceVersion"}
+                assert set(record.body["preconditions"]) in ({"uid", "resourceVersion"}, unchanged)
+                if record.code == 409:
+                    conflicts.add(record.name)
+
+
+def test_a_pass_over_a_namespace_looks_deletes_and_reports(seed: int) -> None:
+    ours, theirs = both("11-namespace-deletion", seed)
+    assert [steps(found) for found in passes(ours)] == [steps(found) for found in passes(theirs)]
+    for found in [*passes(ours), *passes(theirs)]:
+        for deletion, listing in zip(*[iter(found[2:])] * 2, strict=False):
+            if deletion.verb == "deletecollection":
+                assert (deletion.group, deletion.resource) == (listing.group, listing.resource)
+
+
+def passes(trace: Trace) -> list[list[Record]]:
+    """The requests of each pass."""
+    found: list[list[Record]] = []
+    for record in trace.of(NAMESPACES):
+        if record.verb == "get" and not (found and found[-1][-1].code == 409):
+            found.append([])
+        found[-1].append(record)
+    return found
+
+
+def steps(sent: list[Record]) -> list[str]:
+    """What a pass does, without the resources after pods, whose order is open, and without finalizing again."""
+    shown = [f"{record.verb} {record.resource}" for record in sent if record.code == 200]
+    return shown[:4] + [step for step in shown[4:] if "namespaces" in step and not step.startswith("get")]

@@ -1,0 +1,169 @@
+"""Recorded scenarios, replayed: our controllers send what kube-controller-manager v1.36.2 sent.
+
+Each is played without any latency, and with latencies by seed, which decide what is merged and who comes first. What
+must be equal in all of them: the writes with their bodies, patch types, queries and answers, the events, and where each
+walk of statuses turns. ``data/README.md`` tells what varies.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+import pytest
+from msgspec.structs import replace
+from tests.traces.canonical import Trace, assert_same
+from tests.traces.records import Record, recorded
+from tests.traces.scenarios import QUOTA, SCENARIOS, run
+from tests.traces.statuses import is_between, turns, walk
+
+REPLICA_SETS = "replicaset-controller"
+GARBAGE = "generic-garbage-collector"
+NAMESPACES = "namespace-controller"
+
+MILLISECONDS = (0.001, 0.004)
+"""How long a request or an event takes, with every seed but 0. With seed 0 nothing takes any time."""
+
+
+def replayed(scenario: str, seed: int) -> Trace:
+    """What our manager sends, without what traces leave out: discovery and Leases."""
+    records = run(scenario, latency=MILLISECONDS if seed else None, seed=seed).records
+    return Trace(record for record in records if record.resource not in ("/api", "/apis", "leases"))
+
+
+def upstream(scenario: str) -> Trace:
+    """What upstream's sent."""
+    return Trace(recorded(scenario))
+
+
+def but_statuses(records: Iterable[Record]) -> list[Record]:
+    """Everything but status updates, whose number varies."""
+    return [record for record in records if not record.is_status]
+
+
+def accepted(records: Iterable[Record]) -> list[Record]:
+    """What changed something: without what met a conflict.
+
+    A DELETE that is sent again counts once, as it was sent first: after a conflict it has one precondition less.
+    """
+    found: dict[object, Record] = {}
+    conflicts: dict[object, Record] = {}
+    for record in records:
+        if record.is_read:
+            continue
+        key = (record.resource, record.name) if record.verb == "delete" else id(record)
+        if record.code == 409:
+            conflicts.setdefault(key, record)
+        elif "resourceVersion" in str(record.body) or key not in conflicts:
+            found.setdefault(key, record)
+        else:
+            found.setdefault(key, replace(conflicts[key], code=record.code, reason="", message=""))
+    return list(found.values())
+
+
+def reads_but_repeated(records: Iterable[Record]) -> list[Record]:
+    """What was read, without the reads that a conflict made necessary."""
+    found: list[Record] = []
+    for record in records:
+        if record.is_read:
+            found.append(record)
+        elif record.code == 409:
+            found.remove(next(read for read in reversed(found) if read.name == record.name))
+    return found
+
+
+def test_a_replica_set_is_scaled_and_deleted(seed: int) -> None:
+    ours, theirs = replayed("01-replicaset-scale", seed), upstream("01-replicaset-scale")
+    for user in (REPLICA_SETS, GARBAGE):
+        assert_same(ours.lines(but_statuses(ours.of(user))), theirs.lines(but_statuses(theirs.of(user))))
+    assert turns(walk(ours, ours.of(REPLICA_SETS))) == turns(walk(theirs, theirs.of(REPLICA_SETS)))
+
+
+def test_pods_are_adopted_released_and_orphaned(seed: int) -> None:
+    ours, theirs = replayed("02-replicaset-adoption", seed), upstream("02-replicaset-adoption")
+    # The owner is orphaned of its pods and gone within milliseconds. Its last status update comes before that or after.
+    sent = [record for record in but_statuses(ours.of(REPLICA_SETS)) if record.code != 404]
+    assert_same(ours.lines(sent), theirs.lines(but_statuses(theirs.of(REPLICA_SETS))))
+    assert_same(ours.lines(accepted(ours.of(GARBAGE))), theirs.lines(accepted(theirs.of(GARBAGE))))
+    assert_same(*(trace.lines(reads_but_repeated(trace.of(GARBAGE))) for trace in (ours, theirs)))
+    walked, expected = turns(walk(ours, ours.of(REPLICA_SETS))), turns(walk(theirs, theirs.of(REPLICA_SETS)))
+    if walked != expected:
+        assert seed, "only requests that take time can come in another order"
+        assert walked[: len(expected) - 1] == expected[:-1]
+        assert all(is_between(expected[-2], last, expected[-1]) for last in walked[len(expected) - 1 :])
+
+
+def test_what_a_quota_refuses_is_tried_again(seed: int) -> None:
+    ours, theirs = replayed(QUOTA, seed), upstream(QUOTA)
+    assert_same(ours.lines(ours.of(GARBAGE)), theirs.lines(theirs.of(GARBAGE)))
+    assert turns(walk(ours, ours.of(REPLICA_SETS))) == turns(walk(theirs, theirs.of(REPLICA_SETS)))
+    # How often it is tried is a matter of chance, what is sent each time is not.
+    refusals = [record for record in ours.of(REPLICA_SETS) if record.resource == "pods" and record.code == 403]
+    assert len(refusals) > 3
+    assert set(ours.lines(refusals)) <= set(theirs.lines(theirs.of(REPLICA_SETS)))
+    events = [record for record in ours.of(REPLICA_SETS) if record.is_event]
+    failures = [record for record in events if "Error creating" in record.body["message"]]
+    assert len(failures) == len(refusals), "one event for each refusal"
+    combined = [record for record in failures if record.body["message"].startswith("(combined from similar events): ")]
+    assert failures.index(combined[0]) == 9 if combined else len(failures) < 10
+    for record in combined:
+        failures.remove(record)
+    for record in refusals + failures + combined:
+        ours.records.remove(record)
+    others = [
+        record
+        for record in but_statuses(theirs.of(REPLICA_SETS))
+        if record.code != 403 and not (record.is_event and "Error creating" in record.body["message"])
+    ]
+    assert set(ours.lines(failures)) <= set(theirs.lines(theirs.of(REPLICA_SETS)))
+    assert_same(ours.lines(but_statuses(ours.of(REPLICA_SETS))), theirs.lines(others))
+
+
+def test_a_tree_of_owners_is_deleted_in_the_foreground(seed: int) -> None:
+    scenario = "05e-deployment-delete-foreground"
+    ours, theirs = replayed(scenario, seed), upstream(scenario)
+    assert_same(ours.lines(but_statuses(ours.of(REPLICA_SETS))), theirs.lines(but_statuses(theirs.of(REPLICA_SETS))))
+    assert turns(walk(ours, ours.of(REPLICA_SETS))) == turns(walk(theirs, theirs.of(REPLICA_SETS)))
+    assert_same(ours.lines(accepted(ours.of(GARBAGE))), theirs.lines(accepted(theirs.of(GARBAGE))))
+    assert looked_at(ours, GARBAGE) == looked_at(theirs, GARBAGE)
+
+
+def test_garbage_is_collected(seed: int) -> None:
+    scenario = "12-garbage-collector"
+    ours, theirs = replayed(scenario, seed), upstream(scenario)
+    assert_same(ours.lines(accepted(ours.of(GARBAGE))), theirs.lines(accepted(theirs.of(GARBAGE))))
+    assert looked_at(ours, GARBAGE) == looked_at(theirs, GARBAGE)
+
+
+def looked_at(trace: Trace, user: str) -> set[str]:
+    """The look-ups of objects that are there, and of owners that are not.
+
+    Whether something just deleted is looked at once more is a race that its own workers have with each other.
+    """
+    deleted = {(record.namespace, record.name) for record in trace.of(user) if record.verb in ("delete", "patch")}
+    reads = [record for record in trace.of(user) if record.is_read]
+    return set(trace.lines(r for r in reads if r.code == 200 or (r.namespace, r.name) not in deleted))
+
+
+def test_a_namespace_is_emptied_and_let_go(seed: int) -> None:
+    scenario = "11-namespace-deletion"
+    ours, theirs = replayed(scenario, seed), upstream(scenario)
+    # Upstream finalizes the namespace as it was before the last status update, is told of the conflict, and reads it
+    # again. We take what the status update answered.
+    conflict = next(index for index, record in enumerate(theirs.records) if record.code == 409)
+    assert [(r.verb, r.code) for r in theirs.records[conflict:]] == [("update", 409), ("get", 200), ("update", 200)]
+    expected = [*theirs.records[:conflict], theirs.records[-1]]
+    assert_same(ours.lines(ours.of(NAMESPACES)), theirs.lines(expected))
+
+
+def test_a_namespace_is_looked_at_five_seconds_after_each_change_and_eight_after_each_look() -> None:
+    ours = replayed("11-namespace-deletion", 0)
+    gets = [record.t for record in ours.of(NAMESPACES) if record.verb == "get"]
+    assert gets == pytest.approx([10.579, 15.579, 20.579, 28.579, 36.579, 44.579, 52.579])
+    theirs = [record.t for record in upstream("11-namespace-deletion").records if record.verb == "get"]
+    assert theirs[:-1] == pytest.approx(gets, abs=1.0)
+
+
+def test_scenarios_are_those_that_are_recorded() -> None:
+    users = Counter(record.user for scenario in (*SCENARIOS, QUOTA) for record in recorded(scenario))
+    assert set(users) == {REPLICA_SETS, GARBAGE, NAMESPACES}
+    assert all(re.match(r"\d\d", scenario) for scenario in SCENARIOS)

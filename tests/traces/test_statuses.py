@@ -1,0 +1,28 @@
+"""The rule by which walks of statuses are compared."""
+
+from typing import Any
+
+import pytest
+from tests.traces.statuses import COUNTS, State, turns
+
+
+def state(ready: int, terminating: int = 0, **more: Any) -> State:
+    return {**dict.fromkeys(COUNTS, 3), "readyReplicas": ready, "terminatingReplicas": terminating, **more}
+
+
+@pytest.mark.parametrize(
+    ("walked", "kept"),
+    [
+        pytest.param([(0,), (1,), (2,), (3,)], [(0,), (3,)], id="pods that become ready one by one or at once"),
+        pytest.param([(0,), (3,)], [(0,), (3,)], id="nothing between"),
+        pytest.param([(3,), (1,), (3,)], [(3,), (1,), (3,)], id="there and back is two ways"),
+        pytest.param([(0,), (2,), (2, 1), (2, 0)], [(0,), (2,), (2, 1), (2, 0)], id="another count moves: a turn"),
+    ],
+)
+def test_turns(walked: list[tuple[int, ...]], kept: list[tuple[int, ...]]) -> None:
+    assert turns([state(*step) for step in walked]) == [state(*step) for step in kept]
+
+
+def test_what_is_not_a_count_makes_a_turn() -> None:
+    states = [state(0, object="generation 1"), state(1, object="generation 2"), state(2, object="generation 2")]
+    assert turns(states) == states
