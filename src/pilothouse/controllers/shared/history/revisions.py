@@ -1,0 +1,125 @@
+"""What a revision holds and which revisions there should be. Pure.
+
+Upstream: v1.36 ``pkg/controller/daemon/update.go``, ``pkg/controller/history/controller_history.go``.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from pilothouse.api.apps import ControllerRevision
+from pilothouse.api.meta import OwnerReference
+from pilothouse.machinery.go_text import compact_json
+
+REVISIONS_KEPT_DECODED = 1024
+
+
+def template_patch(template: bytes | msgspec.Raw) -> bytes:
+    """The data of a revision: a strategic merge patch that brings this template back.
+
+    Keys are sorted and nothing is indented, as upstream writes it: kubectl compares bytes to find out whether there is
+    anything to roll back.
+    """
+    value: dict[str, Any] = msgspec.json.decode(template)
+    value["$patch"] = "replace"
+    return _written({"spec": {"template": value}})
+
+
+def same_data(one: bytes | msgspec.Raw, other: bytes | msgspec.Raw) -> bool:
+    """Whether two revisions are of the same template, however they are spelled.
+
+    Upstream compares bytes. Controllers before v1.34 wrote ``"creationTimestamp":null`` into the template's metadata,
+    and the ones after see a difference in that; here it is none.
+    """
+    first, second = bytes(one), bytes(other)
+    return first == second or _canonical(first) == _canonical(second)
+
+
+@lru_cache(maxsize=REVISIONS_KEPT_DECODED)
+def _canonical(data: bytes) -> bytes:
+    value = msgspec.json.decode(data)
+    _drop_nulls(value)
+    return _written(value)
+
+
+def _drop_nulls(value: Any) -> None:
+    """Null means the same as absent in an object of the API."""
+    if isinstance(value, dict):
+        for key in [key for key, each in value.items() if each is None]:
+            del value[key]
+        for each in value.values():
+            _drop_nulls(each)
+    elif isinstance(value, list):
+        for each in value:
+            _drop_nulls(each)
+
+
+def _written(value: Any) -> bytes:
+    return compact_json(_sorted(value)).encode()
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _sorted(value[key]) for key in sorted(value)}
+    if isinstance(value, list):
+        return [_sorted(each) for each in value]
+    return value
+
+
+def new_revision(
+    *,
+    name: str,
+    labels: Mapping[str, str],
+    annotations: Mapping[str, str],
+    owner: OwnerReference,
+    data: bytes,
+    number: int,
+) -> bytes:
+    """The body of a new revision."""
+    metadata: dict[str, Any] = {"name": name, "labels": dict(labels)}
+    if annotations:
+        metadata["annotations"] = dict(annotations)
+    metadata["ownerReferences"] = [owner]
+    return msgspec.json.encode(
+        {
+            "apiVersion": "apps/v1",
+            "kind": "ControllerRevision",
+            "metadata": metadata,
+            "data": msgspec.Raw(data),
+            "revision": number,
+        }
+    )
+
+
+def next_number(others: Iterable[ControllerRevision]) -> int:
+    """The number that makes a revision the newest of all."""
+    return max((revision.revision for revision in others), default=0) + 1
+
+
+def newest(revisions: Sequence[ControllerRevision]) -> ControllerRevision:
+    """The one with the highest number, the last one of several."""
+    found = revisions[0]
+    for revision in revisions[1:]:
+        if revision.revision >= found.revision:
+            found = revision
+    return found
+
+
+def doomed(
+    old: Sequence[ControllerRevision], limit: int, live_hashes: frozenset[str], hash_label: str
+) -> list[ControllerRevision]:
+    """The revisions to delete, oldest first, so that ``limit`` old ones are left.
+
+    One that some pod still carries is neither deleted nor does it save another one: more than the limit may stay.
+    """
+    surplus = len(old) - limit
+    if surplus <= 0:
+        return []
+    going = [
+        revision
+        for revision in sorted(old, key=lambda each: each.revision)
+        if revision.metadata.labels.get(hash_label) not in live_hashes
+    ]
+    return going[:surplus]

@@ -1,0 +1,127 @@
+"""What a controller has written to the pods of its owners, and what it must know of that before it acts again.
+
+Three things are kept per owner: the consistency guard's versions, the newest pod that was created, and whether some
+request is without an answer. Used by controllers whose owners have pods with generated names, of which a second one
+would do harm.
+"""
+
+from collections.abc import Callable
+
+from pilothouse.api.core import PODS
+from pilothouse.api.meta import Object, ObjectMeta
+from pilothouse.client import Client
+from pilothouse.client.errors import ApiError, NotFound, is_connection_refused
+from pilothouse.machinery.labels import Selector
+from pilothouse.machinery.owners import controller_of
+from pilothouse.machinery.resource_versions import compare, is_newer
+from pilothouse.runtime import ConsistencyGuard, Expectations
+
+_POD_META = PODS.read_as(Object)
+
+Versions = Callable[[], str]
+
+
+class OwnWrites:
+    """The books of one controller. ``pods_read`` gives the version that the pod cache has come to."""
+
+    def __init__(
+        self, client: Client, expectations: Expectations, guard: ConsistencyGuard | None, pods_read: Versions
+    ) -> None:
+        self._client = client
+        self._expectations = expectations
+        self._guard = guard
+        self._pods_read = pods_read
+        self._newest_created: dict[str, str] = {}
+        self._undecided: dict[str, None] = {}
+        self._gone: dict[str, str] = {}
+
+    # While acting
+
+    def created(self, key: str, uid: str, pod: ObjectMeta) -> None:
+        """A pod was created."""
+        self.patched(key, uid, pod)
+        newest = self._newest_created.get(key)
+        if newest is None or is_newer(pod.resource_version, newest):
+            self._newest_created[key] = pod.resource_version
+
+    def patched(self, key: str, uid: str, pod: ObjectMeta) -> None:
+        """A pod was written."""
+        self.wrote(key, uid, PODS.group_resource, pod.resource_version)
+
+    def wrote(self, key: str, uid: str, group_resource: str, version: str) -> None:
+        """Anything was written that a cache will show."""
+        if self._guard is not None:
+            self._guard.wrote(key, uid, group_resource, version)
+
+    def failed(self, key: str, error: Exception) -> None:
+        """A create or delete failed. If it may have happened all the same, the next look finds out first."""
+        if self._guard is not None and _may_have_happened(error):
+            self._undecided[key] = None
+
+    def owner_missing(self, key: str, owner: ObjectMeta, error: NotFound | None = None) -> None:
+        """The owner was looked for on the server and is not there any more. A 404 that does not name it proves
+        nothing: a proxy may answer so for a server that is not there."""
+        if error is None or (error.status.details is not None and error.status.details.name == owner.name):
+            self._gone[key] = owner.uid
+
+    # Before acting
+
+    def is_undecided(self, key: str) -> bool:
+        """Whether some request for the owner has had no answer."""
+        return key in self._undecided
+
+    async def find_out(self, key: str, owner: ObjectMeta | None, selector: Selector | None) -> None:
+        """Learn what became of requests without an answer, from the newest state of the owner's pods.
+
+        The cache is then not acted upon before it has come that far. Upstream tries again at once, and if its create
+        had happened makes one pod too many for each lost answer. Raises what the list raises: nothing is done then.
+        """
+        if owner is not None and selector is not None:
+            pods = await self._client.list(_POD_META, owner.namespace, label_selector=str(selector))
+            for pod in pods.items:
+                reference = controller_of(pod.metadata)
+                if reference is not None and reference.uid == owner.uid:
+                    self.patched(key, owner.uid, pod.metadata)
+        self._undecided.pop(key, None)
+
+    def check(self, key: str) -> None:
+        """Raise ``StaleCache`` while a cache is behind what was written for the owner. Once it is not, stop waiting for
+        creations that it has passed.
+
+        A creation that is still expected then was of a pod that came and went between two lists: no event will ever
+        tell of it (kubernetes#129795). Upstream waits five minutes.
+        """
+        if self._guard is None:
+            return
+        self._guard.check(key)
+        newest = self._newest_created.get(key)
+        if newest is None:
+            return
+        order = compare(self._pods_read(), newest)
+        if order is None or order < 0:
+            return
+        del self._newest_created[key]
+        expected = self._expectations.get(key)
+        if expected is not None and expected.adds > 0:
+            self._expectations.lower(key, expected.adds, 0)
+
+    def is_known_gone(self, key: str, uid: str) -> bool:
+        """Whether the owner that the cache still shows is known not to exist any more. Its pods would be made as fast
+        as the garbage collector deletes them, until the cache hears of it."""
+        return self._gone.get(key) == uid
+
+    def forget(self, key: str) -> None:
+        """The owner is gone from the cache too."""
+        self._expectations.delete(key)
+        self._newest_created.pop(key, None)
+        self._undecided.pop(key, None)
+        self._gone.pop(key, None)
+        if self._guard is not None:
+            self._guard.forget(key)
+
+
+def _may_have_happened(error: Exception) -> bool:
+    """Whether a write that failed like this may have been carried out: no answer, or none that settles it."""
+    if isinstance(error, ApiError):
+        return error.code >= 500
+    return not is_connection_refused(error)

@@ -1,0 +1,62 @@
+"""Keeps one pod on every node that should have one, replaces them when the template changes, and reports.
+
+Promises: a node has a pod if its name, labels and taints allow it, and at most one that lives (during a surge one old
+and one new). One look creates and deletes at most 250 pods each, creates carefully at first (1, 2, 4, …), and does
+nothing before the caches have shown what earlier looks did. A rolling update never has more than maxUnavailable pods
+missing by its own doing, or more than maxSurge nodes with two. Every template that pods were made from is kept as a
+ControllerRevision while a pod carries it. What a change costs follows the change: a pod or a node that changes is
+looked at, not all 5,000.
+
+Not promised: that the pod fits on its node (the scheduler finds out), or an order of nodes.
+
+Files: ``placement`` and ``tolerations`` which nodes, ``sites`` one node with its pods, ``manage`` what it needs,
+``rolling`` the update, ``status`` what is reported, ``pod_template`` what pods are made from, ``board`` all nodes
+together, ``revisions`` the history, ``blueprint`` what a spec comes to, ``nodes``, ``node_events`` and ``pod_events``
+what changes wake, ``controller`` the wiring. docs/controllers/daemonset.md has what wakes it and where it differs from
+upstream.
+"""
+
+import msgspec
+
+from pilothouse.api.apps import CONTROLLER_REVISIONS, DAEMON_SETS
+from pilothouse.api.core import NODES, PODS
+from pilothouse.machinery.flags import INT32, Flag
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch
+
+
+class DaemonSetOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What can be set. The last is upstream's gate ``StaleControllerConsistencyDaemonSet``, on in v1.36."""
+
+    workers: int = 2
+    node_workers: int = 2
+    """Workers on the queue of nodes that have changed. Not a flag, as upstream."""
+    burst: int = 250
+    """At most so many creates, and so many deletes, in one look. Not a flag, as upstream."""
+    wait_for_own_writes: bool = True
+
+
+DESCRIPTOR = Descriptor(
+    name="daemonset-controller",
+    aliases=("daemonset",),
+    client_name="daemon-set-controller",
+    options=DaemonSetOptions,
+    flags=(
+        FlagSpec(
+            field="workers",
+            flag=Flag(
+                "concurrent-daemonset-syncs",
+                INT32,
+                2,
+                "The number of daemonset objects that are allowed to sync concurrently. Larger number = more "
+                "responsive daemonset, but more CPU (and network) load",
+            ),
+        ),
+    ),
+    watches=(
+        Watch(kind=DAEMON_SETS, keep_raw=True),
+        Watch(kind=CONTROLLER_REVISIONS, indexes=("controller",), keep_raw=True),
+        Watch(kind=PODS),
+        Watch(kind=NODES),
+    ),
+    factory="pilothouse.controllers.workloads.daemonset.controller:build",
+)

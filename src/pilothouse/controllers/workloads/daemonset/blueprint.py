@@ -1,0 +1,78 @@
+"""What the spec of a DaemonSet comes to, worked out once per generation.
+
+Read at every look by ``controller``, by the pod handlers for pods without owner, and by ``node_events`` for each node
+that changes.
+"""
+
+import msgspec
+
+from pilothouse.api.apps import DaemonSet
+from pilothouse.api.core import PodTemplateSpec
+from pilothouse.controllers.shared.history import template_patch
+from pilothouse.controllers.workloads.daemonset.placement import Placements, wants_of
+from pilothouse.controllers.workloads.daemonset.pod_template import PinnedTemplate
+from pilothouse.env import Log
+from pilothouse.machinery.labels import Selector, SelectorError, selector_from
+from pilothouse.runtime import object_key
+
+_template = msgspec.json.Decoder(PodTemplateSpec)
+
+
+class Blueprint:
+    """What stays the same between two changes of a spec. ``selector`` is None when what is written makes no sense."""
+
+    def __init__(self, owner: DaemonSet, selector: Selector | None, placements: Placements | None) -> None:
+        self.uid = owner.metadata.uid
+        self.generation = owner.metadata.generation
+        self.selector = selector
+        self.template = owner.spec.template
+        read = _template.decode(self.template)
+        self.template_labels = read.metadata.labels
+        self.patch = template_patch(self.template)
+        """What a revision of this template has as data."""
+        wants = wants_of(read.spec)
+        # A new image changes nothing about where pods belong: what was worked out per node stays.
+        self.placements = placements if placements is not None and placements.wants == wants else Placements(wants)
+        self._pinned: tuple[str, int | None, PinnedTemplate] | None = None
+
+    def pinned_template(self, revision_hash: str, generation: int | None) -> PinnedTemplate:
+        """The template of the pods of this revision."""
+        known = self._pinned
+        if known is not None and known[0] == revision_hash and known[1] == generation:
+            return known[2]
+        made = PinnedTemplate(self.template, revision_hash=revision_hash, generation=generation)
+        self._pinned = (revision_hash, generation, made)
+        return made
+
+
+class Blueprints:
+    """The blueprints of all DaemonSets that were asked for."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._known: dict[str, Blueprint] = {}
+
+    def of(self, owner: DaemonSet) -> Blueprint:
+        """The blueprint of this state of the owner."""
+        meta = owner.metadata
+        key = object_key(meta)
+        known = self._known.get(key)
+        if known is not None and known.generation == meta.generation and known.uid == meta.uid:
+            return known
+        selector: Selector | None
+        try:
+            selector = selector_from(owner.spec.selector)
+        except SelectorError as error:
+            self._log.error("Error converting pod selector to selector", error=error, kind="DaemonSet", key=key)
+            selector = None
+        made = self._known[key] = Blueprint(owner, selector, known.placements if known is not None else None)
+        return made
+
+    def forget(self, key: str) -> None:
+        """The owner is gone."""
+        self._known.pop(key, None)
+
+    def forget_node(self, name: str) -> None:
+        """The node is gone."""
+        for blueprint in self._known.values():
+            blueprint.placements.forget(name)

@@ -1,0 +1,454 @@
+"""The wiring: observe → decide → apply → report.
+
+``pod_events`` and ``node_events`` say what wakes a key; ``board`` holds what the pure decisions of ``manage``,
+``rolling`` and ``status`` come to. Upstream: ``syncDaemonSet`` and below, v1.36
+``pkg/controller/daemon/daemon_controller.go``.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from pilothouse.api.apps import CONTROLLER_REVISIONS, DAEMON_SETS, ControllerRevision, DaemonSet, DaemonSetStatus
+from pilothouse.api.core import NODES, PODS, ObjectReference
+from pilothouse.api.kinds import Kind
+from pilothouse.api.meta import LabelSelector, Object, ObjectMeta
+from pilothouse.client.errors import ApiError, NotFound, has_cause
+from pilothouse.controllers.shared.history import History
+from pilothouse.controllers.shared.own_writes import OwnWrites
+from pilothouse.controllers.workloads.daemonset import DaemonSetOptions
+from pilothouse.controllers.workloads.daemonset.blueprint import Blueprint, Blueprints
+from pilothouse.controllers.workloads.daemonset.board import Board, Boards
+from pilothouse.controllers.workloads.daemonset.manage import decide_need
+from pilothouse.controllers.workloads.daemonset.node_events import NodeEvents, board_key
+from pilothouse.controllers.workloads.daemonset.nodes import NodeTable
+from pilothouse.controllers.workloads.daemonset.pod_events import DaemonEvents
+from pilothouse.controllers.workloads.daemonset.pod_template import PinnedTemplate, template_generation
+from pilothouse.controllers.workloads.daemonset.revisions import DaemonHistory
+from pilothouse.controllers.workloads.daemonset.rolling import InvalidBound, bounds_of, plan, surges
+from pilothouse.controllers.workloads.daemonset.sites import Rules
+from pilothouse.controllers.workloads.daemonset.status import encode, next_status
+from pilothouse.env import TaskGroup
+from pilothouse.machinery.labels import Selector
+from pilothouse.machinery.owners import new_controller_reference
+from pilothouse.machinery.splice import replace_fields, take_field
+from pilothouse.runtime import (
+    Backoff,
+    Claims,
+    ConsistencyGuard,
+    Controller,
+    ControllerContext,
+    CountingExpectations,
+    EventRecorder,
+    PodControl,
+    Requeue,
+    RetryLater,
+    TerminalError,
+    WorkerPool,
+    WorkQueue,
+    index_by_controller,
+    object_reference,
+    run_all,
+    slow_start,
+)
+from pilothouse.runtime.batches import INITIAL_BATCH
+from pilothouse.runtime.claims import CONTROLLER_INDEX
+from pilothouse.runtime.events import NORMAL, WARNING
+
+FAILED_POD_BACKOFF_SECONDS = 1.0
+FAILED_POD_BACKOFF_MAX_SECONDS = 900.0
+BACKOFF_COLLECTION_SECONDS = 60.0
+
+
+def build(context: ControllerContext) -> "DaemonSetController":
+    """The controller of DaemonSets."""
+    return DaemonSetController(context)
+
+
+class PodWritesFailed(Exception):
+    """Some pods could not be created or deleted."""
+
+    def __init__(self, errors: Sequence[Exception]) -> None:
+        # apimachinery's Aggregate prints one error as itself and several in brackets, each text once.
+        texts = list(dict.fromkeys(str(error) for error in errors))
+        super().__init__(texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
+        self.errors = tuple(errors)
+
+
+class HistoryFailed(Exception):
+    """The revisions could not be brought in order."""
+
+
+class ReplacedOwner(RetryLater):
+    """The owner that was looked at is gone, and another one has its name."""
+
+
+class _Look:
+    """What one reconcile knows of its owner."""
+
+    def __init__(
+        self, key: str, owner: DaemonSet, raw: bytes, blueprint: Blueprint, selector: Selector, board: Board
+    ) -> None:
+        self.key = key
+        self.owner = owner
+        self.raw = raw
+        self.blueprint = blueprint
+        self.selector = selector
+        self.board = board
+        self.rules = Rules(revision_hash="")
+        self.about: ObjectReference = object_reference(DAEMON_SETS, owner.metadata)
+
+    @property
+    def meta(self) -> ObjectMeta:
+        return self.owner.metadata
+
+    @property
+    def template(self) -> PinnedTemplate:
+        return self.blueprint.pinned_template(self.rules.revision_hash, self.rules.generation)
+
+
+class DaemonSetController(Controller):
+    """See the package."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        options = context.options_as(DaemonSetOptions)
+        owners = context.informers.informer(DAEMON_SETS, keep_raw=True)
+        revisions = context.informers.informer(CONTROLLER_REVISIONS, keep_raw=True)
+        pods = context.informers.informer(PODS)
+        nodes = context.informers.informer(NODES)
+        name = "daemonset-controller"
+        super().__init__(
+            name,
+            context.env,
+            workers=options.workers,
+            waits_for=(pods, nodes, revisions, owners),
+            metrics=context.metrics,
+            queue_name="daemonset",
+            log=context.log,
+        )
+        self._options = options
+        self._client = context.client
+        self._owners = owners.cache
+        self._pods = pods.cache
+        self._recorder = EventRecorder(context.client, context.env, name)
+        self._pod_control = PodControl(context.client, self._recorder)
+        self._expectations = CountingExpectations(context.env)
+        guard: ConsistencyGuard | None = None
+        if options.wait_for_own_writes:
+            guard = ConsistencyGuard(
+                {
+                    PODS.group_resource: lambda: self._pods.resource_version,
+                    DAEMON_SETS.group_resource: lambda: self._owners.resource_version,
+                    CONTROLLER_REVISIONS.group_resource: lambda: revisions.cache.resource_version,
+                },
+                prefix="daemonset",
+                metrics=context.metrics,
+            )
+        self._writes = OwnWrites(
+            context.client, self._expectations, guard, pods_read=lambda: self._pods.resource_version
+        )
+        self._backoff = Backoff(context.env, FAILED_POD_BACKOFF_SECONDS, FAILED_POD_BACKOFF_MAX_SECONDS)
+        self._nodes = NodeTable()
+        self._boards = Boards()
+        self._blueprints = Blueprints(self.log)
+        revisions.cache.add_index(CONTROLLER_INDEX, index_by_controller)
+        self._pods.add_index(CONTROLLER_INDEX, index_by_controller)
+        self._history = DaemonHistory(
+            context.client, History(context.client, revisions.cache), self._pod_control, self.log, wrote=self._wrote
+        )
+        self.node_queue: WorkQueue[str] = WorkQueue(context.env, "daemonset-node-updates", context.metrics)
+        self.node_events = NodeEvents(
+            owners=self._owners,
+            nodes=self._nodes,
+            boards=self._boards,
+            blueprints=self._blueprints,
+            changed=self.node_queue,
+            queue=self.queue,
+        )
+        self._node_pool = WorkerPool(
+            f"{name}-nodes",
+            self.node_queue,
+            self.node_events.sync_node,
+            workers=options.node_workers,
+            metrics=context.metrics,
+            log=self.log,
+        )
+        self.events = DaemonEvents(
+            owners=self._owners,
+            queue=self.queue,
+            expectations=self._expectations,
+            guard=guard,
+            boards=self._boards,
+            blueprints=self._blueprints,
+            log=self.log,
+        )
+        owners.add_handler(self.events.owner_added, self.events.owner_changed, self.events.owner_gone)
+        revisions.add_handler(self.events.revision_added, self.events.revision_changed, self.events.revision_gone)
+        pods.add_handler(self.events.pod_added, self.events.pod_changed, self.events.pod_gone)
+        nodes.add_handler(self.node_events.node_added, self.node_events.node_changed, self.node_events.node_gone)
+
+    async def run(self) -> None:
+        async with TaskGroup(self.name) as group:
+            group.start(self._recorder.run(), name=f"{self.name}-events")
+            group.start(self._run_nodes(), name=f"{self.name}-nodes")
+            group.start(self._collect_backoff(), name=f"{self.name}-backoff")
+            await super().run()
+
+    async def _run_nodes(self) -> None:
+        # A node seen before the DaemonSets are there would wake nobody, and nobody would look at it again.
+        for informer in self._waits_for:
+            await informer.wait_synced()
+        await self._node_pool.run()
+
+    async def _collect_backoff(self) -> None:
+        while True:
+            await asyncio.sleep(BACKOFF_COLLECTION_SECONDS)
+            self._backoff.collect()
+
+    async def reconcile(self, key: str) -> Requeue | None:
+        if self._writes.is_undecided(key):
+            cached = self._owners.get(key)
+            selector = self._blueprints.of(cached).selector if cached is not None else None
+            await self._writes.find_out(key, cached.metadata if cached is not None else None, selector)
+        owner, raw = self._owners.get(key), self._owners.raw(key)
+        self._writes.check(key)
+        if owner is None:
+            self._writes.forget(key)
+            return None
+        if self._writes.is_known_gone(key, owner.metadata.uid):
+            return None  # the cache will hear of it, and the key comes back
+        assert raw is not None, "what is written back whole is cached with its JSON"
+        if owner.spec.selector == LabelSelector():
+            self._recorder.event(
+                object_reference(DAEMON_SETS, owner.metadata),
+                WARNING,
+                "SelectingAll",
+                "This daemon set is selecting all pods. A non-empty selector is required.",
+            )
+            return None
+        if owner.metadata.deletion_timestamp is not None:
+            return None
+        blueprint = self._blueprints.of(owner)
+        if blueprint.selector is None:
+            raise TerminalError(f"the selector of DaemonSet {key} makes no sense")
+        board = self._boards.of(board_key(owner.metadata))
+        return await self._act(_Look(key, owner, raw, blueprint, blueprint.selector, board))
+
+    async def _act(self, look: _Look) -> Requeue | None:
+        current, old = await self._revisions(look)
+        look.rules = Rules(
+            revision_hash=current.metadata.labels.get("controller-revision-hash", ""),
+            generation=template_generation(look.meta.annotations),
+            surges=surges(look.owner.spec.update_strategy),
+            min_ready_seconds=look.owner.spec.min_ready_seconds,
+        )
+        self._see(look)
+        await self._claim(look)
+        if not self._expectations.satisfied(look.key):
+            return await self._report(look, observed=False)
+        try:
+            await self._update(look, old)
+        except (PodWritesFailed, HistoryFailed, InvalidBound):
+            try:
+                await self._report(look, observed=True)
+            except (ApiError, OSError, ReplacedOwner) as error:
+                # The first failure is the one that is told; this one is only in the log.
+                self.log.warning("Failed to update status of daemon set", key=look.key, problem=str(error))
+            raise
+        return await self._report(look, observed=True)
+
+    # Observe
+
+    def _see(self, look: _Look) -> None:
+        """Bring the board up to date with the caches."""
+        look.board.look(look.rules, look.selector, look.blueprint.placements, self._nodes, self.env.now())
+
+    async def _revisions(self, look: _Look) -> tuple[ControllerRevision, list[ControllerRevision]]:
+        def pods() -> list[Any]:
+            # Before the rules are known: what the board shows does not matter, only whose pods they are.
+            self._see(look)
+            return look.board.pods()
+
+        try:
+            return await self._history.current_and_old(
+                look.owner, look.blueprint, look.selector, read_live=lambda: self._read_live(look.meta), pods=pods
+            )
+        except (ApiError, OSError) as error:
+            raise HistoryFailed(f"failed to construct revisions of DaemonSet: {error}") from error
+
+    async def _claim(self, look: _Look) -> None:
+        """Take pods that match and have no controller, give up own ones that no longer match."""
+        matches = look.selector.matches
+        orphans = self._pods.by_index(CONTROLLER_INDEX, look.meta.namespace)
+        doubtful = [pod for pod in orphans if matches(pod.metadata.labels)] + look.board.strays()
+        if not doubtful:
+            return
+        claims = Claims(
+            self._client,
+            PODS,
+            look.meta,
+            new_controller_reference(look.meta, DAEMON_SETS),
+            look.selector,
+            read_live=lambda: self._read_live(look.meta),
+            on_write=lambda written: self._writes.patched(look.key, look.meta.uid, written),
+        )
+        # From now on an adopted pod is on the board, and its node needs no other one; the event of the adoption will
+        # put it there once more.
+        for pod in await claims.claim(doubtful):
+            self._boards.put(pod, board_key(look.meta))
+        self._see(look)
+
+    async def _read_live(self, meta: ObjectMeta) -> ObjectMeta:
+        return (await self._client.get(DAEMON_SETS.read_as(Object), meta.name, meta.namespace)).metadata
+
+    # Decide and apply
+
+    async def _update(self, look: _Look, old: list[ControllerRevision]) -> None:
+        await self._manage(look)
+        strategy = look.owner.spec.update_strategy
+        if self._expectations.satisfied(look.key) and strategy.type == "RollingUpdate":
+            self._see(look)
+            await self._roll(look)
+        try:
+            await self._history.clean_up(look.owner, old, look.board.pods)
+        except (ApiError, OSError) as error:
+            raise HistoryFailed(f"failed to clean up revisions of DaemonSet: {error}") from error
+
+    async def _manage(self, look: _Look) -> None:
+        """Give every node what it is missing, and take what it has too much."""
+        creates: list[str] = []
+        deletes: list[str] = []
+        now = self.env.now()
+        for site in look.board.needy(look.blueprint.placements, self._nodes):
+            backoff_key = f"{look.meta.uid}/{look.owner.status.observed_generation}/{site.node}"
+            need = decide_need(site, look.rules, now, in_backoff=self._backoff.is_in_backoff(backoff_key))
+            if need.create:
+                creates.append(site.node)
+            if need.failed:
+                self._backoff.next(backoff_key)
+                self._tell(look, WARNING, "FailedDaemonPod", "failed", need.failed, site.node, "kill")
+            for name in need.succeeded:
+                self._tell(look, NORMAL, "SucceededDaemonPod", "succeeded", name, site.node, "delete")
+            if need.waits:
+                self.queue.add_after(look.key, self._backoff.get(backoff_key))
+            deletes.extend(need.delete)
+        await self._sync_nodes(look, creates, deletes)
+
+    def _tell(self, look: _Look, type_: str, reason: str, how: str, pod: str, node: str, what: str) -> None:
+        message = f"Found {how} daemon pod {look.meta.namespace}/{pod} on node {node}, will try to {what} it"
+        self._recorder.event(look.about, type_, reason, message)
+
+    async def _roll(self, look: _Look) -> None:
+        counts = look.board.counts
+        bounds = bounds_of(look.owner.spec.update_strategy, counts.desired)
+        now = plan(counts, look.board.moves, bounds, surging=look.rules.surges)
+        await self._sync_nodes(look, now.create, now.delete)
+
+    async def _sync_nodes(self, look: _Look, creates: Sequence[str], deletes: Sequence[str]) -> None:
+        """Create and delete pods, each up to the limit of one look; the rest comes with the next."""
+        burst = self._options.burst
+        creates, deletes = creates[:burst], deletes[:burst]
+        # Also when both are 0: it replaces what was expected before, as upstream does.
+        self._expectations.set(look.key, len(creates), len(deletes))
+        errors = await self._create(look, creates) if creates else []
+        errors += await self._delete(look, deletes) if deletes else []
+        if errors:
+            raise PodWritesFailed(errors)
+
+    async def _create(self, look: _Look, nodes: Sequence[str]) -> list[Exception]:
+        reference = new_controller_reference(look.meta, DAEMON_SETS)
+        template = look.template
+        errors: list[Exception] = []
+        attempted = 0
+
+        async def create(index: int) -> None:
+            nonlocal attempted
+            attempted += 1
+            body = template.for_node(nodes[index])
+            settled = False
+            try:
+                pod = await self._pod_control.create_pod(look.meta.namespace, body, look.about, reference)
+                settled = True
+            except (ApiError, OSError) as error:
+                self._writes.failed(look.key, error)
+                # The expectation stays, and holds the DaemonSet back while its namespace goes away around it.
+                settled = has_cause(error, "NamespaceTerminating")
+                if settled:
+                    return
+                errors.append(error)
+                raise
+            finally:
+                if not settled:
+                    self._expectations.creation_observed(look.key)
+            self._writes.created(look.key, look.meta.uid, pod.metadata)
+
+        _created, first = await slow_start(len(nodes), INITIAL_BATCH, create)
+        if first is not None and first not in errors:
+            raise first  # no answer of the server: a broken invariant of ours
+        skipped = len(nodes) - attempted
+        if skipped:
+            self.log.info("Slow-start failure. Skipping creation of pods", v=2, skipped=skipped, key=look.key)
+            self._expectations.lower(look.key, skipped, 0)
+        return errors
+
+    async def _delete(self, look: _Look, names: Iterable[str]) -> list[Exception]:
+        async def delete(name: str) -> None:
+            gone = False
+            try:
+                await self._pod_control.delete_pod(look.meta.namespace, name, look.about)
+                gone = True
+            except NotFound:
+                return  # somebody was faster
+            except (ApiError, OSError) as error:
+                self._writes.failed(look.key, error)
+                raise
+            finally:
+                if not gone:
+                    self._expectations.deletion_observed(look.key)
+
+        errors = await run_all([delete(name) for name in names])
+        return [error for error in errors if error is not None]
+
+    # Report
+
+    async def _report(self, look: _Look, *, observed: bool) -> Requeue | None:
+        """Write the status if it changed: on the cached object first, and should that fail on the live one."""
+        self._see(look)
+        seen = look.board.headcount
+        status = next_status(look.owner, seen, observed=observed)
+        if status is not None:
+            try:
+                await self._put_status(look, look.raw, status)
+            except (ApiError, OSError):
+                await self._put_status_on_live(look, status)
+        seconds = look.owner.spec.min_ready_seconds
+        if seconds > 0 and seen.ready != seen.available:
+            return Requeue(float(seconds))
+        return None
+
+    async def _put_status_on_live(self, look: _Look, status: DaemonSetStatus) -> None:
+        meta = look.meta
+        try:
+            live = await self._client.get(DAEMON_SETS.raw, meta.name, meta.namespace)
+        except NotFound as error:
+            self._writes.owner_missing(look.key, meta, error)
+            raise
+        uid = take_field(live, "metadata.uid")
+        if uid is None or msgspec.json.decode(uid) != meta.uid:
+            # Another one of that name: what was counted is not about it.
+            self._writes.owner_missing(look.key, meta)
+            raise ReplacedOwner(f"DaemonSet {look.key} was replaced by another one of its name")
+        await self._put_status(look, bytes(live), status)
+
+    async def _put_status(self, look: _Look, raw: bytes, status: DaemonSetStatus) -> None:
+        meta = look.meta
+        body = encode(status, take_field(raw, "status"))
+        whole = replace_fields(raw, {"status": body, "metadata.managedFields": None})
+        answer = await self._client.update(DAEMON_SETS, meta.name, whole, meta.namespace, subresource="status")
+        self._wrote(look.owner, DAEMON_SETS, answer.metadata.resource_version)
+
+    def _wrote(self, owner: DaemonSet, kind: Kind[Any], version: str) -> None:
+        meta = owner.metadata
+        self._writes.wrote(f"{meta.namespace}/{meta.name}", meta.uid, kind.group_resource, version)

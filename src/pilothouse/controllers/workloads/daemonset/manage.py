@@ -1,0 +1,105 @@
+"""Which pods one node is missing, and which it has too many of. Pure.
+
+Upstream: ``podsShouldBeOnNode`` and ``getUnscheduledPodsWithoutNode``, v1.36 ``pkg/controller/daemon/
+daemon_controller.go``. The controller adds up what the nodes need, at most 250 creates and 250 deletes in one look.
+"""
+
+import datetime
+from collections.abc import Iterable
+
+import msgspec
+
+from pilothouse.api.core import Pod
+from pilothouse.controllers.workloads.daemonset.pod_template import HASH_LABEL
+from pilothouse.controllers.workloads.daemonset.sites import Rules, Site
+from pilothouse.semantics.pods import is_ready
+
+BURST = 250
+"""At most so many creates, and so many deletes, in one look (``BurstReplicas``)."""
+
+
+class Need(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be done on one node."""
+
+    create: bool = False
+    delete: tuple[str, ...] = ()
+    """Names of pods."""
+    failed: str = ""
+    """The pod among ``delete`` that goes because it failed. It moves the node's back-off on."""
+    succeeded: tuple[str, ...] = ()
+    """Those among ``delete`` that go because they ran to their end."""
+    waits: bool = False
+    """A failed pod is left until the back-off of its node has passed."""
+
+
+NOTHING = Need()
+
+
+def decide_need(site: Site, rules: Rules, now: datetime.datetime, *, in_backoff: bool = False) -> Need:
+    """Bring the node to one pod if it should run one, to one old and one new during a surge, to none if it must not.
+
+    A pod that is being deleted still holds its place: its successor waits until it is gone, and so does the one of a
+    pod that is deleted here. Only one failed pod of a node goes at a time.
+    """
+    if not site.listed:
+        # Pods bound to a node that is gone are for the pod garbage collector; it never looks at those without node.
+        return _deletion(pod for pod in site.pods if not pod.spec.node_name)
+    if not site.pods:
+        return Need(create=True) if site.should_run else NOTHING
+    if not site.should_continue:
+        return _deletion(site.pods)
+    running: list[Pod] = []
+    ended: list[str] = []
+    failed = ""
+    waits = False
+    for pod in site.pods:
+        if pod.metadata.deletion_timestamp is not None:
+            continue
+        if pod.status.phase == "Failed":
+            if in_backoff or failed:
+                waits = True
+            else:
+                failed = pod.metadata.name
+        elif pod.status.phase == "Succeeded":
+            ended.append(pod.metadata.name)
+        else:
+            running.append(pod)
+    create = False
+    surplus: list[str] = []
+    if not rules.surges:
+        surplus = [pod.metadata.name for pod in running[1:]]
+    elif not running:
+        # Unlike without surge nothing waits for what is still going: two pods may be here for a while anyhow.
+        create = site.should_run
+    elif len(running) > 1:
+        surplus = _surplus_of_surge(running, rules, now)
+    if not (create or failed or ended or surplus or waits):
+        return NOTHING
+    return Need(
+        create=create,
+        delete=(*((failed,) if failed else ()), *ended, *surplus),
+        failed=failed,
+        succeeded=tuple(ended),
+        waits=waits,
+    )
+
+
+def _surplus_of_surge(running: list[Pod], rules: Rules, now: datetime.datetime) -> list[str]:
+    """All but the first new and the first old pod, and the old one too once it is of no use any more."""
+    new = next((pod for pod in running if _is_new(pod, rules)), None)
+    old = next((pod for pod in running if not _is_new(pod, rules)), None)
+    surplus = [pod.metadata.name for pod in running if pod is not new and pod is not old]
+    # The old one is kept for its service: when it gives none, or the new one does, it goes.
+    if new is not None and old is not None and (not is_ready(old) or rules.is_available(new, now)):
+        surplus.append(old.metadata.name)
+    return surplus
+
+
+def _is_new(pod: Pod, rules: Rules) -> bool:
+    # By the hash alone, not by the generation of the template as elsewhere: so upstream.
+    return pod.metadata.labels.get(HASH_LABEL) == rules.revision_hash
+
+
+def _deletion(pods: Iterable[Pod]) -> Need:
+    names = tuple(pod.metadata.name for pod in pods if pod.metadata.deletion_timestamp is None)
+    return Need(delete=names) if names else NOTHING

@@ -1,0 +1,44 @@
+"""The nodes as far as they matter to daemons: names, labels and taints.
+
+Fed by ``node_events``. A node keeps its object here until one of these changes, so that what was worked out for it can
+be recognised by identity; heartbeats and conditions pass by.
+"""
+
+from pilothouse.api.core import Node, NodeSpec
+from pilothouse.api.meta import ObjectMeta
+
+
+class NodeTable:
+    """All nodes by name."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, Node] = {}
+
+    def get(self, name: str) -> Node | None:
+        """The node, if it exists."""
+        return self._nodes.get(name)
+
+    def names(self) -> list[str]:
+        """All names, sorted."""
+        return sorted(self._nodes)
+
+    def put(self, node: Node) -> bool:
+        """The node is like this now. Answers whether anything changed that matters here."""
+        name = node.metadata.name
+        known = self._nodes.get(name)
+        if (
+            known is not None
+            and known.metadata.labels == node.metadata.labels
+            and known.spec.taints == node.spec.taints
+            and known.metadata.uid == node.metadata.uid
+        ):
+            return False
+        self._nodes[name] = Node(
+            metadata=ObjectMeta(name=name, uid=node.metadata.uid, labels=node.metadata.labels),
+            spec=NodeSpec(taints=node.spec.taints),
+        )
+        return True
+
+    def drop(self, name: str) -> None:
+        """The node is gone."""
+        self._nodes.pop(name, None)

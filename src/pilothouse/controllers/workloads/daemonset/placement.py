@@ -1,0 +1,83 @@
+"""Which nodes should run a daemon pod, and which may keep one. Pure, and remembered per node.
+
+Read by ``board`` for every node once, and by ``node_events`` when a node changes. Upstream:
+``nodeShouldRunDaemonPod`` and ``predicates`` of v1.36 ``pkg/controller/daemon/daemon_controller.go``. Only the node's
+name, labels and taints count; that the pod fits otherwise is for the scheduler to find.
+"""
+
+import msgspec
+
+from pilothouse.api.core import Affinity, Node, PodSpec, Toleration
+from pilothouse.controllers.workloads.daemonset.tolerations import with_daemon_tolerations
+from pilothouse.semantics.node_affinity import matches_node_selection
+from pilothouse.semantics.nodes import NO_EXECUTE, NO_SCHEDULE, tolerates_all
+
+
+class Placement(msgspec.Struct, frozen=True):
+    """What one node is to one DaemonSet."""
+
+    should_run: bool
+    """A pod is to be there."""
+    should_continue: bool
+    """A pod that is there may stay."""
+
+
+ELSEWHERE = Placement(False, False)
+HERE = Placement(True, True)
+NO_MORE = Placement(False, True)
+"""No new pod, but one that is there is not sent away: NoSchedule asks for no more."""
+
+
+class Wants(msgspec.Struct, frozen=True):
+    """What of a template decides about nodes. ``tolerations`` has those that every daemon pod gets."""
+
+    node_name: str
+    node_selector: dict[str, str]
+    affinity: Affinity | None
+    tolerations: tuple[Toleration, ...]
+
+
+def wants_of(spec: PodSpec) -> Wants:
+    """What the pods of this template want of a node. The template's own affinity counts, not the pin to one node."""
+    return Wants(
+        node_name=spec.node_name,
+        node_selector=spec.node_selector,
+        affinity=spec.affinity,
+        tolerations=with_daemon_tolerations(spec.tolerations, host_network=spec.host_network),
+    )
+
+
+def decide_placement(wants: Wants, node: Node) -> Placement:
+    """What the node is to pods that want this."""
+    if wants.node_name and wants.node_name != node.metadata.name:
+        return ELSEWHERE
+    if not matches_node_selection(PodSpec(node_selector=wants.node_selector, affinity=wants.affinity), node):
+        return ELSEWHERE
+    taints = node.spec.taints
+    if not taints or tolerates_all(taints, wants.tolerations, (NO_SCHEDULE, NO_EXECUTE)):
+        return HERE
+    return NO_MORE if tolerates_all(taints, wants.tolerations, (NO_EXECUTE,)) else ELSEWHERE
+
+
+class Placements:
+    """The placements of one DaemonSet, each worked out once per state of its node.
+
+    ``NodeTable`` hands out the same object for a node until something changes that matters here.
+    """
+
+    def __init__(self, wants: Wants) -> None:
+        self.wants = wants
+        self._known: dict[str, tuple[Node, Placement]] = {}
+
+    def on(self, node: Node) -> Placement:
+        """What the node is to the DaemonSet."""
+        known = self._known.get(node.metadata.name)
+        if known is not None and known[0] is node:
+            return known[1]
+        placement = decide_placement(self.wants, node)
+        self._known[node.metadata.name] = (node, placement)
+        return placement
+
+    def forget(self, name: str) -> None:
+        """The node is gone."""
+        self._known.pop(name, None)

@@ -1,0 +1,135 @@
+"""What events wake which DaemonSet, and the boards that are kept up with every event.
+
+The handlers of pods are those of every owner of pods; here the boards are told first. Handlers of ControllerRevisions:
+v1.36 ``addHistory``, ``updateHistory``, ``deleteHistory`` in ``pkg/controller/daemon/daemon_controller.go``.
+"""
+
+from pilothouse.api.apps import DAEMON_SETS, ControllerRevision, DaemonSet
+from pilothouse.api.core import Pod
+from pilothouse.api.meta import OwnerReference
+from pilothouse.controllers.shared.pod_events import PodEvents
+from pilothouse.controllers.workloads.daemonset.blueprint import Blueprints
+from pilothouse.controllers.workloads.daemonset.board import Boards
+from pilothouse.controllers.workloads.daemonset.node_events import board_key
+from pilothouse.env import Log
+from pilothouse.machinery.owners import controller_of
+from pilothouse.runtime import (
+    Cache,
+    ConsistencyGuard,
+    CountingExpectations,
+    WorkQueue,
+    controller_index_key,
+    object_key,
+)
+
+
+class _Counted:
+    """Plain counters that take a pod's key and do not ask whether its deletion was expected."""
+
+    def __init__(self, expectations: CountingExpectations) -> None:
+        self._expectations = expectations
+
+    def creation_observed(self, key: str) -> None:
+        self._expectations.creation_observed(key)
+
+    def deletion_observed(self, key: str, object_key: str) -> None:  # a deletion is a deletion
+        self._expectations.deletion_observed(key)
+
+    def delete(self, key: str) -> None:
+        self._expectations.delete(key)
+
+
+class DaemonEvents(PodEvents[DaemonSet]):
+    """The handlers of the controller, all but those of nodes."""
+
+    def __init__(
+        self,
+        *,
+        owners: Cache[DaemonSet],
+        queue: WorkQueue[str],
+        expectations: CountingExpectations,
+        guard: ConsistencyGuard | None,
+        boards: Boards,
+        blueprints: Blueprints,
+        log: Log,
+    ) -> None:
+        super().__init__(
+            DAEMON_SETS,
+            owners=owners,
+            queue=queue,
+            expectations=_Counted(expectations),
+            guard=guard,
+            selector_of=lambda owner: blueprints.of(owner).selector,
+            ready_delay=_ready_delay,
+            log=log,
+        )
+        self._boards = boards
+        self._blueprints = blueprints
+
+    def owner_gone(self, owner: DaemonSet, final_state_unknown: bool) -> None:
+        self._blueprints.forget(object_key(owner.metadata))
+        self._boards.forget(board_key(owner.metadata))
+        super().owner_gone(owner, final_state_unknown)
+
+    def pod_added(self, pod: Pod, initial: bool) -> None:
+        self._boards.put(pod, _board_of(pod))
+        super().pod_added(pod, initial)
+
+    def pod_changed(self, old: Pod, new: Pod) -> None:
+        if old.metadata.resource_version != new.metadata.resource_version:
+            self._boards.put(new, _board_of(new))
+        super().pod_changed(old, new)
+
+    def pod_gone(self, pod: Pod, final_state_unknown: bool) -> None:
+        self._boards.drop(object_key(pod.metadata))
+        super().pod_gone(pod, final_state_unknown)
+
+    # Revisions
+
+    def revision_added(self, revision: ControllerRevision, _initial: bool) -> None:
+        """Only an orphan is news: our own ones are made by us."""
+        if revision.metadata.deletion_timestamp is not None:
+            self.revision_gone(revision, False)
+        elif controller_of(revision.metadata) is None:
+            self._wake_selecting(revision)
+
+    def revision_changed(self, old: ControllerRevision, new: ControllerRevision) -> None:
+        """Somebody may have touched it."""
+        before, after = old.metadata, new.metadata
+        if before.resource_version == after.resource_version:
+            return
+        reference, former = controller_of(after), controller_of(before)
+        if former is not None and former != reference:
+            self._wake_owner(before.namespace, former)
+        if reference is not None:
+            self._wake_owner(after.namespace, reference)
+        elif before.labels != after.labels or former is not None:
+            self._wake_selecting(new)
+
+    def revision_gone(self, revision: ControllerRevision, _final_state_unknown: bool) -> None:
+        """Its owner may need it again."""
+        reference = controller_of(revision.metadata)
+        if reference is not None:
+            self._wake_owner(revision.metadata.namespace, reference)
+
+    def _wake_owner(self, namespace: str, reference: OwnerReference) -> None:
+        key = self.owner_key(namespace, reference)
+        if key is not None:
+            self._queue.add(key)
+
+    def _wake_selecting(self, revision: ControllerRevision) -> None:
+        for owner in self._selecting(revision):
+            self._queue.add(object_key(owner.metadata))
+
+
+def _ready_delay(owner: DaemonSet) -> float:
+    # One second more than needed: the clocks of kubelet and controller differ (v1.36 ``updatePod``).
+    seconds = owner.spec.min_ready_seconds
+    return seconds + 1.0 if seconds > 0 else 0.0
+
+
+def _board_of(pod: Pod) -> str | None:
+    reference = controller_of(pod.metadata)
+    if reference is None or reference.kind != DAEMON_SETS.kind:
+        return None
+    return controller_index_key(pod.metadata.namespace, reference.kind, reference.name, reference.uid)

@@ -1,0 +1,116 @@
+"""What a daemon pod is made from: the DaemonSet's template, marked with its revision and pinned to one node.
+
+Pure, and raw: fields that nobody here knows stay as they are. What differs between the pods of one revision is the name
+of the node alone, so everything else is put together once. Upstream: ``CreatePodTemplate`` and
+``ReplaceDaemonSetPodNodeNameNodeAffinity``, v1.36 ``pkg/controller/daemon/util/daemonset_util.go``.
+"""
+
+from typing import Any
+
+import msgspec
+
+from pilothouse.api.core import Pod, Toleration
+from pilothouse.controllers.workloads.daemonset.tolerations import daemon_tolerations, same_taints
+from pilothouse.machinery.splice import replace_fields
+
+HASH_LABEL = "controller-revision-hash"
+GENERATION_LABEL = "pod-template-generation"
+GENERATION_ANNOTATION = "deprecated.daemonset.template.generation"
+
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_list = msgspec.json.Decoder(list[msgspec.Raw])
+_toleration = msgspec.json.Decoder(Toleration)
+_encode = msgspec.json.Encoder().encode
+_PLACE = "\x00node\x00"
+"""Stands for the name of the node while the template is put together; no valid object has it anywhere."""
+
+
+class PinnedTemplate:
+    """The template of one revision. ``for_node`` gives the one for a pod on that node."""
+
+    def __init__(self, template: bytes | msgspec.Raw, *, revision_hash: str, generation: int | None) -> None:
+        whole = _fields.decode(template)
+        meta = _object(whole.get("metadata"))
+        labels: dict[str, Any] = msgspec.json.decode(meta.get("labels") or b"{}") or {}
+        if generation is not None:
+            labels[GENERATION_LABEL] = str(generation)
+        if revision_hash:
+            labels[HASH_LABEL] = revision_hash
+        meta["labels"] = msgspec.Raw(_encode(labels))
+        spec = _object(whole.get("spec"))
+        host_network = bytes(spec.get("hostNetwork") or b"") == b"true"
+        spec["tolerations"] = _with_tolerations(spec.get("tolerations"), host_network)
+        # Last, so that what comes after the name of the node is short.
+        spec["affinity"] = _pinned(spec.pop("affinity", None))
+        body = replace_fields(template, {"metadata": _encode(meta), "spec": None})
+        front = body[:-1] + (b"," if len(body) > 2 else b"")
+        before, place, after = (front + b'"spec":' + _encode(spec) + b"}").partition(_encode(_PLACE))
+        assert place, "the pin names a node"
+        self._before = before
+        self._after = after
+
+    def for_node(self, name: str) -> bytes:
+        """The template of the pod for this node."""
+        return self._before + _encode(name) + self._after
+
+
+def _with_tolerations(raw: msgspec.Raw | None, host_network: bool) -> msgspec.Raw:
+    own: list[msgspec.Raw] = [] if raw is None or bytes(raw) == b"null" else _list.decode(raw)
+    for added in daemon_tolerations(host_network=host_network):
+        found = [index for index, each in enumerate(own) if same_taints(_toleration.decode(each), added)]
+        for index in found:
+            own[index] = msgspec.Raw(_encode(added))
+        if not found:
+            own.append(msgspec.Raw(_encode(added)))
+    return msgspec.Raw(_encode(own))
+
+
+def _pinned(raw: msgspec.Raw | None) -> msgspec.Raw:
+    """The affinity with one required node term: this node. The template's own terms need not be kept, the node was
+    chosen by them."""
+    affinity = _object(raw)
+    node_affinity = _object(affinity.get("nodeAffinity"))
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [_PLACE]}]}
+    node_affinity["requiredDuringSchedulingIgnoredDuringExecution"] = msgspec.Raw(
+        _encode({"nodeSelectorTerms": [term]})
+    )
+    affinity["nodeAffinity"] = msgspec.Raw(_encode(node_affinity))
+    return msgspec.Raw(_encode(affinity))
+
+
+def _object(raw: msgspec.Raw | None) -> dict[str, msgspec.Raw]:
+    return {} if raw is None or bytes(raw) == b"null" else _fields.decode(raw)
+
+
+def target_node(pod: Pod) -> str:
+    """The node a daemon pod is on or is pinned to, ``""`` when it is pinned to none (``GetTargetNodeName``)."""
+    if pod.spec.node_name:
+        return pod.spec.node_name
+    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
+    required = affinity.required_during_scheduling_ignored_during_execution if affinity is not None else None
+    if required is None:
+        return ""
+    for term in required.node_selector_terms:
+        for field in term.match_fields:
+            if field.key == "metadata.name" and field.operator == "In":
+                return field.values[0] if len(field.values) == 1 else ""
+    return ""
+
+
+def template_generation(annotations: dict[str, str]) -> int | None:
+    """The generation of the template, as the API server counts it; older controllers recognised their pods by it."""
+    text = annotations.get(GENERATION_ANNOTATION)
+    if text is None or not text.lstrip("+-").isdecimal() or not text.isascii():
+        return None
+    return int(text)
+
+
+def is_updated(pod: Pod, revision_hash: str, generation: int | None) -> bool:
+    """Whether the pod is of the current template: by its revision, or by the generation of the template.
+
+    The second matters when a revision was made anew, under another name, for a template that pods already have.
+    """
+    labels = pod.metadata.labels
+    if revision_hash and labels.get(HASH_LABEL) == revision_hash:
+        return True
+    return generation is not None and labels.get(GENERATION_LABEL) == str(generation)

@@ -1,0 +1,154 @@
+"""The history of one DaemonSet: which revision is current, and the requests that make it so.
+
+Upstream: ``constructHistory``, ``snapshot``, ``dedupCurHistories``, ``cleanupHistory``, v1.36 ``pkg/controller/daemon/
+update.go``. Going back to an older template is the client's doing; here it only makes an old revision the newest.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from pilothouse.api.apps import CONTROLLER_REVISIONS, DAEMON_SETS, ControllerRevision, DaemonSet
+from pilothouse.api.core import PODS, Pod
+from pilothouse.api.kinds import Kind
+from pilothouse.api.meta import ObjectMeta
+from pilothouse.client import Client, merge_patch
+from pilothouse.client.errors import AlreadyExists
+from pilothouse.controllers.shared.history import History, doomed, newest, next_number, same_data
+from pilothouse.controllers.workloads.daemonset.blueprint import Blueprint
+from pilothouse.controllers.workloads.daemonset.pod_template import HASH_LABEL
+from pilothouse.env import Log
+from pilothouse.machinery.labels import Selector
+from pilothouse.machinery.owners import new_controller_reference
+from pilothouse.machinery.splice import replace_fields, take_field
+from pilothouse.machinery.template_hash import template_hash
+from pilothouse.runtime import PodControl, RetryLater
+
+DEFAULT_LIMIT = 10
+
+
+class StaleCollisionCount(RetryLater):
+    """The name of a new revision was taken, and the cache does not yet show how often that happened."""
+
+
+class DaemonHistory:
+    """``current_and_old`` first; then ``clean_up`` when all else went well."""
+
+    def __init__(
+        self,
+        client: Client,
+        history: History,
+        pod_control: PodControl,
+        log: Log,
+        *,
+        wrote: Callable[[DaemonSet, Kind[Any], str], None],
+    ) -> None:
+        self._client = client
+        self._history = history
+        self._pod_control = pod_control
+        self._log = log
+        self._wrote = wrote
+
+    async def current_and_old(
+        self,
+        owner: DaemonSet,
+        blueprint: Blueprint,
+        selector: Selector,
+        *,
+        read_live: Callable[[], Awaitable[ObjectMeta]],
+        pods: Callable[[], list[Pod]],
+    ) -> tuple[ControllerRevision, list[ControllerRevision]]:
+        """The revision of the template as it is, made if there is none, and all others.
+
+        ``pods`` gives the DaemonSet's pods, for when two revisions are of the same template: those of the one that goes
+        are relabelled first, so that none of them seems old.
+        """
+        meta = owner.metadata
+        reference = new_controller_reference(meta, DAEMON_SETS)
+        current: list[ControllerRevision] = []
+        old: list[ControllerRevision] = []
+        for revision in await self._history.claim(meta, reference, selector, read_live):
+            labels = revision.metadata.labels
+            if HASH_LABEL not in labels:
+                # Its name, not a hash worked out now: no question of collisions.
+                revision = await self._history.relabel(revision, {**labels, HASH_LABEL: revision.metadata.name})
+                self._wrote_revision(owner, revision)
+            (current if same_data(revision.data, blueprint.patch) else old).append(revision)
+        number = next_number(old)
+        if not current:
+            return await self._snapshot(owner, blueprint, number), old
+        kept = newest(current)
+        if len(current) > 1:
+            await self._merge_into(kept, current, owner, pods())
+        if kept.revision < number:
+            kept = await self._history.renumber(kept, number)
+            self._wrote_revision(owner, kept)
+        return kept, old
+
+    async def _merge_into(
+        self, kept: ControllerRevision, current: Sequence[ControllerRevision], owner: DaemonSet, pods: list[Pod]
+    ) -> None:
+        kept_hash = kept.metadata.labels.get(HASH_LABEL, "")
+        patch = merge_patch({"metadata": {"labels": {HASH_LABEL: kept_hash}}})
+        for pod in pods:
+            if pod.metadata.labels.get(HASH_LABEL) != kept_hash:
+                written = await self._pod_control.patch_pod(pod.metadata.namespace, pod.metadata.name, patch)
+                self._wrote(owner, PODS, written.metadata.resource_version)
+        for revision in current:
+            if revision.metadata.name != kept.metadata.name:
+                await self._history.delete(revision)
+
+    async def _snapshot(self, owner: DaemonSet, blueprint: Blueprint, number: int) -> ControllerRevision:
+        meta = owner.metadata
+        revision_hash = template_hash(blueprint.template, owner.status.collision_count)
+        name = f"{meta.name}-{revision_hash}"
+        try:
+            made = await self._history.create(
+                meta.namespace,
+                name=name,
+                labels={**blueprint.template_labels, HASH_LABEL: revision_hash},
+                annotations=meta.annotations,
+                owner=new_controller_reference(meta, DAEMON_SETS),
+                data=blueprint.patch,
+                number=number,
+            )
+        except AlreadyExists:
+            existing = await self._history.read(meta.namespace, name)
+            if same_data(existing.data, blueprint.patch):
+                return existing
+            await self._count_collision(owner)
+            raise
+        self._wrote_revision(owner, made)
+        return made
+
+    def _wrote_revision(self, owner: DaemonSet, revision: ControllerRevision) -> None:
+        self._wrote(owner, CONTROLLER_REVISIONS, revision.metadata.resource_version)
+
+    async def _count_collision(self, owner: DaemonSet) -> None:
+        """The name is taken by another template: the next one is made with another count."""
+        meta = owner.metadata
+        raw = await self._client.get(DAEMON_SETS.raw, meta.name, meta.namespace)
+        live = msgspec.json.decode(raw, type=DaemonSet)
+        if live.status.collision_count != owner.status.collision_count:
+            raise StaleCollisionCount(
+                f"found a stale collision count ({owner.status.collision_count}, expected "
+                f"{live.status.collision_count}) of DaemonSet {meta.name!r} while processing; will retry until it is "
+                "updated"
+            )
+        count = (live.status.collision_count or 0) + 1
+        status = replace_fields(take_field(raw, "status") or b"{}", {"collisionCount": msgspec.json.encode(count)})
+        whole = replace_fields(raw, {"status": status, "metadata.managedFields": None})
+        answer = await self._client.update(DAEMON_SETS, meta.name, whole, meta.namespace, subresource="status")
+        self._wrote(owner, DAEMON_SETS, answer.metadata.resource_version)
+        self._log.info("Found a hash collision for DaemonSet", v=2, name=meta.name, collision_count=count)
+
+    async def clean_up(self, owner: DaemonSet, old: list[ControllerRevision], pods: Callable[[], list[Pod]]) -> None:
+        """Delete what is over the limit and carried by no pod, not even by one that ended and is being deleted."""
+        limit = owner.spec.revision_history_limit
+        limit = DEFAULT_LIMIT if limit is None else limit
+        if len(old) <= limit:
+            return
+        live = frozenset(pod.metadata.labels.get(HASH_LABEL, "") for pod in pods())
+        for revision in doomed(old, limit, live, HASH_LABEL):
+            await self._history.delete(revision)

@@ -1,0 +1,181 @@
+"""The rolling update: which old pods go now, and where new ones are made next to them. Pure.
+
+``step_of`` says what one node contributes and allows, ``plan`` what comes of all of them. Upstream: ``rollingUpdate``,
+v1.36 ``pkg/controller/daemon/update.go``. The order of nodes, which upstream leaves to chance, is the caller's.
+"""
+
+import datetime
+import enum
+import math
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from pilothouse.api.apps import DaemonSetUpdateStrategy
+from pilothouse.api.core import Pod
+from pilothouse.controllers.workloads.daemonset.sites import Rules, Site
+
+
+class InvalidBound(ValueError):
+    """maxUnavailable or maxSurge is text that is no percentage. The API server takes no such object."""
+
+
+class Move(enum.Enum):
+    """What the rolling update may do on a node."""
+
+    DELETE = "delete"
+    """The old pod goes now, whatever the bounds say: it serves nobody, or its successor does."""
+    CREATE = "create"
+    """A new pod is made now: the old one serves nobody."""
+    MAY_DELETE = "may delete"
+    """The old pod goes when the bound leaves room."""
+    MAY_CREATE = "may create"
+    """A new pod is made next to the old one when the bound leaves room."""
+
+
+class Step(msgspec.Struct, frozen=True):
+    """What one node contributes to the count, and the move that it allows. ``pod`` is the old pod."""
+
+    move: Move | None = None
+    pod: str = ""
+    unavailable: int = 0
+    surging: int = 0
+    available: int = 0
+
+
+def step_of(site: Site, rules: Rules, now: datetime.datetime) -> Step | None:
+    """What the node is to the rolling update; ``None`` if it neither has nor should have a pod."""
+    if not site.should_run and not site.pods:
+        return None
+    new, old, crowded = _live(site, rules)
+    if rules.surges:
+        return _surging_step(site, rules, now, new, old, crowded)
+    if crowded or (new is None) == (old is None):
+        # One too many is for ``manage`` to set right, a missing one too.
+        return Step(unavailable=1)
+    if new is not None:
+        return Step(unavailable=0 if rules.is_available(new, now) else 1)
+    assert old is not None, "one of the two is there"
+    if rules.is_available(old, now):
+        return Step(Move.MAY_DELETE, old.metadata.name)
+    return Step(Move.DELETE, old.metadata.name, unavailable=1)
+
+
+def _surging_step(
+    site: Site, rules: Rules, now: datetime.datetime, new: Pod | None, old: Pod | None, crowded: bool
+) -> Step:
+    if crowded:
+        return Step(surging=1)
+    counted = old or new
+    available = 1 if counted is not None and rules.is_available(counted, now) else 0
+    if old is None:
+        return Step(available=available)
+    name = old.metadata.name
+    if new is not None:
+        if rules.is_available(new, now):
+            return Step(Move.DELETE, name, available=available)
+        return Step(surging=1, available=available)
+    if not rules.is_available(old, now):
+        return Step(Move.CREATE if site.should_run else Move.DELETE, name, available=available)
+    return Step(Move.MAY_CREATE if site.should_run else Move.MAY_DELETE, name, available=available)
+
+
+def _live(site: Site, rules: Rules) -> tuple[Pod | None, Pod | None, bool]:
+    """The new pod and the old pod of the node, and whether there are more of a kind (``findUpdatedPodsOnNode``)."""
+    new: Pod | None = None
+    old: Pod | None = None
+    for pod in site.pods:
+        if pod.metadata.deletion_timestamp is not None:
+            continue
+        if rules.is_updated(pod):
+            if new is not None:
+                return None, None, True
+            new = pod
+        else:
+            if old is not None:
+                return None, None, True
+            old = pod
+    return new, old, False
+
+
+class Bounds(msgspec.Struct, frozen=True):
+    """How many pods may be missing, or be there twice, at one time."""
+
+    unavailable: int
+    surge: int
+
+
+def bounds_of(strategy: DaemonSetUpdateStrategy, desired: int) -> Bounds:
+    """The bounds for so many nodes. Percentages are rounded up, both of them. When both come to 0 one pod may be
+    missing, or nothing would ever happen. Raises ``InvalidBound``."""
+    rolling = strategy.rolling_update
+    if strategy.type != "RollingUpdate" or rolling is None:
+        unavailable = surge = 0
+    else:
+        unavailable = scaled(rolling.max_unavailable, desired)
+        surge = scaled(rolling.max_surge, desired)
+    if unavailable == 0 and surge == 0 and desired > 0:
+        unavailable = 1
+    return Bounds(unavailable, surge)
+
+
+def surges(strategy: DaemonSetUpdateStrategy) -> bool:
+    """Whether maxSurge comes to anything, if only on one node (``AllowsSurge``)."""
+    rolling = strategy.rolling_update
+    if strategy.type != "RollingUpdate" or rolling is None:
+        return False
+    try:
+        return scaled(rolling.max_surge, 1) > 0
+    except InvalidBound:
+        return False
+
+
+def scaled(value: int | str | None, total: int) -> int:
+    """A number as it is, a percentage of ``total`` rounded up (``intstr.GetScaledValueFromIntOrPercent``)."""
+    if value is None:
+        return 0
+    if isinstance(value, int):
+        return value
+    digits = value.removesuffix("%")
+    if digits == value or not digits.isascii() or not digits.isdecimal():
+        raise InvalidBound(f'invalid value for IntOrString: invalid type: string is not a percentage: "{value}"')
+    return math.ceil(int(digits) * total / 100)
+
+
+class Counts(msgspec.Struct, frozen=True):
+    """The steps of all nodes, added up."""
+
+    desired: int = 0
+    """Nodes that should run a pod."""
+    unavailable: int = 0
+    surging: int = 0
+    available: int = 0
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What the rolling update does in this look: nodes to make a pod for, and pods to delete, by name."""
+
+    create: tuple[str, ...] = ()
+    delete: tuple[str, ...] = ()
+
+
+def plan(counts: Counts, moves: Mapping[Move, Mapping[str, str]], bounds: Bounds, *, surging: bool) -> Plan:
+    """What may happen now. ``moves`` gives, for each move, the nodes that allow it and their old pods.
+
+    Without surge: at most ``bounds.unavailable`` pods are missing, those that serve nobody go besides. With surge: at
+    most ``bounds.surge`` nodes have two pods; pods on nodes that should no longer have one go only as far as others
+    have taken their place.
+    """
+    delete = list(moves.get(Move.DELETE, {}).values())
+    may_delete = moves.get(Move.MAY_DELETE, {})
+    if not surging:
+        return Plan(delete=(*delete, *_first(may_delete.values(), bounds.unavailable - counts.unavailable)))
+    delete += _first(may_delete.values(), counts.available - counts.desired)
+    create = [*moves.get(Move.CREATE, {}), *_first(moves.get(Move.MAY_CREATE, {}), bounds.surge - counts.surging)]
+    return Plan(create=tuple(create), delete=tuple(delete))
+
+
+def _first(names: Iterable[str], count: int) -> list[str]:
+    if count <= 0:
+        return []
+    return [name for name, _number in zip(names, range(count), strict=False)]

@@ -1,0 +1,75 @@
+"""One node as one DaemonSet sees it: what the decisions per node look at. Pure.
+
+Made by ``board``, read by ``manage``, ``rolling`` and ``status``.
+"""
+
+import datetime
+from collections.abc import Iterable
+
+import msgspec
+
+from pilothouse.api.core import Pod
+from pilothouse.controllers.workloads.daemonset.placement import ELSEWHERE, Placement
+from pilothouse.controllers.workloads.daemonset.pod_template import is_updated
+from pilothouse.semantics.pods import is_available, is_ready, is_terminal
+
+_LATEST = datetime.datetime.max.replace(tzinfo=datetime.UTC)
+
+
+class Rules(msgspec.Struct, frozen=True, kw_only=True):
+    """What of a DaemonSet, at one moment, decides about the pods of a node."""
+
+    revision_hash: str
+    generation: int | None = None
+    surges: bool = False
+    """A new pod may be made next to the old one."""
+    min_ready_seconds: int = 0
+
+    def is_updated(self, pod: Pod) -> bool:
+        """Whether the pod is of the current template."""
+        return is_updated(pod, self.revision_hash, self.generation)
+
+    def is_available(self, pod: Pod, now: datetime.datetime) -> bool:
+        """Whether the pod has been ready for long enough."""
+        return is_available(pod, self.min_ready_seconds, now)
+
+
+class Site(msgspec.Struct, frozen=True, kw_only=True):
+    """A node with the pods that are on it or are pinned to it, first those of ``in_order``."""
+
+    node: str
+    listed: bool = True
+    """The node exists."""
+    placement: Placement = ELSEWHERE
+    pods: tuple[Pod, ...] = ()
+
+    @property
+    def should_run(self) -> bool:
+        """A pod is to be there."""
+        return self.listed and self.placement.should_run
+
+    @property
+    def should_continue(self) -> bool:
+        """A pod that is there may stay."""
+        return self.listed and self.placement.should_continue
+
+
+def in_order(pods: Iterable[Pod]) -> tuple[Pod, ...]:
+    """Those with a node first, then the older, then by name: the first one counts and stays.
+
+    Pods that have run to their end *and* are being deleted are left out: nothing of them is there any more but a
+    record (v1.36 ``getNodesToDaemonPods``, kubernetes#95711).
+    """
+    kept = [pod for pod in pods if pod.metadata.deletion_timestamp is None or not is_terminal(pod)]
+    if len(kept) > 1:
+        kept.sort(key=_rank)
+    return tuple(kept)
+
+
+def _rank(pod: Pod) -> tuple[bool, datetime.datetime, str]:
+    return (not pod.spec.node_name, pod.metadata.creation_timestamp or _LATEST, pod.metadata.name)
+
+
+def waits_for_time(site: Site, rules: Rules, now: datetime.datetime) -> bool:
+    """Whether some pod becomes available by the mere passing of time."""
+    return rules.min_ready_seconds > 0 and any(is_ready(pod) and not rules.is_available(pod, now) for pod in site.pods)

@@ -1,0 +1,85 @@
+"""What a DaemonSet reports. Pure: the nodes give the counts, the counts give the status."""
+
+import datetime
+from typing import Any
+
+import msgspec
+
+from pilothouse.api.apps import DaemonSet, DaemonSetStatus
+from pilothouse.controllers.workloads.daemonset.sites import Rules, Site
+from pilothouse.semantics.pods import is_ready
+
+
+class Headcount(msgspec.Struct, frozen=True, kw_only=True):
+    """The nodes of one DaemonSet, counted; or what a single node adds to that."""
+
+    desired: int = 0
+    current: int = 0
+    ready: int = 0
+    available: int = 0
+    updated: int = 0
+    misscheduled: int = 0
+
+
+NONE = Headcount()
+
+
+def count_site(site: Site, rules: Rules, now: datetime.datetime) -> Headcount:
+    """What one node adds. Of several pods the first counts, during a surge mostly the old one: so upstream."""
+    if not site.listed:
+        return NONE
+    if not site.should_run:
+        return Headcount(misscheduled=1) if site.pods else NONE
+    if not site.pods:
+        return Headcount(desired=1)
+    pod = site.pods[0]
+    ready = is_ready(pod)
+    return Headcount(
+        desired=1,
+        current=1,
+        ready=1 if ready else 0,
+        available=1 if ready and rules.is_available(pod, now) else 0,
+        updated=1 if rules.is_updated(pod) else 0,
+    )
+
+
+def next_status(owner: DaemonSet, seen: Headcount, *, observed: bool) -> DaemonSetStatus | None:
+    """The status to write, or None when the one that is there says the same.
+
+    ``observed`` tells that this generation was acted upon and not only looked at (v1.36 ``storeDaemonSetStatus``).
+    """
+    before = owner.status
+    generation = owner.metadata.generation
+    after = DaemonSetStatus(
+        current_number_scheduled=seen.current,
+        number_misscheduled=seen.misscheduled,
+        desired_number_scheduled=seen.desired,
+        number_ready=seen.ready,
+        updated_number_scheduled=seen.updated,
+        number_available=seen.available,
+        number_unavailable=seen.desired - seen.available,
+        observed_generation=generation if observed else before.observed_generation,
+        collision_count=before.collision_count,
+    )
+    same_numbers = msgspec.structs.replace(after, observed_generation=before.observed_generation) == before
+    return None if same_numbers and before.observed_generation >= generation else after
+
+
+_REQUIRED = ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady")
+_OPTIONAL = ("observedGeneration", "updatedNumberScheduled", "numberAvailable", "numberUnavailable")
+
+
+def encode(status: DaemonSetStatus, before: msgspec.Raw | bytes | None) -> bytes:
+    """The status as JSON, with what else the one before had: conditions, and fields that this program does not know.
+
+    Four numbers are required and sent also when they are 0, the others are left out then.
+    """
+    fields: dict[str, Any] = {} if before is None else msgspec.json.decode(before, type=dict[str, msgspec.Raw])
+    new = msgspec.to_builtins(status)
+    for name in _REQUIRED:
+        fields[name] = new.get(name, 0)
+    for name in _OPTIONAL:
+        fields.pop(name, None)
+        if name in new:
+            fields[name] = new[name]
+    return msgspec.json.encode(fields)

@@ -1,0 +1,44 @@
+"""The tolerations that every daemon pod gets: a daemon stays on a node that is in trouble, and goes to one that is
+cordoned. Pure. Upstream: ``AddOrUpdateDaemonPodTolerations``, v1.36 ``pkg/controller/daemon/util/daemonset_util.go``.
+"""
+
+from collections.abc import Iterable
+
+from pilothouse.api.core import Toleration
+from pilothouse.semantics.nodes import NO_EXECUTE, NO_SCHEDULE
+
+_ALWAYS = (
+    ("node.kubernetes.io/not-ready", NO_EXECUTE),
+    ("node.kubernetes.io/unreachable", NO_EXECUTE),
+    ("node.kubernetes.io/disk-pressure", NO_SCHEDULE),
+    ("node.kubernetes.io/memory-pressure", NO_SCHEDULE),
+    ("node.kubernetes.io/pid-pressure", NO_SCHEDULE),
+    ("node.kubernetes.io/unschedulable", NO_SCHEDULE),
+)
+_HOST_NETWORK = (("node.kubernetes.io/network-unavailable", NO_SCHEDULE),)
+
+
+def daemon_tolerations(*, host_network: bool) -> tuple[Toleration, ...]:
+    """What is added, in this order. Without a network of the node's own only pods on the host's can work."""
+    return tuple(
+        Toleration(key=key, operator="Exists", effect=effect)
+        for key, effect in (_ALWAYS + _HOST_NETWORK if host_network else _ALWAYS)
+    )
+
+
+def same_taints(one: Toleration, other: Toleration) -> bool:
+    """Whether two tolerations are about the same thing, for however long (``MatchToleration``)."""
+    return (one.key, one.effect, one.operator, one.value) == (other.key, other.effect, other.operator, other.value)
+
+
+def with_daemon_tolerations(own: Iterable[Toleration], *, host_network: bool) -> tuple[Toleration, ...]:
+    """The template's tolerations, then those that are added; one that is there for a limited time becomes unlimited
+    in its place."""
+    merged = list(own)
+    for added in daemon_tolerations(host_network=host_network):
+        found = [index for index, toleration in enumerate(merged) if same_taints(toleration, added)]
+        for index in found:
+            merged[index] = added
+        if not found:
+            merged.append(added)
+    return tuple(merged)
