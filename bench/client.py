@@ -1,6 +1,6 @@
 """Client CPU per create over loopback: ``RemoteTransport`` with ``Client`` on it, against a server in another process.
 
-``python -m bench.client [COUNT]`` prints microseconds of this process' CPU per request, plain and over TLS, and for the
+``python -m bench.client [COUNT]`` prints microseconds of this process' CPU per request, for ``Client`` and for the
 transport alone, so that what ``Client`` adds can be seen.
 """
 
@@ -58,7 +58,9 @@ def _serve(pipe: "multiprocessing.connection.Connection") -> None:
     loops.run(main())
 
 
-async def _measure(name: str, count: int, call: Callable[[], Awaitable[object]], at_once: int) -> None:
+async def _measure(count: int, call: Callable[[], Awaitable[object]], at_once: int) -> tuple[float, float]:
+    """Microseconds of CPU per request, and requests per second."""
+
     async def worker(times: int) -> None:
         for _ in range(times):
             await call()
@@ -68,34 +70,51 @@ async def _measure(name: str, count: int, call: Callable[[], Awaitable[object]],
     await asyncio.gather(*(worker(count // at_once) for _ in range(at_once)))
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
     done = count // at_once * at_once
-    print(f"{name:40} {at_once:3} at once  {cpu / done * 1e6:7.1f} µs CPU per request  {done / wall:8.0f} per second")
+    return cpu / done * 1e6, done / wall
 
 
-async def _main(port: int, count: int) -> None:
+async def _main(port: int, count: int) -> dict[str, tuple[float, float]]:
     env = Env()
     transport = RemoteTransport(parse_endpoint(f"http://127.0.0.1:{port}", "bench"), env)
     client = Client(transport, env)
     body = {"metadata": {"generateName": "web-"}, "spec": {"containers": [{"name": "web", "image": "nginx"}]}}
     headers = FixedHeaders({"accept": "application/json", "content-type": "application/json"})
     request = wire.Request("POST", "/api/v1/namespaces/default/pods", headers, _POD)
+    calls: dict[str, Callable[[], Awaitable[object]]] = {
+        "transport": lambda: transport.request(request),
+        "Client.create": lambda: client.create(PODS, body, "default"),
+        "Client.create, raw answer": lambda: client.create(PODS.raw, _POD, "default"),
+    }
+    found = {}
     for at_once in (1, 32, 200):
-        await _measure("transport", count, lambda: transport.request(request), at_once)
-        await _measure("Client.create", count, lambda: client.create(PODS, body, "default"), at_once)
-        await _measure("Client.create, raw answer", count, lambda: client.create(PODS.raw, _POD, "default"), at_once)
+        for name, call in calls.items():
+            found[f"{name}, {at_once} at once"] = await _measure(count, call, at_once)
     await client.close()
+    return found
 
 
-def main(count: int = 20_000) -> None:
-    """Run the benchmark."""
+def measure(count: int) -> dict[str, tuple[float, float]]:
+    """By name: microseconds of CPU per request, requests per second."""
     ours, theirs = multiprocessing.Pipe()
     server = multiprocessing.get_context("spawn").Process(target=_serve, args=(theirs,), daemon=True)
     server.start()
     try:
-        loops.run(_main(ours.recv(), count))
+        return loops.run(_main(ours.recv(), count))
     finally:
         server.terminate()
         server.join()
 
 
+def figures() -> dict[str, float]:
+    """CPU of the requests with 32 connections, for the table."""
+    return {f"HTTP {name}": cpu for name, (cpu, _rate) in measure(6400).items() if "32 at once" in name}
+
+
+def main() -> None:
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 20_000
+    for name, (cpu, rate) in measure(count).items():
+        print(f"{name:40} {cpu:7.1f} µs CPU per request  {rate:8.0f} per second")
+
+
 if __name__ == "__main__":
-    main(*(int(argument) for argument in sys.argv[1:2]))
+    main()

@@ -1,32 +1,32 @@
 """Ours beside the Go manager: a ReplicaSet 0→N→0 on one real API server, both without client throttling.
 
-``python -m bench.side_by_side [N ...]`` with ``KUBEBUILDER_ASSETS`` set. Each manager in turn, twice, in the order
-ours, Go, Go, ours, so that a machine that gets slower or faster hurts both alike; the better run of each counts.
-Figures: wall seconds up and down, CPU microseconds of the manager per pod, its resident memory with all pods there.
+Each manager in turn, in the order ours, Go, Go, ours, so that a machine that gets slower or faster hurts both alike.
+Wall times and CPU are compared by the better run of each: whatever else runs here only makes a run longer. Figures:
+wall seconds up and down, CPU microseconds of the manager per pod, its resident memory with all pods there.
 """
 
-import argparse
 import contextlib
-import json
-import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.real_cluster import RealCluster, running
+from tests.real_cluster import RealCluster, missing_programs, running
 
-_TICKS = os.sysconf("SC_CLK_TCK")
-_BUDGETS = {"wall": 1.1, "cpu": 1.2, "memory": 0.7}
+from bench.processes import cpu_seconds, environment, pilothouse, resident_bytes
+from bench.report import Figure, figure
+
+ORDER = ("ours", "go", "go", "ours")
+_SETTLE_SECONDS = 3.0
 
 
 def _ours(cluster: RealCluster) -> list[str]:
-    return [
-        sys.executable, "-m", "pilothouse", "manager", f"--kubeconfig={cluster.kubeconfig}", "--controllers=replicaset",
-        "--kube-api-qps=100000", "--kube-api-burst=100000", "--leader-elect=false", "--secure-port=0",
-    ]  # fmt: skip
+    return pilothouse(
+        "manager", f"--kubeconfig={cluster.kubeconfig}", "--controllers=replicaset", "--kube-api-qps=100000",
+        "--kube-api-burst=100000", "--leader-elect=false", "--secure-port=0",
+    )  # fmt: skip
 
 
 def _go(cluster: RealCluster) -> list[str]:
@@ -40,9 +40,12 @@ def _go(cluster: RealCluster) -> list[str]:
 
 @contextlib.contextmanager
 def _running_manager(command: list[str], log: Path) -> Iterator[int]:
-    with log.open("ab") as sink, subprocess.Popen(command, stdout=sink, stderr=sink) as process:
+    with (
+        log.open("ab") as sink,
+        subprocess.Popen(command, stdout=sink, stderr=sink, env=dict(environment())) as process,
+    ):
         try:
-            time.sleep(4)
+            time.sleep(_SETTLE_SECONDS)
             assert process.poll() is None, f"{command[0]} ended: {log.read_text()[-2000:]}"
             yield process.pid
         finally:
@@ -51,18 +54,6 @@ def _running_manager(command: list[str], log: Path) -> Iterator[int]:
                 process.wait(15)
             except subprocess.TimeoutExpired:
                 process.kill()
-
-
-def _cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS
-
-
-def _resident(pid: int) -> int:
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) * 1024
-    raise AssertionError(f"no VmRSS for {pid}")
 
 
 def _replica_set(name: str) -> dict[str, Any]:
@@ -100,54 +91,53 @@ def measure(cluster: RealCluster, command: list[str], pods: int, name: str) -> d
     path = f"/apis/apps/v1/namespaces/default/replicasets/{name}"
     cluster.request("POST", "/apis/apps/v1/namespaces/default/replicasets", _replica_set(name))
     with _running_manager(command, cluster.directory / f"{name}.log") as pid:
-        before = _cpu_seconds(pid)
+        before = cpu_seconds(pid)
         up = _scale(cluster, path, pods, 300)
-        middle = _cpu_seconds(pid)
+        middle = cpu_seconds(pid)
         time.sleep(1)
-        resident = _resident(pid)
-        down_from = _cpu_seconds(pid)
+        resident = resident_bytes(pid)
+        down_from = cpu_seconds(pid)
         down = _scale(cluster, path, 0, 300)
-        after = _cpu_seconds(pid)
+        after = cpu_seconds(pid)
     cluster.request("DELETE", path)
     return {
-        "up s": up,
-        "down s": down,
-        "cpu µs per pod created": (middle - before) / pods * 1e6,
-        "cpu µs per pod deleted": (after - down_from) / pods * 1e6,
-        "resident MB": resident / 1e6,
+        "wall up s": up,
+        "wall down s": down,
+        "CPU per pod created µs": (middle - before) / pods * 1e6,
+        "CPU per pod deleted µs": (after - down_from) / pods * 1e6,
+        "resident memory MB": resident / 1e6,
     }
 
 
-def compare(pods: int) -> dict[str, Any]:
-    """Both managers, ours first and last."""
+def figures(pods: int = 5000, order: Sequence[str] = ORDER) -> list[Figure]:
+    """Both managers, ours first and last. Nothing without the real programs."""
+    if missing_programs():
+        return []
     runs: dict[str, list[dict[str, float]]] = {"ours": [], "go": []}
     with running() as cluster:
-        for number, who in enumerate(("ours", "go", "go", "ours")):
+        for number, who in enumerate(order):
             command = _ours(cluster) if who == "ours" else _go(cluster)
             runs[who].append(measure(cluster, command, pods, f"bench-{number}"))
-    best = {who: {key: min(run[key] for run in found) for key in found[0]} for who, found in runs.items()}
-    ratios = {key: best["ours"][key] / best["go"][key] for key in best["ours"]}
-    return {"pods": pods, "ours": best["ours"], "go": best["go"], "ratio": ratios}
+    return [_figure(pods, name, runs) for name in runs["ours"][0]]
 
 
-def _budget_of(figure: str) -> float:
-    return _BUDGETS["cpu" if figure.startswith("cpu") else "memory" if figure.startswith("resident") else "wall"]
+_HELD_TO = {"s": (1.1, 0.9), "µs": (1.2, 0.6), "MB": (0.7, 0.5)}
+"""Budget and aim by unit: wall time, CPU, memory."""
+
+
+def _figure(pods: int, name: str, runs: dict[str, list[dict[str, float]]]) -> Figure:
+    title, _, unit = name.rpartition(" ")
+    budget, aim = _HELD_TO[unit]
+    ours, go = [run[name] for run in runs["ours"]], [run[name] for run in runs["go"]]
+    label = f"ReplicaSet 0→{pods:,}→0: {title}"
+    return figure(label, unit, ours, go, other_name="Go", budget=budget, aim=aim, by_best=unit != "MB")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("pods", nargs="*", type=int, default=[1000, 5000])
-    parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args()
-    for pods in arguments.pods:
-        result = compare(pods)
-        if arguments.json:
-            print(json.dumps(result))
-            continue
-        print(f"ReplicaSet 0→{pods}→0{'':<18}ours      Go   ratio  budget")
-        for figure, ratio in result["ratio"].items():
-            ours, go = result["ours"][figure], result["go"][figure]
-            print(f"  {figure:<34}{ours:>8.2f}{go:>8.2f}{ratio:>8.2f}{_budget_of(figure):>8.1f}")
+    from bench.report import table
+
+    for pods in [int(word) for word in sys.argv[1:]] or [1000, 5000]:
+        print(table(figures(pods)))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,64 @@
+"""Processes under measurement: start, wait for a line, CPU time, resident memory, end. Linux only."""
+
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+_BYTECODE = Path(tempfile.gettempdir()) / f"pilothouse-bench-{os.getuid()}"
+
+
+def environment() -> Mapping[str, str]:
+    """What a user's process has: this tree on the path, and compiled modules, as an installed package has them."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**kept, "PYTHONPATH": str(ROOT / "src"), "PYTHONPYCACHEPREFIX": str(_BYTECODE)}
+
+
+def pilothouse(*words: str) -> list[str]:
+    """The command line of a pilothouse program."""
+    return [sys.executable, "-m", "pilothouse", *words]
+
+
+@contextlib.contextmanager
+def started(command: Sequence[str], log: Path, *, cwd: Path | None = None) -> Iterator["subprocess.Popen[str]"]:
+    """Run a program, its standard output as a pipe and its errors in ``log``; end it politely."""
+    with log.open("ab") as errors:
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=cwd, env=dict(environment())
+        )
+    with process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def wait_for_line(process: "subprocess.Popen[str]", text: str, log: Path) -> None:
+    """Read standard output up to the line that has the text."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        if text in line:
+            return
+    raise RuntimeError(f"the program ended before it said {text!r}:\n{log.read_text()[-2000:]}")
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of a process, to the nanosecond (Linux gives every process a clock of its own)."""
+    return time.clock_gettime(((~pid) << 3) | 2)
+
+
+def resident_bytes(pid: int) -> int:
+    """What a process has in memory, shared libraries included."""
+    for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    raise RuntimeError(f"no VmRSS for {pid}")
