@@ -1,0 +1,173 @@
+"""Objects that are not what they should be got past the API server: the manager complains and goes on with the rest.
+
+They are written into the store directly, as another server's database might hold them.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from pilothouse.api import wire
+from pilothouse.api.apps import REPLICA_SETS
+from pilothouse.api.core import PODS
+from pilothouse.client import merge_patch
+from pilothouse.client.errors import ApiError, Invalid
+from pilothouse.client.interceptor import Interceptor, Rule, delay
+from pilothouse.controllermanager.options import LeaderElection, Options
+from pilothouse.env import Env, TaskGroup, virtual
+from pilothouse.plane import Plane, PlaneOptions
+from pilothouse.storage import MemoryStore
+
+OPTIONS = PlaneOptions(nodes=1, manager=Options(leader_election=LeaderElection(enabled=False)))
+
+
+def replica_set(name: str, replicas: Any = 2, **spec: Any) -> dict[str, Any]:
+    labels = {"app": name}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "nginx"}]}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template, **spec},
+    }
+
+
+async def smuggle(store: MemoryStore, document: dict[str, Any]) -> None:
+    """Write it where the API server would, without asking it."""
+    meta = document["metadata"]
+
+    def stored(revision: int) -> bytes:
+        whole = {
+            **meta,
+            "uid": f"uid-{meta['name']}",
+            "generation": 1,
+            "resourceVersion": str(revision),
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+        }
+        ordered = {"kind": document["kind"], "apiVersion": document["apiVersion"], "metadata": whole}
+        return msgspec.json.encode({**ordered, "spec": document["spec"]})
+
+    key = f"apps/replicasets/default/{meta['name']}"
+    await store.commit(store.stage(key, stored, expected=0))
+
+
+def with_plane(
+    story: Callable[[Env, Plane, MemoryStore], Any],
+    *,
+    wrap: Callable[[Env], Any] | None = None,
+    before: dict[str, Any] | None = None,
+) -> list[logging.LogRecord]:
+    """Run a story beside a plane, and return what was logged."""
+    records: list[logging.LogRecord] = []
+
+    class Keep(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            records.append(record)
+
+    async def main(env: Env) -> None:
+        store = MemoryStore(env)
+        if before is not None:
+            await smuggle(store, before)
+        plane = Plane(env, store, OPTIONS, **({"wrap": wrap(env)} if wrap is not None else {}))
+        async with TaskGroup("test") as group:
+            group.start(plane.run())
+            await plane.wait_ready()
+            await story(env, plane, store)
+            group.cancel()
+
+    keep = Keep()
+    logger = logging.getLogger("pilothouse")
+    logger.addHandler(keep)
+    try:
+        virtual.run(main)
+    finally:
+        logger.removeHandler(keep)
+    return records
+
+
+async def count(plane: Plane, name: str) -> int:
+    found = await plane.client().list(PODS, "default", label_selector=f"app={name}")
+    return len(found.items)
+
+
+@pytest.mark.parametrize(
+    ("document", "named"),
+    [
+        pytest.param(replica_set("bad", "three"), "default/bad", id="a word where a number belongs"),
+        pytest.param(
+            {**replica_set("bad"), "metadata": {"name": "bad", "namespace": "default", "finalizers": "one"}},
+            "replicasets",
+            id="metadata that is none",
+        ),
+        pytest.param({**replica_set("bad"), "spec": ["no", "spec"]}, "default/bad", id="a list where a struct belongs"),
+    ],
+)
+@pytest.mark.parametrize("when", ["before the start", "while running"])
+def test_an_object_that_does_not_decode_costs_only_itself(document: dict[str, Any], named: str, when: str) -> None:
+    async def story(env: Env, plane: Plane, store: MemoryStore) -> None:
+        client = plane.client()
+        if when == "while running":
+            await smuggle(store, document)
+            await asyncio.sleep(1)
+        await client.create(REPLICA_SETS, replica_set("good"), "default")
+        await asyncio.sleep(5)
+        assert await count(plane, "good") == 2
+        assert await count(plane, "bad") == 0
+        await client.patch(REPLICA_SETS, "good", merge_patch({"spec": {"replicas": 3}}), "default")
+        await asyncio.sleep(5)
+        assert await count(plane, "good") == 3
+
+    records = with_plane(story, before=document if when == "before the start" else None)
+    told = [r for r in records if r.levelno >= logging.WARNING and named in str(getattr(r, "values", {}))]
+    assert told, "somebody has to be told"
+    assert not [r for r in records if r.exc_info], "a bad object is no bug of ours"
+
+
+def test_a_selector_that_cannot_be_read_costs_only_its_replica_set() -> None:
+    odd = {"matchExpressions": [{"key": "app", "operator": "Near", "values": ["x"]}]}
+
+    async def story(env: Env, plane: Plane, store: MemoryStore) -> None:
+        client = plane.client()
+        with pytest.raises(Invalid, match="not a valid selector operator"):
+            await client.create(REPLICA_SETS, replica_set("bad", selector=odd), "default")
+        await smuggle(store, replica_set("bad", selector=odd))
+        await client.create(REPLICA_SETS, replica_set("good"), "default")
+        await asyncio.sleep(5)
+        assert (await count(plane, "good"), await count(plane, "bad")) == (2, 0)
+
+    records = with_plane(story)
+    assert [r for r in records if "default/bad" in str(getattr(r, "values", {}))], "the log names it"
+    assert not [r for r in records if r.exc_info]
+
+
+def test_a_replica_count_beyond_reason_creates_a_burst_at_a_time() -> None:
+    """And the manager stays alive, and takes all of it back when told so."""
+
+    def slow_creates(env: Env) -> Callable[[str, wire.Transport], wire.Transport]:
+        def wrap(program: str, transport: wire.Transport) -> wire.Transport:
+            if program != "manager":
+                return transport
+            faults = Interceptor(transport, env)
+            faults.add(Rule(delay(1.0, 1.0), verb="create", resource="pods"))
+            return faults
+
+        return wrap
+
+    async def story(env: Env, plane: Plane, store: MemoryStore) -> None:
+        client = plane.client()
+        with pytest.raises(ApiError, match="cannot unmarshal number 2147483648"):
+            await client.create(REPLICA_SETS, replica_set("huge", 2**31), "default")
+        await client.create(REPLICA_SETS, replica_set("huge", 2**31 - 1), "default")
+        # 1, 2, 4, … 128, and 245: nine batches of a second each make the first burst of 500.
+        await asyncio.sleep(9.5)
+        assert await count(plane, "huge") == 500
+        await client.patch(REPLICA_SETS, "huge", merge_patch({"spec": {"replicas": 0}}), "default")
+        await client.create(REPLICA_SETS, replica_set("good"), "default")
+        await asyncio.sleep(60)
+        assert (await count(plane, "huge"), await count(plane, "good")) == (0, 2)
+
+    with_plane(story, wrap=slow_creates)
