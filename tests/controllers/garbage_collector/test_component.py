@@ -231,6 +231,21 @@ def test_a_cluster_scoped_object_with_a_namespaced_owner_is_never_collected() ->
     in_cluster(story)
 
 
+def test_a_cluster_scoped_object_holds_up_no_namespaced_owner() -> None:
+    """It will never be collected; upstream's owner waits for ever."""
+
+    async def story(cluster: Cluster) -> None:
+        owner = await cluster.configmap("owner")
+        await cluster.create("/api/v1/nodes", metadata={"name": "node", "ownerReferences": [owner_reference(owner)]})
+        await asyncio.sleep(1.0)
+        await cluster.delete(f"{CM}/owner", "Foreground")
+        await asyncio.sleep(60.0)
+        assert await cluster.configmaps() == []
+        assert await cluster.get("/api/v1/nodes/node") is not None
+
+    in_cluster(story)
+
+
 def test_a_kind_that_is_not_served_cannot_be_checked_so_the_object_stays() -> None:
     async def story(cluster: Cluster) -> None:
         await cluster.create(

@@ -90,11 +90,16 @@ class Node:
         return list(self.dependents) if self.dependents else []
 
     def blocking_dependents(self) -> list["Node"]:
-        """The dependents whose reference to this node has ``blockOwnerDeletion``."""
+        """The dependents whose reference to this node has ``blockOwnerDeletion``.
+
+        A cluster-scoped object cannot be owned by a namespaced one. It is never collected because of such a reference,
+        so it must not be waited for either.
+        """
         return [
             dependent
             for dependent in self.dependents or ()
             if any(ref.uid == self.uid and ref.block_owner_deletion for ref in dependent.owners)
+            and (dependent.namespace or not self.namespace)
         ]
 
     def _add_dependent(self, node: "Node") -> None:
