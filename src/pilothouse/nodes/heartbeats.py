@@ -10,7 +10,6 @@ then the node takes it for its own, writes its whole status and gets a new Lease
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import msgspec
 
@@ -31,6 +30,7 @@ Tell = Callable[[str, ObjectReference, str, str], None]
 _WORKERS = 32
 _RETRY_SECONDS = (0.2, 7.0)
 """Back-off of registration and of Leases, first and longest."""
+_LEASE_TRIES = 5
 _START_TAINT = ("node.kubernetes.io/not-ready", "NoSchedule")
 
 
@@ -199,35 +199,40 @@ class Heartbeats:
         """
         left = [t for t in node.spec.taints if (t.key, t.effect) != _START_TAINT]
         if self._profile.clears_start_taint and len(left) < len(node.spec.taints):
-            # The list is merged by key, and a taint of another effect may share it: it goes as a whole.
-            taints: list[dict[str, Any]] = [msgspec.to_builtins(t) for t in left]
-            patch = strategic_merge_patch({"spec": {"taints": [*taints, {"$patch": "replace"}] if taints else None}})
+            taints = [msgspec.to_builtins(t) for t in left]  # the list goes as a whole: it has no merge key
+            patch = strategic_merge_patch({"spec": {"taints": taints or None}})
             await client.patch(NODES.raw, node.metadata.name, patch)
 
     async def _renew(self, heart: _Heart) -> None:
-        """PUT the last known Lease with a new renewTime; only when that fails does a kubelet look at it again."""
-        client, name, uid = self._clients[heart.name], heart.name, heart.uid
-        namespace = node_object.LEASE_NAMESPACE
-        lease = heart.lease
+        """PUT the last known Lease with a new renewTime, up to five times at once; look at it again after a conflict.
+
+        Past that the queue's backoff sets the pace, as a kubelet's does.
+        """
+        uid = heart.uid
+        for tries in range(1, _LEASE_TRIES + 1):
+            try:
+                lease = await self._write_lease(heart.name, uid, heart.lease)
+            except (ApiError, OSError) as error:
+                if isinstance(error, Conflict | NotFound):
+                    heart.lease = None
+                if tries == _LEASE_TRIES:
+                    raise
+                self._log.info("Failed to update lease", v=1, node=heart.name, err=error)
+            else:
+                if heart.uid == uid:
+                    heart.lease = lease
+                    heart.lease_due = self._env.monotonic() + self._stretched(self._profile.lease_period)
+                return
+
+    async def _write_lease(self, name: str, uid: str, lease: msgspec.Raw | None) -> msgspec.Raw:
+        client, namespace = self._clients[name], node_object.LEASE_NAMESPACE
         if lease is None:
             try:
                 lease = await client.get(LEASES.raw, name, namespace)
             except NotFound:
-                body = node_object.new_lease(name, uid, self._env.now())
-                self._renewed(heart, uid, await client.create(LEASES.raw, body, namespace))
-                return
+                return await client.create(LEASES.raw, node_object.new_lease(name, uid, self._env.now()), namespace)
         spec = msgspec.json.encode(node_object.lease_spec(name, self._env.now()))
-        try:
-            lease = await client.update(LEASES.raw, name, replace_fields(lease, {"spec": spec}), namespace)
-        except (Conflict, NotFound):
-            heart.lease = None
-            raise
-        self._renewed(heart, uid, lease)
-
-    def _renewed(self, heart: _Heart, uid: str, lease: msgspec.Raw) -> None:
-        if heart.uid == uid:
-            heart.lease = lease
-            heart.lease_due = self._env.monotonic() + self._stretched(self._profile.lease_period)
+        return await client.update(LEASES.raw, name, replace_fields(lease, {"spec": spec}), namespace)
 
     def _stretched(self, seconds: float) -> float:
         return seconds * (1 + self._random.random() * self._profile.jitter)

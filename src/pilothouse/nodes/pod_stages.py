@@ -111,8 +111,8 @@ def decide(pod: Pod, memory: Memory, now: float, profile: Profile) -> Step:
 
 
 def _after(delay: float, memory: Memory, now: float, step: Step) -> Step:
-    # The instant, not the rest of the delay: that may be too small to move a clock (47.1 + 7e-15 is 47.1), and a virtual
-    # one would then stand still.
+    # The instant, not the rest of the delay: that may be too small to move a clock (47.1 + 7e-15 is 47.1), and a
+    # virtual one would then stand still.
     due = memory.since + delay
     return step if now >= due else Wait(due - now)
 

@@ -1,0 +1,150 @@
+"""An embedded API server with simulated nodes and a scheduler, each of which can be stopped and started again.
+
+For component tests of both: ``async with world(env) as w``. Everything runs on the virtual loop.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from pilothouse.api import wire
+from pilothouse.api.core import EVENTS, NODES, PODS, Event, Node, Pod
+from pilothouse.apiserver import ApiServer
+from pilothouse.client import Client, strategic_merge_patch
+from pilothouse.client.errors import NotFound
+from pilothouse.client.interceptor import Interceptor
+from pilothouse.env import Env, TaskGroup
+from pilothouse.nodes import NodeSimulator, Profile
+from pilothouse.runtime import InformerFactory
+from pilothouse.scheduler import Scheduler
+from pilothouse.storage import Change, MemoryStore
+
+QUIET = Profile(events=False)
+
+
+class World:
+    """See the module. ``node_faults`` and ``scheduler_faults`` stand between the programs and the server."""
+
+    def __init__(self, env: Env, group: TaskGroup) -> None:
+        self.env = env
+        self.group = group
+        store = MemoryStore(env)
+        self.writes: list[Change] = []
+        store.on_commit.append(self.writes.extend)
+        self.server = ApiServer(env, store)
+        self.client = Client(self._transport(), env)
+        self.node_faults = Interceptor(self._transport(), env)
+        self.scheduler_faults = Interceptor(self._transport(), env)
+        group.start(self.server.run(), name="server")
+
+    def _transport(self) -> wire.Transport:
+        return self.server.transport("admin", ("system:masters",))
+
+    # Programs
+
+    async def start_nodes(self, *names: str, profile: Profile = QUIET) -> asyncio.Task[None]:
+        """Start the simulator and wait until its nodes are ready. Cancel the task to end it."""
+        ready = asyncio.Event()
+        task = self.group.start(self._nodes(names, profile, ready), name="nodes")
+        await ready.wait()
+        return task
+
+    async def _nodes(self, names: tuple[str, ...], profile: Profile, ready: asyncio.Event) -> None:
+        client = Client(self.node_faults, self.env)
+        informers = InformerFactory(client, self.env)
+        nodes = NodeSimulator(
+            self.env, names=names, informers=informers, client_for=lambda _name: client, profile=profile
+        )
+        async with TaskGroup("nodes") as group:
+            informers.start(group)
+            group.start(nodes.run(), name="simulator")
+            await nodes.ready.wait()
+            ready.set()
+
+    def start_scheduler(self) -> asyncio.Task[None]:
+        """Start the scheduler."""
+        return self.group.start(self._scheduler(), name="scheduler")
+
+    async def _scheduler(self) -> None:
+        client = Client(self.scheduler_faults, self.env)
+        informers = InformerFactory(client, self.env)
+        scheduler = Scheduler(self.env, client=client, informers=informers)
+        async with TaskGroup("scheduler") as group:
+            informers.start(group)
+            group.start(scheduler.run(), name="scheduling")
+
+    # Objects
+
+    async def create_node(self, name: str, *, cpu: str = "4", **spec: Any) -> None:
+        """A Node that nobody simulates."""
+        allocatable = {"cpu": cpu, "memory": "8Gi", "pods": "110"}
+        body = {
+            "apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": spec,
+            "status": {"allocatable": allocatable, "capacity": allocatable},
+        }  # fmt: skip
+        await self.client.create(NODES.raw, body)
+
+    async def create_pod(self, name: str = "p", *, node: str = "", cpu: str = "", **parts: Any) -> Pod:
+        """A pod of one container, bound if ``node`` is given. ``parts``: metadata, and anything for the spec."""
+        metadata = {"name": name, "namespace": "default", **parts.pop("metadata", {})}
+        container: dict[str, Any] = {"name": "c", "image": "app:v1"}
+        if cpu:
+            container["resources"] = {"requests": {"cpu": cpu}}
+        spec = {"containers": [container], **({"nodeName": node} if node else {}), **parts}
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+        return await self.client.create(PODS, body, "default")
+
+    async def pod(self, name: str = "p") -> Pod | None:
+        """The pod, or None."""
+        try:
+            return await self.client.get(PODS, name, "default")
+        except NotFound:
+            return None
+
+    async def existing(self, name: str = "p") -> Pod:
+        """The pod, which must be there."""
+        return await self.client.get(PODS, name, "default")
+
+    async def document(self, name: str = "p") -> dict[str, Any]:
+        """The pod as it is stored."""
+        raw = await self.client.get(PODS.raw, name, "default")
+        document: dict[str, Any] = msgspec.json.decode(raw)
+        return document
+
+    async def node(self, name: str) -> Node:
+        """The Node."""
+        return await self.client.get(NODES, name)
+
+    async def events(self) -> list[Event]:
+        """All events, in the order in which they were created."""
+        found = (await self.client.list(EVENTS, "default")).items
+        return sorted(found, key=lambda event: int(event.metadata.resource_version))
+
+    async def set_condition(self, kind: str, status: str, name: str = "p") -> None:
+        """Write one condition of a pod, as some controller would."""
+        patch = strategic_merge_patch({"status": {"conditions": [{"type": kind, "status": status}]}})
+        await self.client.patch(PODS.raw, name, patch, "default", subresource="status")
+
+    async def delete(self, name: str = "p", grace: int | None = None) -> None:
+        """Delete a pod."""
+        await self.client.delete(PODS, name, "default", grace_period_seconds=grace)
+
+    def count_writes(self, part: str) -> int:
+        """How many writes there were to objects whose key contains ``part``."""
+        return sum(part in change.key for change in self.writes)
+
+
+@asynccontextmanager
+async def world(env: Env, *nodes: str, profile: Profile = QUIET, scheduler: bool = False) -> AsyncIterator[World]:
+    """A server, simulated nodes if any are named, and a scheduler if asked for."""
+    async with TaskGroup("world") as group:
+        made = World(env, group)
+        if nodes:
+            await made.start_nodes(*nodes, profile=profile)
+        if scheduler:
+            made.start_scheduler()
+        yield made
+        group.cancel()
