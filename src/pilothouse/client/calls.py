@@ -5,6 +5,7 @@ Between ``Client``, which knows verbs, and a transport, which knows bytes.
 
 import asyncio
 from collections.abc import Callable
+from copy import copy
 
 from pilothouse.api import wire
 from pilothouse.client.errors import ApiError, error_of, is_connection_lost
@@ -13,6 +14,7 @@ from pilothouse.client.rate_limit import RateLimiter
 from pilothouse.client.requests import FencedRequest, FixedHeaders
 from pilothouse.client.retry import MAX_RETRIES, retry_after, retry_error_after
 from pilothouse.env import Env, Log
+from pilothouse.machinery.durations import format_duration
 
 _log = Log("client")
 
@@ -38,6 +40,13 @@ class Calls:
         self._fence = fence
         self._metrics = metrics
         self._host = host
+        self._limit = ""
+
+    def limited(self, seconds: float) -> "Calls":
+        """The same calls, each asking the server to answer within that time."""
+        limited = copy(self)
+        limited._limit = f"timeout={format_duration(seconds)}"
+        return limited
 
     async def send(self, method: str, target: str, headers: FixedHeaders, body: bytes = b"") -> bytes:
         """The body of the answer, or its error."""
@@ -45,6 +54,8 @@ class Calls:
 
     async def exchange(self, method: str, target: str, headers: FixedHeaders, body: bytes) -> wire.Response:
         """The whole answer, when its status is 2xx, or its error."""
+        if self._limit:
+            target = f"{target}{'&' if '?' in target else '?'}{self._limit}"
         if self._limiter is not None:
             await self._take_token(self._limiter, method, target)
         previous: Exception | None = None

@@ -7,6 +7,7 @@ local one, or an ``Interceptor`` around either.
 import os
 import sys
 from collections.abc import Callable, Mapping
+from copy import copy
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -33,6 +34,7 @@ from pilothouse.client.requests import (
 )
 from pilothouse.client.watch import Watch
 from pilothouse.env import Env
+from pilothouse.machinery.durations import format_duration
 
 if TYPE_CHECKING:
     from pilothouse.client.discovery import Discovery
@@ -238,6 +240,8 @@ class Client:
             sendInitialEvents="" if send_initial_events is None else str(send_initial_events).lower(),
             resourceVersionMatch="" if send_initial_events is None else "NotOlderThan",
             timeoutSeconds=timeout_seconds,
+            # client-go sets both (v0.36, generated clients): the server's limit for watches, and the one for requests.
+            timeout=format_duration(timeout_seconds) if timeout_seconds else "",
         )
         headers = self._accepting(kind)
         return Watch(
@@ -404,6 +408,16 @@ class Client:
         base = self._writing if body else self._plain
         merged = FixedHeaders({**base, **headers}) if headers else base
         return await self._calls.exchange(method, target, merged, body)
+
+    def limited(self, seconds: float) -> "Client":
+        """The same client, but every call asks the server to answer within that time (client-go
+        ``rest.Config.Timeout``). For reads and writes; watches have a limit of their own.
+
+        The caller still needs a limit for itself: the request, or the answer, may be lost.
+        """
+        limited = copy(self)
+        limited._calls = self._calls.limited(seconds)
+        return limited
 
     async def close(self) -> None:
         """Close the transport."""

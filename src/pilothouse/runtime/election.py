@@ -164,12 +164,12 @@ class LeaderElector:
         self.name = name
         self.namespace = namespace
         self.fence = fence if fence is not None else Fence(env)
-        self._client = client
         self._env = env
         self._duration = lease_duration_seconds
         self._deadline = renew_deadline_seconds
         self._period = retry_period_seconds
         self._request_seconds = max(1.0, renew_deadline_seconds / 2)
+        self._client = client.limited(self._request_seconds)
         self._recorder = recorder
         self._release_on_stop = release_on_stop
         self._on_new_leader = on_new_leader
