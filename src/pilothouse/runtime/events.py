@@ -55,7 +55,8 @@ def object_reference(kind: Kind[Any], meta: ObjectMeta, *, field_path: str = "")
 class Occurrence(msgspec.Struct, frozen=True, kw_only=True):
     """One event as it goes to the server."""
 
-    name: str
+    name: str = ""
+    """Empty until it is about to be sent for the first time: most events of a rollout never are."""
     about: ObjectReference
     type: str
     reason: str
@@ -138,8 +139,11 @@ class Correlator:
         before = self._seen.get(identity)
         if before is not None:
             event = msgspec.structs.replace(event, name=before.name, first_at=before.first_at, count=before.count + 1)
+        passes = self._may_pass((*source, event.type), now)
+        if passes and not event.name:
+            event = msgspec.structs.replace(event, name=self._new_name.next(about.name, event.last_at))
         self._seen.put(identity, event)
-        return event if self._may_pass((*source, event.type), now) else None
+        return event if passes else None
 
     def _aggregate(
         self, event: Occurrence, key: tuple[str, ...], now: float, at: datetime.datetime
@@ -156,7 +160,6 @@ class Correlator:
         del group.messages[next(iter(group.messages))]
         combined = msgspec.structs.replace(
             event,
-            name=self._new_name.next(event.about.name, at),
             message=COMBINED + event.message,
             first_at=at,
             last_at=at,
@@ -211,8 +214,7 @@ class EventRecorder:
         self._component = component
         self._host = host
         self._log = Log("events")
-        self._names = EventNames(env)
-        self._correlator = Correlator(self._names)
+        self._correlator = Correlator(EventNames(env))
         self._queue: deque[Occurrence] = deque()
         self._wake: asyncio.Event = asyncio.Event()
         self._idle: asyncio.Event = asyncio.Event()
@@ -232,7 +234,6 @@ class EventRecorder:
         at = self._env.now()
         self._queue.append(
             Occurrence(
-                name=self._names.next(about.name, at),
                 about=about,
                 type=type_,
                 reason=reason,
