@@ -68,6 +68,11 @@ class View:
         """The names of the pods that are Running and Ready."""
         return {name for name, pod in self.pods().items() if is_ready(pod)}
 
+    def clear(self) -> None:
+        """Delete all ReplicaSets and pods, so that nodes and controllers of other tests do not have to carry them."""
+        self.cluster.request("DELETE", f"{self.sets}?propagationPolicy=Background")
+        self.cluster.request("DELETE", f"{self.pods_path}?gracePeriodSeconds=0")
+
     def events(self, reason: str) -> list[dict[str, Any]]:
         """The events of this reason."""
         items = self.cluster.request("GET", f"/api/v1/namespaces/{self.namespace}/events")["items"]

@@ -58,6 +58,7 @@ def test_a_killed_leader_is_replaced_and_no_pod_is_created_twice(
             assert history.most == WANTED
             lease = view.cluster.request("GET", LEASE)["spec"]
             assert lease["leaseTransitions"] >= 1
+    view.clear()
 
 
 def test_an_orderly_stop_frees_the_lease_at_once(view: View, directory: Path) -> None:
@@ -80,5 +81,6 @@ def test_an_orderly_stop_frees_the_lease_at_once(view: View, directory: Path) ->
             assert len(history.created) == WANTED
             assert history.most == WANTED
             standby.kill()
+    view.clear()
     # Nobody is left to free it; a minute is too long for the tests that follow.
     view.cluster.request("DELETE", LEASE)
