@@ -3,9 +3,12 @@
 Facts: component-helpers ``scheduling/corev1/nodeaffinity`` (v0.36). Used by the scheduler and the DaemonSet controller.
 """
 
+import re
 from collections.abc import Mapping
 
 from pilothouse.api.core import Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodSpec
+
+_decimal = re.compile(r"[+-]?[0-9]{1,64}", re.ASCII)
 
 
 def matches_node_selection(spec: PodSpec, node: Node) -> bool:
@@ -55,8 +58,15 @@ def _holds(requirement: NodeSelectorRequirement, labels: Mapping[str, str]) -> b
 def _compares(requirement: NodeSelectorRequirement, value: str | None) -> bool:
     if value is None or len(requirement.values) != 1:
         return False
-    try:
-        mine, bound = int(value), int(requirement.values[0])
-    except ValueError:
+    mine, bound = _integer(value), _integer(requirement.values[0])
+    if mine is None or bound is None:
         return False
     return mine > bound if requirement.operator == "Gt" else mine < bound
+
+
+def _integer(text: str) -> int | None:
+    """A 64-bit integer as Go's ``strconv.ParseInt`` reads it: Python's ``int`` takes ``1_000`` and spaces too."""
+    if not _decimal.fullmatch(text):
+        return None
+    number = int(text)
+    return number if -(1 << 63) <= number < 1 << 63 else None

@@ -1,0 +1,128 @@
+"""Simulated nodes and the scheduler in front of a real kube-apiserver."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+from tests.real_cluster import RealCluster
+
+from pilothouse.api.coordination import LEASES
+from pilothouse.api.core import NODES, PODS
+from pilothouse.client import Client, json_patch, strategic_merge_patch
+from pilothouse.client.connect import connect
+from pilothouse.client.errors import NotFound
+from pilothouse.env import Env, TaskGroup
+from pilothouse.env.loops import run
+from pilothouse.nodes import NodeSimulator, Profile
+from pilothouse.runtime import InformerFactory
+from pilothouse.scheduler import Scheduler
+
+NAMES = ("real-sim-0", "real-sim-1")
+
+
+async def until(look: Callable[[], Awaitable[object]], what: str) -> None:
+    async with asyncio.timeout(15):
+        while not await look():
+            await asyncio.sleep(0.05)
+    assert what
+
+
+def body(name: str, cpu: str, **more: Any) -> dict[str, Any]:
+    container = {"name": "c", "image": "app:v1", "resources": {"requests": {"cpu": cpu}}}
+    spec = {"containers": [container], "schedulerName": "simulated", "nodeSelector": {"kubernetes.io/os": "linux"}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, **more}, "spec": spec}
+
+
+def test_a_pod_lives_and_dies_on_a_real_server(real_cluster: RealCluster) -> None:
+    namespace = real_cluster.namespace()
+    kubeconfig = str(real_cluster.kubeconfig)
+
+    async def main() -> None:
+        env = Env()
+        transport = connect(env, kubeconfig=kubeconfig)
+        client = Client(transport, env)
+        try:
+            async with TaskGroup("programs") as group:
+                informers = InformerFactory(client, env)
+                profile = Profile(start_delay=0.1, stop_delay=0.1, sync_period=0.2, cpu="2")
+                nodes = NodeSimulator(
+                    env, names=NAMES, informers=informers, client_for=lambda _name: client, profile=profile
+                )
+                scheduler = Scheduler(env, client=client, informers=informers, scheduler_name="simulated")
+                informers.start(group)
+                group.start(nodes.run(), name="nodes")
+                group.start(scheduler.run(), name="scheduler")
+                await nodes.ready.wait()
+                await live(client)
+                group.cancel()
+            for name in NAMES:
+                await client.delete(NODES, name)
+        finally:
+            await transport.close()
+
+    async def live(client: Client) -> None:
+        async def pod(name: str) -> dict[str, Any] | None:
+            try:
+                document: dict[str, Any] = msgspec.json.decode(await client.get(PODS.raw, name, namespace))
+            except NotFound:
+                return None
+            return document
+
+        async def is_ready(name: str) -> bool:
+            seen = await pod(name)
+            assert seen is not None
+            return {c["type"]: c["status"] for c in seen["status"].get("conditions", ())}.get("Ready") == "True"
+
+        assert (await client.get(NODES, NAMES[0])).spec.taints == ()
+        await client.create(PODS.raw, body("p", "1500m", finalizers=["example.com/hold"]), namespace)
+        await until(lambda: is_ready("p"), "the pod runs")
+        seen = await pod("p")
+        assert seen is not None
+        kinds = [c["type"] for c in seen["status"]["conditions"]]
+        assert kinds == ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"]
+
+        # A status that others wrote is put right; one more pod has room, a third has not.
+        lie = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
+        await client.patch(PODS.raw, "p", strategic_merge_patch(lie), namespace, subresource="status")
+        assert not await is_ready("p")
+        await until(lambda: is_ready("p"), "its status is put right")
+        await client.create(PODS.raw, body("q", "1500m"), namespace)
+        await until(lambda: is_ready("q"), "the second pod runs")
+        await client.create(PODS.raw, body("r", "1500m"), namespace)
+
+        async def is_told_why() -> bool:
+            waiting = await client.get(PODS, "r", namespace)
+            return any("2 Insufficient cpu" in c.message for c in waiting.status.conditions)
+
+        await until(is_told_why, "the third pod is told why it waits")
+
+        # Deletion: a terminal phase, then nothing but the finalizer keeps it, and its room is free.
+        await client.delete(PODS, "p", namespace)
+        await until(lambda: is_ready("r"), "the third pod gets the room")
+        ended = await client.get(PODS, "p", namespace)
+        assert (ended.status.phase, ended.metadata.deletion_grace_period_seconds) == ("Succeeded", 0)
+        await asyncio.sleep(0.5)
+        assert (await client.get(PODS, "p", namespace)).metadata.resource_version == ended.metadata.resource_version
+        await client.patch(PODS.raw, "p", json_patch([{"op": "remove", "path": "/metadata/finalizers"}]), namespace)
+        assert await pod("p") is None
+
+        # A node that is deleted and created again is taken on.
+        await client.delete(NODES, NAMES[0])
+        await client.delete(LEASES, NAMES[0], "kube-node-lease")
+        await asyncio.sleep(0.3)
+        node = await client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NAMES[0]}})
+
+        async def has_lease() -> bool:
+            try:
+                lease = await client.get(LEASES, NAMES[0], "kube-node-lease")
+            except NotFound:
+                return False
+            return lease.metadata.owner_references[0].uid == node.metadata.uid
+
+        await until(has_lease, "the new node has a Lease")
+        taken = await client.get(NODES, NAMES[0])
+        assert (taken.spec.taints, taken.status.allocatable["cpu"]) == ((), "2")
+        assert taken.status.conditions[-1].status == "True"
+
+    run(main())
