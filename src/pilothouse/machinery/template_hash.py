@@ -1,6 +1,12 @@
-"""The hash by which pods of one template are known: part of the names and labels of ControllerRevisions."""
+"""The hash by which pods of one template are known, in the names and labels of ReplicaSets and ControllerRevisions.
+
+It is upstream's, to the letter, for templates that the release we follow knows: ``controller.ComputeHash``, v1.36
+``pkg/controller/controller_utils.go``. Nothing rests on that equality: revisions are recognised by what they hold.
+"""
 
 import msgspec
+
+from pilothouse.machinery.go_dump import dump_for_hash
 
 _FNV_OFFSET = 2166136261
 _FNV_PRIME = 16777619
@@ -22,8 +28,8 @@ def safe_text(text: str) -> str:
 
 
 def template_hash(template: bytes | msgspec.Raw, collision_count: int | None = None) -> str:
-    """The hash of a template, the same for every spelling of its JSON, and another one for another count."""
-    text = msgspec.json.encode(msgspec.json.decode(template), order="deterministic")
+    """The hash of a pod template as the API server stores it, with its defaults; another one for another count."""
+    data = dump_for_hash(msgspec.json.decode(template), "v1.PodTemplateSpec").encode()
     if collision_count is not None:
-        text += collision_count.to_bytes(4, "little") + bytes(4)
-    return safe_text(str(fnv32a(text)))
+        data += collision_count.to_bytes(4, "little") + bytes(4)
+    return safe_text(str(fnv32a(data)))

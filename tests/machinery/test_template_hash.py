@@ -1,0 +1,93 @@
+"""The hash of a template is upstream's."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from pilothouse.machinery.go_dump import dump_for_hash
+from pilothouse.machinery.template_hash import fnv32a, safe_text, template_hash
+
+
+def template(app: str, image: str, **spec: Any) -> bytes:
+    """A template as the API server stores it."""
+    container = {
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "name": "main",
+        "resources": {},
+        "terminationMessagePath": "/dev/termination-log",
+        "terminationMessagePolicy": "File",
+    }
+    return msgspec.json.encode(
+        {
+            "metadata": {"labels": {"app": app}},
+            "spec": {
+                "containers": [container],
+                "dnsPolicy": "ClusterFirst",
+                "restartPolicy": "Always",
+                "schedulerName": "default-scheduler",
+                "securityContext": {},
+                "terminationGracePeriodSeconds": 30,
+                **spec,
+            },
+        }
+    )
+
+
+def daemon(pool: str, image: str) -> bytes:
+    tolerations = [{"key": "dedicated", "operator": "Exists"}]
+    return template("agent", image, nodeSelector={pool: "yes"}, tolerations=tolerations)
+
+
+@pytest.mark.parametrize(
+    ("stored", "expected"),
+    [
+        pytest.param(daemon("poola", "registry.k8s.io/pause:3.10"), "f5dc55c7", id="04a: a DaemonSet"),
+        pytest.param(daemon("poolb", "registry.k8s.io/pause:3.10"), "98445bc9d", id="04b: another node selector"),
+        pytest.param(daemon("poolb", "registry.k8s.io/pause:3.11"), "bf5b6c989", id="04b: another image"),
+        pytest.param(daemon("poolc", "registry.k8s.io/pause:3.10"), "74bff888c5", id="04c: ten digits"),
+        pytest.param(daemon("poolc", "registry.k8s.io/pause:3.11"), "c9c9749bd", id="04c: nine digits"),
+        pytest.param(template("web", "registry.k8s.io/pause:3.10"), "6fffd974d5", id="05a: a Deployment"),
+    ],
+)
+def test_the_hash_is_what_the_real_controller_gave(stored: bytes, expected: str) -> None:
+    """Recorded from kube-controller-manager v1.36.2."""
+    assert template_hash(stored) == expected
+
+
+def test_a_collision_count_gives_another_hash() -> None:
+    stored = daemon("poola", "x")
+    assert len({template_hash(stored), template_hash(stored, 0), template_hash(stored, 1)}) == 3
+
+
+def test_the_spelling_of_the_json_does_not_matter() -> None:
+    value = msgspec.json.decode(daemon("poola", "x"))
+    turned = {key: value[key] for key in reversed(value)}
+    assert template_hash(msgspec.json.encode(turned)) == template_hash(daemon("poola", "x"))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("100m", (100, -3, "100m", "DecimalSI"), id="thousandths"),
+        pytest.param("2", (2, 0, "2", "DecimalSI"), id="a plain number"),
+        pytest.param("1500Mi", (1500 << 20, 0, "1500Mi", "BinarySI"), id="binary, as it would be printed"),
+        pytest.param("512Mi", (512 << 20, 0, "", "BinarySI"), id="binary, divisible by eight: the text is not kept"),
+        pytest.param("5k", (5, 3, "5k", "DecimalSI"), id="thousands"),
+    ],
+)
+def test_quantities_are_printed_as_parsed(text: str, expected: tuple[int, int, str, str]) -> None:
+    """By reading v0.36 ``ParseQuantity``."""
+    value, scale, kept, style = expected
+    spec = {"containers": [{"name": "a", "resources": {"requests": {"cpu": text}}}]}
+    assert (
+        f"map[cpu:{{i:(resource.int64Amount){{value:(int64){value} scale:(resource.Scale){scale}}} "
+        f"d:(resource.infDecAmount){{Dec:(*inf.Dec)<nil>}} s:(string){kept} Format:(resource.Format){style}}}]"
+    ) in dump_for_hash({"spec": spec}, "v1.PodTemplateSpec")
+
+
+def test_the_parts_are_the_known_ones() -> None:
+    assert fnv32a(b"") == 2166136261
+    assert fnv32a(b"a") == 0xE40C292C  # from the FNV test vectors
+    assert safe_text("0123456789") == "456789bcdf"
