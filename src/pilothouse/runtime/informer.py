@@ -125,6 +125,11 @@ class SharedInformer(Generic[T]):
     # For controllers
 
     @property
+    def selects_all(self) -> bool:
+        """Whether every object of its kind is in the cache."""
+        return not (self.namespace or self.label_selector or self.field_selector)
+
+    @property
     def has_synced(self) -> bool:
         """Whether the cache is filled and all handlers were told."""
         return self._synced
@@ -477,6 +482,14 @@ class InformerFactory:
         if self._group is not None:
             informer.start(self._group)
         return informer
+
+    def existing(self, group: str, version: str, resource: str) -> SharedInformer[Any] | None:
+        """An informer of all objects of that resource that somebody has asked for, whatever the view, or None."""
+        for informer in self._informers.values():
+            kind = informer.kind
+            if (kind.group, kind.version, kind.resource) == (group, version, resource) and informer.selects_all:
+                return informer
+        return None
 
     @property
     def informers(self) -> list[SharedInformer[Any]]:

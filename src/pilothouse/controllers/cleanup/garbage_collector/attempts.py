@@ -7,7 +7,7 @@ corrected since is looked at under the corrected one, once.
 import asyncio
 from collections.abc import Callable
 
-from pilothouse.api.meta import Object, ObjectMeta, OwnerReference
+from pilothouse.api.meta import ObjectMeta, OwnerReference
 from pilothouse.controllers.cleanup.garbage_collector import patches
 from pilothouse.controllers.cleanup.garbage_collector.absent import AbsentOwners
 from pilothouse.controllers.cleanup.garbage_collector.decide import (
@@ -34,6 +34,7 @@ from pilothouse.controllers.cleanup.garbage_collector.graph import (
 )
 from pilothouse.controllers.cleanup.garbage_collector.live import Live, Located, UnknownKind
 from pilothouse.env import Log
+from pilothouse.runtime.cache import Cached
 from pilothouse.runtime.controller import RetryLater
 
 ORPHANS_AT_ONCE = 100
@@ -54,7 +55,7 @@ class Attempts:
         live: Live,
         *,
         apply: Callable[[Instructions], None],
-        cached: Callable[[Identity], Object | None],
+        cached: Callable[[Identity], Cached | None],
         log: Log,
     ) -> None:
         self._graph = graph

@@ -50,6 +50,7 @@ class GarbageCollector:
         self.monitors = Monitors(
             context.client,
             context.metadata_informers,
+            context.informers,
             self.graph,
             apply=self._apply,
             ignored=options.ignored,

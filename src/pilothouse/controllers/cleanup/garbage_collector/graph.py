@@ -304,7 +304,13 @@ class Graph:
             node.owners = references
             return
         before = {reference.uid: reference for reference in node.owners}
-        added = [reference for reference in references if reference.uid not in before]
+        # A reference that keeps its uid but names other coordinates is as good, or bad, as a new one. Upstream looks at
+        # it only after a restart.
+        added = [
+            reference
+            for reference in references
+            if reference.uid not in before or _coordinates(reference) != _coordinates(before[reference.uid])
+        ]
         after = {reference.uid: reference for reference in references}
         removed = [reference for uid, reference in before.items() if uid not in after]
         # An owner that waits for its dependents may have waited for exactly this.
@@ -363,6 +369,10 @@ class Graph:
             owner = self._nodes.get(reference.uid)
             if owner is not None and owner.deleting_dependents:
                 out.append(TryDelete(owner))  # This may have been the last one it waited for.
+
+
+def _coordinates(reference: OwnerReference) -> tuple[str, str, str]:
+    return reference.api_version, reference.kind, reference.name
 
 
 def partition(dependents: Iterable[Node], owner: Identity) -> tuple[list[Node], list[Node]]:

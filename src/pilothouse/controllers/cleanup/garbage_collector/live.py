@@ -14,6 +14,7 @@ from pilothouse.client import Client, merge_patch, strategic_merge_patch
 from pilothouse.client.errors import Conflict, NotFound, UnsupportedMediaType
 from pilothouse.controllers.cleanup.garbage_collector import patches
 from pilothouse.controllers.cleanup.garbage_collector.patches import Body
+from pilothouse.runtime.cache import Cached
 
 FINALIZER_TRIES = 4
 FINALIZER_PAUSE_SECONDS = 0.01
@@ -94,7 +95,7 @@ class Live:
         return True
 
     async def patch(
-        self, where: Located, body: Body, whole: Callable[[ObjectMeta], Body], cached: Object | None
+        self, where: Located, body: Body, whole: Callable[[ObjectMeta], Body], cached: Cached | None
     ) -> bool:
         """Send the strategic merge patch, or, where that is not taken, the JSON merge patch made by ``whole``.
 

@@ -1,4 +1,6 @@
-"""Which resources are watched for the graph: every one that can be listed, watched and deleted, metadata only.
+"""Which resources are watched for the graph: every one that can be listed, watched and deleted.
+
+Metadata is enough. What other controllers watch whole anyway is not watched twice: their informer feeds the graph too.
 
 Discovery is asked every 30 s; informers start for what is new and stop for what is gone. ``controller.py`` owns this
 and says what to do with an object that was seen or went.
@@ -6,6 +8,7 @@ and says what to do with an object that was seen or went.
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -16,7 +19,7 @@ from pilothouse.client.discovery import Discovery, Resource
 from pilothouse.client.errors import ApiError
 from pilothouse.controllers.cleanup.garbage_collector.graph import Graph, Identity, Instructions
 from pilothouse.env import Log
-from pilothouse.runtime.cache import object_key
+from pilothouse.runtime.cache import Cached, object_key
 from pilothouse.runtime.informer import InformerFactory, Registration, SharedInformer
 from pilothouse.runtime.metrics import Registry
 
@@ -40,8 +43,10 @@ class ResourceKey(msgspec.Struct, frozen=True, gc=False):
 
 class _Monitor(msgspec.Struct, frozen=True):
     kind: Kind[Object]
-    informer: SharedInformer[Object]
-    registration: Registration[Object]
+    informer: SharedInformer[Any]
+    registration: Registration[Any]
+    is_own: bool
+    """Of metadata, for nobody but metadata's readers; otherwise other controllers' whole objects."""
 
 
 def wanted_resources(discovery: Discovery, ignored: Sequence[str]) -> dict[ResourceKey, Resource]:
@@ -64,6 +69,7 @@ class Monitors:
         self,
         client: Client,
         factory: InformerFactory,
+        whole: InformerFactory,
         graph: Graph,
         *,
         apply: Callable[[Instructions], None],
@@ -73,12 +79,13 @@ class Monitors:
     ) -> None:
         self._client = client
         self._factory = factory
+        self._whole = whole
         self._graph = graph
         self._apply = apply
         self._ignored = tuple(ignored)
         self._log = log
         self._monitors: dict[ResourceKey, _Monitor] = {}
-        self._by_kind: dict[tuple[str, str], SharedInformer[Object]] = {}
+        self._by_kind: dict[tuple[str, str], SharedInformer[Any]] = {}
         self._kinds: dict[tuple[str, str], Kind[Object]] = {}
         self._discovery: Discovery | None = None
         self._resources: dict[ResourceKey, Resource] = {}
@@ -103,12 +110,14 @@ class Monitors:
         """The resource that serves objects of that apiVersion and kind, as discovery said last."""
         return self._kinds.get((api_version, kind))
 
-    def cached(self, identity: Identity) -> Object | None:
+    def cached(self, identity: Identity) -> Cached | None:
         """The object as an informer knows it."""
         informer = self._by_kind.get((identity.api_version, identity.kind))
         if informer is None:
             return None
-        found = informer.cache.get(object_key(ObjectMeta(name=identity.name, namespace=identity.namespace)))
+        found: Cached | None = informer.cache.get(
+            object_key(ObjectMeta(name=identity.name, namespace=identity.namespace))
+        )
         return found if found is not None and found.metadata.uid == identity.uid else None
 
     async def run(self) -> None:
@@ -175,12 +184,12 @@ class Monitors:
         api_version, kind_name = kind.api_version, kind.kind
         graph, apply = self._graph, self._apply
 
-        def on_add(obj: Object, _initial: bool) -> None:
+        def on_add(obj: Cached, _initial: bool) -> None:
             instructions = graph.observe(api_version, kind_name, None, obj.metadata)
             if instructions:
                 apply(instructions)
 
-        def on_update(old: Object, new: Object) -> None:
+        def on_update(old: Cached, new: Cached) -> None:
             if old.metadata.uid != new.metadata.uid:
                 # Deleted and made again while nobody watched. Upstream keeps the old node, and what it owned, for ever.
                 apply(graph.forget(api_version, kind_name, old.metadata))
@@ -190,16 +199,19 @@ class Monitors:
             if instructions:
                 apply(instructions)
 
-        def on_delete(obj: Object, _final_state_unknown: bool) -> None:
+        def on_delete(obj: Cached, _final_state_unknown: bool) -> None:
             apply(graph.forget(api_version, kind_name, obj.metadata))
 
-        informer = self._factory.informer(kind)
+        shared = self._whole.existing(key.group, key.version, key.resource)
+        informer: SharedInformer[Any] = self._factory.informer(kind) if shared is None else shared
         registration = informer.add_handler(on_add, on_update, on_delete, resync_seconds=0.0)
-        self._monitors[key] = _Monitor(kind, informer, registration)
+        self._monitors[key] = _Monitor(kind, informer, registration, shared is None)
         self._by_kind[api_version, kind_name] = informer
 
     def _stop(self, key: ResourceKey) -> None:
-        self._factory.stop(self._forget(key).kind)
+        monitor = self._forget(key)
+        if monitor.is_own:
+            self._factory.stop(monitor.kind)
 
     def _forget(self, key: ResourceKey) -> _Monitor:
         monitor = self._monitors.pop(key)
