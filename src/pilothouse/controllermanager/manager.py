@@ -80,8 +80,7 @@ class Manager:
 
     async def run(self) -> None:
         """Manage until cancelled."""
-        root = self._client("kube-controller-manager")
-        await wait_for_api_server(root, self._env)
+        await wait_for_api_server(self._client("shared-informers"), self._env)
         if self._options.leader_election.enabled:
             await self._elect()
         else:
@@ -124,12 +123,14 @@ class Manager:
     # The controllers
 
     async def _lead(self, fence: Callable[[], None] | None) -> None:
-        root = self._client("kube-controller-manager", fence)
+        # The last parts of the User-Agents are upstream's: logs and metrics of API servers are read by them.
         self._standby = False
-        discovery = await root.discover()
-        mapper = RestMapper(root)
+        discoverer = self._client("controller-discovery", fence)
+        discovery = await discoverer.discover()
+        mapper = RestMapper(discoverer)
         resync = self._options.min_resync_period * (1 + self._env.stream("resync").random())
-        informers = InformerFactory(root, self._env, resync_seconds=resync, metrics=self.metrics)
+        shared = self._client("shared-informers", fence)
+        informers = InformerFactory(shared, self._env, resync_seconds=resync, metrics=self.metrics)
         metadata = InformerFactory(
             self._client("metadata-informers", fence), self._env, resync_seconds=resync, metrics=self.metrics
         )
