@@ -26,6 +26,8 @@ _TIMES = {
     "renewTime": r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z",
 }
 _GENERATED = re.compile(r"(?:POD|REFUSED|GEN)\d+$")
+_IDENTITY = re.compile(r"^[^_]+_(UID\d+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})\b")
+"""Of a manager: its host and a uid."""
 _INTERNAL = "meta.k8s.io/__internal"
 
 
@@ -119,7 +121,7 @@ class Names:
             "where": f"{record.namespace}/{name}",
             "accept": _accepted(record),
             "type": _content_type(record),
-            "query": {key: value for key, value in record.query.items() if key != "timeout"},
+            "query": record.query,
             "body": self._body(record),
             "answer": f"{record.code} {record.reason} {self.text(record.message)}".rstrip(),
         }
@@ -150,8 +152,8 @@ class Names:
             return "RV"
         if key == "uid" and _UID_IN_TEXT.fullmatch(value):
             return self._uid(value)
-        if key == "message":
-            return self.text(value)
+        if key in ("message", "holderIdentity"):
+            return _IDENTITY.sub("IDENTITY", value) if _IDENTITY.match(value) else self.text(value)
         return self.name(value) if key == "name" else value
 
 

@@ -1,0 +1,84 @@
+"""Managers on one virtual loop that elect a leader: the stage of 14-startup and 16-leader-election.
+
+Nothing else is there, no node and no scheduler. A kill is a cut connection: what is killed says no more.
+"""
+
+import asyncio
+
+import msgspec
+from tests.traces.audit import AuditedServer, Traced
+from tests.traces.stage import OPTIONS
+
+from pilothouse.api import wire
+from pilothouse.client.interceptor import Interceptor, Rule, delay, refuse
+from pilothouse.controllermanager.manager import Manager
+from pilothouse.controllermanager.options import LeaderElection
+from pilothouse.controllers.registry import DESCRIPTORS
+from pilothouse.env import Env, TaskGroup, virtual
+from pilothouse.plane import LocalClients
+from pilothouse.storage import MemoryStore
+
+ELECTING = msgspec.structs.replace(OPTIONS, leader_election=LeaderElection())
+
+
+class Process:
+    """One manager process."""
+
+    def __init__(self, name: str, env: Env, server: AuditedServer, group: TaskGroup) -> None:
+        self.identity = f"host-{name}_{env.uid()}"
+        self._connections: list[Interceptor] = []
+
+        def connect(_program: str, transport: wire.Transport) -> wire.Transport:
+            connection = Interceptor(transport, env)
+            connection.add(Rule(delay(0.0005, 0.002)))
+            self._connections.append(connection)
+            return Traced(connection, server, name)
+
+        clients = LocalClients(env, server, connect).manager()
+        manager = Manager(env, ELECTING, clients, DESCRIPTORS, identity=self.identity)
+        self._task = group.start(manager.run(), name=f"manager {name}")
+
+    def kill(self) -> None:
+        """``kill -9``."""
+        for connection in self._connections:
+            connection.clear()
+            connection.add(Rule(refuse()))
+        self._task.cancel()
+
+
+def start_up(seconds: float = 22.0) -> AuditedServer:
+    """14: a manager starts on an empty cluster."""
+
+    async def main(env: Env) -> AuditedServer:
+        server = AuditedServer(env, MemoryStore(env))
+        async with TaskGroup("processes") as group:
+            Process("A", env, server, group)
+            await asyncio.sleep(seconds)
+            records = list(server.records)  # what a stop sends is not of the scenario
+            group.cancel()
+        server.records = records
+        return server
+
+    return virtual.run(main)
+
+
+def take_over(seed: int = 0) -> AuditedServer:
+    """16: A has led for minutes, B starts, A is killed after 20 seconds."""
+
+    async def main(env: Env) -> AuditedServer:
+        server = AuditedServer(env, MemoryStore(env))
+        async with TaskGroup("processes") as group:
+            first = Process("A", env, server, group)
+            await asyncio.sleep(180.0)
+            server.zero = env.monotonic()
+            server.records.clear()
+            Process("B", env, server, group)
+            await asyncio.sleep(20.006)
+            first.kill()
+            await asyncio.sleep(28.0)
+            records = list(server.records)
+            group.cancel()
+        server.records = records
+        return server
+
+    return virtual.run(main, seed=seed)

@@ -1,0 +1,111 @@
+"""14-startup: what a manager asks for when it starts, and 16-leader-election: how one takes over from another."""
+
+import itertools
+import re
+from collections import Counter
+
+import pytest
+from tests.traces.canonical import Trace, assert_same
+from tests.traces.managers import start_up, take_over
+from tests.traces.records import Record, recorded
+
+from pilothouse.controllers.registry import DESCRIPTORS
+
+AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+RENEWAL = 2.0
+JITTERED = (2.0, 4.41)
+"""How long a waiting manager pauses: the period, and up to 1.2 times more."""
+LEASE_DURATION = 15.0
+
+
+def watches(records: list[Record]) -> list[Record]:
+    """Watches of whole resources. The single objects that upstream watches are for delegated authentication."""
+    return [record for record in records if record.verb == "watch" and "fieldSelector" not in record.query]
+
+
+def test_every_informer_starts_with_a_watch_that_asks_for_the_initial_events() -> None:
+    ours, theirs = start_up().records, recorded("14-startup")
+    assert not [record for record in ours if record.verb == "list"]
+    for record in watches(ours):
+        assert set(record.query) == set(watches(theirs)[0].query)
+        limit = int(record.query["timeoutSeconds"])
+        assert 300 <= limit < 600
+        assert record.query["timeout"] == re.sub(r"^0m", "", f"{limit // 60}m{limit % 60}s")
+        fixed = {key: value for key, value in record.query.items() if not key.startswith("timeout")}
+        assert fixed == {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "sendInitialEvents": "true",
+            "resourceVersionMatch": "NotOlderThan",
+        }
+
+
+def test_every_resource_is_watched_once_and_by_the_manager_itself() -> None:
+    ours, theirs = watches(start_up().records), watches(recorded("14-startup"))
+    times = Counter((record.group, record.resource) for record in ours)
+    assert set(times.values()) == {1}
+    assert set(times) == {(record.group, record.resource) for record in theirs}
+    assert {record.user for record in ours} == {record.user for record in theirs} == {"kube-controller-manager"}
+
+
+def test_what_no_controller_reads_whole_is_watched_as_metadata() -> None:
+    """Upstream's typed factory watches every built-in kind whole, as soon as the garbage collector asks for it."""
+    ours = watches(start_up().records)
+    whole = {watch.kind.resource for descriptor in DESCRIPTORS for watch in descriptor.watches}
+    forms = {record.resource: (record.agent, "PartialObjectMetadata" in record.accept) for record in ours}
+    for resource, form in forms.items():
+        assert form == (("shared-informers", False) if resource in whole else ("metadata-informers", True))
+
+
+def test_discovery_is_aggregated() -> None:
+    for records in (start_up().records, recorded("14-startup")):
+        paths = [record for record in records if record.resource.startswith("/api")]
+        assert {record.resource for record in paths} == {"/api", "/apis"}
+        assert all(record.accept.startswith(AGGREGATED) for record in paths)
+
+
+def test_the_lease_is_created_and_at_once_renewed() -> None:
+    ours, theirs = Trace(start_up().records), Trace(recorded("14-startup"))
+    for lines in zip(*(trace.lines(leases(trace.records)) for trace in (ours, theirs)), strict=True):
+        assert_same(*([line] for line in lines))
+    assert_same(*(trace.lines(r for r in trace.records if r.is_event) for trace in (ours, theirs)))
+    for trace in (ours, theirs):
+        first = leases(trace.records)[:3]
+        assert first[2].t - first[0].t < 0.1
+
+
+def leases(records: list[Record]) -> list[Record]:
+    """The requests for the lease, without what watches all of them."""
+    return [record for record in records if record.resource == "leases" and record.verb != "watch"]
+
+
+def test_a_lease_changes_hands(seed: int) -> None:
+    ours, theirs = Trace(take_over(seed).records), Trace(recorded("16-leader-election"))
+    # How often each renews and looks follows from the times, which are judged below.
+    assert set(ours.lines(leases(ours.records))) == set(theirs.lines(leases(theirs.records)))
+    assert_same(*(trace.lines(r for r in trace.records if r.is_event) for trace in (ours, theirs)))
+    for trace in (ours, theirs):
+        judge_take_over(leases(trace.records))
+
+
+def judge_take_over(sent: list[Record]) -> None:
+    """What is true of every take-over, whoever recorded it."""
+    former = [record for record in sent if record.process == "A"]
+    assert {record.verb for record in former} == {"update"}, "a renewal is a PUT alone"
+    assert gaps(former) == pytest.approx([RENEWAL] * (len(former) - 1), abs=0.02)
+    latter = [record for record in sent if record.process == "B"]
+    tries = [record for record in latter if record.verb == "get"]
+    assert all(JITTERED[0] <= gap <= JITTERED[1] for gap in gaps(tries))
+    taken, renewed = [record for record in latter if record.verb == "update"][:2]
+    assert tries[-1].t <= taken.t <= renewed.t < tries[-1].t + 0.1, "GET, PUT, and at once the first renewal"
+    # What B knows it knows from its own looks: the last one that found a renewal it had not seen.
+    last_renewal = former[-1].t
+    seen = next(record.t for record in tries if record.t > last_renewal)
+    assert taken.t > seen + LEASE_DURATION
+    assert [record.t for record in tries if record.t > seen + LEASE_DURATION] == [tries[-1].t], "at its first try"
+    assert taken.body["spec"]["leaseTransitions"] == former[-1].body["spec"]["leaseTransitions"] + 1
+
+
+def gaps(records: list[Record]) -> list[float]:
+    """Seconds between one and the next."""
+    return [after.t - before.t for before, after in itertools.pairwise(records)]
