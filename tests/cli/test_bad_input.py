@@ -52,6 +52,7 @@ KUBECONFIG = {
         pytest.param(["manager", "now"], '"pilothouse manager" does not take any arguments, got [now]', id="a word"),
         pytest.param(["up", "--nodes=-1"], "--nodes must not be negative, got -1", id="fewer nodes than none"),
         pytest.param(["up", "--port=70000"], "--port must be between 0 and 65535", id="a port for up"),
+        pytest.param(["up", "--kubeconfig="], "--kubeconfig must name a file", id="nowhere to write the kubeconfig"),
         pytest.param(["up", "--wait"], "--wait needs a manifest to wait for: give -f", id="waiting for nothing"),
         pytest.param(["up", "--node-cpu=lots"], 'invalid argument "lots" for "--node-cpu" flag', id="a quantity"),
         pytest.param(

@@ -6,13 +6,13 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.clients.test_kubectl import KUBECTL
-from tests.programs import Program, pilothouse, run_pilothouse, until
+from tests.programs import Program, environment, free_port, pilothouse, run_pilothouse, until
 
 LABELS = {"app": "web"}
 
@@ -296,3 +296,64 @@ def test_a_second_start_goes_on_where_the_first_ended(tmp_path: Path, how: signa
         assert up.stop() == 0
     # Ready includes leading: had the lease to run out first, this would take fifteen seconds and more.
     assert took < 5
+
+
+@needs_kubectl
+def test_a_lease_that_somebody_else_takes_is_told(tmp_path: Path) -> None:
+    kubectl = Terminal(tmp_path)
+    with start(tmp_path, "--nodes=0") as up:
+        up.until("pilothouse is ready")
+        thief = json.dumps({"spec": {"holderIdentity": "thief", "leaseDurationSeconds": 60}})
+        kubectl("patch", "lease", "-n", "kube-system", "kube-controller-manager", "--type=merge", "-p", thief)
+        assert up.wait(20) == 1
+    assert "Error: the manager has stopped, and everything with it: lost the lease kube-system/" in up.log
+    assert "Traceback" not in up.log
+
+
+def go_program(name: str) -> str:
+    """A real program of Kubernetes, "" if there is none."""
+    path = Path(os.environ.get("KUBEBUILDER_ASSETS", "/nowhere")) / name
+    return str(path) if os.access(path, os.X_OK) else ""
+
+
+CONTROLLERS = "--controllers=replicaset,garbagecollector"
+
+
+def ours(directory: Path) -> Program:
+    """Our manager as a program of its own."""
+    return pilothouse(directory, "manager", "--kubeconfig=.pilothouse/kubeconfig", CONTROLLERS, "--secure-port=0")
+
+
+def gos(directory: Path) -> Program:
+    """The real one (v1.20)."""
+    kubeconfig = ".pilothouse/kubeconfig"
+    if not go_program("kube-controller-manager"):
+        pytest.skip("no kube-controller-manager in $KUBEBUILDER_ASSETS")
+    command = [
+        go_program("kube-controller-manager"),
+        f"--kubeconfig={kubeconfig}",
+        f"--authentication-kubeconfig={kubeconfig}",
+        f"--authorization-kubeconfig={kubeconfig}",
+        CONTROLLERS,
+        "--port=0",
+        f"--secure-port={free_port()}",
+        "--cert-dir=certificates",
+        "--leader-elect-resource-lock=leases",
+    ]
+    return Program(directory, "kube-controller-manager", command, environment=environment(directory))
+
+
+@needs_kubectl
+@pytest.mark.parametrize("manager", [ours, gos], ids=["ours", "the real one"])
+def test_another_program_can_be_the_manager(tmp_path: Path, manager: Callable[[Path], Program]) -> None:
+    kubectl = Terminal(tmp_path)
+    with start(tmp_path, "--no-manager", "--no-scheduler", "--data-dir=data") as up:
+        up.until("pilothouse is ready")
+        scheduler = pilothouse(tmp_path, "scheduler", "--kubeconfig=.pilothouse/kubeconfig")
+        with scheduler, manager(tmp_path):
+            kubectl("create", "-f", "-", stdin=replica_set())
+            kubectl.until_ready(3)
+            kubectl("delete", "rs", "web")
+            until(lambda: kubectl("get", "pods", "-o", "name") == "", "the pods go too")
+        assert up.stop() == 0
+    assert "Traceback" not in up.log

@@ -76,10 +76,11 @@ async def _until_signal(work: Coroutine[Any, Any, int]) -> int:
         return 0
     except BaseExceptionGroup as group:
         # Programs are task groups in task groups; what people want to read is the first failure inside.
-        raise _first(group) from None
+        raise first_of(group) from None
 
 
-def _first(error: BaseException) -> BaseException:
+def first_of(error: BaseException) -> BaseException:
+    """The first failure of a group in groups."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error

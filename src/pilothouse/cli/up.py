@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pilothouse.cli.apiserver import open_server, server_flags, start
 from pilothouse.cli.clientside import common_flags
 from pilothouse.cli.nodes import node_flags, profile_from
-from pilothouse.cli.program import UserError, parse, serve
+from pilothouse.cli.program import UserError, first_of, parse, serve
 from pilothouse.env import Env, TaskGroup
 from pilothouse.machinery.flags import BOOL, DURATION, STRING, STRINGS, Flag, FlagSet, FlagType, Parsed
 
@@ -59,11 +59,14 @@ def _flags(program: str) -> FlagSet:
 async def _up(parsed: Parsed) -> int:
     from pilothouse.cli.manifests import load
     from pilothouse.cli.written_kubeconfig import write
+    from pilothouse.runtime import LeadershipLost
 
     if parsed["in-memory"] and parsed["data-dir"]:
         raise UserError("--in-memory and --data-dir exclude each other", code=2)
     if parsed["wait"] and not parsed["filename"]:
         raise UserError("--wait needs a manifest to wait for: give -f", code=2)
+    if not parsed["kubeconfig"]:
+        raise UserError("--kubeconfig must name a file: without it nobody could log in", code=2)
     paths = _kubeconfigs(parsed)
     manifests = [manifest for path in parsed["filename"] for manifest in load(path)]
     env = Env()
@@ -82,6 +85,8 @@ async def _up(parsed: Parsed) -> int:
             if not parsed["wait"]:
                 await asyncio.get_running_loop().create_future()
             running.cancel()
+    except* LeadershipLost as lost:
+        raise UserError(f"the manager has stopped, and everything with it: {first_of(lost)}") from None
     finally:
         # Last, so that the programs can still hand back what they hold: the manager releases its lease.
         await served.stop()
