@@ -246,6 +246,20 @@ def test_a_cluster_scoped_object_holds_up_no_namespaced_owner() -> None:
     in_cluster(story)
 
 
+def test_a_reference_whose_name_becomes_wrong_counts_no_more() -> None:
+    """As it would if it had been wrong from the start, or after a restart; upstream keeps the object until then."""
+
+    async def story(cluster: Cluster) -> None:
+        owner = await cluster.configmap("owner")
+        await cluster.configmap("child", owner)
+        await asyncio.sleep(10.0)
+        await cluster.patch(f"{CM}/child", {"metadata": {"ownerReferences": [owner_reference(owner, name="other")]}})
+        await asyncio.sleep(10.0)
+        assert await cluster.configmaps() == ["owner"]
+
+    in_cluster(story)
+
+
 def test_a_kind_that_is_not_served_cannot_be_checked_so_the_object_stays() -> None:
     async def story(cluster: Cluster) -> None:
         await cluster.create(

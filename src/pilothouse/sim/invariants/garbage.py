@@ -147,32 +147,60 @@ class Garbage(Invariant):
         )
 
     def _lives(self, dependent: Object, ref: OwnerReference) -> bool:
+        return ref.uid not in self._waiting and self._is_there(dependent, ref)
+
+    def _is_there(self, dependent: Object, ref: OwnerReference) -> bool:
         _resource, namespaced = self._kinds.get((ref.api_version, ref.kind), ("", False))
         namespace = dependent.metadata.namespace if namespaced else ""
         if namespaced and not namespace:
             return False
-        return self._places.get((ref.api_version, ref.kind, namespace, ref.name)) == ref.uid and not (
-            ref.uid in self._waiting
+        return (
+            self._places.get((ref.api_version, ref.kind, namespace, ref.name)) == ref.uid
+            and ref.uid not in self._waiting
         )
 
     # The end
 
     def settled(self) -> None:
-        """Every reference is to a living owner, and nothing waits any more."""
+        """Every reference is to a living owner, and nothing waits but for what can never be collected."""
+        excused = self._excused()
         for key, obj in self._objects.items():
             meta = obj.metadata
             left = [finalizer for finalizer in meta.finalizers if finalizer in {FOREGROUND, ORPHAN}]
-            if left:
+            if left and meta.uid not in excused:
                 raise Violation(f"{key} still has the finalizers {left}")
-            if any(self._cannot_be_checked(obj, ref) for ref in meta.owner_references):
+            if meta.uid in excused or self._cannot_be_collected(obj):
                 continue
-            gone = [f"{ref.kind} {ref.name}" for ref in meta.owner_references if not self._lives(obj, ref)]
+            gone = [
+                f"{ref.kind} {ref.name}"
+                for ref in meta.owner_references
+                if not self._lives(obj, ref) and not (ref.uid in excused and self._is_there(obj, ref))
+            ]
             if gone:
                 raise Violation(f"{key} still names owners that do not live: {gone}")
 
-    def _cannot_be_checked(self, obj: Object, ref: OwnerReference) -> bool:
-        kind = self._kinds.get((ref.api_version, ref.kind))
-        return kind is None or (kind[1] and not obj.metadata.namespace)
+    def _excused(self) -> set[str]:
+        """Uids of those that wait for an object that can never be collected, or for one that waits so."""
+        excused: set[str] = set()
+        while True:
+            more = {
+                ref.uid
+                for obj in self._objects.values()
+                if obj.metadata.uid in excused or self._cannot_be_collected(obj)
+                for ref in obj.metadata.owner_references
+                if ref.block_owner_deletion and ref.uid in self._waiting
+            } - excused
+            if not more:
+                return excused
+            excused |= more
+
+    def _cannot_be_collected(self, obj: Object) -> bool:
+        """One of its references is to a kind that nobody serves, or out of the cluster's scope into a namespace."""
+        return any(
+            kind is None or (kind[1] and not obj.metadata.namespace)
+            for ref in obj.metadata.owner_references
+            for kind in (self._kinds.get((ref.api_version, ref.kind)),)
+        )
 
 
 def _place(obj: Object) -> tuple[str, str, str, str]:

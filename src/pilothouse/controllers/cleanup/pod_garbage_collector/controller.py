@@ -4,8 +4,6 @@ garbage.
 Upstream: v1.36 ``pkg/controller/podgc/gc_controller.go``, with kubernetes#141887.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
-
 from pilothouse.api.core import NODES, PODS, Node, Pod, PodCondition
 from pilothouse.api.meta import Object
 from pilothouse.client import strategic_merge_patch
@@ -23,8 +21,9 @@ from pilothouse.controllers.cleanup.pod_garbage_collector.decide import (
 )
 from pilothouse.controllers.shared.disruption import disruption_target, status_patch
 from pilothouse.controllers.shared.live_nodes import LiveNodes
+from pilothouse.controllers.shared.parallel import each
 from pilothouse.controllers.shared.pods_by_node import NODE_INDEX, index_by_node
-from pilothouse.runtime import Controller, ControllerContext, Requeue, WorkQueue, object_key, run_all
+from pilothouse.runtime import Controller, ControllerContext, Requeue, WorkQueue, object_key
 from pilothouse.semantics.pods import is_terminal
 
 PASS = "pass"  # noqa: S105  # the one key there is, no secret
@@ -88,7 +87,7 @@ class PodGarbageCollector(Controller):
         terminated = surplus(self._pods.by_index(GARBAGE_INDEX, TERMINATED), self._options.terminated_threshold)
         if terminated:
             self.log.info("Garbage collecting pods", numPods=len(terminated))
-        await _each(terminated, lambda pod: self._remove(pod, "terminated"))
+        await each(terminated, lambda pod: self._remove(pod, "terminated"), at_once=AT_ONCE)
         await self._out_of_service()
         await self._orphaned()
         for pod in self._pods.by_index(GARBAGE_INDEX, UNSCHEDULED):
@@ -108,7 +107,7 @@ class PodGarbageCollector(Controller):
             if isinstance(node, Node) and is_out_of_service(node):
                 await self._remove(pod, "out-of-service")
 
-        await _each(in_order_of_deletion(doomed), remove)
+        await each(in_order_of_deletion(doomed), remove, at_once=AT_ONCE)
 
     async def _orphaned(self) -> None:
         for name in self._pods.index_values(NODE_INDEX):
@@ -162,19 +161,6 @@ class PodGarbageCollector(Controller):
     def _is_replaced(self, pod: Pod) -> bool:
         now = self._pods.get(_key(pod))
         return now is None or now.metadata.uid != pod.metadata.uid
-
-
-async def _each(pods: Iterable[Pod], act: Callable[[Pod], Awaitable[None]]) -> None:
-    """``act`` on every pod, in order, ``AT_ONCE`` at a time."""
-    waiting = iter(pods)
-
-    async def work() -> None:
-        for pod in waiting:
-            await act(pod)
-
-    for error in await run_all([work() for _ in range(AT_ONCE)]):
-        if error is not None:
-            raise error
 
 
 def _key(pod: Pod) -> str:

@@ -1,0 +1,158 @@
+"""The garbage collector under faults: nothing with a living owner goes, nothing without one stays."""
+
+import asyncio
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from tests.scenarios.users import Doc, User
+
+from pilothouse.client import Client
+from pilothouse.client.errors import ApiError
+from pilothouse.sim import Invariant, Simulation, SimulationOptions, draw, simulate
+from pilothouse.sim.invariants.garbage import Garbage
+
+OPTIONS = SimulationOptions(nodes=1, controllers=("garbagecollector",))
+RESOURCES = ("configmaps", "secrets", "clusterroles")
+SECONDS = 60.0
+FOREIGN = "example.com/hold"
+
+KINDS: dict[tuple[str, str], tuple[str, bool]] = {
+    ("v1", "ConfigMap"): ("configmaps", True),
+    ("v1", "Secret"): ("secrets", True),
+    ("rbac.authorization.k8s.io/v1", "ClusterRole"): ("clusterroles", False),
+}
+NAMESPACES = ("default", "kube-public")
+
+
+def invariants() -> Sequence[Invariant]:
+    return (Garbage(KINDS),)
+
+
+def path_of(kind: tuple[str, str], namespace: str) -> str:
+    api_version, _kind = kind
+    resource, namespaced = KINDS[kind]
+    root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+    return f"{root}/namespaces/{namespace}/{resource}" if namespaced else f"{root}/{resource}"
+
+
+class GraphUser(User):
+    """Makes objects that own each other, and takes some away."""
+
+    def __init__(self, client: Client, chance: random.Random) -> None:
+        super().__init__(client)
+        self._chance = chance
+        self._made = 0
+        self._known: list[tuple[tuple[str, str], Doc]] = []
+        """Everything ever made, whether it is still there or not."""
+
+    async def work(self, count: int) -> None:
+        """Do ``count`` things, then take the foreign finalizers away."""
+        await self.make()
+        actions = [self.make] * 5 + [self.delete] * 4 + [self.change_owners] * 2 + [self.touch, self.make_circle]
+        for _ in range(count):
+            await asyncio.sleep(self._chance.choice((0.0, 0.0, 0.2, 2.0, 5.0)))
+            try:
+                await self._chance.choice(actions)()
+            except ApiError:
+                continue  # gone, or somebody else was faster
+        for kind, doc in self._known:
+            try:
+                found = await self.get(self._path(kind, doc))
+                if found is not None and FOREIGN in found["metadata"].get("finalizers", ()):
+                    left = [one for one in found["metadata"]["finalizers"] if one != FOREIGN]
+                    await self.merge(self._path(kind, doc), {"metadata": {"finalizers": left}})
+            except ApiError:
+                continue
+
+    def _path(self, kind: tuple[str, str], doc: Doc) -> str:
+        meta = doc["metadata"]
+        return f"{path_of(kind, meta.get('namespace', ''))}/{meta['name']}"
+
+    def _one(self) -> tuple[tuple[str, str], Doc]:
+        return self._chance.choice(self._known[-25:])
+
+    def _reference(self) -> Doc:
+        """Mostly to what exists; sometimes with one coordinate wrong."""
+        (api_version, kind), owner = self._one()
+        reference: Doc = {
+            "apiVersion": api_version,
+            "kind": kind,
+            "name": owner["metadata"]["name"],
+            "uid": owner["metadata"]["uid"],
+        }
+        if self._chance.random() < 0.5:
+            reference["blockOwnerDeletion"] = True
+        match self._chance.randrange(24):
+            case 0:
+                reference["name"] = "wrong"
+            case 1:
+                reference["apiVersion"], reference["kind"] = self._chance.choice(sorted(KINDS))
+            case 2:
+                reference["uid"] = f"00000000-0000-4000-8000-{self._chance.randrange(10**12):012}"
+            case 3:
+                reference["apiVersion"], reference["kind"] = "example.com/v1", "Widget"
+            case _:
+                pass
+        return reference
+
+    def _references(self) -> list[Doc]:
+        if not self._known:
+            return []
+        found = [self._reference() for _ in range(self._chance.choice((0, 0, 1, 1, 1, 2, 3)))]
+        return list({reference["uid"]: reference for reference in found}.values())
+
+    async def make(self, **changes: Any) -> Doc:
+        """An object with some owners."""
+        kind = self._chance.choice(sorted(KINDS))
+        self._made += 1
+        finalizers = [FOREIGN] if self._chance.random() < 0.1 else []
+        meta = {"name": f"o{self._made}", "ownerReferences": self._references(), "finalizers": finalizers, **changes}
+        namespace = self._chance.choice((NAMESPACES[0], *NAMESPACES))
+        made = await self.ask("POST", path_of(kind, namespace), {"metadata": meta})
+        self._known.append((kind, made))
+        return made
+
+    async def make_circle(self) -> None:
+        """An owner that gets one of its dependents as an owner."""
+        kind, owner = self._one()
+        api_version, name = kind
+        uid = owner["metadata"]["uid"]
+        reference = {"apiVersion": api_version, "kind": name, "name": owner["metadata"]["name"], "uid": uid}
+        await self.make(ownerReferences=[{**reference, "blockOwnerDeletion": True}])
+        other_kind, other = self._known[-1]
+        back = {
+            "apiVersion": other_kind[0],
+            "kind": other_kind[1],
+            "name": other["metadata"]["name"],
+            "uid": other["metadata"]["uid"],
+            "blockOwnerDeletion": True,
+        }
+        await self.merge(self._path(kind, owner), {"metadata": {"ownerReferences": [back]}})
+
+    async def delete(self) -> None:
+        """With any policy."""
+        kind, doc = self._one()
+        policy = self._chance.choice(("Background", "Background", "Foreground", "Foreground", "Orphan", ""))
+        await self.ask("DELETE", self._path(kind, doc), {"propagationPolicy": policy} if policy else None)
+
+    async def change_owners(self) -> None:
+        """Other owners, or none."""
+        kind, doc = self._one()
+        await self.merge(self._path(kind, doc), {"metadata": {"ownerReferences": self._references()}})
+
+    async def touch(self) -> None:
+        """A change that means nothing."""
+        kind, doc = self._one()
+        await self.merge(self._path(kind, doc), {"metadata": {"labels": {"touched": str(self._chance.random())}}})
+
+
+def test_nothing_with_a_living_owner_goes_and_nothing_without_one_stays(seed: int) -> None:
+    async def tell(simulation: Simulation) -> None:
+        env = simulation.env
+        plan = draw(env.stream("plan"), SECONDS, count=10, resources=RESOURCES, restarts=True)
+        user = GraphUser(simulation.user, env.stream("user"))
+        await asyncio.gather(simulation.follow(plan), user.work(60))
+        await simulation.settle()
+
+    simulate(tell, seed=seed, options=OPTIONS, invariants=invariants)
