@@ -106,3 +106,53 @@ def test_a_group_that_is_over_takes_no_more_tasks() -> None:
             group.start(asyncio.sleep(1))
 
     run(main)
+
+
+def test_a_task_that_is_started_in_a_failing_group_is_cancelled_at_once() -> None:
+    """Somebody's cleanup starts it after everything was cancelled: nobody would cancel it any more."""
+
+    async def main(env: Env) -> float:
+        async with TaskGroup() as group:
+
+            async def worker() -> None:
+                try:
+                    await asyncio.sleep(1000)
+                finally:
+                    group.start(asyncio.sleep(1000))
+
+            group.start(worker())
+            await asyncio.sleep(1)
+            raise ValueError("broken")
+        return env.monotonic()
+
+    async def caught(env: Env) -> float:
+        with pytest.raises(ValueError, match="broken"):
+            await main(env)
+        return env.monotonic()
+
+    assert run(caught) == 1.0
+
+
+def test_a_body_that_answers_its_cancellation_with_an_error_leaves_no_request_behind() -> None:
+    """``cancelling()`` is what timeouts go by to tell their own cancellation from others'."""
+
+    async def main(_env: Env) -> int:
+        async def fails() -> None:
+            await asyncio.sleep(1)
+            raise ValueError("broken")
+
+        async def owner() -> None:
+            async with TaskGroup() as group:
+                group.start(fails())
+                try:
+                    await asyncio.sleep(1000)
+                except asyncio.CancelledError:
+                    raise KeyError from None
+
+        with pytest.raises(ExceptionGroup):
+            await owner()
+        task = asyncio.current_task()
+        assert task is not None
+        return task.cancelling()
+
+    assert run(main) == 0

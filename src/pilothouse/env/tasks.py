@@ -24,6 +24,7 @@ class TaskGroup:
         self._parent: asyncio.Task[Any] | None = None
         self._parent_cancelled_by_us = False
         self._closing = False
+        self._failing = False
         self._wake: asyncio.Future[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -32,13 +33,15 @@ class TaskGroup:
         return self
 
     def start(self, coroutine: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
-        """Run the coroutine as a task of this group."""
+        """Run the coroutine as a task of this group. While the group ends with an error, it is cancelled at once."""
         if self._parent is None or (self._closing and not self._tasks):
             coroutine.close()
             raise RuntimeError(f"task group {self.name!r} is not running")
         task = asyncio.get_running_loop().create_task(coroutine, name=name)
         self._tasks[task] = None
         task.add_done_callback(self._on_done)
+        if self._failing:
+            task.cancel()  # the others have been, and nobody would think of this one any more
         return task
 
     def __len__(self) -> int:
@@ -60,6 +63,7 @@ class TaskGroup:
         if error is None:
             return
         self._errors.append(error)
+        self._failing = True
         self.cancel()
         if not self._closing and not self._parent_cancelled_by_us:
             assert self._parent is not None
@@ -73,13 +77,15 @@ class TaskGroup:
         parent = self._parent
         assert parent is not None
         propagate_cancel: asyncio.CancelledError | None = None
+        # Our own request is taken back, whatever the body made of it; what is left came from outside.
+        requests_left = parent.uncancel() if self._parent_cancelled_by_us else 1
         if isinstance(error, asyncio.CancelledError):
-            # Ours, or from outside? uncancel() says how many requests are left once ours is taken back.
-            if not self._parent_cancelled_by_us or parent.uncancel() > 0:
+            if requests_left > 0:
                 propagate_cancel = error
         elif error is not None:
             self._errors.insert(0, error)
         if error is not None:
+            self._failing = True
             self.cancel()
         while self._tasks:
             self._wake = asyncio.get_running_loop().create_future()
@@ -88,6 +94,7 @@ class TaskGroup:
             except asyncio.CancelledError as cancelled:
                 if not self._parent_cancelled_by_us:
                     propagate_cancel = cancelled
+                    self._failing = True
                     self.cancel()
             self._wake = None
         self._parent = None
