@@ -219,6 +219,8 @@ class EventRecorder:
         self._wake: asyncio.Event = asyncio.Event()
         self._idle: asyncio.Event = asyncio.Event()
         self._idle.set()
+        self._dropped = 0
+        self._tell_at = float("-inf")
 
     def event(self, about: ObjectReference, type_: str, reason: str, message: str) -> None:
         """Something happened to ``about``. ``type_`` is ``Normal`` or ``Warning``, ``reason`` one CamelCase word."""
@@ -226,10 +228,7 @@ class EventRecorder:
             self._log.error("Unsupported event type", type=type_, reason=reason, message=message)
             return
         if len(self._queue) >= QUEUE_LIMIT:
-            self._log.error(
-                "Unable to record event: too many queued events, dropped event",
-                object=f"{about.namespace}/{about.name}", reason=reason,
-            )  # fmt: skip
+            self._drop(about, reason)
             return
         at = self._env.now()
         self._queue.append(
@@ -251,6 +250,18 @@ class EventRecorder:
                 "Event occurred", v=4, object=f"{about.namespace}/{about.name}", kind=about.kind, type=type_,
                 reason=reason, message=message,
             )  # fmt: skip
+
+    def _drop(self, about: ObjectReference, reason: str) -> None:
+        """Whoever drops one event mostly drops thousands: they are told once a second. Upstream has a line for each."""
+        self._dropped += 1
+        if self._env.monotonic() < self._tell_at:
+            return
+        self._log.error(
+            "Unable to record event: too many queued events, dropped event",
+            object=f"{about.namespace}/{about.name}", reason=reason, dropped=self._dropped,
+        )  # fmt: skip
+        self._dropped = 0
+        self._tell_at = self._env.monotonic() + 1.0
 
     async def run(self) -> None:
         """Send until cancelled. What waits then is lost; see ``flush``."""
