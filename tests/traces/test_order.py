@@ -24,6 +24,14 @@ def test_creates_go_out_in_batches_that_double(seed: int) -> None:
     assert batches == [1, 2, 2, 1, 2, 1, 1], "0 to 5, 5 to 8, 0 to 2"
 
 
+def test_creates_stop_at_the_first_batch_with_a_refusal(seed: int) -> None:
+    """Of four wanted pods one goes out, then two, one of them refused; the fourth is left to another sync."""
+    for trace in both("03-replicaset-quota", seed):
+        sent = [record for record in trace.of(REPLICA_SETS) if not record.is_event]
+        first_sync = sent[: next(index for index, record in enumerate(sent) if record.is_status)]
+        assert sorted(record.code for record in first_sync) == [201, 201, 403]
+
+
 def test_deletes_of_one_scale_down_go_out_at_once(seed: int) -> None:
     ours = replayed("01-replicaset-scale", seed)
     deletes = [record for record in ours.of(REPLICA_SETS) if record.verb == "delete"]

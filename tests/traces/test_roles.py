@@ -1,0 +1,80 @@
+"""v1.36's bootstrap roles suffice: whatever our controllers ask for in any scenario, their users may."""
+
+import functools
+
+import pytest
+from tests.traces.audit import MANAGER, SERVICE_ACCOUNT, AuditedServer, roles
+from tests.traces.managers import start_up, take_over
+from tests.traces.records import Record, recorded
+from tests.traces.scenarios import QUOTA, SCENARIOS, run
+
+from pilothouse.apiserver.authorization import Attributes
+from pilothouse.apiserver.identity import Identity
+
+START_UP, TAKE_OVER = "14-startup", "16-leader-election"
+PLAYED = (*SCENARIOS, QUOTA)
+
+
+@functools.cache
+def played(scenario: str) -> AuditedServer:
+    """Each scenario once."""
+    return {START_UP: start_up, TAKE_OVER: take_over}.get(scenario, functools.partial(run, scenario))()
+
+
+@pytest.mark.parametrize("scenario", [*PLAYED, START_UP, TAKE_OVER])
+def test_the_bootstrap_roles_allow_every_request(scenario: str) -> None:
+    server = played(scenario)
+    refused = {f"{who.user}: {asked}" for who, asked, decision in server.decisions if not decision.allowed}
+    assert not refused
+    assert len(server.decisions) >= len(server.records)
+
+
+@pytest.mark.parametrize("scenario", [*PLAYED, START_UP, TAKE_OVER])
+def test_the_same_users_ask_as_upstream(scenario: str) -> None:
+    """Of the manager and the controllers that were recorded; others may be at work as well."""
+    ours = {record.user for record in played(scenario).records}
+    # The namespace controller looks at discovery at each pass here, and upstream's once at its start too.
+    assert {record.user for record in recorded(scenario)} - ours <= {"namespace-controller"}
+
+
+@pytest.mark.parametrize("scenario", [*PLAYED, START_UP, TAKE_OVER])
+def test_the_judge_allows_what_upstream_was_seen_to_do(scenario: str) -> None:
+    judge = roles()
+    for record in recorded(scenario):
+        assert judge.decide(identity(record), attributes(record)).allowed, str(record)
+
+
+@pytest.mark.parametrize(
+    ("user", "asked"),
+    [
+        pytest.param("replicaset-controller", Attributes("delete", "apps", "v1", "replicasets"), id="an owner"),
+        pytest.param("replicaset-controller", Attributes("update", "", "v1", "pods"), id="PUT of a pod"),
+        pytest.param("replicaset-controller", Attributes("patch", "apps", "v1", "replicasets", "status"), id="PATCH"),
+        pytest.param("generic-garbage-collector", Attributes("create", "", "v1", "pods"), id="a new pod"),
+        pytest.param("namespace-controller", Attributes("create", "", "v1", "configmaps"), id="a new ConfigMap"),
+    ],
+)
+def test_the_judge_refuses_other_verbs(user: str, asked: Attributes) -> None:
+    assert not roles().decide(account(user), asked).allowed
+
+
+def account(user: str) -> Identity:
+    """A controller's service account."""
+    groups = ("system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated")
+    return Identity(SERVICE_ACCOUNT + user, groups)
+
+
+def identity(record: Record) -> Identity:
+    """Who sent a recorded request."""
+    if record.user == "kube-controller-manager":
+        return Identity(MANAGER, ("system:authenticated",))
+    return account(record.user)
+
+
+def attributes(record: Record) -> Attributes:
+    """What a recorded request asks for."""
+    if record.resource.startswith("/"):
+        return Attributes(record.verb, path=record.resource)
+    group, _, version = record.group.rpartition("/")
+    resource, _, subresource = record.resource.partition("/")
+    return Attributes(record.verb, group, version, resource, subresource, record.namespace, record.name)

@@ -1,0 +1,130 @@
+"""The replays notice: with a controller made wrong on purpose, each of these fails."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from tests.traces import test_order, test_replays, test_startup
+
+from pilothouse.client import Client, merge_patch, strategic_merge_patch
+from pilothouse.controllers.cleanup.garbage_collector import live
+from pilothouse.controllers.cleanup.namespace.controller import NamespaceController
+from pilothouse.controllers.workloads.replicaset import controller as replicaset
+from pilothouse.runtime import EventRecorder, InformerFactory, batches, claims
+
+Wrong = Callable[[pytest.MonkeyPatch], None]
+Replay = Callable[..., None]
+
+
+def replaced(owner: Any, name: str, value: Any) -> Wrong:
+    return lambda patch: patch.setattr(owner, name, value)
+
+
+def deleting(**instead: Any) -> Wrong:
+    """Every DELETE with other options."""
+    delete = Client.delete
+
+    async def wrong(self: Client, *args: Any, **options: Any) -> Any:
+        return await delete(self, *args, **{**options, **instead})
+
+    return replaced(Client, "delete", wrong)
+
+
+async def all_at_once(
+    count: int, _initial: int, work: Callable[[int], Awaitable[None]]
+) -> tuple[int, BaseException | None]:
+    return await batches.slow_start(count, count, work)
+
+
+async def unread(self: replicaset.ReplicaSetController, meta: Any) -> Any:
+    return meta
+
+
+def silent(self: EventRecorder, *_args: Any) -> None:
+    return None
+
+
+def unaware(self: InformerFactory, *_args: Any) -> None:
+    return None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "replay"),
+    [
+        pytest.param(
+            replaced(claims, "strategic_merge_patch", merge_patch),
+            test_replays.test_pods_are_adopted_released_and_orphaned,
+            id="adoption by JSON merge patch",
+        ),
+        pytest.param(
+            replaced(replicaset.ReplicaSetController, "_read_live", unread),
+            test_order.test_the_owner_is_read_once_before_the_first_adoption_of_a_sync_and_not_before_a_release,
+            id="adoption without a look at the owner",
+        ),
+        pytest.param(
+            replaced(replicaset, "slow_start", all_at_once),
+            test_order.test_creates_go_out_in_batches_that_double,
+            id="all pods created at once",
+        ),
+        pytest.param(
+            replaced(replicaset, "slow_start", all_at_once),
+            test_order.test_creates_stop_at_the_first_batch_with_a_refusal,
+            id="all pods tried against a quota",
+        ),
+        pytest.param(
+            deleting(grace_period_seconds=0),
+            test_replays.test_a_replica_set_is_scaled_and_deleted,
+            id="pods deleted with a grace period",
+        ),
+        pytest.param(
+            deleting(uid="", resource_version=""),
+            test_replays.test_garbage_is_collected,
+            id="garbage deleted without preconditions",
+        ),
+        pytest.param(
+            deleting(resource_version=""),
+            test_replays.test_a_tree_of_owners_is_deleted_in_the_foreground,
+            id="garbage deleted without the version that was looked at",
+        ),
+        pytest.param(
+            replaced(live, "merge_patch", strategic_merge_patch),
+            test_replays.test_garbage_is_collected,
+            id="finalizers taken away by strategic merge patch",
+        ),
+        pytest.param(
+            replaced(EventRecorder, "event", silent),
+            test_replays.test_a_replica_set_is_scaled_and_deleted,
+            id="no events",
+        ),
+        pytest.param(
+            replaced(NamespaceController, "_report", lambda _self, held, _found: _at_once(held)),
+            test_replays.test_a_namespace_is_emptied_and_let_go,
+            id="no conditions on a namespace",
+        ),
+        pytest.param(
+            replaced(InformerFactory, "existing", unaware),
+            test_startup.test_every_resource_is_watched_once_and_by_the_manager_itself,
+            id="watches of the garbage collector's own",
+        ),
+        pytest.param(
+            replaced(Client, "limited", lambda self, _seconds: self),
+            test_startup.test_the_lease_is_created_and_at_once_renewed,
+            id="lease requests without a time limit",
+        ),
+    ],
+)
+def test_a_wrong_controller_is_noticed(wrong: Wrong, replay: Replay, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong(monkeypatch)
+    # Anything that the replay raises will do: some wrongs break its premises before the comparison.
+    with pytest.raises((AssertionError, ValueError)):
+        replay(*([1] if "seed" in replay.__code__.co_varnames[: replay.__code__.co_argcount] else []))
+
+
+async def _at_once(value: Any) -> Any:
+    return value
+
+
+def test_the_premise_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrapper that changes nothing is not noticed."""
+    deleting()(monkeypatch)
+    test_replays.test_garbage_is_collected(1)
