@@ -1,0 +1,125 @@
+"""The board holds at every look what counting anew would give."""
+
+import datetime
+import random
+
+import pytest
+from tests.controllers.daemonset.daemons import NOW, PLAIN, ago, node, pod, taint
+
+from pilothouse.api.core import PodSpec
+from pilothouse.controllers.workloads.daemonset.board import Board, Boards
+from pilothouse.controllers.workloads.daemonset.nodes import NodeTable
+from pilothouse.controllers.workloads.daemonset.placement import Placements, wants_of
+from pilothouse.controllers.workloads.daemonset.sites import Rules
+from pilothouse.machinery.labels import selector_from_map
+from pilothouse.runtime import object_key
+
+SELECTOR = selector_from_map({"app": "agent"})
+
+
+def anew(board: Board, rules: Rules, placements: Placements, nodes: NodeTable, now: datetime.datetime) -> Board:
+    """Another board with the same pods, looked at once."""
+    fresh = Board()
+    for each in board._pods.values():
+        fresh.put(each)
+    fresh.look(rules, SELECTOR, placements, nodes, now)
+    return fresh
+
+
+@pytest.mark.parametrize("number", range(30))
+def test_a_board_is_the_same_as_one_made_anew(number: int) -> None:
+    """Pods and nodes come, change and go; templates and time move on."""
+    chance = random.Random(number)
+    board, nodes = Board(), NodeTable()
+    placements = Placements(wants_of(PodSpec(node_selector={"pool": "yes"})))
+    rules, now = PLAIN, NOW
+    for step in range(150):
+        name = f"n{chance.randrange(8)}"
+        match chance.randrange(9):
+            case 0 | 1:
+                labels = {"pool": "yes"} if chance.random() < 0.8 else {}
+                taints = (taint("x", chance.choice(("NoSchedule", "NoExecute"))),) if chance.random() < 0.3 else ()
+                if nodes.put(node(name, labels, *taints)):
+                    board.touch(name)
+            case 2:
+                nodes.drop(name)
+                placements.forget(name)
+                board.touch(name)
+            case 3 | 4 | 5:
+                board.put(
+                    pod(
+                        f"p{chance.randrange(12)}",
+                        on=name,
+                        pinned=name if chance.random() < 0.3 else "",
+                        hash=chance.choice(("new", "old", "newer")),
+                        phase=chance.choice(("Running", "Running", "Failed", "Succeeded")),
+                        ready=chance.random() < 0.7,
+                        since=now,
+                        deleted=chance.random() < 0.2,
+                        created=ago(seconds=chance.randrange(100)),
+                        labels={"other": "x"} if chance.random() < 0.05 else None,
+                    )
+                )
+            case 6:
+                board.drop(f"default/p{chance.randrange(12)}")
+            case 7:
+                rules = Rules(
+                    revision_hash=chance.choice(("new", "newer")),
+                    surges=chance.random() < 0.5,
+                    min_ready_seconds=chance.choice((0, 5)),
+                )
+            case _:
+                now += datetime.timedelta(seconds=chance.randrange(4))
+        if chance.random() < 0.5:
+            continue
+        board.look(rules, SELECTOR, placements, nodes, now)
+        fresh = anew(board, rules, placements, nodes, now)
+        assert board.headcount == fresh.headcount, step
+        assert board.counts == fresh.counts, step
+        assert {move: dict(pods) for move, pods in board.moves.items()} == fresh.moves, step
+        assert sorted(s.node for s in board.needy(placements, nodes)) == sorted(
+            s.node for s in fresh.needy(placements, nodes)
+        ), step
+        assert sorted(map(str, board.strays())) == sorted(map(str, fresh.strays())), step
+
+
+def test_a_pod_moves_to_the_board_of_its_owner() -> None:
+    boards = Boards()
+    one, other = boards.of("one"), boards.of("other")
+    boards.put(pod("a"), "one")
+    assert not one.empty
+    boards.put(pod("a", version="2"), "other")
+    assert one.empty
+    assert not other.empty
+    boards.put(pod("a", version="3"), None)
+    assert other.empty
+
+
+def test_a_board_goes_with_its_owner_and_its_last_pod() -> None:
+    boards = Boards()
+    boards.of("one")
+    boards.put(pod("a"), "one")
+    boards.forget("one")
+    assert "one" in boards._boards
+    boards.drop(object_key(pod("a").metadata))
+    assert "one" not in boards._boards
+
+
+def test_what_did_not_change_is_not_looked_at() -> None:
+    nodes, board = NodeTable(), Board()
+    placements = Placements(wants_of(PodSpec()))
+    for number in range(100):
+        nodes.put(node(f"n{number}"))
+    board.look(PLAIN, SELECTOR, placements, nodes, NOW)
+    surveyed: list[str] = []
+    survey = board._survey
+
+    def counting(site, rules, now):  # type: ignore[no-untyped-def]  # passes everything on
+        surveyed.append(site.node)
+        survey(site, rules, now)
+
+    board._survey = counting  # type: ignore[method-assign]
+    board.put(pod("a", on="n7"))
+    board.look(PLAIN, SELECTOR, placements, nodes, NOW)
+    board.look(PLAIN, SELECTOR, placements, nodes, NOW)
+    assert surveyed == ["n7"]

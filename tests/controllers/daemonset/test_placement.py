@@ -1,0 +1,187 @@
+"""Which nodes run a daemon pod. Rows mirror v1.36 ``pkg/controller/daemon/daemon_controller_test.go``."""
+
+import pytest
+from tests.controllers.daemonset.daemons import node, pinned_to, taint
+
+from pilothouse.api.core import (
+    Affinity,
+    Node,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    PodSpec,
+    Toleration,
+)
+from pilothouse.controllers.workloads.daemonset.nodes import NodeTable
+from pilothouse.controllers.workloads.daemonset.placement import (
+    ELSEWHERE,
+    HERE,
+    NO_MORE,
+    Placement,
+    Placements,
+    decide_placement,
+    wants_of,
+)
+from pilothouse.controllers.workloads.daemonset.tolerations import daemon_tolerations, with_daemon_tolerations
+
+DEDICATED = Toleration(key="dedicated", operator="Equal", value="ds", effect="NoSchedule")
+
+
+def needs(*expressions: NodeSelectorRequirement) -> Affinity:
+    """A required node affinity of one term."""
+    term = NodeSelectorTerm(match_expressions=expressions)
+    return Affinity(
+        node_affinity=NodeAffinity(
+            required_during_scheduling_ignored_during_execution=NodeSelector(node_selector_terms=(term,))
+        )
+    )
+
+
+TYPE_IN = NodeSelectorRequirement(key="type", operator="In", values=("production",))
+
+
+@pytest.mark.parametrize(
+    ("spec", "where", "expected"),
+    [
+        pytest.param(PodSpec(), node(), HERE, id="any node will do"),  # TestOneNodeDaemonLaunchesPod
+        pytest.param(
+            PodSpec(node_name="n1"), node(), HERE, id="the node that is named"
+        ),  # TestNameDaemonSetLaunchesPods
+        pytest.param(
+            PodSpec(node_name="n2"), node(), ELSEWHERE, id="another one is named"
+        ),  # TestBadNameDaemonSetDoesNothing
+        pytest.param(
+            PodSpec(node_selector={"color": "blue"}), node("n1", {"color": "blue"}), HERE, id="the labels are there"
+        ),  # TestSelectorDaemonLaunchesPods
+        pytest.param(
+            PodSpec(node_selector={"color": "blue"}), node("n1", {"color": "red"}), ELSEWHERE, id="a label differs"
+        ),  # TestBadSelectorDaemonDoesNothing
+        pytest.param(
+            PodSpec(node_name="n1", node_selector={"color": "blue"}),
+            node("n1", {"color": "blue"}),
+            HERE,
+            id="name and labels fit",
+        ),  # TestNameAndSelectorDaemonSetLaunchesPods
+        pytest.param(
+            PodSpec(node_name="n1", node_selector={"color": "blue"}),
+            node(),
+            ELSEWHERE,
+            id="the named node lacks the label",
+        ),  # TestInconsistentNameSelectorDaemonSetDoesNothing
+        pytest.param(
+            PodSpec(affinity=needs(TYPE_IN)), node("n1", {"type": "production"}), HERE, id="affinity fits"
+        ),  # TestNodeAffinityDaemonLaunchesPods; TestNodeShouldRunDaemonPod
+        pytest.param(PodSpec(affinity=needs(TYPE_IN)), node(), ELSEWHERE, id="affinity does not fit"),
+        pytest.param(PodSpec(affinity=pinned_to("n1")), node(), HERE, id="affinity by field names this node"),
+        pytest.param(PodSpec(affinity=pinned_to("n2")), node(), ELSEWHERE, id="affinity by field names another"),
+        pytest.param(
+            PodSpec(affinity=needs(NodeSelectorRequirement(key="type", operator="Beside"))),
+            node(),
+            ELSEWHERE,
+            id="an affinity that can't be read fits nothing",
+        ),
+        pytest.param(
+            PodSpec(), node("n1", None, taint("dedicated", value="ds")), NO_MORE, id="NoSchedule: no new pod, old stays"
+        ),  # TestNoScheduleTaintedDoesntEvicitRunningIntolerantPod
+        pytest.param(
+            PodSpec(), node("n1", None, taint("dedicated", "NoExecute")), ELSEWHERE, id="NoExecute: none at all"
+        ),  # TestNoExecuteTaintedDoesEvicitRunningIntolerantPod
+        pytest.param(
+            PodSpec(),
+            node("n1", None, taint("a"), taint("b", "NoExecute")),
+            ELSEWHERE,
+            id="NoExecute among others: none at all",
+        ),
+        pytest.param(PodSpec(), node("n1", None, taint("a", "PreferNoSchedule")), HERE, id="a preference is no bar"),
+        pytest.param(
+            PodSpec(tolerations=(DEDICATED,)), node("n1", None, taint("dedicated", value="ds")), HERE, id="tolerated"
+        ),  # TestTaintedNodeDaemonLaunchesToleratePod
+        pytest.param(
+            PodSpec(tolerations=(DEDICATED,)),
+            node("n1", None, taint("dedicated", value="other")),
+            NO_MORE,
+            id="tolerated with another value only",
+        ),  # TestTaintedNodeDaemonDoesNotLaunchIntolerantPod
+        pytest.param(
+            PodSpec(), node("n1", None, taint("node.kubernetes.io/not-ready", "NoExecute")), HERE, id="not ready"
+        ),  # TestNotReadyNodeDaemonLaunchesPod
+        pytest.param(
+            PodSpec(), node("n1", None, taint("node.kubernetes.io/unreachable", "NoExecute")), HERE, id="unreachable"
+        ),  # TestUnreachableNodeDaemonLaunchesPod
+        pytest.param(
+            PodSpec(),
+            node(
+                "n1",
+                None,
+                *(taint(f"node.kubernetes.io/{what}-pressure") for what in ("disk", "memory", "pid")),
+            ),
+            HERE,
+            id="under pressure",
+        ),  # TestTaintPressureNodeDaemonLaunchesPod
+        pytest.param(
+            PodSpec(), node("n1", None, taint("node.kubernetes.io/unschedulable")), HERE, id="cordoned"
+        ),  # TestNodeShouldRunDaemonPod: "ShouldRunDaemonPod on unschedulable node"
+        pytest.param(
+            PodSpec(),
+            node("n1", None, taint("node.kubernetes.io/network-unavailable")),
+            NO_MORE,
+            id="no network: pods with one of their own wait",
+        ),
+        pytest.param(
+            PodSpec(host_network=True),
+            node("n1", None, taint("node.kubernetes.io/network-unavailable")),
+            HERE,
+            id="no network: pods on the host's are what brings it",
+        ),  # TestNetworkUnavailableNodeDaemonLaunchesPod
+        pytest.param(
+            PodSpec(tolerations=(Toleration(key="x", operator="Gt", value="5"),)),
+            node("n1", None, taint("x", value="7")),
+            NO_MORE,
+            id="comparing tolerations are off in 1.36",
+        ),
+    ],
+)
+def test_a_node_runs_a_pod_by_its_name_labels_and_taints(spec: PodSpec, where: Node, expected: Placement) -> None:
+    assert decide_placement(wants_of(spec), where) == expected
+
+
+def test_daemon_pods_tolerate_what_befalls_nodes() -> None:
+    """v1.36 ``AddOrUpdateDaemonPodTolerations``; order and content as in the recorded pods (04a)."""
+    assert [
+        (each.key.partition("/")[2], each.operator, each.effect) for each in daemon_tolerations(host_network=True)
+    ] == [
+        ("not-ready", "Exists", "NoExecute"),
+        ("unreachable", "Exists", "NoExecute"),
+        ("disk-pressure", "Exists", "NoSchedule"),
+        ("memory-pressure", "Exists", "NoSchedule"),
+        ("pid-pressure", "Exists", "NoSchedule"),
+        ("unschedulable", "Exists", "NoSchedule"),
+        ("network-unavailable", "Exists", "NoSchedule"),
+    ]
+    assert len(daemon_tolerations(host_network=False)) == 6
+
+
+def test_a_limited_toleration_of_the_template_becomes_unlimited_in_its_place() -> None:
+    limited = Toleration(
+        key="node.kubernetes.io/not-ready", operator="Exists", effect="NoExecute", toleration_seconds=30
+    )
+    merged = with_daemon_tolerations((limited, DEDICATED), host_network=False)
+    assert merged[0].toleration_seconds is None
+    assert merged[1] == DEDICATED
+    assert len(merged) == 7
+
+
+def test_a_placement_is_worked_out_once_per_state_of_the_node() -> None:
+    nodes = NodeTable()
+    placements = Placements(wants_of(PodSpec(node_selector={"a": "b"})))
+    assert nodes.put(node("n1", {"a": "b"}))
+    first = nodes.get("n1")
+    assert first is not None
+    assert placements.on(first) is placements.on(first)
+    assert not nodes.put(node("n1", {"a": "b"})), "a heartbeat changes nothing"
+    assert nodes.get("n1") is first
+    assert nodes.put(node("n1", {"a": "c"}))
+    second = nodes.get("n1")
+    assert second is not None
+    assert placements.on(second) == ELSEWHERE

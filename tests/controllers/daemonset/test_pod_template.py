@@ -1,0 +1,136 @@
+"""What daemon pods are made from. Mirrors v1.36 ``pkg/controller/daemon/util/daemonset_util_test.go``."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from tests.controllers.daemonset.daemons import pinned_to
+
+from pilothouse.api.core import Pod, PodSpec
+from pilothouse.controllers.workloads.daemonset.pod_template import (
+    PinnedTemplate,
+    target_node,
+    template_generation,
+)
+
+TERM = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-7"]}]}
+
+
+def made(spec: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+    """The template for node-7."""
+    template = msgspec.json.encode({"metadata": {"labels": {"app": "agent"}, **metadata}, "spec": spec})
+    pinned = PinnedTemplate(template, revision_hash="abc", generation=4)
+    result: dict[str, Any] = msgspec.json.decode(pinned.for_node("node-7"))
+    return result
+
+
+@pytest.mark.parametrize(
+    ("affinity", "expected"),
+    [
+        # TestReplaceDaemonSetPodNodeNameNodeAffinity
+        pytest.param(None, {}, id="none"),
+        pytest.param({}, {}, id="empty"),
+        pytest.param({"nodeAffinity": {}}, {}, id="no node affinity to speak of"),
+        pytest.param(
+            {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}},
+            {},
+            id="no terms",
+        ),
+        pytest.param(
+            {
+                "nodeAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": {
+                        "nodeSelectorTerms": [
+                            {"matchExpressions": [{"key": "a", "operator": "Exists"}]},
+                            {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["other"]}]},
+                        ]
+                    }
+                }
+            },
+            {},
+            id="all terms are replaced",
+        ),
+        pytest.param(
+            {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": {}}]}},
+            {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": {}}]},
+            id="preferences stay",
+        ),
+    ],
+)
+def test_a_pod_is_pinned_to_its_node(affinity: Any, expected: dict[str, Any]) -> None:
+    spec = {} if affinity is None else {"affinity": affinity}
+    assert made(spec)["spec"]["affinity"]["nodeAffinity"] == {
+        **expected,
+        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [TERM]},
+    }
+
+
+def test_other_affinity_and_unknown_fields_stay_as_they_are() -> None:
+    spec = {
+        "affinity": {"podAntiAffinity": {"future": 1}},
+        "containers": [{"name": "a", "future": 1.50}],
+        "x": {"y": 1},
+    }
+    result = made(spec, annotations={"a": "b"}, finalizers=["f"], future=1)
+    assert result["spec"]["affinity"]["podAntiAffinity"] == {"future": 1}
+    assert result["spec"]["containers"] == spec["containers"]
+    assert result["spec"]["x"] == {"y": 1}
+    assert result["metadata"]["annotations"] == {"a": "b"}
+    assert result["metadata"]["finalizers"] == ["f"]
+
+
+def test_a_pod_carries_its_revision_and_generation() -> None:
+    """TestCreatePodTemplate."""
+    assert made({})["metadata"]["labels"] == {
+        "app": "agent",
+        "controller-revision-hash": "abc",
+        "pod-template-generation": "4",
+    }
+    bare = PinnedTemplate(b'{"metadata":{"labels":{"a":"b"}}}', revision_hash="", generation=None)
+    assert msgspec.json.decode(bare.for_node("n"))["metadata"]["labels"] == {"a": "b"}
+
+
+def test_the_tolerations_of_daemons_follow_those_of_the_template() -> None:
+    own = {"key": "dedicated", "operator": "Exists", "future": True}
+    limited = {
+        "key": "node.kubernetes.io/unreachable",
+        "operator": "Exists",
+        "effect": "NoExecute",
+        "tolerationSeconds": 9,
+    }
+    result = made({"tolerations": [own, limited], "hostNetwork": True})["spec"]["tolerations"]
+    assert result[0] == own
+    assert result[1] == {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"}
+    assert [each["key"].partition("/")[2] for each in result[2:]] == [
+        "not-ready", "disk-pressure", "memory-pressure", "pid-pressure", "unschedulable", "network-unavailable"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ['quo"te', "umläut", "node-0.example.com"])
+def test_any_name_can_be_pinned(name: str) -> None:
+    template = PinnedTemplate(b'{"spec":{}}', revision_hash="", generation=None)
+    found = msgspec.json.decode(template.for_node(name), type=Pod)
+    assert target_node(found) == name
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        # TestGetTargetNodeName
+        pytest.param(PodSpec(node_name="n1"), "n1", id="bound"),
+        pytest.param(PodSpec(affinity=pinned_to("n2")), "n2", id="pinned"),
+        pytest.param(PodSpec(node_name="n1", affinity=pinned_to("n2")), "n1", id="bound elsewhere than pinned"),
+        pytest.param(PodSpec(affinity=pinned_to("n1", "n2")), "", id="pinned to two"),
+        pytest.param(PodSpec(), "", id="neither"),
+    ],
+)
+def test_a_pod_belongs_to_the_node_it_is_on_or_pinned_to(spec: PodSpec, expected: str) -> None:
+    assert target_node(Pod(spec=spec)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("1", 1), ("", None), ("x", None), ("12", 12), ("1.5", None), ("-3", -3)]
+)
+def test_the_generation_of_the_template_is_an_integer_or_nothing(text: str, expected: int | None) -> None:
+    assert template_generation({"deprecated.daemonset.template.generation": text}) == expected
+    assert template_generation({}) is None

@@ -1,0 +1,195 @@
+"""The rolling update. Rows mirror v1.36 ``pkg/controller/daemon/update_test.go``."""
+
+import pytest
+from tests.controllers.daemonset.daemons import NOW, PLAIN, SURGE, ago, pod, rolling, site
+
+from pilothouse.api.apps import DaemonSetUpdateStrategy
+from pilothouse.controllers.workloads.daemonset.rolling import (
+    Bounds,
+    Counts,
+    InvalidBound,
+    Move,
+    Plan,
+    Step,
+    bounds_of,
+    plan,
+    step_of,
+    surges,
+)
+from pilothouse.controllers.workloads.daemonset.sites import Rules, Site
+
+
+def planned(sites: list[Site], rules: Rules, bounds: Bounds) -> Plan:
+    """Fold the steps of all nodes, as the board does."""
+    steps = {each.node: step_of(each, rules, NOW) for each in sites}
+    found = {name: step for name, step in steps.items() if step is not None}
+    counts = Counts(
+        desired=sum(each.should_run for each in sites),
+        unavailable=sum(step.unavailable for step in found.values()),
+        surging=sum(step.surging for step in found.values()),
+        available=sum(step.available for step in found.values()),
+    )
+    moves = {move: {name: step.pod for name, step in found.items() if step.move is move} for move in Move}
+    return plan(counts, moves, bounds, surging=rules.surges)
+
+
+def old(number: int, *, ready: bool = True) -> Site:
+    """Node ``n<number>`` with an old pod."""
+    return site(pod(f"old-{number}", hash="old", ready=ready), at=f"n{number}")
+
+
+def new(number: int, *, ready: bool = True) -> Site:
+    """Node ``n<number>`` with a new pod."""
+    return site(pod(f"new-{number}", ready=ready), at=f"n{number}")
+
+
+def both(number: int, *, old_ready: bool = True, new_ready: bool = False) -> Site:
+    """Node ``n<number>`` with one of each."""
+    pods = (pod(f"old-{number}", hash="old", ready=old_ready), pod(f"new-{number}", ready=new_ready))
+    return site(*pods, at=f"n{number}")
+
+
+@pytest.mark.parametrize(
+    ("sites", "unavailable", "deleted"),
+    [
+        pytest.param([old(n) for n in range(5)], 2, ("old-0", "old-1"), id="all serve: as many as may be missing"),
+        # TestDaemonSetUpdatesPods
+        pytest.param([site(at="n0"), site(at="n1"), old(2)], 2, (), id="as many are missing already"),
+        pytest.param([new(0, ready=False), new(1, ready=False), old(2)], 2, (), id="new ones don't serve yet"),
+        # TestDaemonSetUpdatesWhenNewPodIsNotReady
+        pytest.param([old(n, ready=False) for n in range(5)], 3, tuple(f"old-{n}" for n in range(5)), id="none serves"),
+        # TestDaemonSetUpdatesAllOldPodsNotReady
+        pytest.param(
+            [old(0), old(1, ready=False), old(2), new(3)], 2, ("old-1", "old-0"), id="those that don't serve count"
+        ),
+        pytest.param(
+            [
+                *(old(n) for n in range(10)),
+                *(old(n, ready=False) for n in (10, 11)),
+                *(new(n, ready=False) for n in range(12, 100)),
+            ],
+            10,
+            ("old-10", "old-11"),
+            id="the old ones that don't serve go even so",
+        ),  # TestDaemonSetUpdatesAllOldNotReadyPodsAndNewNotReadyPods
+        pytest.param(
+            [new(n) for n in range(3)], 3, (), id="all new: nothing to do"
+        ),  # TestDaemonSetUpdatesNoTemplateChanged
+        pytest.param(
+            [site(pod("a", hash="old", deleted=True), at="n0"), old(1)],
+            1,
+            (),
+            id="a pod that is going counts as missing",
+        ),
+        pytest.param(
+            [site(pod("a", hash="old"), pod("b", hash="old"), at="n0"), old(1)], 1, (), id="two of a kind: for manage"
+        ),
+        pytest.param([both(0), old(1)], 1, (), id="one of each: for manage"),
+    ],
+)
+def test_without_surge_old_pods_go_as_far_as_the_bound_allows(
+    sites: list[Site], unavailable: int, deleted: tuple[str, ...]
+) -> None:
+    assert planned(sites, PLAIN, Bounds(unavailable, 0)) == Plan(delete=deleted)
+
+
+@pytest.mark.parametrize(
+    ("sites", "surge", "expected"),
+    [
+        pytest.param([old(n) for n in range(5)], 2, Plan(create=("n0", "n1")), id="as many as may be twice"),
+        # TestDaemonSetUpdatesPodsWithMaxSurge
+        pytest.param([both(0), both(1), old(2)], 2, Plan(), id="as many are twice already"),
+        pytest.param(
+            [both(0, new_ready=True), both(1, new_ready=True), old(2), old(3), old(4)],
+            2,
+            Plan(create=("n2", "n3"), delete=("old-0", "old-1")),
+            id="the new ones serve: the old go, the next come",
+        ),
+        pytest.param(
+            [old(n, ready=False) for n in range(5)],
+            3,
+            Plan(create=tuple(f"n{n}" for n in range(5))),
+            id="none serves: all come at once",
+        ),
+        # TestDaemonSetUpdatesAllOldPodsNotReadyMaxSurge
+        pytest.param(
+            [both(0), both(1), both(2), old(3, ready=False), old(4)],
+            3,
+            Plan(create=("n3",)),
+            id="one that does not serve is replaced besides",
+        ),
+        pytest.param([new(0), site(at="n1")], 1, Plan(), id="a node without pod is for manage"),
+        pytest.param(
+            [site(pod("a", hash="old"), pod("b", hash="old"), at="n0"), old(1)], 1, Plan(), id="two of a kind count"
+        ),
+    ],
+)
+def test_with_surge_new_pods_come_first(sites: list[Site], surge: int, expected: Plan) -> None:
+    assert planned(sites, SURGE, Bounds(0, surge)) == expected
+
+
+def test_with_surge_a_node_that_should_have_no_pod_keeps_it_until_others_serve() -> None:
+    """TestDaemonSetUpdatesPodsNotMatchTainstWithMaxSurge: five nodes, the new template tolerates one of them not."""
+    leaving = site(pod("left", hash="old"), at="n0", run=False, stay=True)
+    assert planned([leaving, *(old(n) for n in range(1, 5))], SURGE, Bounds(0, 1)) == Plan(
+        create=("n1",), delete=("left",)
+    ), "five serve where four are wanted"
+    assert planned([leaving, old(1, ready=False), *(old(n) for n in range(2, 5))], SURGE, Bounds(0, 1)) == Plan(
+        create=("n1", "n2")
+    ), "four serve: it is needed"
+    silent = site(pod("left", hash="old", ready=False), at="n0", run=False, stay=True)
+    assert planned([silent, old(1)], SURGE, Bounds(0, 1)) == Plan(create=("n1",), delete=("left",))
+
+
+@pytest.mark.parametrize(
+    ("strategy", "desired", "expected"),
+    [
+        # TestGetUnavailableNumbers
+        pytest.param(rolling(0), 0, Bounds(0, 0), id="no nodes"),
+        pytest.param(rolling(1), 2, Bounds(1, 0), id="a number"),
+        pytest.param(rolling(0), 2, Bounds(1, 0), id="both 0: one may be missing"),
+        pytest.param(rolling(0, 0), 2, Bounds(1, 0), id="both 0, said so"),
+        pytest.param(rolling("50%"), 2, Bounds(1, 0), id="a percentage"),
+        pytest.param(rolling("50%"), 3, Bounds(2, 0), id="a percentage, rounded up"),
+        pytest.param(rolling(0, "50%"), 2, Bounds(0, 1), id="surge in percent"),
+        pytest.param(rolling(0, "1%"), 2, Bounds(0, 1), id="surge in percent, rounded up too"),
+        pytest.param(rolling(0, "100%"), 2, Bounds(0, 2), id="surge everywhere"),
+        pytest.param(DaemonSetUpdateStrategy(type="RollingUpdate"), 2, Bounds(1, 0), id="nothing said"),
+        pytest.param(DaemonSetUpdateStrategy(type="OnDelete"), 2, Bounds(1, 0), id="another strategy"),
+    ],
+)
+def test_bounds_are_scaled_to_the_nodes(strategy: DaemonSetUpdateStrategy, desired: int, expected: Bounds) -> None:
+    assert bounds_of(strategy, desired) == expected
+
+
+@pytest.mark.parametrize("text", ["two", "5", "-5%", "5.5%", "%"])
+def test_text_that_is_no_percentage_is_refused(text: str) -> None:
+    with pytest.raises(InvalidBound):
+        bounds_of(rolling(text), 3)
+    assert not surges(rolling(0, text))
+
+
+def test_a_percentage_above_0_surges_even_on_one_node() -> None:
+    assert surges(rolling(0, "1%"))
+    assert not surges(rolling(0, "0%"))
+    assert not surges(rolling(0, 0))
+    assert not surges(rolling(1))
+    assert not surges(DaemonSetUpdateStrategy(type="OnDelete", rolling_update=rolling(0, 1).rolling_update))
+
+
+def test_a_pod_is_new_by_hash_or_by_generation() -> None:
+    """TestIsPodUpdated in v1.36 ``pkg/controller/daemon/util``."""
+    rules = Rules(revision_hash="new", generation=2)
+    assert rules.is_updated(pod("a"))
+    assert rules.is_updated(pod("a", hash="old", generation=2))
+    assert not rules.is_updated(pod("a", hash="old", generation=1))
+    assert not rules.is_updated(pod("a", hash="old"))
+    assert not Rules(revision_hash="").is_updated(pod("a", hash=""))
+
+
+def test_availability_takes_minimum_ready_seconds() -> None:
+    rules = Rules(revision_hash="new", min_ready_seconds=60)
+    fresh = site(pod("a", since=ago(seconds=30)))
+    assert step_of(fresh, rules, NOW) == Step(unavailable=1)
+    assert step_of(site(pod("a", since=ago(seconds=90))), rules, NOW) == Step()
+    assert step_of(site(run=False), rules, NOW) is None

@@ -1,0 +1,95 @@
+"""What is reported. Rows mirror v1.36 ``pkg/controller/daemon/daemon_controller_test.go`` (TestNumberReadyStatus,
+TestObservedGeneration, TestSimpleDaemonSetUpdatesStatusAfterLaunchingPods)."""
+
+import msgspec
+import pytest
+from tests.controllers.daemonset.daemons import NOW, PLAIN, ago, daemon_set, pod, site
+
+from pilothouse.api.apps import DaemonSetStatus
+from pilothouse.controllers.workloads.daemonset.sites import Rules, Site
+from pilothouse.controllers.workloads.daemonset.status import NONE, Headcount, count_site, encode, next_status
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        pytest.param(site(), Headcount(desired=1), id="wanted and missing"),
+        pytest.param(site(pod("a")), Headcount(desired=1, current=1, ready=1, available=1, updated=1), id="all well"),
+        pytest.param(site(pod("a", ready=False)), Headcount(desired=1, current=1, updated=1), id="not ready"),
+        pytest.param(
+            site(pod("a", hash="old")), Headcount(desired=1, current=1, ready=1, available=1), id="of an older template"
+        ),
+        pytest.param(site(pod("a"), run=False), Headcount(misscheduled=1), id="where none should be"),
+        pytest.param(site(pod("a"), run=False, stay=True), Headcount(misscheduled=1), id="where no new one may come"),
+        pytest.param(site(run=False), NONE, id="neither wanted nor there"),
+        pytest.param(site(pod("a"), listed=False), NONE, id="on a node that is gone"),
+        pytest.param(
+            site(pod("a", deleted=True)),
+            Headcount(desired=1, current=1, ready=1, available=1, updated=1),
+            id="a pod that is going counts until it is gone",
+        ),
+        pytest.param(
+            site(pod("a", phase="Failed", ready=False, deleted=True)), Headcount(desired=1), id="not one that has ended"
+        ),
+        pytest.param(
+            site(pod("a", hash="old", created=ago(hours=1)), pod("b", created=ago(minutes=1), ready=False)),
+            Headcount(desired=1, current=1, ready=1, available=1),
+            id="of two the older counts",
+        ),
+    ],
+)
+def test_a_node_counts_by_its_first_pod(where: Site, expected: Headcount) -> None:
+    assert count_site(where, PLAIN, NOW) == expected
+
+
+def test_ready_is_not_yet_available() -> None:
+    rules = Rules(revision_hash="new", min_ready_seconds=60)
+    assert count_site(site(pod("a", since=ago(seconds=59))), rules, NOW).available == 0
+    assert count_site(site(pod("a", since=ago(seconds=60))), rules, NOW).available == 1
+
+
+SEEN = Headcount(desired=3, current=3, ready=2, available=2, updated=1)
+REPORTED = DaemonSetStatus(
+    current_number_scheduled=3,
+    desired_number_scheduled=3,
+    number_ready=2,
+    updated_number_scheduled=1,
+    number_available=2,
+    number_unavailable=1,
+    observed_generation=1,
+)
+
+
+def test_a_status_that_says_the_same_is_not_written() -> None:
+    assert next_status(daemon_set(status=REPORTED), SEEN, observed=True) is None
+
+
+def test_a_new_generation_is_reported_once_it_was_acted_upon() -> None:
+    owner = daemon_set(generation=2, status=REPORTED)
+    acted = next_status(owner, SEEN, observed=True)
+    assert acted is not None
+    assert acted.observed_generation == 2
+    looked = next_status(owner, SEEN, observed=False)
+    assert looked is not None, "upstream writes here too: the generation is behind"
+    assert looked.observed_generation == 1
+
+
+def test_the_count_of_collisions_stays() -> None:
+    status = msgspec.structs.replace(REPORTED, collision_count=2, number_ready=0)
+    written = next_status(daemon_set(status=status), SEEN, observed=True)
+    assert written is not None
+    assert written.collision_count == 2
+
+
+def test_zeros_are_left_out_where_they_may_be_and_the_rest_stays() -> None:
+    before = b'{"collisionCount":1,"conditions":[{"type":"X"}],"numberAvailable":5,"future":[1]}'
+    assert msgspec.json.decode(encode(DaemonSetStatus(number_ready=1, observed_generation=3), before)) == {
+        "collisionCount": 1,
+        "conditions": [{"type": "X"}],
+        "future": [1],
+        "currentNumberScheduled": 0,
+        "numberMisscheduled": 0,
+        "desiredNumberScheduled": 0,
+        "numberReady": 1,
+        "observedGeneration": 3,
+    }

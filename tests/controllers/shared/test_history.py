@@ -1,0 +1,102 @@
+"""What revisions hold, and which are to go.
+
+Mirrors v1.36 ``pkg/controller/daemon/update_test.go`` (TestControlledHistories and the clean-up) and
+``pkg/controller/history/controller_history_test.go``.
+"""
+
+import msgspec
+import pytest
+
+from pilothouse.api.apps import ControllerRevision
+from pilothouse.api.meta import ObjectMeta, OwnerReference
+from pilothouse.controllers.shared.history import (
+    doomed,
+    new_revision,
+    newest,
+    next_number,
+    same_data,
+    template_patch,
+)
+
+LABEL = "controller-revision-hash"
+
+
+def revision(number: int, hash: str = "") -> ControllerRevision:  # noqa: A002  # the label's own name
+    labels = {LABEL: hash} if hash else {}
+    return ControllerRevision(metadata=ObjectMeta(name=f"r{number}", labels=labels), revision=number)
+
+
+def test_the_data_is_a_patch_with_sorted_keys() -> None:
+    template = b'{"spec": {"b": 1, "a": "<x>"}, "metadata": {"labels": {"app": "web"}}}'
+    assert template_patch(template) == (
+        b'{"spec":{"template":{"$patch":"replace","metadata":{"labels":{"app":"web"}},'
+        b'"spec":{"a":"\\u003cx\\u003e","b":1}}}}'
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        pytest.param(b'{"a":1}', b'{"a":1}', True, id="equal bytes"),
+        pytest.param(b'{"a":1,"b":2}', b'{ "b": 2, "a": 1 }', True, id="another spelling"),
+        pytest.param(b'{"a":1}', b'{"a":2}', False, id="another value"),
+        pytest.param(
+            b'{"spec":{"template":{"metadata":{"creationTimestamp":null,"labels":{}}}}}',
+            b'{"spec":{"template":{"metadata":{"labels":{}}}}}',
+            True,
+            id="written before v1.34",
+        ),
+        pytest.param(b'{"a":[1,2]}', b'{"a":[2,1]}', False, id="lists have an order"),
+    ],
+)
+def test_revisions_are_recognised_by_what_they_mean(one: bytes, other: bytes, same: bool) -> None:
+    assert same_data(one, other) is same
+
+
+@pytest.mark.parametrize(
+    ("old", "limit", "live", "expected"),
+    [
+        pytest.param([revision(1), revision(2)], 2, set(), [], id="as many as are kept"),
+        pytest.param([revision(3), revision(1), revision(2)], 2, set(), ["r1"], id="the oldest goes"),
+        pytest.param([revision(1), revision(2)], 0, set(), ["r1", "r2"], id="none are kept"),
+        pytest.param(
+            [revision(1, "a"), revision(2, "b"), revision(3, "c")], 1, {"a"}, ["r2", "r3"], id="one in use stays"
+        ),
+        pytest.param([revision(1, "a"), revision(2, "b")], 0, {"a", "b"}, [], id="all in use: more than the limit"),
+    ],
+)
+def test_old_revisions_go_when_no_pod_has_them(
+    old: list[ControllerRevision], limit: int, live: set[str], expected: list[str]
+) -> None:
+    assert [each.metadata.name for each in doomed(old, limit, frozenset(live), LABEL)] == expected
+
+
+def test_numbers_grow() -> None:
+    assert next_number([]) == 1
+    assert next_number([revision(3), revision(7)]) == 8
+
+
+def test_of_equal_numbers_the_last_is_the_newest() -> None:
+    assert newest([revision(2), revision(5), revision(1)]).revision == 5
+    one, other = revision(2, "a"), revision(2, "b")
+    assert newest([one, other]) is other
+
+
+def test_a_new_revision_is_owned_and_labelled() -> None:
+    owner = OwnerReference(api_version="apps/v1", kind="DaemonSet", name="agent", uid="u", controller=True)
+    body = msgspec.json.decode(
+        new_revision(name="agent-x", labels={LABEL: "x"}, annotations={}, owner=owner, data=b'{"a":1}', number=3)
+    )
+    assert body == {
+        "apiVersion": "apps/v1",
+        "kind": "ControllerRevision",
+        "metadata": {
+            "name": "agent-x",
+            "labels": {LABEL: "x"},
+            "ownerReferences": [
+                {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": "u", "controller": True}
+            ],
+        },
+        "data": {"a": 1},
+        "revision": 3,
+    }
