@@ -288,6 +288,45 @@ def test_renewals_go_on_while_the_leader_stops_and_the_lease_is_released_after_t
     run(main)
 
 
+def test_a_candidate_that_is_stopped_while_it_takes_the_lease_leaves_it_free() -> None:
+    """Its request had been carried out, only the answer was still on its way."""
+
+    async def main(env: Env) -> None:
+        server = Cluster(env)
+        member = Member(env, server, "one")
+        calls = member.elector._client._calls
+        calls._transport = LateAnswers(calls._transport, 1.0)
+        running = member.run()
+        await asyncio.sleep(1.5)  # the lookup took a second, the create has been carried out
+        assert lease(server)["holderIdentity"] == "one"
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        assert running.cancelled()
+        assert member.started == []
+        assert lease(server).get("holderIdentity", "") == ""
+
+    run(main)
+
+
+class LateAnswers:
+    """Does at once what it is asked, and says so later."""
+
+    def __init__(self, inner: wire.Transport, seconds: float) -> None:
+        self._inner = inner
+        self._seconds = seconds
+
+    async def request(self, request: wire.Request) -> wire.Response:
+        answer = await self._inner.request(request)
+        await asyncio.sleep(self._seconds)
+        return answer
+
+    async def open(self, request: wire.Request) -> wire.Stream:
+        return await self._inner.open(request)
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
 def test_a_leader_that_is_finished_releases_the_lease() -> None:
     async def main(env: Env) -> None:
         server = Cluster(env)

@@ -135,7 +135,8 @@ class LeaderElector:
       closed, ``lead`` is cancelled and waited for, and ``LeadershipLost`` is raised. The program should end then; the
       lease is not touched. (Upstream leads on until the deadline in the second case, too.)
     * If ``run`` is cancelled, or ``lead`` returns, the lease is kept until ``lead`` has ended and then released, so
-      that the next process need not wait for it to expire (upstream's managers let it expire unless a gate is on).
+      that the next process need not wait for it to expire (upstream's managers let it expire unless a gate is on). A
+      lease that was being asked for, and may have been given, is released too.
 
     ``client`` must not be fenced and should give up on a request after half the renew deadline; ``run`` sees to that
     too.
@@ -183,7 +184,8 @@ class LeaderElector:
         self._observed_at = 0.0
         self._compared: tuple[object, ...] | None = None
         self._reported = ""
-        self._renewed_at = float("-inf")
+        self._undecided = False
+        """Whether a write of ours had no answer, so that the lease may be ours although we do not know."""
         self._master = self._slow_path = None
         if metrics is not None:
             self._master = metrics.gauge(
@@ -224,7 +226,12 @@ class LeaderElector:
 
     async def run(self, lead: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Acquire, lead, release. See the class."""
-        await self._acquire()
+        try:
+            await self._acquire()
+        except asyncio.CancelledError:
+            if self._undecided and self._release_on_stop:
+                await self._release()
+            raise
         self._say("became leader")
         if self._master is not None:
             self._master.set(1)
@@ -385,12 +392,7 @@ class LeaderElector:
         if self._labels:
             labels = {**self._meta.labels, **self._labels}
             body = replace_fields(body, {"metadata.labels": msgspec.json.encode(labels)})
-        try:
-            async with asyncio.timeout(self._request_seconds):
-                self._keep(await self._client.update(LEASES.raw, self.name, body, self.namespace))
-        except (ApiError, OSError, ValueError) as error:
-            return error
-        return None
+        return await self._write(self._client.update(LEASES.raw, self.name, body, self.namespace))
 
     async def _post(self, record: Record) -> Exception | None:
         metadata: dict[str, Any] = {"name": self.name, "namespace": self.namespace}
@@ -402,11 +404,17 @@ class LeaderElector:
             "metadata": metadata,
             "spec": record.spec(),
         }
+        return await self._write(self._client.create(LEASES.raw, body, self.namespace))
+
+    async def _write(self, request: Coroutine[Any, Any, msgspec.Raw]) -> Exception | None:
+        self._undecided = True
         try:
             async with asyncio.timeout(self._request_seconds):
-                self._keep(await self._client.create(LEASES.raw, body, self.namespace))
+                self._keep(await request)
         except (ApiError, OSError, ValueError) as error:
+            self._undecided = not isinstance(error, ApiError)
             return error
+        self._undecided = False
         return None
 
     async def _release(self) -> None:
