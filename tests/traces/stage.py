@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 import yaml
 from tests.traces.audit import AuditedServer, Traced
-from tests.traces.records import Record
 
 from pilothouse.api import wire
 from pilothouse.client.interceptor import Interceptor, Rule, delay
@@ -103,22 +102,6 @@ class Stage:
         return [item["metadata"]["name"] for item in (await self.request("GET", self.path(kind)))["items"]]
 
 
-def replay(
-    scenario: str,
-    scene: Scene,
-    *,
-    seed: int = 0,
-    latency: tuple[float, float] | None = None,
-    prepare: Callable[[AuditedServer], None] | None = None,
-    before: Scene | None = None,
-) -> list[Record]:
-    """Play a scenario and return what the controllers sent from its first step on.
-
-    ``latency`` is how long every request of the programs takes at least and at most; None is no time at all.
-    """
-    return play(scenario, scene, seed=seed, latency=latency, prepare=prepare, before=before).records
-
-
 def play(
     scenario: str,
     scene: Scene,
@@ -128,7 +111,11 @@ def play(
     prepare: Callable[[AuditedServer], None] | None = None,
     before: Scene | None = None,
 ) -> AuditedServer:
-    """As ``replay``; the server, with everything that it wrote down."""
+    """Play a scenario; the server has written down what the controllers sent from its first step on.
+
+    ``latency`` is how long every request and event of the programs takes at least and at most; None is no time at all.
+    ``prepare`` may change the server before anybody talks to it, ``before`` is played before the first step.
+    """
 
     async def main(env: Env) -> AuditedServer:
         store = MemoryStore(env)

@@ -33,7 +33,7 @@ def test_the_bootstrap_roles_allow_every_request(scenario: str) -> None:
 def test_the_same_users_ask_as_upstream(scenario: str) -> None:
     """Of the manager and the controllers that were recorded; others may be at work as well."""
     ours = {record.user for record in played(scenario).records}
-    # The namespace controller looks at discovery at each pass here, and upstream's once at its start too.
+    # Upstream's namespace controller asks discovery when it starts; ours does when it has a namespace to empty.
     assert {record.user for record in recorded(scenario)} - ours <= {"namespace-controller"}
 
 
