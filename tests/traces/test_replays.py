@@ -5,6 +5,7 @@ must be equal in all of them: the writes with their bodies, patch types, queries
 walk of statuses turns. ``data/README.md`` tells what varies.
 """
 
+import functools
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -24,9 +25,15 @@ MILLISECONDS = (0.001, 0.004)
 """How long a request or an event takes, with every seed but 0. With seed 0 nothing takes any time."""
 
 
+@functools.cache
+def played(scenario: str, seed: int) -> list[Record]:
+    """Every request of our manager. Each scenario is played once per seed, for all tests."""
+    return run(scenario, latency=MILLISECONDS if seed else None, seed=seed).records
+
+
 def replayed(scenario: str, seed: int) -> Trace:
     """What our manager sends, without what traces leave out: discovery and Leases."""
-    records = run(scenario, latency=MILLISECONDS if seed else None, seed=seed).records
+    records = played(scenario, seed)
     return Trace(record for record in records if record.resource not in ("/api", "/apis", "leases"))
 
 

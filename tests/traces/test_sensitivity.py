@@ -1,6 +1,6 @@
 """The replays notice: with a controller made wrong on purpose, each of these fails."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -14,6 +14,13 @@ from pilothouse.runtime import EventRecorder, InformerFactory, batches, claims
 
 Wrong = Callable[[pytest.MonkeyPatch], None]
 Replay = Callable[..., None]
+
+
+@pytest.fixture(autouse=True)
+def _play_anew() -> Iterator[None]:
+    test_replays.played.cache_clear()
+    yield
+    test_replays.played.cache_clear()
 
 
 def replaced(owner: Any, name: str, value: Any) -> Wrong:
