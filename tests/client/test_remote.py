@@ -400,3 +400,28 @@ def test_idle_connections_are_closed_after_a_while() -> None:
             await transport.close()
 
     run(main)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nstr", id="half an answer"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nstray!", id="a whole one"),
+        pytest.param(b"HTTP/1.1 408 Timeout\r\n", id="the beginning of a farewell"),
+    ],
+)
+def test_what_comes_behind_an_answer_is_nobodys_answer(more: bytes) -> None:
+    """The connection it came on is not used again: the next answer on it would be taken for something else."""
+
+    def handler(asked: Asked) -> None:
+        number = len(asked.connection.server.requests)
+        body = b"answer %d" % number
+        asked.connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body) + more)
+
+    async def main() -> None:
+        async with serving(handler) as (server, transport):
+            for number in (1, 2):
+                assert (await transport.request(POST)).body == b"answer %d" % number
+            assert len(server.connections) == 2
+
+    run(main)

@@ -172,6 +172,11 @@ class Connection(asyncio.Protocol):
 
     # httptools
 
+    def on_message_begin(self) -> None:
+        if self._answer is None and self._opening is None and self._stream is None:
+            # Behind a complete answer, in the same read: it would be mixed into the answer to the next request.
+            self.abort()
+
     def on_header(self, name: bytes, value: bytes) -> None:
         self._headers.append((name, value))
 
