@@ -10,7 +10,7 @@ from pilothouse.api.coordination import LEASES
 from pilothouse.api.core import NODES
 from pilothouse.client import strategic_merge_patch
 from pilothouse.client.errors import NotFound
-from pilothouse.client.interceptor import Rule, conflict, fail, lose_answer, refuse
+from pilothouse.client.interceptor import Rule, conflict, delay, fail, lose_answer, refuse
 from pilothouse.env import Env
 from pilothouse.env.virtual import run
 from pilothouse.nodes import Profile
@@ -69,6 +69,16 @@ def test_liveness_is_the_lease_and_the_status_is_seldom_written() -> None:
         assert 340 <= w.count_writes(LEASE) <= 360
         assert 11 <= w.count_writes("nodes/node-0") <= 12
         assert len(w.writes) == w.count_writes(LEASE) + w.count_writes("nodes/node-0")
+
+    in_world(story)
+
+
+def test_a_watch_that_lags_does_not_make_a_node_repeat_itself() -> None:
+    async def story(w: World) -> None:
+        w.node_faults.add(Rule(delay(3.0), verb="watch", resource="nodes"))
+        await w.start_nodes("slow")
+        await asyncio.sleep(100)
+        assert w.count_writes("nodes/slow") == 2, "registered, and ready"
 
     in_world(story)
 

@@ -323,6 +323,27 @@ def test_a_successor_of_the_same_name_is_placed_on_its_own() -> None:
     in_world(story)
 
 
+def test_a_bound_pod_is_not_bound_again_while_the_watch_lags() -> None:
+    async def story(w: World) -> None:
+        await w.create_node("a")
+        await asyncio.sleep(1)
+        for nth, fault in ((1, delay(5.0)), (2, fail(500, "InternalError"))):
+            w.scheduler_faults.add(Rule(fault, verb="create", resource="pods", subresource="binding", nth=nth))
+        with w.scheduler_faults.hold(resource="pods") as held:
+            await w.create_pod()
+            held.release(1)
+            await asyncio.sleep(1)
+            await w.client.patch(PODS.raw, "p", merge_patch({"metadata": {"labels": {"a": "b"}}}), "default")
+            await asyncio.sleep(9)
+            assert (await w.existing()).spec.node_name == "a"
+            held.release(1)
+            await asyncio.sleep(10)
+        await asyncio.sleep(10)
+        assert [e.reason for e in await w.events()] == ["Scheduled"]
+
+    in_world(story)
+
+
 @pytest.mark.parametrize(
     "trouble",
     [
