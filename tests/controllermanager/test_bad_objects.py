@@ -22,7 +22,9 @@ from pilothouse.env import Env, TaskGroup, virtual
 from pilothouse.plane import Plane, PlaneOptions
 from pilothouse.storage import MemoryStore
 
-OPTIONS = PlaneOptions(nodes=1, manager=Options(leader_election=LeaderElection(enabled=False)))
+CONTROLLERS = ("replicaset", "garbagecollector", "namespace")
+MANAGER = Options(controllers=CONTROLLERS, leader_election=LeaderElection(enabled=False))
+OPTIONS = PlaneOptions(nodes=1, manager=MANAGER)
 
 
 def replica_set(name: str, replicas: Any = 2, **spec: Any) -> dict[str, Any]:

@@ -62,9 +62,7 @@ def test_an_api_server_that_comes_late_is_waited_for_ten_seconds() -> None:
         assert await look_up(env, server) == b"first"
         server.down = True
         began = env.monotonic()
-        with pytest.raises(
-            ConfigError, match="--authentication-skip-lookup or --authentication-tolerate-lookup-failure"
-        ):
+        with pytest.raises(ConfigError, match="--authentication-skip-lookup or"):
             await look_up(env, server)
         assert 10 <= env.monotonic() - began < 12
 
@@ -75,9 +73,7 @@ def test_a_refusal_ends_the_start_unless_it_is_tolerated() -> None:
     async def main(env: Env) -> None:
         config = ConfigMap()
         config.refusal = status(403, "Forbidden", "configmaps is forbidden")
-        with pytest.raises(
-            ConfigError, match="unable to load configmap kube-system/extension-apiserver-authentication"
-        ):
+        with pytest.raises(ConfigError, match="unable to load configmap kube-system/extension-"):
             await look_up(env, Scripted(config))
         assert env.monotonic() < 1
         assert await look_up(env, Scripted(config), authentication_tolerate_lookup_failure=True) == b""

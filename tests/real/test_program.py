@@ -14,6 +14,7 @@ from tests.real_cluster import RealCluster
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 SHORT = ("--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=1s")
+RS_ONLY = "--controllers=replicaset"
 ALL_THREE = "--controllers=replicaset,garbagecollector,namespace"
 
 
@@ -48,7 +49,9 @@ def leader_events(cluster: RealCluster) -> list[dict[str, Any]]:
 
 
 def test_a_lost_lease_ends_the_process_with_its_reason(real_cluster: RealCluster, directory: Path) -> None:
-    with start(real_cluster, directory, "--secure-port=0", "--leader-elect-resource-name=lost", *SHORT) as manager:
+    with start(
+        real_cluster, directory, RS_ONLY, "--secure-port=0", "--leader-elect-resource-name=lost", *SHORT
+    ) as manager:
         manager.until("acquired lease")
         # Somebody else writes himself in: the next renewal sees that.
         lease = real_cluster.request("GET", f"{LEASE}/lost")
@@ -63,10 +66,10 @@ def test_a_lost_lease_ends_the_process_with_its_reason(real_cluster: RealCluster
 def test_an_api_server_that_hangs_costs_the_lease_and_a_second_signal_is_not_argued_with(
     real_cluster: RealCluster, directory: Path
 ) -> None:
-    short = start(real_cluster, directory, "--secure-port=0", "--leader-elect-resource-name=hung", *SHORT)
-    patient = start(
-        real_cluster, directory, "--secure-port=0", "--leader-elect-resource-name=patient", "--controllers=replicaset"
-    )
+    short = start(real_cluster, directory, RS_ONLY, "--secure-port=0", "--leader-elect-resource-name=hung", *SHORT)
+    long = ["--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=40s"]
+    flags = [RS_ONLY, "--secure-port=0", "--leader-elect-resource-name=patient", *long]
+    patient = start(real_cluster, directory, *flags)
     with short, patient:
         for manager in (short, patient):
             manager.until("Starting controller")

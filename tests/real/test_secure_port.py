@@ -161,7 +161,7 @@ def test_the_certificate_is_kept_in_cert_dir(served: Served) -> None:
 
 def test_a_second_manager_stands_by_healthy(served: Served, directory: Path) -> None:
     port = free_port()
-    flags = ["--leader-elect-resource-name=served", f"--secure-port={port}", *SHORT]
+    flags = [ALL_THREE, "--leader-elect-resource-name=served", f"--secure-port={port}", *SHORT]
     with pilothouse(directory, "manager", f"--kubeconfig={served.cluster.kubeconfig}", *flags) as standby:
         standby.until("Attempting to acquire")
         until(lambda: _answers(port), "the secure port is up before leadership is won")
