@@ -1,0 +1,122 @@
+"""Notices nodes that have fallen silent, says so on them and on their pods, and has pods leave them, not all at once.
+
+Promises: a node that renews neither its Lease nor its status for the grace period gets ``Unknown`` conditions, and its
+pods are no longer Ready. Conditions become taints: NoSchedule ones at once, NoExecute ones (which make pods leave) at
+``--node-eviction-rate`` nodes a second in each zone. When most of a zone is down the rate drops, when every node of
+every zone is down nothing is made to leave: then it is more likely the control plane that cannot see. Only this
+program's own clock counts, never a comparison of somebody's timestamp with now; a new leader gives every node a whole
+grace period.
+
+Not promised: to delete anything. That is taint eviction's, and pod garbage collection's.
+
+Files: ``health`` when a node is silent, ``zones`` how fast pods may leave, ``taints`` what conditions come to,
+``taint_queue`` the rate, ``node_writes`` and ``pod_writes`` the requests, ``monitor`` the pass over all nodes,
+``controller`` the wiring. docs/controllers/node_lifecycle.md has where it differs from upstream.
+"""
+
+import msgspec
+
+from pilothouse.api.coordination import LEASES
+from pilothouse.api.core import NODES, PODS
+from pilothouse.machinery.flags import DURATION, FLOAT, INT32, Flag
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch
+
+LEASE_NAMESPACE = "kube-node-lease"
+
+
+class NodeLifecycleOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What can be set."""
+
+    monitor_period: float = 5.0
+    monitor_grace_period: float = 50.0
+    startup_grace_period: float = 60.0
+    eviction_rate: float = 0.1
+    secondary_eviction_rate: float = 0.01
+    large_cluster_size_threshold: int = 50
+    unhealthy_zone_threshold: float = 0.55
+
+
+DESCRIPTOR = Descriptor(
+    name="node-lifecycle-controller",
+    aliases=("nodelifecycle",),
+    client_name="node-controller",
+    options=NodeLifecycleOptions,
+    flags=(
+        FlagSpec(
+            field="monitor_period",
+            flag=Flag("node-monitor-period", DURATION, 5.0, "The period for syncing NodeStatus in NodeController."),
+        ),
+        FlagSpec(
+            field="monitor_grace_period",
+            flag=Flag(
+                "node-monitor-grace-period",
+                DURATION,
+                50.0,
+                "Amount of time which we allow running Node to be unresponsive before marking it unhealthy. Must be N "
+                "times more than kubelet's nodeStatusUpdateFrequency, where N means number of retries allowed for "
+                "kubelet to post node status. This value should also be greater than the sum of "
+                "HTTP2_PING_TIMEOUT_SECONDS and HTTP2_READ_IDLE_TIMEOUT_SECONDS",
+            ),
+        ),
+        FlagSpec(
+            field="startup_grace_period",
+            flag=Flag(
+                "node-startup-grace-period",
+                DURATION,
+                60.0,
+                "Amount of time which we allow starting Node to be unresponsive before marking it unhealthy.",
+            ),
+        ),
+        FlagSpec(
+            field="eviction_rate",
+            flag=Flag(
+                "node-eviction-rate",
+                FLOAT,
+                0.1,
+                "Number of nodes per second on which pods are deleted in case of node failure when a zone is healthy "
+                "(see --unhealthy-zone-threshold for definition of healthy/unhealthy). Zone refers to entire cluster "
+                "in non-multizone clusters.",
+            ),
+        ),
+        FlagSpec(
+            field="secondary_eviction_rate",
+            flag=Flag(
+                "secondary-node-eviction-rate",
+                FLOAT,
+                0.01,
+                "Number of nodes per second on which pods are deleted in case of node failure when a zone is unhealthy "
+                "(see --unhealthy-zone-threshold for definition of healthy/unhealthy). Zone refers to entire cluster "
+                "in non-multizone clusters. This value is implicitly overridden to 0 if the cluster size is smaller "
+                "than --large-cluster-size-threshold.",
+            ),
+        ),
+        FlagSpec(
+            field="large_cluster_size_threshold",
+            flag=Flag(
+                "large-cluster-size-threshold",
+                INT32,
+                50,
+                "Number of nodes from which node-lifecycle-controller treats the cluster as large for the eviction "
+                "logic purposes. --secondary-node-eviction-rate is implicitly overridden to 0 for clusters this size "
+                "or smaller. Notice: If nodes reside in multiple zones, this threshold will be considered as zone node "
+                "size threshold for each zone to determine node eviction rate independently.",
+            ),
+        ),
+        FlagSpec(
+            field="unhealthy_zone_threshold",
+            flag=Flag(
+                "unhealthy-zone-threshold",
+                FLOAT,
+                0.55,
+                "Fraction of Nodes in a zone which needs to be not Ready (minimum 3) for zone to be treated as "
+                "unhealthy. ",
+            ),
+        ),
+    ),
+    watches=(
+        Watch(kind=LEASES, namespace=LEASE_NAMESPACE),
+        Watch(kind=NODES),
+        Watch(kind=PODS, indexes=("spec.nodeName",)),
+    ),
+    factory="pilothouse.controllers.node.node_lifecycle.controller:build",
+)

@@ -1,0 +1,183 @@
+"""The wiring: a pass over all nodes every few seconds, a worker for what single nodes need at once, one that taints at
+the zones' rates, and one for pods that come to nodes that are down.
+
+Upstream: v1.36 ``pkg/controller/nodelifecycle/node_lifecycle_controller.go``.
+"""
+
+from pilothouse.api.coordination import LEASES
+from pilothouse.api.core import NODES, PODS, Pod
+from pilothouse.client.errors import ApiError, NotFound
+from pilothouse.controllers.node.node_lifecycle import DESCRIPTOR, LEASE_NAMESPACE, NodeLifecycleOptions
+from pilothouse.controllers.node.node_lifecycle.measures import Measures
+from pilothouse.controllers.node.node_lifecycle.monitor import NodeMonitor
+from pilothouse.controllers.node.node_lifecycle.node_writes import NodeWrites
+from pilothouse.controllers.node.node_lifecycle.pod_writes import PodWrites
+from pilothouse.controllers.node.node_lifecycle.taints import no_execute_swap, no_schedule_changes, older_labels
+from pilothouse.controllers.node.node_lifecycle.zones import zone_of
+from pilothouse.controllers.shared.pods_by_node import NODE_INDEX, index_by_node
+from pilothouse.env import TaskGroup
+from pilothouse.runtime import (
+    Controller,
+    ControllerContext,
+    EventRecorder,
+    Requeue,
+    RetryLater,
+    WorkerPool,
+    WorkQueue,
+    object_key,
+)
+from pilothouse.semantics.nodes import node_ready_condition
+
+PASS = "pass"  # noqa: S105  # the one key there is, no secret
+NODE_WORKERS = 8
+POD_WORKERS = 4
+TAINTING_SECONDS = 0.1
+"""How often a zone's queue is asked whether somebody's turn has come."""
+EVENT_SOURCE = "node-controller"
+
+
+def build(context: ControllerContext) -> "NodeLifecycleController":
+    """The factory of the descriptor."""
+    return NodeLifecycleController(context)
+
+
+class NodeLifecycleController(Controller):
+    """See the package for the promises."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        env, metrics = context.env, context.metrics
+        leases = context.informers.informer(LEASES, namespace=LEASE_NAMESPACE)
+        nodes, pods = context.informers.informer(NODES), context.informers.informer(PODS)
+        super().__init__(
+            DESCRIPTOR.name,
+            env,
+            waits_for=(leases, nodes, pods),
+            metrics=metrics,
+            queue_name="node_lifecycle_monitor",
+            log=context.log,
+        )
+        self._options = context.options_as(NodeLifecycleOptions)
+        self._nodes, self._pods = nodes.cache, pods.cache
+        self._pods.add_index(NODE_INDEX, index_by_node)
+        self._recorder = EventRecorder(context.client, env, EVENT_SOURCE)
+        self._writes = NodeWrites(context.client, env)
+        self._pod_writes = PodWrites(context.client, env, self._recorder, self.log)
+        self._measures = Measures(metrics)
+        self._node_queue: WorkQueue[str] = WorkQueue(env, "node_lifecycle_controller", metrics)
+        self._pod_queue: WorkQueue[str] = WorkQueue(env, "node_lifecycle_controller_pods", metrics)
+        self._zone_queue: WorkQueue[str] = WorkQueue(env, "node_lifecycle_zones", metrics)
+        self._pools = tuple(
+            WorkerPool(f"{self.name}-{what}", queue, act, workers=workers, metrics=metrics, log=self.log)
+            for what, queue, act, workers in (
+                ("nodes", self._node_queue, self._tend, NODE_WORKERS),
+                ("pods", self._pod_queue, self._mark_pod, POD_WORKERS),
+                ("zones", self._zone_queue, self._taint_in, 1),
+            )
+        )
+        self._monitor = NodeMonitor(
+            env=env,
+            options=self._options,
+            nodes=self._nodes,
+            pods=self._pods,
+            leases=leases.cache,
+            node_writes=self._writes,
+            pod_writes=self._pod_writes,
+            recorder=self._recorder,
+            measures=self._measures,
+            taint=lambda zone: self._zone_queue.add_after(zone, TAINTING_SECONDS),
+            log=self.log,
+        )
+        nodes.add_handler(
+            lambda node, _initial: self._node_queue.add(node.metadata.name),
+            lambda _old, node: self._node_queue.add(node.metadata.name),
+            lambda node, _unknown: self._monitor.node_gone(node.metadata.name),
+        )
+        pods.add_handler(lambda pod, _initial: self._pod_came(None, pod), self._pod_came)
+        self.queue.add(PASS)
+
+    async def run(self) -> None:
+        async with TaskGroup(self.name) as group:
+            group.start(self._recorder.run(), name=f"{self.name}-events")
+            for pool in self._pools:
+                group.start(self._run_synced(pool), name=pool.name)
+            await super().run()
+
+    async def _run_synced(self, pool: WorkerPool[str]) -> None:
+        try:
+            for informer in self._waits_for:
+                await informer.wait_synced()
+            await pool.run()
+        finally:
+            pool.queue.shut_down()
+
+    async def reconcile(self, key: str) -> Requeue | None:
+        """A pass over all nodes."""
+        await self._monitor.look_at_all()
+        return Requeue(self._options.monitor_period)
+
+    # One node, as soon as it changes
+
+    async def _tend(self, name: str) -> Requeue | None:
+        """NoSchedule taints and older labels. A failure of one does not keep the other from being done."""
+        node = self._nodes.get(name)
+        if node is None:
+            return None
+        failure: Exception | None = None
+        add, remove = no_schedule_changes(node)
+        labels = older_labels(node)
+        try:
+            if add or remove:
+                await self._writes.swap_taints(node, add, remove)
+        except NotFound:
+            return None
+        except (ApiError, OSError) as error:
+            failure = error
+        if labels:
+            await self._writes.set_labels(name, labels)
+        if failure is not None:
+            raise failure
+        return None
+
+    # One zone, as long as somebody waits in it
+
+    async def _taint_in(self, zone: str) -> Requeue | None:
+        """Give NoExecute taints to as many nodes as may get one now."""
+        queue = self._monitor.queue_of(zone)
+        while (name := queue.head(self.env.monotonic())) is not None:
+            node = self._nodes.get(name)
+            if node is None:
+                queue.done(name)
+                continue
+            ready = node_ready_condition(node)
+            swap = no_execute_swap(ready.status) if ready is not None else None
+            if swap is None:
+                # Ready again. If it is the cache that has not yet read that it is not, the next pass asks again.
+                queue.done(name)
+                continue
+            if not queue.limiter.take(self.env.monotonic()):
+                break
+            try:
+                await self._writes.swap_taints(node, [swap[0]], [swap[1]])
+            except (ApiError, OSError) as error:
+                self.log.warning("Unable to taint a node", error=error, node=name)
+                queue.retry(name, self.env.monotonic())
+            else:
+                queue.done(name)
+                self._measures.evictions.labels_of(zone_of(node)).inc()
+        # At rate 0 only a new rate can change anything, and that adds the zone.
+        return Requeue(TAINTING_SECONDS) if len(queue) and queue.limiter.rate > 0 else None
+
+    # One pod that comes to a node that is down
+
+    def _pod_came(self, old: Pod | None, pod: Pod) -> None:
+        name = pod.spec.node_name
+        if name and (old is None or old.spec.node_name != name) and self._monitor.is_down(name):
+            self._pod_queue.add(object_key(pod.metadata))
+
+    async def _mark_pod(self, key: str) -> Requeue | None:
+        pod = self._pods.get(key)
+        if pod is None or not self._monitor.is_down(pod.spec.node_name):
+            return None
+        if not await self._pod_writes.mark_not_ready([pod]):
+            raise RetryLater(f"pod {key} could not be marked as not ready")
+        return None

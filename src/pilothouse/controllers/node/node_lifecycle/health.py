@@ -1,0 +1,99 @@
+"""When a node counts as silent, and what is then said of it. Pure.
+
+Upstream: v1.36 ``pkg/controller/nodelifecycle/node_lifecycle_controller.go``, ``tryUpdateNodeHealth``.
+"""
+
+import datetime
+
+import msgspec
+
+from pilothouse.api.coordination import Lease
+from pilothouse.api.core import Node, NodeCondition
+from pilothouse.machinery.conditions import find_condition
+from pilothouse.semantics.nodes import node_ready_condition
+
+# NetworkUnavailable is not among them: the network's own controllers keep it, not the kubelet.
+KUBELET_CONDITIONS = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
+
+
+class Instant(msgspec.Struct, frozen=True):
+    """Now, by both clocks: silence is measured on the loop's, which does not jump; what is written says wall time."""
+
+    loop: float
+    wall: datetime.datetime
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """What is remembered of a node between two looks.
+
+    ``probed`` is the loop time of the last sign of life that was seen. What the signs say about when they were given
+    is only compared with what they said before.
+    """
+
+    ready: NodeCondition | None
+    lease: Lease | None
+    probed: float
+
+
+def observe(before: Health | None, node: Node, lease: Lease | None, now: Instant) -> Health:
+    """What is remembered after a look. A changed heartbeat or a renewed Lease is a sign of life."""
+    ready = node_ready_condition(node)
+    known_lease = before.lease if before is not None else None
+    if ready is None:
+        after = Health(ready=None, lease=None, probed=_created(node, now)) if before is None else before
+        after = msgspec.structs.replace(after, ready=None)
+    elif before is None or before.ready is None or before.ready.last_heartbeat_time != ready.last_heartbeat_time:
+        # The Lease is forgotten with it, as upstream does: unchanged, it counts as new in the next look once more.
+        after = Health(ready=ready, lease=None, probed=now.loop)
+    else:
+        after = before
+    if lease is not None and (known_lease is None or _is_newer(lease, known_lease)):
+        after = msgspec.structs.replace(after, lease=lease, probed=now.loop)
+    return after
+
+
+def is_silent(health: Health, now: Instant, *, monitor_grace: float, startup_grace: float) -> bool:
+    """Whether the last sign of life is longer ago than it may be. Whoever never reported has longer."""
+    grace = startup_grace if health.ready is None else monitor_grace
+    return now.loop > health.probed + grace
+
+
+def unknown_conditions(node: Node, now: Instant) -> tuple[NodeCondition, ...] | None:
+    """The conditions of a silent node, or None if its ``Ready`` says Unknown already: then nothing is written, though
+    another one may say otherwise."""
+    ready = node_ready_condition(node)
+    if ready is not None and ready.status == "Unknown":
+        return None
+    conditions = list(node.status.conditions)
+    for kind in KUBELET_CONDITIONS:
+        known = find_condition(conditions, kind)
+        if known is None:
+            conditions.append(
+                NodeCondition(
+                    type=kind,
+                    status="Unknown",
+                    reason="NodeStatusNeverUpdated",
+                    message="Kubelet never posted node status.",
+                    last_heartbeat_time=node.metadata.creation_timestamp,
+                    last_transition_time=now.wall,
+                )
+            )
+        elif known.status != "Unknown":
+            conditions[conditions.index(known)] = msgspec.structs.replace(
+                known,
+                status="Unknown",
+                reason="NodeStatusUnknown",
+                message="Kubelet stopped posting node status.",
+                last_transition_time=now.wall,
+            )
+    return tuple(conditions)
+
+
+def _created(node: Node, now: Instant) -> float:
+    created = node.metadata.creation_timestamp
+    return now.loop if created is None else now.loop - max(0.0, (now.wall - created).total_seconds())
+
+
+def _is_newer(lease: Lease, known: Lease) -> bool:
+    renewed, before = lease.spec.renew_time, known.spec.renew_time
+    return renewed is not None and (before is None or before < renewed)

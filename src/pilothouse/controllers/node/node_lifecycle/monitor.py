@@ -1,0 +1,272 @@
+"""The pass over all nodes: who is silent, what state the zones are in, who is to be tainted.
+
+Keeps what is remembered between passes. ``controller`` runs it and the queues that it fills.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from pilothouse.api.coordination import Lease
+from pilothouse.api.core import Node, NodeCondition, ObjectReference, Pod
+from pilothouse.client.errors import ApiError, NotFound
+from pilothouse.controllers.node.node_lifecycle import LEASE_NAMESPACE, NodeLifecycleOptions
+from pilothouse.controllers.node.node_lifecycle.health import Health, Instant, is_silent, observe, unknown_conditions
+from pilothouse.controllers.node.node_lifecycle.measures import Measures
+from pilothouse.controllers.node.node_lifecycle.node_writes import NodeWrites
+from pilothouse.controllers.node.node_lifecycle.pod_writes import PodWrites
+from pilothouse.controllers.node.node_lifecycle.taint_queue import TaintQueue
+from pilothouse.controllers.node.node_lifecycle.taints import NOT_READY, UNREACHABLE, has_taint, no_execute_swap
+from pilothouse.controllers.node.node_lifecycle.zones import ZoneState, counts_in_its_zone, plan, report, zone_of
+from pilothouse.controllers.shared.parallel import each
+from pilothouse.controllers.shared.pods_by_node import NODE_INDEX
+from pilothouse.env import Env, Log
+from pilothouse.runtime import Cache, EventRecorder
+from pilothouse.runtime.events import NORMAL
+from pilothouse.semantics.nodes import node_ready_condition
+
+AT_ONCE = 8
+TRIES = 5
+PAUSE_SECONDS = 0.02
+NODES_PER_TURN = 256
+
+_node = msgspec.json.Decoder(Node)
+
+
+class NodeMonitor:
+    """What is remembered of nodes and zones. ``taint`` is called with a zone whose queue has become worth a look."""
+
+    def __init__(
+        self,
+        *,
+        env: Env,
+        options: NodeLifecycleOptions,
+        nodes: Cache[Node],
+        pods: Cache[Pod],
+        leases: Cache[Lease],
+        node_writes: NodeWrites,
+        pod_writes: PodWrites,
+        recorder: EventRecorder,
+        measures: Measures,
+        taint: Callable[[str], None],
+        log: Log,
+    ) -> None:
+        self._env = env
+        self._options = options
+        self._nodes, self._pods, self._leases = nodes, pods, leases
+        self._node_writes, self._pod_writes = node_writes, pod_writes
+        self._recorder = recorder
+        self._measures = measures
+        self._taint = taint
+        self._log = log
+        self._known: dict[str, str] = {}
+        """Uids of the nodes of the last pass, by name."""
+        self._health: dict[str, Health] = {}
+        self._unmarked: dict[str, None] = {}
+        """Nodes whose pods may still have to be marked as not ready."""
+        self._states: dict[str, ZoneState] = {}
+        self.queues: dict[str, TaintQueue] = {}
+        """Nodes that are to get a NoExecute taint, by zone."""
+        self._conditions: dict[str, list[NodeCondition | None]] = {}
+
+    def is_down(self, name: str) -> bool:
+        """Whether the node had a condition Ready other than True when it was last looked at."""
+        health = self._health.get(name)
+        return health is not None and health.ready is not None and health.ready.status != "True"
+
+    def node_gone(self, name: str) -> None:
+        """There is nothing to do any more for its pods."""
+        self._unmarked.pop(name, None)
+
+    def queue_of(self, zone: str) -> TaintQueue:
+        """The queue of a zone, new ones at the usual rate."""
+        queue = self.queues.get(zone)
+        if queue is None:
+            queue = self.queues[zone] = TaintQueue(self._options.eviction_rate, self._env.monotonic())
+            self._measures.evictions.labels_of(zone)
+        return queue
+
+    async def look_at_all(self) -> None:
+        """One pass."""
+        began = self._env.monotonic()
+        nodes = self._nodes.list()
+        await self._compare(nodes)
+        self._conditions = {}
+        looked = 0
+
+        async def look(node: Node) -> None:
+            nonlocal looked
+            looked += 1
+            if looked % NODES_PER_TURN == 0:
+                await asyncio.sleep(0)
+            at = self._env.monotonic()
+            await self._look(node)
+            self._measures.node_duration.observe(self._env.monotonic() - at)
+
+        await each(nodes, look, at_once=AT_ONCE)
+        await self._weigh_zones(nodes)
+        self._measures.pass_duration.observe(self._env.monotonic() - began)
+
+    # Who is there
+
+    async def _compare(self, nodes: list[Node]) -> None:
+        now = {node.metadata.name: node for node in nodes}
+        for name, uid in list(self._known.items()):
+            node = now.get(name)
+            if node is None or node.metadata.uid != uid:
+                self._log.info("Controller observed a Node deletion", v=1, node=name)
+                self._tell(name, uid, "RemovingNode", f"Node {name} event: Removing Node {name} from Controller")
+                del self._known[name]
+                self._health.pop(name, None)
+                self._unmarked.pop(name, None)
+        for name, node in now.items():
+            queue = self.queue_of(zone_of(node))
+            if name not in self._known:
+                self._log.info("Controller observed a new Node", v=1, node=name)
+                self._known[name] = node.metadata.uid
+                message = f"Node {name} event: Registered Node {name} in Controller"
+                self._tell(name, node.metadata.uid, "RegisteredNode", message)
+                queue.remove(name)
+                await self._spare(node)
+
+    # One node
+
+    async def _look(self, node: Node) -> None:
+        name = node.metadata.name
+        first = name not in self._health
+        now = self._now()
+        health = self._health[name] = observe(self._health.get(name), node, self._lease(name), now)
+        before = node_ready_condition(node)
+        if self._is_silent(health, now) and unknown_conditions(node, now) is not None:
+            found = await self._declare_silent(node)
+            if found is None:
+                return
+            node, before = found
+        ready = node_ready_condition(node)
+        if counts_in_its_zone(node):
+            self._conditions.setdefault(zone_of(node), []).append(ready)
+        if ready is not None:
+            await self._have_tainted(node, ready)
+            if first and ready.status == "Unknown":
+                # Whoever declared it silent may not have come to its pods. Upstream leaves them as they are.
+                self._unmarked[name] = None
+            await self._mark_pods(node, before, ready)
+
+    async def _declare_silent(self, node: Node) -> tuple[Node, NodeCondition | None] | None:
+        """Write Unknown, if the node as it is now is silent too. The node as it is then, and its Ready of before.
+
+        None if it could not be written, or the node is gone: it is left out of this pass.
+        """
+        name = node.metadata.name
+        for attempt in range(TRIES):
+            if attempt:
+                await asyncio.sleep(PAUSE_SECONDS)
+            try:
+                raw = await self._node_writes.read_whole(name)
+                live = _node.decode(raw)
+                if live.metadata.uid != node.metadata.uid:
+                    return None
+                now = self._now()
+                health = self._health[name] = observe(self._health.get(name), live, self._lease(name), now)
+                before = node_ready_condition(live)
+                after = unknown_conditions(live, now) if self._is_silent(health, now) else None
+                if after is None:
+                    return live, before
+                await self._node_writes.put_conditions(raw, live.status.conditions, after)
+            except NotFound:
+                return None
+            except (ApiError, OSError) as error:
+                self._log.error("Error updating node", error=error, node=name)
+                self._unmarked[name] = None  # it may have been written all the same
+                continue
+            live = msgspec.structs.replace(live, status=msgspec.structs.replace(live.status, conditions=after))
+            self._health[name] = msgspec.structs.replace(health, ready=node_ready_condition(live))
+            return live, before
+        self._log.error("Update health of Node from Controller error, Skipping - no pods will be evicted", node=name)
+        return None
+
+    async def _have_tainted(self, node: Node, ready: NodeCondition) -> None:
+        name, zone = node.metadata.name, zone_of(node)
+        queue = self.queue_of(zone)
+        swap = no_execute_swap(ready.status)
+        if swap is None:
+            queue.remove(name)
+            await self._spare(node)
+            return
+        taint, opposite = swap
+        if has_taint(node, opposite):
+            # Its pods are leaving already; only the reason is another one.
+            await self._try(name, self._node_writes.swap_taints(node, [taint], [opposite]))
+        elif not has_taint(node, taint) and queue.add(name, self._env.monotonic(), again=True):
+            self._log.info("Node is not ready or not heard of. Adding it to the Taint queue", v=2, node=name)
+            self._taint(zone)
+
+    async def _mark_pods(self, node: Node, before: NodeCondition | None, ready: NodeCondition) -> None:
+        name = node.metadata.name
+        went_down = before is not None and before.status == "True" and ready.status != "True"
+        if went_down:
+            self._tell(name, node.metadata.uid, "NodeNotReady", f"Node {name} status is now: NodeNotReady")
+        if went_down or (name in self._unmarked and ready.status != "True"):
+            self._unmarked[name] = None
+            if not await self._pod_writes.mark_not_ready(self._pods.by_index(NODE_INDEX, name)):
+                return
+        self._unmarked.pop(name, None)
+
+    async def _spare(self, node: Node) -> None:
+        """Take both NoExecute taints off, where they are. What fails is tried again in the next pass."""
+        for taint in (UNREACHABLE, NOT_READY):
+            if has_taint(node, taint):
+                await self._try(node.metadata.name, self._node_writes.remove_taints(node, [taint]))
+
+    async def _try(self, name: str, request: Awaitable[None]) -> None:
+        try:
+            await request
+        except NotFound:
+            return
+        except (ApiError, OSError) as error:
+            self._log.error("Unable to change the taints of a node", error=error, node=name)
+
+    # Zones
+
+    async def _weigh_zones(self, nodes: list[Node]) -> None:
+        threshold = self._options.unhealthy_zone_threshold
+        reports = {zone: report(conditions, threshold) for zone, conditions in self._conditions.items()}
+        decided = plan(self._states, reports, self._options)
+        for zone, seen in reports.items():
+            self._measures.zone(zone, size=seen.size, unhealthy=seen.unhealthy)
+        for zone in decided.gone:
+            self._measures.zone(zone, size=0, unhealthy=0)
+        for zone, state in decided.states.items():
+            if self._states.get(zone, ZoneState.INITIAL) is not state:
+                self._log.info("Controller detected that zone is now in new state", zone=zone, newState=state.value)
+        self._states = dict(decided.states)
+        if decided.spare_all:
+            self._log.info("Controller detected that all Nodes are not-Ready. Entering master disruption mode")
+            for node in nodes:
+                self.queue_of(zone_of(node)).remove(node.metadata.name)
+            await each(nodes, self._spare, at_once=AT_ONCE)
+        if decided.restart_grace:
+            self._log.info("Controller detected that some Nodes are Ready. Exiting master disruption mode")
+            at = self._env.monotonic()
+            for name, health in self._health.items():
+                self._health[name] = msgspec.structs.replace(health, probed=at)
+        for zone, rate in decided.rates.items():
+            self.queue_of(zone).set_rate(rate, self._env.monotonic())
+            self._taint(zone)
+
+    def _is_silent(self, health: Health, now: Instant) -> bool:
+        options = self._options
+        return is_silent(
+            health, now, monitor_grace=options.monitor_grace_period, startup_grace=options.startup_grace_period
+        )
+
+    def _lease(self, name: str) -> Lease | None:
+        return self._leases.get(f"{LEASE_NAMESPACE}/{name}")
+
+    def _now(self) -> Instant:
+        return Instant(self._env.monotonic(), self._env.now())
+
+    def _tell(self, name: str, uid: str, reason: str, message: str) -> None:
+        about = ObjectReference(api_version="v1", kind="Node", name=name, uid=uid)
+        self._recorder.event(about, NORMAL, reason, message)

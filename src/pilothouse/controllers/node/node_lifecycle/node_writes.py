@@ -1,0 +1,122 @@
+"""What is written on nodes: taints, labels, conditions.
+
+Taints are changed in the node as read, and only in that state: a PATCH with the resourceVersion. Upstream: v1.36
+``pkg/controller/controller_utils.go``, ``pkg/controller/util/node``.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from pilothouse.api.core import NODES, Node, NodeCondition, Taint
+from pilothouse.api.meta import Object
+from pilothouse.client import Client, strategic_merge_patch
+from pilothouse.client.errors import Conflict
+from pilothouse.controllers.node.node_lifecycle.taints import has_taint, with_taint, without
+from pilothouse.env import Env
+from pilothouse.machinery.splice import replace_fields, take_field
+from pilothouse.machinery.times import format_time
+
+TRIES = 5
+PAUSE_SECONDS = 0.1
+
+_NODE_META = NODES.read_as(Object)
+_raw_list = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+class NodeWrites:
+    """The requests about nodes. They raise what the client raises; a conflict only after five tries."""
+
+    def __init__(self, client: Client, env: Env) -> None:
+        self._client = client
+        self._env = env
+        self._random = env.stream("node-writes")
+
+    async def swap_taints(self, node: Node, add: Sequence[Taint], remove: Sequence[Taint]) -> None:
+        """Add and then remove, two requests as upstream: in between there are both, never none."""
+        now = self._env.now()
+        stamped = [msgspec.structs.replace(taint, time_added=now) for taint in add]
+        if stamped:
+            await self._change_taints(node.metadata.name, lambda taints: _with_all(taints, stamped))
+        await self.remove_taints(node, remove)
+
+    async def remove_taints(self, node: Node, taints: Sequence[Taint]) -> None:
+        """Take these off, if the node as known carries any of them."""
+        if any(has_taint(node, taint) for taint in taints):
+            await self._change_taints(node.metadata.name, lambda known: without(known, taints))
+
+    async def set_labels(self, name: str, labels: dict[str, str]) -> None:
+        """Set these labels."""
+        await self._client.get(_NODE_META, name, resource_version="0")
+        await self._client.patch(_NODE_META, name, strategic_merge_patch({"metadata": {"labels": labels}}))
+
+    async def read_whole(self, name: str) -> msgspec.Raw:
+        """The node as it is now, with all that this program does not know of."""
+        return await self._client.get(NODES.raw, name)
+
+    async def put_conditions(
+        self, raw: msgspec.Raw, before: Sequence[NodeCondition], after: Sequence[NodeCondition]
+    ) -> None:
+        """Write the conditions; those that did not change go back as they came. ``raw`` is the node with ``before``."""
+        old = _raw_list.decode(take_field(raw, "status.conditions") or b"[]")
+        written = [
+            old[place] if place < len(before) and condition == before[place] else _encoded(condition)
+            for place, condition in enumerate(after)
+        ]
+        body = replace_fields(raw, {"status.conditions": msgspec.json.encode(written), "metadata.managedFields": None})
+        name = msgspec.json.decode(take_field(raw, "metadata.name") or b'""')
+        await self._client.update(_NODE_META, name, body, subresource="status")
+
+    async def _change_taints(self, name: str, change: Callable[[Sequence[Taint]], list[Taint]]) -> None:
+        for attempt in range(TRIES):
+            if attempt:
+                await asyncio.sleep(PAUSE_SECONDS * (1.0 + self._random.random()))
+            # What the server has at hand will do at first: if it is old, the write is refused.
+            node = await self._client.get(NODES, name, resource_version="" if attempt else "0")
+            after = change(node.spec.taints)
+            if tuple(after) == node.spec.taints:
+                return
+            body = {
+                "metadata": {"resourceVersion": node.metadata.resource_version},
+                "spec": {"taints": [_taint(taint) for taint in after] or None},
+            }
+            try:
+                await self._client.patch(_NODE_META, name, strategic_merge_patch(body))
+            except Conflict:
+                if attempt == TRIES - 1:
+                    raise
+            else:
+                return
+
+
+def _with_all(taints: Sequence[Taint], new: Sequence[Taint]) -> list[Taint]:
+    after = list(taints)
+    for taint in new:
+        after = with_taint(after, taint)
+    return after
+
+
+def _taint(taint: Taint) -> dict[str, Any]:
+    fields: dict[str, Any] = {"key": taint.key, "effect": taint.effect}
+    if taint.value:
+        fields["value"] = taint.value
+    if taint.time_added is not None:
+        fields["timeAdded"] = format_time(taint.time_added)
+    return fields
+
+
+def _encoded(condition: NodeCondition) -> msgspec.Raw:
+    fields: dict[str, Any] = {
+        "type": condition.type,
+        "status": condition.status,
+        "reason": condition.reason,
+        "message": condition.message,
+    }
+    for name, at in (
+        ("lastHeartbeatTime", condition.last_heartbeat_time),
+        ("lastTransitionTime", condition.last_transition_time),
+    ):
+        fields[name] = None if at is None else format_time(at)
+    return msgspec.Raw(msgspec.json.encode(fields))

@@ -1,0 +1,74 @@
+"""Saying of pods that they are not ready, because their node is not there to say so.
+
+Upstream: v1.36 ``pkg/controller/util/node/controller_utils.go``, ``MarkPodsNotReady``.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from pilothouse.api.core import PODS, Pod
+from pilothouse.api.meta import Object
+from pilothouse.client import Client
+from pilothouse.client.errors import ApiError, NotFound
+from pilothouse.env import Env, Log
+from pilothouse.machinery.splice import replace_fields, take_field
+from pilothouse.machinery.times import format_time
+from pilothouse.runtime import EventRecorder, object_key, object_reference
+from pilothouse.runtime.events import WARNING
+from pilothouse.semantics.pods import ready_condition
+
+_POD_META = PODS.read_as(Object)
+_pod = msgspec.json.Decoder(Pod)
+_raw_list = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+class PodWrites:
+    """The requests about pods."""
+
+    def __init__(self, client: Client, env: Env, recorder: EventRecorder, log: Log) -> None:
+        self._client = client
+        self._env = env
+        self._recorder = recorder
+        self._log = log
+
+    async def mark_not_ready(self, pods: Iterable[Pod]) -> bool:
+        """Set Ready to False, one after the other, where it is there and says otherwise. Whether all went well."""
+        fine = True
+        for pod in pods:
+            if not needs_mark(pod):
+                continue
+            about = object_reference(PODS, pod.metadata)
+            try:
+                await self._mark(pod)
+            except NotFound:
+                continue
+            except (ApiError, OSError) as error:
+                self._log.error("Failed to mark a pod NotReady", error=error, pod=object_key(pod.metadata))
+                fine = False
+            self._recorder.event(about, WARNING, "NodeNotReady", "Node is not ready")
+        return fine
+
+    async def _mark(self, pod: Pod) -> None:
+        """Written into the pod as it is now. Its reason and message stay: they tell of its own last change."""
+        meta = pod.metadata
+        raw = await self._client.get(PODS.raw, meta.name, meta.namespace)
+        live = _pod.decode(raw)
+        if live.metadata.uid != meta.uid or not needs_mark(live):
+            return
+        conditions = _raw_list.decode(take_field(raw, "status.conditions") or b"[]")
+        now = format_time(self._env.now()).encode()
+        for place, condition in enumerate(live.status.conditions):
+            if condition.type == "Ready":
+                changes = {"status": b'"False"', "lastTransitionTime": b'"' + now + b'"'}
+                conditions[place] = msgspec.Raw(replace_fields(conditions[place], changes))
+        body = replace_fields(
+            raw, {"status.conditions": msgspec.json.encode(conditions), "metadata.managedFields": None}
+        )
+        await self._client.update(_POD_META, meta.name, body, meta.namespace, subresource="status")
+
+
+def needs_mark(pod: Pod) -> bool:
+    """Whether it says of itself that it is ready, or does not know."""
+    condition = ready_condition(pod)
+    return condition is not None and condition.status != "False"

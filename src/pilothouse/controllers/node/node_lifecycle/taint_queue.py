@@ -1,0 +1,78 @@
+"""Which nodes of a zone are to get a NoExecute taint next, and whether one may now.
+
+Upstream: v1.36 ``pkg/controller/nodelifecycle/scheduler/rate_limited_queue.go``.
+"""
+
+
+class TaintLimiter:
+    """A bucket that holds one token and is full at first. Rate 0: it has none, and never gets one."""
+
+    def __init__(self, rate: float, now: float) -> None:
+        self.rate = rate
+        self._tokens = 1.0 if rate > 0 else 0.0
+        self._at = now
+
+    def take(self, now: float) -> bool:
+        """Take the token, if there is one."""
+        self._tokens = min(1.0, self._tokens + (now - self._at) * self.rate)
+        self._at = now
+        # Ten steps of 0.1 may make a little less than 1.
+        if self._tokens < 1.0 - 1e-9:
+            return False
+        self._tokens = 0.0
+        return True
+
+
+class TaintQueue:
+    """Node names in the order in which they came, each until it was dealt with.
+
+    A name that was dealt with does not come again before it is removed: ``remove`` is for nodes that are ready again,
+    or lost the taint.
+    """
+
+    def __init__(self, rate: float, now: float) -> None:
+        self.limiter = TaintLimiter(rate, now)
+        self._due: dict[str, float] = {}
+        self._seen: dict[str, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._due)
+
+    def add(self, name: str, now: float, *, again: bool = False) -> bool:
+        """Have the node tainted. False if that is so already, or was done: ``again`` asks for it all the same, when the
+        taint is not there. Who waits keeps the place."""
+        if name in self._due or (name in self._seen and not again):
+            return False
+        self._seen[name] = None
+        self._due[name] = now
+        return True
+
+    def remove(self, name: str) -> None:
+        """Forget the node: it may come again."""
+        self._seen.pop(name, None)
+        self._due.pop(name, None)
+
+    def head(self, now: float) -> str | None:
+        """Whose turn it is, as far as the token goes; None when nobody is due."""
+        if not self._due:
+            return None
+        name = min(self._due, key=self._due.__getitem__)  # of equals the first that came
+        return name if self._due[name] <= now else None
+
+    def done(self, name: str) -> None:
+        """The node was dealt with."""
+        self._due.pop(name, None)
+
+    def retry(self, name: str, at: float) -> None:
+        """Deal with the node again, not before ``at``. Unless it was removed meanwhile."""
+        if name in self._due:
+            self._due[name] = at
+
+    def set_rate(self, rate: float, now: float) -> None:
+        """Go on at another rate. Who waited for a token waits for the first one of the new rate."""
+        if rate == self.limiter.rate:
+            return
+        had_token = self.limiter.take(now)
+        self.limiter = TaintLimiter(rate, now)
+        if not had_token and rate > 0:
+            self.limiter.take(now)

@@ -1,0 +1,81 @@
+"""What a node's conditions come to as taints, and its labels as older labels. Pure.
+
+Upstream: v1.36 ``pkg/controller/nodelifecycle/node_lifecycle_controller.go``, ``doNoScheduleTaintingPass`` and
+``reconcileNodeLabels``; ``pkg/util/taints``.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from pilothouse.api.core import Node, Taint
+from pilothouse.semantics.nodes import NO_EXECUTE, NO_SCHEDULE, same_taint
+
+_PREFIX = "node.kubernetes.io/"
+NOT_READY = Taint(key=f"{_PREFIX}not-ready", effect=NO_EXECUTE)
+UNREACHABLE = Taint(key=f"{_PREFIX}unreachable", effect=NO_EXECUTE)
+
+_KEYS = {
+    ("Ready", "False"): f"{_PREFIX}not-ready",
+    ("Ready", "Unknown"): f"{_PREFIX}unreachable",
+    ("MemoryPressure", "True"): f"{_PREFIX}memory-pressure",
+    ("DiskPressure", "True"): f"{_PREFIX}disk-pressure",
+    ("PIDPressure", "True"): f"{_PREFIX}pid-pressure",
+    ("NetworkUnavailable", "True"): f"{_PREFIX}network-unavailable",
+}
+_UNSCHEDULABLE = f"{_PREFIX}unschedulable"
+_OURS = frozenset((*_KEYS.values(), _UNSCHEDULABLE))
+
+_OLDER_LABELS = (
+    ("kubernetes.io/os", "beta.kubernetes.io/os"),
+    ("kubernetes.io/arch", "beta.kubernetes.io/arch"),
+)
+
+
+def no_schedule_changes(node: Node) -> tuple[list[Taint], list[Taint]]:
+    """The NoSchedule taints to add and to remove, so that they say what conditions and spec say. Other keys and effects
+    are nobody's business here."""
+    keys = [_KEYS[c.type, c.status] for c in node.status.conditions if (c.type, c.status) in _KEYS]
+    if node.spec.unschedulable:
+        keys.append(_UNSCHEDULABLE)
+    wanted = [Taint(key=key, effect=NO_SCHEDULE) for key in dict.fromkeys(keys)]
+    there = [taint for taint in node.spec.taints if taint.effect == NO_SCHEDULE and taint.key in _OURS]
+    return without(wanted, there), without(there, wanted)
+
+
+def no_execute_swap(status: str) -> tuple[Taint, Taint] | None:
+    """The NoExecute taint that goes with the condition Ready of that status, and its opposite; none for True."""
+    if status == "False":
+        return NOT_READY, UNREACHABLE
+    return (UNREACHABLE, NOT_READY) if status == "Unknown" else None
+
+
+def has_taint(node: Node, taint: Taint) -> bool:
+    """Whether it carries a taint of that key and effect."""
+    return any(same_taint(known, taint) for known in node.spec.taints)
+
+
+def with_taint(taints: Sequence[Taint], new: Taint) -> list[Taint]:
+    """``taints`` with this one in the place of its like, or at the end. Its like with the same value stays, and with it
+    the time since when."""
+    after = []
+    found = False
+    for known in taints:
+        if same_taint(known, new):
+            found = True
+            after.append(known if known.value == new.value else new)
+        else:
+            after.append(known)
+    return after if found else [*after, new]
+
+
+def without(taints: Sequence[Taint], gone: Iterable[Taint]) -> list[Taint]:
+    """``taints`` without those, by key and effect."""
+    doomed = list(gone)
+    return [known for known in taints if not any(same_taint(known, taint) for taint in doomed)]
+
+
+def older_labels(node: Node) -> dict[str, str]:
+    """The beta labels that are missing or differ from the ones that took their place."""
+    labels = node.metadata.labels
+    return {
+        older: labels[newer] for newer, older in _OLDER_LABELS if newer in labels and labels.get(older) != labels[newer]
+    }

@@ -1,0 +1,101 @@
+"""How fast pods may be made to leave nodes, by how many nodes of a zone and of the cluster are down. Pure.
+
+Upstream: v1.36 ``pkg/controller/nodelifecycle/node_lifecycle_controller.go``, ``handleDisruption`` and
+``ComputeZoneState``; ``component-helpers/node/topology``.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+
+import msgspec
+
+from pilothouse.api.core import Node, NodeCondition
+from pilothouse.controllers.node.node_lifecycle import NodeLifecycleOptions
+
+EXCLUDED_LABEL = "node.kubernetes.io/exclude-disruption"
+
+
+class ZoneState(Enum):
+    """``INITIAL``: not looked at yet. ``NORMAL``: most nodes are ready. ``PARTIAL``: at least three, and too large a
+    share, are not. ``FULL``: none is."""
+
+    INITIAL = "Initial"
+    NORMAL = "Normal"
+    PARTIAL = "PartialDisruption"
+    FULL = "FullDisruption"
+
+
+class ZoneReport(msgspec.Struct, frozen=True):
+    """One zone in one pass."""
+
+    size: int
+    unhealthy: int
+    state: ZoneState
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What a pass comes to.
+
+    ``rates`` are those that are to be set, by zone. ``spare_all``: take the NoExecute taints off every node.
+    ``restart_grace``: count every node as heard of just now.
+    """
+
+    states: dict[str, ZoneState]
+    rates: dict[str, float]
+    gone: tuple[str, ...] = ()
+    spare_all: bool = False
+    restart_grace: bool = False
+
+
+def zone_of(node: Node) -> str:
+    """The node's zone: region, ``:\\0:``, zone; empty for a node that names neither. The older labels come first."""
+    labels = node.metadata.labels
+    region, zone = (
+        labels.get(f"failure-domain.beta.kubernetes.io/{part}") or labels.get(f"topology.kubernetes.io/{part}", "")
+        for part in ("region", "zone")
+    )
+    return f"{region}:\0:{zone}" if region or zone else ""
+
+
+def counts_in_its_zone(node: Node) -> bool:
+    """Whether it is not excluded by label, whatever the label's value."""
+    return EXCLUDED_LABEL not in node.metadata.labels
+
+
+def report(conditions: Sequence[NodeCondition | None], threshold: float) -> ZoneReport:
+    """The state of a zone by the condition Ready of its nodes; None is a node without one.
+
+    Example, threshold 0.55: 3 of 5 down is 0.6, partial; 3 of 6 is 0.5, normal; 2 of 3 are less than three, normal.
+    """
+    size = len(conditions)
+    down = sum(1 for condition in conditions if condition is None or condition.status != "True")
+    if down and down == size:
+        state = ZoneState.FULL
+    elif down > 2 and down / size >= threshold:
+        state = ZoneState.PARTIAL
+    else:
+        state = ZoneState.NORMAL
+    return ZoneReport(size, down, state)
+
+
+def plan(before: Mapping[str, ZoneState], now: Mapping[str, ZoneReport], options: NodeLifecycleOptions) -> Plan:
+    """From the remembered states and this pass's reports to what is to be done."""
+    gone = tuple(sorted(zone for zone in before if zone not in now))
+    states = {zone: before.get(zone, ZoneState.INITIAL) for zone in sorted(now)}
+    all_are_full = all(seen.state is ZoneState.FULL for seen in now.values())
+    all_were_full = all(state is ZoneState.FULL for state in states.values())
+    if all_are_full and all_were_full:
+        return Plan(states=states, rates={}, gone=gone)
+    after = {zone: now[zone].state for zone in states}
+    if all_are_full:
+        return Plan(states=after, rates=dict.fromkeys(states, 0.0), gone=gone, spare_all=True)
+    changed = [zone for zone in states if all_were_full or states[zone] is not after[zone]]
+    rates = {zone: rate(now[zone], options) for zone in changed}
+    return Plan(states=after, rates=rates, gone=gone, restart_grace=all_were_full)
+
+
+def rate(zone: ZoneReport, options: NodeLifecycleOptions) -> float:
+    """Nodes a second. A zone that is down alone is left at the usual rate: the others can take its pods."""
+    if zone.state is not ZoneState.PARTIAL:
+        return options.eviction_rate
+    return options.secondary_eviction_rate if zone.size > options.large_cluster_size_threshold else 0.0

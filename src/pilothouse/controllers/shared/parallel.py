@@ -1,0 +1,32 @@
+"""Doing the same to many things, several at a time."""
+
+from collections.abc import Awaitable, Callable, Iterable
+from itertools import chain, islice
+from typing import TypeVar
+
+from pilothouse.runtime import run_all
+
+T = TypeVar("T")
+
+
+async def each(things: Iterable[T], act: Callable[[T], Awaitable[object]], *, at_once: int) -> None:
+    """``act`` on every thing, begun in their order, at most ``at_once`` under way.
+
+    ``things`` is read as it goes. A failure does not stop the others; the first one is raised in the end.
+    """
+    waiting = iter(things)
+    first = list(islice(waiting, 1))
+    if not first:
+        return  # what is looked at every few seconds mostly has nothing to do
+    waiting = chain(first, waiting)
+    failures: list[Exception] = []
+
+    async def work() -> None:
+        for thing in waiting:
+            for failure in await run_all([act(thing)]):
+                if failure is not None:
+                    failures.append(failure)
+
+    await run_all([work() for _ in range(at_once)])
+    if failures:
+        raise failures[0]

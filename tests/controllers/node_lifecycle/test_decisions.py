@@ -1,0 +1,389 @@
+"""The decisions about nodes. Rows mirror ``pkg/controller/nodelifecycle/node_lifecycle_controller_test.go`` and
+``scheduler/rate_limited_queue_test.go`` of v1.36 where they say so."""
+
+import datetime
+
+import msgspec
+import pytest
+
+from pilothouse.api.coordination import Lease, LeaseSpec
+from pilothouse.api.core import Node, NodeCondition, NodeSpec, NodeStatus, Taint
+from pilothouse.api.meta import ObjectMeta
+from pilothouse.controllers.node.node_lifecycle import NodeLifecycleOptions
+from pilothouse.controllers.node.node_lifecycle.health import Health, Instant, is_silent, observe, unknown_conditions
+from pilothouse.controllers.node.node_lifecycle.taint_queue import TaintQueue
+from pilothouse.controllers.node.node_lifecycle.taints import (
+    no_execute_swap,
+    no_schedule_changes,
+    older_labels,
+    with_taint,
+)
+from pilothouse.controllers.node.node_lifecycle.zones import (
+    Plan,
+    ZoneReport,
+    ZoneState,
+    counts_in_its_zone,
+    plan,
+    report,
+    zone_of,
+)
+
+EPOCH = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+INITIAL, NORMAL, PARTIAL, FULL = ZoneState.INITIAL, ZoneState.NORMAL, ZoneState.PARTIAL, ZoneState.FULL
+
+
+def at(seconds: float) -> datetime.datetime:
+    return EPOCH + datetime.timedelta(seconds=seconds)
+
+
+def instant(seconds: float) -> Instant:
+    return Instant(1000.0 + seconds, at(seconds))
+
+
+def condition(kind: str, status: str, heartbeat: float = 0.0) -> NodeCondition:
+    return NodeCondition(
+        type=kind,
+        status=status,
+        reason="Kubelet",
+        message="said so",
+        last_heartbeat_time=at(heartbeat),
+        last_transition_time=at(0),
+    )
+
+
+def node(
+    *conditions: NodeCondition, taints: tuple[Taint, ...] = (), unschedulable: bool = False, **labels: str
+) -> Node:
+    return Node(
+        metadata=ObjectMeta(name="n", creation_timestamp=EPOCH, labels=labels),
+        spec=NodeSpec(taints=taints, unschedulable=unschedulable),
+        status=NodeStatus(conditions=conditions),
+    )
+
+
+def lease(renewed: float | None) -> Lease | None:
+    return None if renewed is None else Lease(spec=LeaseSpec(renew_time=at(renewed)))
+
+
+@pytest.mark.parametrize(
+    ("looks", "silent_at"),
+    [
+        pytest.param([(0, 0, None)], 51, id="never heard again: 50 s after the first look, whatever its own times say"),
+        pytest.param([(1000, 0, None)], 1051, id="a new manager gives an old heartbeat a whole grace period"),
+        pytest.param([(0, 0, None), (30, 30, None)], 81, id="a new heartbeat counts from when it was seen"),
+        pytest.param(
+            [(0, 0, 0), (40, 0, 40), (80, 0, 80)],
+            131,
+            id="the Lease alone keeps it alive (TestMonitorNodeHealthUpdateNodeAndPodStatusWithLease)",
+        ),
+        pytest.param([(0, 0, 0), (40, 0, 0)], 51, id="a Lease that is not renewed does not"),
+        pytest.param([(0, 0, None), (40, 0, 5)], 91, id="a Lease that appears does, however old"),
+        pytest.param(
+            [(0, 0, 0), (10, 10, 0), (15, 10, 0)], 66, id="after a new heartbeat an unchanged Lease counts once more"
+        ),
+        pytest.param([(0, None, None)], 61, id="no condition Ready: 60 s after its creation (…WithStatus)"),
+        pytest.param([(45, None, None)], 61, id="also when it was first seen later"),
+        pytest.param([(0, None, None), (20, 20, None)], 71, id="from its first status on the grace period is 50 s"),
+        pytest.param([(0, None, 0), (50, None, 50)], 111, id="a Lease keeps alive whoever never reported"),
+    ],
+)
+def test_when_a_node_is_silent(looks: list[tuple[float, float | None, float | None]], silent_at: float) -> None:
+    health: Health | None = None
+    seen = node()
+    for second, heartbeat, renewed in looks:
+        seen = node() if heartbeat is None else node(condition("Ready", "True", heartbeat))
+        health = observe(health, seen, lease(renewed), instant(second))
+    assert health is not None
+
+    def silent(second: float) -> bool:
+        assert health is not None
+        return is_silent(health, instant(second), monitor_grace=50, startup_grace=60)
+
+    assert not silent(silent_at - 1)
+    assert silent(silent_at)
+
+
+def test_a_condition_that_vanishes_leaves_the_last_sign_of_life() -> None:
+    health = observe(None, node(condition("Ready", "True", 0)), None, instant(0))
+    health = observe(health, node(), None, instant(40))
+    assert (health.ready, health.probed) == (None, 1000.0)
+
+
+def test_a_silent_node_becomes_unknown_but_for_its_network() -> None:
+    """TestMonitorNodeHealthUpdateStatus 'Node created long time ago, with status updated by kubelet exceeds grace'."""
+    before = node(
+        condition("NetworkUnavailable", "False"), condition("Ready", "True", 7), condition("DiskPressure", "Unknown")
+    )
+    after = unknown_conditions(before, instant(60))
+    assert after is not None
+    assert [(c.type, c.status, c.reason) for c in after] == [
+        ("NetworkUnavailable", "False", "Kubelet"),
+        ("Ready", "Unknown", "NodeStatusUnknown"),
+        ("DiskPressure", "Unknown", "Kubelet"),
+        ("MemoryPressure", "Unknown", "NodeStatusNeverUpdated"),
+        ("PIDPressure", "Unknown", "NodeStatusNeverUpdated"),
+    ]
+    ready, never = after[1], after[3]
+    assert ready.message == "Kubelet stopped posting node status."
+    assert (ready.last_heartbeat_time, ready.last_transition_time) == (at(7), at(60))
+    assert never.message == "Kubelet never posted node status."
+    assert (never.last_heartbeat_time, never.last_transition_time) == (EPOCH, at(60))
+
+
+def test_nothing_is_written_on_a_node_whose_ready_is_unknown() -> None:
+    assert (
+        unknown_conditions(node(condition("Ready", "Unknown"), condition("PIDPressure", "False")), instant(60)) is None
+    )
+    assert unknown_conditions(node(condition("Ready", "False")), instant(60)) is not None
+
+
+def zone(*, down: int, up: int) -> ZoneReport:
+    return report([condition("Ready", "False")] * down + [condition("Ready", "True")] * up, 0.55)
+
+
+@pytest.mark.parametrize(
+    ("down", "up", "state"),
+    [
+        pytest.param(0, 1, NORMAL, id="all up"),
+        pytest.param(1, 0, FULL, id="its only node down"),
+        pytest.param(2, 1, NORMAL, id="fewer than three down"),
+        pytest.param(3, 2, PARTIAL, id="3 of 5 (TestMonitorNodeHealth 'Partial Disruption')"),
+        pytest.param(3, 3, NORMAL, id="3 of 6 is below 0.55"),
+        pytest.param(11, 9, PARTIAL, id="11 of 20 is 0.55, and that is enough"),
+        pytest.param(5, 0, FULL, id="none is left (TestMonitorNodeHealth 'Full Disruption')"),
+    ],
+)
+def test_the_state_of_a_zone(down: int, up: int, state: ZoneState) -> None:
+    assert zone(down=down, up=up) == ZoneReport(down + up, down, state)
+
+
+def test_nodes_without_a_condition_are_down() -> None:
+    """TestMonitorNodeHealth 'Nodes created recently without status conditions'."""
+    assert report([None, None], 0.55).state is FULL
+
+
+OPTIONS = NodeLifecycleOptions()
+UP, DOWN, HALF = zone(down=0, up=3), zone(down=3, up=0), zone(down=3, up=2)
+BIG_HALF = zone(down=40, up=20)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "expected"),
+    [
+        pytest.param({}, {"a": UP}, Plan(states={"a": NORMAL}, rates={"a": 0.1}), id="a zone that was not seen before"),
+        pytest.param({"a": NORMAL}, {"a": UP}, Plan(states={"a": NORMAL}, rates={}), id="nothing new"),
+        pytest.param(
+            {"a": NORMAL},
+            {"a": DOWN},
+            Plan(states={"a": FULL}, rates={"a": 0.0}, spare_all=True),
+            id="the only zone falls: nobody must leave (TestMonitorNodeHealthEvictPodsWithDisruption)",
+        ),
+        pytest.param({"a": FULL}, {"a": DOWN}, Plan(states={"a": FULL}, rates={}), id="still down"),
+        pytest.param(
+            {"a": FULL},
+            {"a": HALF},
+            Plan(states={"a": PARTIAL}, rates={"a": 0.0}, restart_grace=True),
+            id="one comes back: all get a new grace period",
+        ),
+        pytest.param(
+            {"a": NORMAL, "b": NORMAL},
+            {"a": DOWN, "b": UP},
+            Plan(states={"a": FULL, "b": NORMAL}, rates={"a": 0.1}),
+            id="one zone of two falls: its pods leave at the usual rate",
+        ),
+        pytest.param(
+            {"a": FULL, "b": FULL},
+            {"a": UP, "b": DOWN},
+            Plan(states={"a": NORMAL, "b": FULL}, rates={"a": 0.1, "b": 0.1}, restart_grace=True),
+            id="both were down, one is back ('Initially both zones down, one comes back')",
+        ),
+        pytest.param(
+            {"a": NORMAL}, {"a": HALF}, Plan(states={"a": PARTIAL}, rates={"a": 0.0}), id="most of a small zone: stop"
+        ),
+        pytest.param(
+            {"a": NORMAL},
+            {"a": BIG_HALF},
+            Plan(states={"a": PARTIAL}, rates={"a": 0.01}),
+            id="most of a large one: slowly",
+        ),
+        pytest.param(
+            {"a": NORMAL, "b": FULL},
+            {"b": DOWN},
+            Plan(states={"b": FULL}, rates={}, gone=("a",)),
+            id="a zone without nodes is forgotten, the other was down already",
+        ),
+        pytest.param({"a": NORMAL}, {}, Plan(states={}, rates={}, gone=("a",)), id="no nodes at all"),
+        pytest.param(
+            {}, {"a": DOWN}, Plan(states={"a": FULL}, rates={"a": 0.0}, spare_all=True), id="down from the start"
+        ),
+    ],
+)
+def test_what_zones_come_to(before: dict[str, ZoneState], now: dict[str, ZoneReport], expected: Plan) -> None:
+    assert plan(before, now, OPTIONS) == expected
+
+
+def test_a_zone_is_large_above_the_threshold_not_at_it() -> None:
+    at_threshold = zone(down=30, up=20)
+    assert plan({"a": NORMAL}, {"a": at_threshold}, OPTIONS).rates == {"a": 0.0}
+
+
+def test_zones_are_named_by_region_and_zone() -> None:
+    beta = Node(
+        metadata=ObjectMeta(
+            labels={
+                "failure-domain.beta.kubernetes.io/region": "old",
+                "topology.kubernetes.io/region": "new",
+                "topology.kubernetes.io/zone": "z",
+            }
+        )
+    )
+    assert zone_of(beta) == "old:\0:z"
+    assert zone_of(Node()) == ""
+    assert zone_of(Node(metadata=ObjectMeta(labels={"topology.kubernetes.io/zone": "z"}))) == ":\0:z"
+
+
+def test_a_label_keeps_a_node_out_of_the_zones() -> None:
+    """TestMonitorNodeHealth…, exclude-disruption; the value does not matter."""
+    assert not counts_in_its_zone(Node(metadata=ObjectMeta(labels={"node.kubernetes.io/exclude-disruption": "false"})))
+    assert counts_in_its_zone(Node())
+
+
+def taint(name: str, effect: str = "NoSchedule") -> Taint:
+    return Taint(key=f"node.kubernetes.io/{name}", effect=effect)
+
+
+@pytest.mark.parametrize(
+    ("one", "add", "remove"),
+    [
+        pytest.param(node(condition("Ready", "True")), [], [], id="healthy"),
+        pytest.param(node(condition("Ready", "False")), ["not-ready"], [], id="not ready (TestTaintsNodeByCondition)"),
+        pytest.param(
+            node(condition("Ready", "Unknown"), taints=(taint("not-ready"),)),
+            ["unreachable"],
+            ["not-ready"],
+            id="from not ready to silent (TestTaintsNodeByCondition 'Ready is unknown')",
+        ),
+        pytest.param(
+            node(
+                condition("MemoryPressure", "True"),
+                condition("DiskPressure", "True"),
+                condition("PIDPressure", "True"),
+                condition("NetworkUnavailable", "True"),
+            ),
+            ["memory-pressure", "disk-pressure", "pid-pressure", "network-unavailable"],
+            [],
+            id="under every pressure (TestTaintsNodeByCondition)",
+        ),
+        pytest.param(
+            node(condition("DiskPressure", "Unknown"), taints=(taint("disk-pressure"),)),
+            [],
+            ["disk-pressure"],
+            id="pressure that nobody knows of is none",
+        ),
+        pytest.param(node(unschedulable=True), ["unschedulable"], [], id="cordoned"),
+        pytest.param(node(taints=(taint("unschedulable"),)), [], ["unschedulable"], id="uncordoned"),
+        pytest.param(
+            node(taints=(taint("not-ready", "NoExecute"), taint("custom"), Taint(key="mine", effect="NoSchedule"))),
+            [],
+            [],
+            id="other effects and other keys are not ours",
+        ),
+        pytest.param(node(condition("Ready", "False"), taints=(taint("not-ready"),)), [], [], id="said already"),
+    ],
+)
+def test_conditions_as_taints(one: Node, add: list[str], remove: list[str]) -> None:
+    found = no_schedule_changes(one)
+    assert [[t.key.removeprefix("node.kubernetes.io/") for t in taints] for taints in found] == [add, remove]
+
+
+def test_unreachable_and_not_ready_exclude_each_other() -> None:
+    """TestSwapUnreachableNotReadyTaints."""
+    for status, key in (("False", "not-ready"), ("Unknown", "unreachable")):
+        swap = no_execute_swap(status)
+        assert swap is not None
+        assert swap[0] == taint(key, "NoExecute")
+        assert swap[1] != swap[0]
+    assert no_execute_swap("True") is None
+
+
+def test_a_taint_that_is_there_keeps_its_time() -> None:
+    old = msgspec.structs.replace(taint("unreachable", "NoExecute"), time_added=at(0))
+    new = msgspec.structs.replace(old, time_added=at(60))
+    assert with_taint([taint("custom"), old], new) == [taint("custom"), old]
+    other = msgspec.structs.replace(new, value="x")
+    assert with_taint([old, taint("custom")], other) == [other, taint("custom")]
+    assert with_taint([taint("unreachable")], new) == [taint("unreachable"), new], "another effect is another taint"
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        pytest.param({}, {}, id="no labels (TestReconcileNodeLabels)"),
+        pytest.param(
+            {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"},
+            {"beta.kubernetes.io/os": "linux", "beta.kubernetes.io/arch": "amd64"},
+            id="both are missing",
+        ),
+        pytest.param(
+            {"kubernetes.io/os": "linux", "beta.kubernetes.io/os": "windows"},
+            {"beta.kubernetes.io/os": "linux"},
+            id="one differs (TestReconcileNodeLabels)",
+        ),
+        pytest.param({"kubernetes.io/os": "linux", "beta.kubernetes.io/os": "linux"}, {}, id="nothing to do"),
+        pytest.param({"beta.kubernetes.io/os": "linux"}, {}, id="only the older one: left alone"),
+    ],
+)
+def test_older_labels(labels: dict[str, str], expected: dict[str, str]) -> None:
+    assert older_labels(Node(metadata=ObjectMeta(labels=labels))) == expected
+
+
+def test_the_queue_keeps_the_order_and_takes_each_name_once() -> None:
+    """TestUniqueQueueGet, TestAddNode, TestTryRemovingWhileTry."""
+    queue = TaintQueue(0.1, 0.0)
+    assert [queue.add(name, 0.0) for name in ("b", "a", "b")] == [True, True, False]
+    assert queue.head(0.0) == "b"
+    queue.done("b")
+    assert queue.head(0.0) == "a"
+    assert not queue.add("b", 1.0), "it was dealt with"
+    assert queue.add("b", 1.0, again=True), "unless the taint is gone"
+    queue.remove("a")
+    assert queue.head(1.0) == "b"
+    queue.remove("b")
+    assert len(queue) == 0
+
+
+def test_who_failed_waits_and_others_go_first() -> None:
+    """TestTryOrdering."""
+    queue = TaintQueue(0.1, 0.0)
+    queue.add("a", 0.0)
+    queue.add("b", 0.0)
+    queue.retry("a", 5.0)
+    assert queue.head(1.0) == "b"
+    queue.done("b")
+    assert queue.head(1.0) is None
+    assert queue.head(5.0) == "a"
+    queue.remove("a")
+    queue.retry("a", 6.0)
+    assert queue.head(6.0) is None, "whoever was removed does not come back by itself"
+
+
+def test_a_token_every_ten_seconds() -> None:
+    limiter = TaintQueue(0.1, 0.0).limiter
+    granted = [tick / 10 for tick in range(400) if limiter.take(tick / 10)]
+    assert granted == pytest.approx([0.0, 10.0, 20.0, 30.0])
+
+
+def test_changing_the_rate() -> None:
+    """TestSwapLimiter."""
+    queue = TaintQueue(0.1, 0.0)
+    queue.set_rate(0.0, 0.0)
+    assert not queue.limiter.take(1e6), "never"
+    queue.set_rate(1.0, 1e6)
+    assert not queue.limiter.take(1e6), "who waited waits for the first token of the new rate"
+    assert queue.limiter.take(1e6 + 1)
+    fresh = TaintQueue(0.1, 0.0)
+    fresh.set_rate(1.0, 0.0)
+    assert fresh.limiter.take(0.0), "who had a token has one"
+    same = fresh.limiter
+    fresh.set_rate(1.0, 0.0)
+    assert fresh.limiter is same
