@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 
 import pilothouse
-from pilothouse.cli.program import UserError, parse, serve
+from pilothouse.cli.program import UserError, first_of, parse, serve
 from pilothouse.controllermanager.options import Options, flag_set, options_from
 from pilothouse.controllermanager.selection import absent_names
 from pilothouse.controllers.registry import DESCRIPTORS
@@ -42,6 +42,7 @@ async def _manage(options: Options, ignored: Sequence[str]) -> int:
         log.warning("Controller is not part of this release and does not run", controller=name)
     try:
         await app.run(Env(), options, DESCRIPTORS)
-    except (ApiError, ConfigError, LeadershipLost, OSError) as error:
-        raise UserError(str(error)) from error
+    except* (ApiError, ConfigError, LeadershipLost, OSError) as failed:
+        # Alone, or in the groups of those who led or served at that moment.
+        raise UserError(str(first_of(failed))) from None
     return 0
