@@ -116,6 +116,8 @@ def test_a_client_certificate_is_shown_and_replaced_when_its_files_change(tmp_pa
             key.write_bytes(b"half")
             transport._pool._close_idle()
             assert json.loads((await transport.request(GET)).body)[0] == ["after"]
+            stream = await transport.open(GET)
+            assert json.loads(b"".join([piece async for piece in stream]))[0] == ["after"], "on a new connection too"
             await transport.close()
 
     run(main)

@@ -12,13 +12,11 @@ from pilothouse.client.connection import Connection, RemoteStream, close_all
 from pilothouse.client.credentials import Anonymous, Credentials
 from pilothouse.client.dial import Dialer
 from pilothouse.client.endpoint import Endpoint, Proxy
-from pilothouse.client.errors import ConfigError, ConnectionLost
+from pilothouse.client.errors import ConnectionLost
 from pilothouse.client.pool import Pool
 from pilothouse.client.requests import FencedRequest, FixedHeaders, encode_headers
 from pilothouse.client.tls import TlsContexts, TlsSettings
-from pilothouse.env import Env, Log
-
-_log = Log("client")
+from pilothouse.env import Env
 
 MAX_CONNECTIONS = 32
 """To one host, watches not counted: they hold connections of their own."""
@@ -175,10 +173,7 @@ class RemoteTransport:
     def _renew(self) -> None:
         """Look whether certificate files have changed; connections made with older ones are then given up."""
         if self._contexts is not None and self._contexts.has_changed():
-            try:
-                self._contexts.reload()
-            except ConfigError as error:
-                _log.error("Unable to reload certificates", error=error)
+            self._contexts.reload()
 
     def _generation(self) -> int:
         return self._credentials.generation + (self._contexts.generation if self._contexts is not None else 0)

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pilothouse.client.errors import ConfigError
-from pilothouse.env import Env
+from pilothouse.env import Env, Log
+
+_log = Log("client")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +54,20 @@ class TlsContexts:
         self._pair: KeyPair | None = None
 
     def get(self, pair: KeyPair | None = None) -> ssl.SSLContext:
-        """The context; ``pair`` is a client certificate that a plugin issued. Raises ``ConfigError``."""
+        """The context; ``pair`` is a client certificate that a plugin issued.
+
+        Files that have changed and make no sense are logged, and what they were before stays in use: certificate and
+        key are rarely replaced at one instant. Raises ``ConfigError`` when there is no before.
+        """
         stamps = self._file_stamps()
         if self._context is None or stamps != self._stamps or pair != self._pair:
-            made = make_context(self.settings, self._env.now(), pair)
+            try:
+                made = make_context(self.settings, self._env.now(), pair)
+            except ConfigError as error:
+                if self._context is None or pair != self._pair:
+                    raise
+                _log.error("Unable to reload certificates, the old ones stay in use", error=error)
+                return self._context
             if self._context is not None:
                 self.generation += 1
             self._context, self._stamps, self._pair = made, stamps, pair
