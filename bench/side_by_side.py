@@ -1,7 +1,7 @@
 """Ours beside the Go manager: a ReplicaSet 0→N→0 on one real API server, both without client throttling.
 
 Each manager in turn, in the order ours, Go, Go, ours, ours, Go, so that a machine that gets slower or faster hurts both
-alike. Wall times and CPU are compared by the best run of each: whatever else runs here only makes a run longer. Figures:
+alike. Wall times and CPU are compared by the best run of each: what else runs here only makes a run longer. Figures:
 wall seconds up and down, CPU microseconds of the manager per pod, its resident memory with all pods there.
 """
 
