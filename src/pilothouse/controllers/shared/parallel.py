@@ -27,6 +27,7 @@ async def each(things: Iterable[T], act: Callable[[T], Awaitable[object]], *, at
                 if failure is not None:
                     failures.append(failure)
 
-    await run_all([work() for _ in range(at_once)])
+    ended = await run_all([work() for _ in range(at_once)])
+    failures += [failure for failure in ended if failure is not None]  # reading ``things`` can fail too
     if failures:
         raise failures[0]
