@@ -37,7 +37,18 @@ _START_TAINT = ("node.kubernetes.io/not-ready", "NoSchedule")
 class _Heart:
     """What is known of one node. Times are loop times."""
 
-    __slots__ = ("conditions", "lease", "lease_due", "name", "registered", "status_due", "uid", "version", "whole")
+    __slots__ = (
+        "conditions",
+        "lease",
+        "lease_due",
+        "name",
+        "new",
+        "registered",
+        "status_due",
+        "uid",
+        "version",
+        "whole",
+    )
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -48,6 +59,7 @@ class _Heart:
         self.lease: msgspec.Raw | None = None
         self.lease_due = 0.0
         self.status_due = 0.0
+        self.new = False  # the Node has to be taken on: its start taint, its whole status
         self.whole = False  # the next status report has to be complete
 
     def adopt(self, node: Node) -> None:
@@ -56,7 +68,7 @@ class _Heart:
             self.uid = node.metadata.uid
             self.lease = None
             self.lease_due = self.status_due = 0.0
-            self.whole = True
+            self.new = self.whole = True
         self.remember(node)
 
     def remember(self, node: Node) -> None:
@@ -149,6 +161,7 @@ class Heartbeats:
     async def _register(self, heart: _Heart) -> None:
         name = heart.name
         body = node_object.new_node(name, self._index[name], self._profile, self._env.now())
+        created = False
         try:
             node = await self._clients[name].create(NODES, body)
         except AlreadyExists:
@@ -157,7 +170,10 @@ class Heartbeats:
             self._tell(name, self._reference(name), "Starting", "Starting kubelet.")
             message = "Updated Node Allocatable limit across pods"
             self._tell(name, self._reference(name), "NodeAllocatableEnforced", message)
+            created = True
         heart.adopt(node)
+        if created:
+            heart.whole = False
         await self._write_status(heart)
         heart.registered = True
         self._missing -= 1
@@ -183,12 +199,12 @@ class Heartbeats:
         whole = node_object.machine(name, self._index[name], self._profile) if heart.whole else None
         patch = strategic_merge_patch(node_object.status_patch(self._env.now(), heart.conditions, whole))
         node = await client.patch(NODES, name, patch, subresource="status")
-        if heart.whole:
+        if heart.new:
             await self._take_off_start_taint(client, node)
         for kind in changed:
             self._tell_status(name, node_object.STATUS_EVENTS[kind])
         if heart.uid == uid == node.metadata.uid:
-            heart.whole = False
+            heart.new = heart.whole = False
             heart.remember(node)
             heart.status_due = self._env.monotonic() + self._stretched(self._profile.status_period)
 
