@@ -18,7 +18,8 @@ LABELS = {"app": "web"}
 
 
 def replica_set(name: str = "web", replicas: int = 3) -> dict[str, Any]:
-    container = {"name": "main", "image": "nginx"}
+    # A namespace is looked at again after half of its pods' grace period.
+    spec = {"terminationGracePeriodSeconds": 1, "containers": [{"name": "main", "image": "nginx"}]}
     return {
         "apiVersion": "apps/v1",
         "kind": "ReplicaSet",
@@ -26,7 +27,7 @@ def replica_set(name: str = "web", replicas: int = 3) -> dict[str, Any]:
         "spec": {
             "replicas": replicas,
             "selector": {"matchLabels": LABELS},
-            "template": {"metadata": {"labels": LABELS}, "spec": {"containers": [container]}},
+            "template": {"metadata": {"labels": LABELS}, "spec": spec},
         },
     }
 
@@ -229,6 +230,28 @@ def test_somebody_elses_kubeconfig_is_left_alone(tmp_path: Path) -> None:
         " move it away, or choose another with --kubeconfig\n"
     )
     assert (tmp_path / "mine").read_text() == "precious: true\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        pytest.param(None, "No such file or directory", id="that is not there"),
+        pytest.param("secret\n", "a token line needs token, user and uid, this one has 1 columns", id="without users"),
+    ],
+)
+def test_a_token_file(tmp_path: Path, content: str | None, message: str) -> None:
+    if content is not None:
+        (tmp_path / "tokens").write_text(content)
+    done = run_pilothouse(tmp_path, "up", "--port=0", "--token-auth-file=tokens")
+    assert done.returncode == 1
+    assert done.stderr == f"Error: --token-auth-file tokens: {message}\n"
+
+
+def test_a_place_where_no_kubeconfig_can_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = run_pilothouse(tmp_path, "up", "--port=0", "--kubeconfig=file/kubeconfig")
+    assert done.returncode == 1
+    assert done.stderr == "Error: unable to write kubeconfig file/kubeconfig: File exists\n"
 
 
 def test_the_kubeconfig_is_private_and_ours_is_written_again(tmp_path: Path) -> None:

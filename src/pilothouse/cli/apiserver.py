@@ -72,6 +72,7 @@ def open_server(env: Env, parsed: Parsed) -> "ServedApiServer":
     port = parsed["port"]
     if not -1 <= port <= 65535:
         raise UserError(f"--port must be between 0 and 65535, or -1 for 6443 or the next free one, got {port}", code=2)
+    _check_tokens(parsed["token-auth-file"])
     options = ServedOptions(
         host=parsed["bind-address"],
         port=None if port == ANY_PORT else port,
@@ -83,6 +84,19 @@ def open_server(env: Env, parsed: Parsed) -> "ServedApiServer":
         return ServedApiServer(env, options)
     except (OSError, ValueError) as error:
         raise UserError(f"unable to open the API server's data: {error}") from error
+
+
+def _check_tokens(path: str) -> None:
+    from pilothouse.apiserver.authentication import StaticTokens
+
+    if not path:
+        return
+    try:
+        StaticTokens.read(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"--token-auth-file {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise UserError(f"--token-auth-file {path}: {error}") from error
 
 
 async def start(served: "ServedApiServer") -> None:

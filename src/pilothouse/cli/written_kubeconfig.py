@@ -4,6 +4,7 @@ Mode 0600, written in one step, and never over a file that was not written here:
 somebody's credentials. A first line marks our own.
 """
 
+import contextlib
 import os
 import pathlib
 
@@ -20,15 +21,16 @@ def write(path: pathlib.Path, content: dict[str, object]) -> None:
         raise UserError(
             f"{path} was not written by pilothouse and is left alone; move it away, or choose another with --kubeconfig"
         )
-    path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(f"{MARK}\n{yaml.safe_dump(content, sort_keys=False)}")
         part.replace(path)
     except OSError as error:
-        part.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # the error above is the one to tell
+            part.unlink()
         raise UserError(f"unable to write kubeconfig {path}: {error.strerror}") from error
 
 
