@@ -12,7 +12,10 @@ from pilothouse.sim.invariants.replicaset_status import StatusBehindCache
 from pilothouse.sim.invariants.replicasets import ReplicaSets
 
 BURST = 5
-OPTIONS = SimulationOptions(controller_options={"replicaset-controller": ReplicaSetOptions(burst=BURST)})
+OPTIONS = SimulationOptions(
+    controllers=("replicaset", "garbagecollector", "namespace"),
+    controller_options={"replicaset-controller": ReplicaSetOptions(burst=BURST)},
+)
 RESOURCES = ("pods", "replicasets")
 SECONDS = 90.0
 

@@ -244,7 +244,11 @@ class Simulation:
 
     def _observed(self, process: Process, seen: Observation) -> None:
         for invariant in self.invariants:
-            invariant.observed(process, seen)
+            try:
+                invariant.observed(process, seen)
+            except Exception as error:  # noqa: BLE001  # raised here the controller would survive it; the run must not
+                context = {"message": "an observer failed", "exception": error}
+                asyncio.get_running_loop().call_exception_handler(context)
 
     # Faults
 

@@ -16,7 +16,7 @@ from pilothouse.runtime.cache import Cached
 
 T = TypeVar("T", bound=Cached)
 
-INFORMERS = "/kube-controller-manager"
+INFORMERS = "/shared-informers"
 """How the User-Agent of the shared informers' client ends."""
 METADATA_INFORMERS = "/metadata-informers"
 """And that of the metadata informers' client."""

@@ -154,10 +154,7 @@ class Garbage(Invariant):
         namespace = dependent.metadata.namespace if namespaced else ""
         if namespaced and not namespace:
             return False
-        return (
-            self._places.get((ref.api_version, ref.kind, namespace, ref.name)) == ref.uid
-            and ref.uid not in self._waiting
-        )
+        return self._places.get((ref.api_version, ref.kind, namespace, ref.name)) == ref.uid
 
     # The end
 

@@ -1,0 +1,46 @@
+"""Tells stories and prints a digest of each: run in a process of its own, as ``python stories.py NAME:SEED …``."""
+
+import asyncio
+import sys
+
+from tests.scenarios import test_garbage, test_namespaces, test_replicasets
+
+from pilothouse.sim import Simulation, draw, simulate
+
+
+async def _replica_sets(simulation: Simulation) -> None:
+    await test_replicasets.work_under_faults(simulation, restarts=True)
+
+
+async def _garbage(simulation: Simulation) -> None:
+    plan = draw(simulation.env.stream("plan"), 60.0, count=10, resources=test_garbage.RESOURCES)
+    user = test_garbage.GraphUser(simulation.user, simulation.env.stream("user"))
+    await asyncio.gather(simulation.follow(plan), user.work(60))
+    await simulation.settle()
+
+
+async def _namespaces(simulation: Simulation) -> None:
+    plan = draw(simulation.env.stream("plan"), 60.0, count=10, resources=test_namespaces.RESOURCES)
+    user = test_namespaces.NamespaceUser(simulation.user, simulation.env.stream("user"))
+    await asyncio.gather(simulation.follow(plan), user.work(45))
+    await simulation.settle()
+
+
+STORIES = {
+    "replicasets": (_replica_sets, test_replicasets),
+    "garbage": (_garbage, test_garbage),
+    "namespaces": (_namespaces, test_namespaces),
+}
+
+
+def digest(name: str, seed: int) -> str:
+    """How many writes there were, and what they were."""
+    tell, module = STORIES[name]
+    story = simulate(tell, seed=seed, options=module.OPTIONS, invariants=module.invariants)
+    return f"{name} {seed} {story.writes} {story.digest}"
+
+
+if __name__ == "__main__":
+    for argument in sys.argv[1:]:
+        name, _colon, seed = argument.partition(":")
+        print(digest(name, int(seed)))

@@ -1,0 +1,170 @@
+"""Bugs that upstream had or has, each with and without the guard against it.
+
+The variant without the guard is made here, by patching it away; there the invariant must be broken, or the test would
+show nothing.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from tests.scenarios.test_garbage import KINDS
+from tests.scenarios.test_garbage import OPTIONS as GARBAGE_OPTIONS
+from tests.scenarios.users import NAMESPACE, SETS, User, replica_set
+
+from pilothouse.api.meta import Object
+from pilothouse.client.interceptor import Rule, time_out
+from pilothouse.controllers.cleanup.garbage_collector import graph
+from pilothouse.controllers.cleanup.garbage_collector.absent import AbsentOwners
+from pilothouse.controllers.workloads.replicaset import ReplicaSetOptions
+from pilothouse.controllers.workloads.replicaset.controller import ReplicaSetController
+from pilothouse.runtime import PodControl, UidTrackingExpectations
+from pilothouse.sim import Invariant, Simulation, SimulationFailed, SimulationOptions, Violation, simulate
+from pilothouse.sim.invariants.garbage import Garbage
+from pilothouse.sim.invariants.replicasets import ReplicaSets
+
+WEB = f"{SETS}/web"
+GUARDED = pytest.mark.parametrize("guarded", [True, False], ids=["with the guard", "without the guard"])
+
+
+def options(*, consistency: bool = True) -> SimulationOptions:
+    chosen = ReplicaSetOptions(burst=5, wait_for_own_writes=consistency)
+    return SimulationOptions(controllers=("replicaset",), controller_options={"replicaset-controller": chosen})
+
+
+def replica_sets() -> Sequence[Invariant]:
+    return (ReplicaSets(burst=5),)
+
+
+def garbage() -> Sequence[Invariant]:
+    return (Garbage(KINDS),)
+
+
+def broken_unless(guarded: bool, match: str) -> contextlib.AbstractContextManager[Any]:
+    """The invariant holds with the guard, and is broken without."""
+    return contextlib.nullcontext() if guarded else pytest.raises(SimulationFailed, match=match)
+
+
+async def make(user: User, replicas: int) -> None:
+    await user.ask("POST", SETS, replica_set("web", replicas, {"app": "web"}))
+
+
+async def wake(user: User, how: str) -> None:
+    await user.merge(WEB, {"metadata": {"annotations": {"wake": how}}})
+
+
+@GUARDED
+def test_129795_a_cache_that_stays_old_for_more_than_five_minutes(guarded: bool) -> None:
+    """kubernetes#129795: expectations expire while the pods' watch lags, and the pods are made a second time."""
+
+    async def tell(simulation: Simulation) -> None:
+        user = User(simulation.user)
+        with simulation.held_watches("pods"):
+            await make(user, 3)
+            await asyncio.sleep(310.0)
+            await wake(user, "after the expectation has expired")
+            await asyncio.sleep(60.0)
+        await simulation.settle()
+
+    with broken_unless(guarded, "active pod number 4"):
+        simulate(tell, options=options(consistency=guarded), invariants=replica_sets)
+
+
+@GUARDED
+def test_129795_pods_that_came_and_went_between_two_lists(guarded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """kubernetes#129795: the watch drops, the pods are deleted before the next list, and no event tells of them."""
+    if not guarded:
+        monkeypatch.setattr(ReplicaSetController, "_expect_what_can_still_come", lambda _self, _key: None)
+
+    async def tell(simulation: Simulation) -> None:
+        user = User(simulation.user)
+        with simulation.held_watches("pods"):
+            await make(user, 3)
+            await asyncio.sleep(1.0)
+            for pod in await user.items(f"{NAMESPACE}/pods"):
+                await user.ask("DELETE", f"{NAMESPACE}/pods/{pod['metadata']['name']}", {"gracePeriodSeconds": 0})
+            simulation.end_watches("pods", "gone")
+        await asyncio.sleep(30.0)
+        await wake(user, "once the cache is filled anew")
+        await asyncio.sleep(30.0)
+        found = len(await user.items(f"{NAMESPACE}/pods"))
+        if found != 3:
+            raise Violation(f"a minute later there are {found} pods of 3")
+
+    with broken_unless(guarded, "there are 0 pods of 3"):
+        simulate(tell, options=options(), invariants=replica_sets)
+
+
+@GUARDED
+def test_67662_a_create_that_timed_out(guarded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """kubernetes#67662: the timeout was taken for a success that an event would follow; the replica was never made."""
+    if not guarded:
+        create_pod = PodControl.create_pod
+
+        async def swallow(self: PodControl, *args: Any, **kwargs: Any) -> Object:
+            try:
+                return await create_pod(self, *args, **kwargs)
+            except TimeoutError:
+                return Object()
+
+        monkeypatch.setattr(PodControl, "create_pod", swallow)
+
+    async def tell(simulation: Simulation) -> None:
+        simulation.add_rule(Rule(time_out(sent=False), verb="create", resource="pods", nth=1))
+        await make(User(simulation.user), 1)
+        await asyncio.sleep(60.0)
+        await simulation.settle()
+
+    with broken_unless(guarded, "web wants 1 pods and has 0"):
+        simulate(tell, options=options(), invariants=replica_sets)
+
+
+@GUARDED
+def test_41675_a_slow_pod_cache(guarded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """kubernetes#41675: woken before its cache showed the pod it had made, the controller made one too many."""
+    if not guarded:
+        monkeypatch.setattr(UidTrackingExpectations, "satisfied", lambda _self, _key: True)
+
+    async def tell(simulation: Simulation) -> None:
+        user = User(simulation.user)
+        with simulation.held_watches("pods"):
+            await make(user, 1)
+            await asyncio.sleep(1.0)
+            await wake(user, "too early")
+            await asyncio.sleep(1.0)
+        await simulation.settle()
+
+    # Expectations were the guard then; the consistency guard of v1.36 would cover for them.
+    with broken_unless(guarded, "active pod number 2"):
+        simulate(tell, options=options(consistency=False), invariants=replica_sets)
+
+
+@GUARDED
+def test_65200_an_owner_in_another_namespace(guarded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """kubernetes#65200: a child with a wrong reference is seen first, its owner is looked for in the wrong namespace
+    and taken for absent, by uid; the living owner's good children went with it."""
+    if not guarded:
+        absent: dict[str, None] = {}
+        monkeypatch.setattr(graph, "partition", lambda dependents, _owner: (list(dependents), []))
+        monkeypatch.setattr(AbsentOwners, "add", lambda _self, owner: absent.update({owner.uid: None}))
+        monkeypatch.setattr(AbsentOwners, "__contains__", lambda _self, owner: owner.uid in absent)
+
+    async def tell(simulation: Simulation) -> None:
+        user = User(simulation.user)
+        simulation.kill(down=5.0)
+        here, there = "/api/v1/namespaces/default", "/api/v1/namespaces/kube-public"
+        owner = await user.ask("POST", f"{there}/secrets", {"metadata": {"name": "owner"}})
+        reference = {"apiVersion": "v1", "kind": "Secret", "name": "owner", "uid": owner["metadata"]["uid"]}
+        meta = {"name": "bad", "ownerReferences": [reference]}
+        await user.ask("POST", f"{here}/configmaps", {"metadata": meta})
+        await user.ask("POST", f"{there}/configmaps", {"metadata": {**meta, "name": "good"}})
+        with simulation.held_watches("secrets"):
+            await asyncio.sleep(60.0)
+        await simulation.settle()
+        assert await user.get(f"{here}/configmaps/bad") is None
+        assert await user.get(f"{there}/configmaps/good") is not None
+
+    with broken_unless(guarded, "configmaps/kube-public/good is deleted by the garbage collector; its living owners"):
+        simulate(tell, options=GARBAGE_OPTIONS, invariants=garbage)

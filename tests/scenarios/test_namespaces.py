@@ -1,0 +1,91 @@
+"""Namespaces under faults: what is deleted ends, and nothing outside of it is touched."""
+
+import asyncio
+import random
+from collections.abc import Sequence
+
+from tests.scenarios.users import Doc, User, replica_set
+
+from pilothouse.client import Client
+from pilothouse.client.errors import ApiError
+from pilothouse.sim import Invariant, Simulation, SimulationOptions, draw, simulate
+from pilothouse.sim.invariants.garbage import Garbage
+from pilothouse.sim.invariants.namespaces import Namespaces
+
+OPTIONS = SimulationOptions(nodes=1, controllers=("namespace", "replicaset", "garbagecollector"))
+RESOURCES = ("namespaces", "pods", "configmaps")
+SECONDS = 60.0
+NAMES = ("a", "b", "c")
+FOREIGN = "example.com/hold"
+KINDS = {
+    ("v1", "ConfigMap"): ("configmaps", True),
+    ("v1", "Pod"): ("pods", True),
+    ("apps/v1", "ReplicaSet"): ("replicasets", True),
+}
+
+
+def invariants() -> Sequence[Invariant]:
+    return (Namespaces(), Garbage(KINDS))
+
+
+class NamespaceUser(User):
+    """Fills namespaces and deletes them."""
+
+    def __init__(self, client: Client, chance: random.Random) -> None:
+        super().__init__(client)
+        self._chance = chance
+        self._made = 0
+
+    async def work(self, count: int) -> None:
+        """Do ``count`` things, then take the foreign finalizers away."""
+        actions = [self.make_namespace] * 2 + [self.fill] * 5 + [self.delete_namespace] * 2
+        for _ in range(count):
+            await asyncio.sleep(self._chance.choice((0.0, 0.2, 1.0, 5.0)))
+            try:
+                await self._chance.choice(actions)(self._chance.choice(NAMES))
+            except ApiError:
+                continue  # there already, not there any more, or no longer taking anything
+        for found in await self.items("/api/v1/configmaps"):
+            meta: Doc = found["metadata"]
+            if FOREIGN in meta.get("finalizers", ()):
+                await self.merge(
+                    f"/api/v1/namespaces/{meta['namespace']}/configmaps/{meta['name']}",
+                    {"metadata": {"finalizers": None}},
+                )
+
+    async def make_namespace(self, name: str) -> None:
+        """It may have been there before."""
+        await self.ask("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+
+    async def delete_namespace(self, name: str) -> None:
+        """With all that is in it."""
+        await self.ask("DELETE", f"/api/v1/namespaces/{name}")
+
+    async def fill(self, name: str) -> None:
+        """ConfigMaps, pods, ReplicaSets; some stay for a while."""
+        self._made += 1
+        called = f"o{self._made}"
+        root = f"/api/v1/namespaces/{self._chance.choice((name, name, 'default'))}"
+        match self._chance.randrange(4):
+            case 0:
+                finalizers = [FOREIGN] if self._chance.random() < 0.3 else []
+                await self.ask("POST", f"{root}/configmaps", {"metadata": {"name": called, "finalizers": finalizers}})
+            case 1:
+                spec = {"containers": [{"name": "main", "image": "pause"}]}
+                await self.ask("POST", f"{root}/pods", {"metadata": {"name": called}, "spec": spec})
+            case 2:
+                sets = root.replace("/api/v1", "/apis/apps/v1") + "/replicasets"
+                await self.ask("POST", sets, replica_set(called, 3, {"app": called}))
+            case _:
+                await self.ask("POST", f"{root}/configmaps", {"metadata": {"name": called}})
+
+
+def test_a_deleted_namespace_ends_and_nothing_outside_is_touched(seed: int) -> None:
+    async def tell(simulation: Simulation) -> None:
+        env = simulation.env
+        plan = draw(env.stream("plan"), SECONDS, count=10, resources=RESOURCES, restarts=True)
+        user = NamespaceUser(simulation.user, env.stream("user"))
+        await asyncio.gather(simulation.follow(plan), user.work(45))
+        await simulation.settle()
+
+    simulate(tell, seed=seed, options=OPTIONS, invariants=invariants)
