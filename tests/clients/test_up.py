@@ -275,6 +275,16 @@ def test_a_signal_ends_it_in_order(tmp_path: Path, number: signal.Signals) -> No
     assert not re.search(r"^[EW]\d{4} ", up.log, re.MULTILINE)
 
 
+def test_a_wait_that_is_interrupted_has_not_converged(tmp_path: Path) -> None:
+    document = replica_set()
+    document["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1000"}}
+    with start(tmp_path, "-f", write(tmp_path, "m.yaml", document), "--wait") as up:
+        up.until("0 of 3 ready")
+        up.send(signal.SIGINT)
+        assert up.wait(10) == 130
+    assert "Traceback" not in up.log
+
+
 def test_a_data_directory_belongs_to_one(tmp_path: Path) -> None:
     with start(tmp_path, "--data-dir=data", "--nodes=0") as up:
         up.until("pilothouse is ready")

@@ -1,7 +1,7 @@
 """What every command does alike: read flags, configure the log, run a coroutine until a signal, turn errors into exits.
 
-Exit codes: 0 all went well, also after a first SIGINT or SIGTERM; 1 the program failed; 2 the command line can't be
-used. A second signal ends the process at once.
+Exit codes: 0 all went well, also after a first SIGINT or SIGTERM (130 if there was something to wait for); 1 the
+program failed; 2 the command line can't be used. A second signal ends the process at once.
 """
 
 import asyncio
@@ -39,11 +39,15 @@ def parse(flags: FlagSet, program: str, words: Sequence[str]) -> Parsed | int:
     return parsed
 
 
-def serve(program: str, work: Coroutine[Any, Any, int], *, v: int) -> int:
-    """Run a program on the real loop until it ends or a signal cancels it. ``program`` is what the user called."""
+def serve(program: str, work: Coroutine[Any, Any, int], *, v: int, stopped: int = 0) -> int:
+    """Run a program on the real loop until it ends or a signal cancels it.
+
+    ``program`` is what the user called, ``stopped`` the exit code after a signal: a program that was to reach something
+    has not reached it then.
+    """
     logging.configure(v=v)
     try:
-        return loops.run(_until_signal(work))
+        return loops.run(_until_signal(work, stopped))
     except UserError as error:
         _complain(str(error), program, error.code)
         return error.code
@@ -54,7 +58,7 @@ def _complain(message: str, program: str, code: int) -> None:
     print(f"Error: {message}{hint}", file=sys.stderr)
 
 
-async def _until_signal(work: Coroutine[Any, Any, int]) -> int:
+async def _until_signal(work: Coroutine[Any, Any, int], stopped: int) -> int:
     loop = asyncio.get_running_loop()
     task = loop.create_task(work, name="program")
     stopping = False
@@ -73,7 +77,7 @@ async def _until_signal(work: Coroutine[Any, Any, int]) -> int:
     except asyncio.CancelledError:
         if not stopping:
             raise
-        return 0
+        return stopped
     except BaseExceptionGroup as group:
         # Programs are task groups in task groups; what people want to read is the first failure inside.
         raise first_of(group) from None

@@ -34,7 +34,7 @@ def run(program: str, words: Sequence[str]) -> int:
     if isinstance(parsed, int):
         return parsed
     # Whoever runs all of it wants to read about the rollout; the programs' own lines come with --v=1.
-    return serve(program, _up(parsed), v=parsed["v"] - 1)
+    return serve(program, _up(parsed), v=parsed["v"] - 1, stopped=130 if parsed["wait"] else 0)
 
 
 def _flags(program: str) -> FlagSet:
