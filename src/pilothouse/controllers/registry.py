@@ -4,8 +4,16 @@ from pilothouse.controllers.cleanup.garbage_collector import DESCRIPTOR as GARBA
 from pilothouse.controllers.cleanup.namespace import DESCRIPTOR as NAMESPACE
 from pilothouse.controllers.cleanup.pod_garbage_collector import DESCRIPTOR as POD_GARBAGE_COLLECTOR
 from pilothouse.controllers.node.taint_eviction import DESCRIPTOR as TAINT_EVICTION
+from pilothouse.controllers.workloads.daemonset import DESCRIPTOR as DAEMON_SET
 from pilothouse.controllers.workloads.replicaset import DESCRIPTOR as REPLICA_SET
 from pilothouse.runtime.descriptor import Descriptor
 
-DESCRIPTORS: tuple[Descriptor, ...] = (GARBAGE_COLLECTOR, NAMESPACE, POD_GARBAGE_COLLECTOR, REPLICA_SET, TAINT_EVICTION)
+DESCRIPTORS: tuple[Descriptor, ...] = (
+    DAEMON_SET,
+    GARBAGE_COLLECTOR,
+    NAMESPACE,
+    POD_GARBAGE_COLLECTOR,
+    REPLICA_SET,
+    TAINT_EVICTION,
+)
 """In the order in which they are built and started."""
