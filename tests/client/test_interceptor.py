@@ -318,3 +318,16 @@ def test_open_watches_can_be_ended(with_: Any, ending: type) -> None:
         listeners[1].cancel()
 
     assert run(main).heard == []
+
+
+def test_a_watch_whose_headers_never_come_is_opened_again_after_a_minute() -> None:
+    async def main(env: Env) -> None:
+        server = Server()
+        interceptor = Interceptor(server, env)
+        interceptor.add(Rule(hang(sent=False), verb="watch", times=1))
+        async with Client(interceptor, env).watch(PODS) as batches:
+            assert env.monotonic() == 61.0  # a minute for the first try, and the pause of a second after it
+            server.say("pods", "a")
+            assert [event.object.metadata.name for event in await anext(batches)] == ["a"]
+
+    virtual.run(main)

@@ -5,6 +5,7 @@ import datetime
 import itertools
 from typing import Any
 
+import msgspec
 import pytest
 from tests.runtime.cluster import Cluster
 
@@ -395,5 +396,32 @@ def test_settings_that_make_no_sense_are_refused(options: dict[str, Any], messag
     async def main(env: Env) -> None:
         with pytest.raises(ValueError, match=message.replace("*", r"\*")):
             LeaderElector(Cluster(env).client(), env, **{"identity": "me", "name": "x", **options})
+
+    run(main)
+
+
+def test_a_lease_that_cannot_be_read_is_a_failed_attempt_and_no_end() -> None:
+    async def main(env: Env) -> None:
+        server = Cluster(env)
+        client = server.client()
+        meta = {"name": NAME, "namespace": NAMESPACE}
+        await client.create(LEASES.raw, {"metadata": meta, "spec": {"holderIdentity": "other"}}, NAMESPACE)
+        member = Member(env, server, "one")
+        unreadable = True
+        read = client.get
+
+        async def get(*arguments: Any, **options: Any) -> Any:
+            found = await read(*arguments, **options)
+            return msgspec.Raw(b'{"spec":{"renewTime":"yesterday"}}') if unreadable else found
+
+        member.elector._client.get = get  # type: ignore[method-assign]  # no server would store such a lease
+        running = member.run()
+        await asyncio.sleep(60)
+        assert not running.done()
+        assert member.started == []
+        unreadable = False
+        await asyncio.sleep(30)
+        assert len(member.started) == 1
+        running.cancel()
 
     run(main)

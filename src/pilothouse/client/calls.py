@@ -19,6 +19,10 @@ from pilothouse.machinery.durations import format_duration
 _log = Log("client")
 
 
+OPEN_SECONDS = 60.0
+"""How long a server may take to accept a watch."""
+
+
 class Calls:
     """Sends requests for one client."""
 
@@ -87,7 +91,9 @@ class Calls:
             error: Exception
             wait: float | None
             try:
-                stream = await self._attempt_open(target, headers, attempt)
+                # Headers come at once, long before the first event; a server that sends none has lost its way.
+                async with asyncio.timeout(OPEN_SECONDS):
+                    stream = await self._attempt_open(target, headers, attempt)
             except (ConnectionError, TimeoutError) as failed:
                 error, wait = failed, retry_error_after(failed, method="GET", watch=True)
             else:

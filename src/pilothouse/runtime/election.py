@@ -347,7 +347,11 @@ class LeaderElector:
         except (ApiError, OSError, ValueError) as failed:
             self._log.error("Error retrieving lease lock", error=failed, lock=self._lock)
             return False
-        found = _record_of(_lease.decode(self._cached))
+        try:
+            found = _record_of(_lease.decode(self._cached))
+        except msgspec.MsgspecError as failed:
+            self._log.error("Lease lock is not readable", error=failed, lock=self._lock)
+            return False
         if found.seen_as() != self._compared:
             self._compared = found.seen_as()
             self._observe(found)
@@ -437,7 +441,7 @@ class LeaderElector:
                     if not isinstance(error, Conflict):
                         self._log.error("Failed to release lease", error=error, lock=self._lock)
                         return
-        except (ApiError, OSError, ValueError) as error:
+        except (ApiError, OSError, ValueError, msgspec.MsgspecError) as error:
             self._log.error("Failed to release lease", error=error, lock=self._lock)
 
     def _say(self, what: str) -> None:

@@ -296,7 +296,10 @@ class EventRecorder:
                 else:
                     self._log.error("Server rejected event (will not retry!)", error=error, event=about)
                 return
-            except (ValueError, LostLease) as error:
+            except LostLease as error:
+                self._log.info("Event is not sent by a process that no longer leads", v=2, event=about, reason=error)
+                return
+            except ValueError as error:
                 self._log.error("Unable to construct event (will not retry!)", error=error, event=about)
                 return
             except OSError as error:
