@@ -85,13 +85,22 @@ def test_of_equal_numbers_the_last_is_the_newest() -> None:
 def test_a_new_revision_is_owned_and_labelled() -> None:
     owner = OwnerReference(api_version="apps/v1", kind="DaemonSet", name="agent", uid="u", controller=True)
     body = msgspec.json.decode(
-        new_revision(name="agent-x", labels={LABEL: "x"}, annotations={}, owner=owner, data=b'{"a":1}', number=3)
+        new_revision(
+            namespace="default",
+            name="agent-x",
+            labels={LABEL: "x"},
+            annotations={},
+            owner=owner,
+            data=b'{"a":1}',
+            number=3,
+        )
     )
     assert body == {
         "apiVersion": "apps/v1",
         "kind": "ControllerRevision",
         "metadata": {
             "name": "agent-x",
+            "namespace": "default",
             "labels": {LABEL: "x"},
             "ownerReferences": [
                 {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": "u", "controller": True}

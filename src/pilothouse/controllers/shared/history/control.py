@@ -54,7 +54,15 @@ class History:
         number: int,
     ) -> ControllerRevision:
         """Make a revision. ``AlreadyExists`` is the caller's to settle."""
-        body = new_revision(name=name, labels=labels, annotations=annotations, owner=owner, data=data, number=number)
+        body = new_revision(
+            namespace=namespace,
+            name=name,
+            labels=labels,
+            annotations=annotations,
+            owner=owner,
+            data=data,
+            number=number,
+        )
         return await self._client.create(CONTROLLER_REVISIONS, body, namespace)
 
     async def read(self, namespace: str, name: str) -> ControllerRevision:

@@ -70,6 +70,7 @@ def _sorted(value: Any) -> Any:
 
 def new_revision(
     *,
+    namespace: str,
     name: str,
     labels: Mapping[str, str],
     annotations: Mapping[str, str],
@@ -78,7 +79,7 @@ def new_revision(
     number: int,
 ) -> bytes:
     """The body of a new revision."""
-    metadata: dict[str, Any] = {"name": name, "labels": dict(labels)}
+    metadata: dict[str, Any] = {"name": name, "namespace": namespace, "labels": dict(labels)}
     if annotations:
         metadata["annotations"] = dict(annotations)
     metadata["ownerReferences"] = [owner]

@@ -1,0 +1,183 @@
+"""The recorded scenarios of DaemonSets, replayed: ours sends what the controller of v1.36.2 sent.
+
+Statuses are written once per observed change and merged as chance has it, so their number varies; all other writes,
+their bodies and the events must be equal. Which node goes first in an update is chance upstream; what is sent for each
+is not.
+"""
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+import pytest
+from tests.traces.canonical import Trace, assert_same
+from tests.traces.records import DATA, Record
+from tests.traces.stage import Scene, Stage, play
+
+DAEMONS = "daemon-set-controller"
+GARBAGE = "generic-garbage-collector"
+HASHES = {
+    "04a-daemonset-nodes": ("f5dc55c7",),
+    "04b-daemonset-maxunavailable": ("98445bc9d", "bf5b6c989"),
+    "04c-daemonset-maxsurge": ("74bff888c5", "c9c9749bd"),
+}
+"""What the real controller's hashes were; the data has placeholders."""
+
+AGENT = """
+apiVersion: apps/v1
+kind: DaemonSet
+metadata:
+  name: agent
+spec:
+  selector:
+    matchLabels: {app: agent}
+%s
+  template:
+    metadata:
+      labels: {app: agent}
+    spec:
+      containers:
+      - {name: main, image: "registry.k8s.io/pause:3.10"}
+      nodeSelector: {%s: "yes"}
+      tolerations:
+      - {key: dedicated, operator: Exists}
+"""
+SURGE = """
+  updateStrategy:
+    type: RollingUpdate
+    rollingUpdate: {maxSurge: 1, maxUnavailable: 0}
+"""
+DEDICATED = {"key": "dedicated", "value": "ds", "effect": "NoSchedule"}
+
+
+class Daemons:
+    """kubectl's verbs for these scenarios."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._sets = f"apis/apps/v1/namespaces/{stage.namespace}/daemonsets"
+
+    async def _merge(self, path: str, body: object, how: str = "merge") -> None:
+        await self._stage.request("PATCH", path, body, f"application/{how}-patch+json")
+
+    async def create(self, pool: str, strategy: str = "") -> None:
+        manifest = AGENT % (strategy, pool)
+        await self._stage.request("POST", self._sets, msgspec.yaml.decode(manifest.encode()))
+
+    async def label(self, node: str, pool: str, value: str | None = "yes") -> None:
+        await self._merge(f"api/v1/nodes/{node}", {"metadata": {"labels": {pool: value}}})
+
+    async def taint(self, node: str, *effects: str) -> None:
+        taints = [DEDICATED, *({"key": "special", "value": "x", "effect": effect} for effect in effects)]
+        await self._merge(f"api/v1/nodes/{node}", {"spec": {"taints": taints}})
+
+    async def set_image(self, image: str) -> None:
+        template = {"spec": {"containers": [{"name": "main", "image": image}]}}
+        await self._merge(f"{self._sets}/agent", {"spec": {"template": template}}, "strategic-merge")
+
+    async def undo(self) -> None:
+        """Bring the older of the two revisions back."""
+        path = f"apis/apps/v1/namespaces/{self._stage.namespace}/controllerrevisions"
+        older = min((await self._stage.request("GET", path))["items"], key=lambda each: each["revision"])
+        await self._merge(f"{self._sets}/agent", older["data"], "strategic-merge")
+
+    async def fail(self, node: str) -> None:
+        pods = f"api/v1/namespaces/{self._stage.namespace}/pods"
+        for pod in (await self._stage.request("GET", pods))["items"]:
+            if pod["spec"]["nodeName"] == node:
+                status = {"status": {"phase": "Failed", "reason": "Test"}}
+                await self._merge(f"{pods}/{pod['metadata']['name']}/status", status)
+
+    async def delete(self) -> None:
+        await self._stage.request("DELETE", f"{self._sets}/agent", {"propagationPolicy": "Background"})
+
+
+def before(pool: str, *labelled: str) -> Scene:
+    """What was there: three tainted nodes, some of them in the pool."""
+
+    async def prepare(stage: Stage) -> None:
+        daemons = Daemons(stage)
+        for node in ("node-0", "node-1", "node-2"):
+            await daemons.taint(node)
+        for node in labelled:
+            await daemons.label(node, pool)
+
+    return prepare
+
+
+async def nodes(stage: Stage) -> None:
+    """04a: labels and taints move daemons."""
+    daemons = Daemons(stage)
+    await daemons.create("poola")
+    await stage.at(2.826)
+    await daemons.label("node-2", "poola")
+    await stage.at(5.596)
+    await daemons.label("node-0", "poola", None)
+    await stage.at(8.853)
+    await daemons.taint("node-1", "NoSchedule")
+    await stage.at(11.97)
+    await daemons.taint("node-1")
+    await stage.at(14.12)
+    await daemons.taint("node-2", "NoExecute")
+    await stage.at(18.433)
+    await daemons.taint("node-2")
+    await stage.at(21.096)
+    await daemons.delete()
+    await stage.at(24.0)
+
+
+async def unavailable(stage: Stage) -> None:
+    """04b: an update, back again, a failed pod."""
+    daemons = Daemons(stage)
+    await daemons.create("poolb")
+    await stage.at(2.553)
+    await daemons.set_image("registry.k8s.io/pause:3.11")
+    await stage.at(8.953)
+    await daemons.undo()
+    await stage.at(15.305)
+    await daemons.fail("node-2")
+    await stage.at(19.522)
+    await daemons.delete()
+    await stage.at(22.0)
+
+
+async def surge(stage: Stage) -> None:
+    """04c: an update with new pods first, and back again."""
+    daemons = Daemons(stage)
+    await daemons.create("poolc", SURGE)
+    await stage.at(2.503)
+    await daemons.set_image("registry.k8s.io/pause:3.11")
+    await stage.at(6.968)
+    await daemons.undo()
+    await stage.at(12.329)
+    await daemons.delete()
+    await stage.at(15.0)
+
+
+SCENES: Mapping[str, tuple[Scene, Scene]] = {
+    "04a-daemonset-nodes": (before("poola", "node-0", "node-1"), nodes),
+    "04b-daemonset-maxunavailable": (before("poolb", "node-0", "node-1", "node-2"), unavailable),
+    "04c-daemonset-maxsurge": (before("poolc", "node-0", "node-1", "node-2"), surge),
+}
+
+
+def upstream(scenario: str) -> Trace:
+    """What was recorded, with our names of nodes."""
+    text = (DATA / f"{scenario}.jsonl").read_text().replace("ds-node-", "node-")
+    for number, each in enumerate(HASHES[scenario], 1):
+        text = re.sub(rf"HASH{number}\b", each, text)
+    return Trace(msgspec.json.decode(line, type=Record) for line in text.splitlines())
+
+
+@pytest.mark.parametrize("scenario", sorted(SCENES))
+def test_daemon_sets_are_served_as_recorded(scenario: str, seed: int) -> None:
+    prepare, scene = SCENES[scenario]
+    latency = (0.001, 0.004) if seed else None
+    ours = Trace(play(scenario, scene, seed=seed, latency=latency, before=prepare).records)
+    theirs = upstream(scenario)
+    sent, expected = (
+        trace.lines(record for record in trace.of(DAEMONS) if not record.is_status) for trace in (ours, theirs)
+    )
+    assert_same(sent, expected)
+    last, recorded = ([r.status for r in trace.of(DAEMONS) if r.is_status][-1] for trace in (ours, theirs))
+    assert last == recorded
