@@ -114,7 +114,7 @@ DESCRIPTOR = Descriptor(
         ),
     ),
     watches=(
-        Watch(kind=LEASES, namespace=LEASE_NAMESPACE),
+        Watch(kind=LEASES),
         Watch(kind=NODES),
         Watch(kind=PODS, indexes=("spec.nodeName",)),
     ),

@@ -7,7 +7,7 @@ Upstream: v1.36 ``pkg/controller/nodelifecycle/node_lifecycle_controller.go``.
 from pilothouse.api.coordination import LEASES
 from pilothouse.api.core import NODES, PODS, Pod
 from pilothouse.client.errors import ApiError, NotFound
-from pilothouse.controllers.node.node_lifecycle import DESCRIPTOR, LEASE_NAMESPACE, NodeLifecycleOptions
+from pilothouse.controllers.node.node_lifecycle import DESCRIPTOR, NodeLifecycleOptions
 from pilothouse.controllers.node.node_lifecycle.measures import Measures
 from pilothouse.controllers.node.node_lifecycle.monitor import NodeMonitor
 from pilothouse.controllers.node.node_lifecycle.node_writes import NodeWrites
@@ -46,7 +46,7 @@ class NodeLifecycleController(Controller):
 
     def __init__(self, context: ControllerContext) -> None:
         env, metrics = context.env, context.metrics
-        leases = context.informers.informer(LEASES, namespace=LEASE_NAMESPACE)
+        leases = context.informers.informer(LEASES)
         nodes, pods = context.informers.informer(NODES), context.informers.informer(PODS)
         super().__init__(
             DESCRIPTOR.name,
