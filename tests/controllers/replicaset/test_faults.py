@@ -399,3 +399,26 @@ def test_a_pod_that_loses_its_owner_while_it_is_deleted_is_not_waited_for() -> N
         assert len(await world.owned()) == 3
 
     story(tell)
+
+
+def test_nothing_is_expected_for_an_owner_that_was_made_again_during_a_look() -> None:
+    """What the old one's look would wait for makes no event that concerns the new one."""
+
+    async def tell(world: World) -> None:
+        await world.create_set(1)
+        await world.settle()
+        adoption = world.faults.add(Rule(delay(1.0), verb="patch", resource="pods"))
+        await world.create_pod("extra")
+        await world.settle(0.5)
+        await world.request("DELETE", WEB, {"propagationPolicy": "Orphan"})
+        await world.merge(WEB, {"metadata": {"finalizers": None}})
+        await world.create_set(1)
+        await world.settle(3.0)
+        world.faults.remove(adoption)
+        for item in await world.pods(terminating=True):
+            await world.remove(item["metadata"]["name"])
+        await world.scale(3)
+        await world.settle(5.0)
+        assert (await world.status())["replicas"] == 3
+
+    story(tell)

@@ -274,6 +274,11 @@ class ReplicaSetController(Controller):
         """A look at every single pod, with whatever it leads to."""
         own = self._pods.by_index(CONTROLLER_INDEX, self._index_key(owner.metadata))
         pods = await self._claimed(key, owner, selector, own)
+        current = self._owners.get(key)
+        if current is None or current.metadata.uid != owner.metadata.uid:
+            # Meanwhile it has gone, and perhaps another one of its name has come, for which what would now be expected
+            # could never be observed. The event has brought the key back.
+            return None
         terminating = sum(1 for pod in own if is_terminating(pod) and selector.matches(pod.metadata.labels))
         error: Exception | None = None
         message = ""
