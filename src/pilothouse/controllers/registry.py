@@ -5,6 +5,7 @@ from pilothouse.controllers.cleanup.namespace import DESCRIPTOR as NAMESPACE
 from pilothouse.controllers.cleanup.pod_garbage_collector import DESCRIPTOR as POD_GARBAGE_COLLECTOR
 from pilothouse.controllers.node.node_lifecycle import DESCRIPTOR as NODE_LIFECYCLE
 from pilothouse.controllers.node.taint_eviction import DESCRIPTOR as TAINT_EVICTION
+from pilothouse.controllers.node.ttl import DESCRIPTOR as TTL
 from pilothouse.controllers.workloads.daemonset import DESCRIPTOR as DAEMON_SET
 from pilothouse.controllers.workloads.replicaset import DESCRIPTOR as REPLICA_SET
 from pilothouse.runtime.descriptor import Descriptor
@@ -17,5 +18,6 @@ DESCRIPTORS: tuple[Descriptor, ...] = (
     POD_GARBAGE_COLLECTOR,
     REPLICA_SET,
     TAINT_EVICTION,
+    TTL,
 )
 """In the order in which they are built and started."""

@@ -1,0 +1,125 @@
+"""The steps by cluster size, and the annotation. Rows mirror ``pkg/controller/ttl/ttl_controller_test.go`` of v1.36."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from tests.controllers.node_world import NODES, World, play
+
+from pilothouse.client.interceptor import Rule, fail
+from pilothouse.controllers.node.ttl import DESCRIPTOR
+from pilothouse.controllers.node.ttl.decide import ANNOTATION, STEPS, says, step_after_add, step_after_delete
+
+
+@pytest.mark.parametrize(
+    ("step", "nodes", "after"),
+    [
+        pytest.param(0, 100, 0, id="100 are the most of step 0"),
+        pytest.param(0, 101, 1, id="101 are too many"),
+        pytest.param(0, 5000, 1, id="one step at a time"),
+        pytest.param(1, 500, 1, id="500 are the most of step 1"),
+        pytest.param(1, 501, 2, id="501 are too many"),
+        pytest.param(2, 1001, 3, id="1001: step 3"),
+        pytest.param(3, 2001, 4, id="2001: step 4"),
+        pytest.param(4, 100_000, 4, id="there is no fifth"),
+    ],
+)
+def test_growing(step: int, nodes: int, after: int) -> None:
+    """TestDesiredTTL, the rows that add a node."""
+    assert step_after_add(step, nodes) == after
+
+
+@pytest.mark.parametrize(
+    ("step", "nodes", "after"),
+    [
+        pytest.param(0, 0, 0, id="no nodes: step 0"),
+        pytest.param(1, 90, 1, id="90 may stay on step 1"),
+        pytest.param(1, 89, 0, id="89 may not"),
+        pytest.param(2, 449, 1, id="449: step 1"),
+        pytest.param(3, 900, 3, id="900 may stay on step 3"),
+        pytest.param(4, 1799, 3, id="1799: step 3"),
+        pytest.param(4, 0, 3, id="one step at a time"),
+    ],
+)
+def test_shrinking(step: int, nodes: int, after: int) -> None:
+    """TestDesiredTTL, the rows that delete a node."""
+    assert step_after_delete(step, nodes) == after
+
+
+def test_the_seconds_of_the_steps() -> None:
+    assert [step.seconds for step in STEPS] == [0, 15, 30, 60, 300]
+
+
+@pytest.mark.parametrize(
+    ("annotations", "expected"),
+    [
+        pytest.param({}, False, id="missing (TestPatchNode)"),
+        pytest.param({ANNOTATION: "15"}, True, id="it says so"),
+        pytest.param({ANNOTATION: "30"}, False, id="another number"),
+        pytest.param({ANNOTATION: "+015"}, True, id="the number counts, not the spelling"),
+        pytest.param({ANNOTATION: "soon"}, False, id="no number"),
+        pytest.param({ANNOTATION: ""}, False, id="empty"),
+    ],
+)
+def test_what_the_annotation_says(annotations: dict[str, str], expected: bool) -> None:
+    """TestUpdateNodeIfNeeded."""
+    assert says(annotations, 15) is expected
+
+
+def counting(story: Callable[[World], Awaitable[None]]) -> None:
+    async def with_controller(world: World) -> None:
+        await world.start(DESCRIPTOR)
+        await story(world)
+
+    play(with_controller)
+
+
+async def ttl(world: World, name: str) -> str | None:
+    found: str | None = (await world.see(f"{NODES}/{name}"))["metadata"].get("annotations", {}).get(ANNOTATION)
+    return found
+
+
+def test_a_node_of_a_small_cluster_gets_a_zero_in_one_patch() -> None:
+    """Traces 13: PATCH with the annotation alone."""
+
+    async def story(world: World) -> None:
+        await world.node("n1", annotations={"mine": "kept"})
+        await asyncio.sleep(1)
+        assert (await world.see(f"{NODES}/n1"))["metadata"]["annotations"] == {"mine": "kept", ANNOTATION: "0"}
+        assert world.requests() == ["patch nodes n1"]
+        assert world.bodies("patch", "nodes") == [{"metadata": {"annotations": {ANNOTATION: "0"}}}]
+        await world.merge(f"{NODES}/n1", {"metadata": {"annotations": {ANNOTATION: "77"}}})
+        await asyncio.sleep(1)
+        assert await ttl(world, "n1") == "0", "what others write is put right"
+
+    counting(story)
+
+
+def test_the_hundred_and_first_node_changes_the_step_and_the_others_follow_later() -> None:
+    async def story(world: World) -> None:
+        for number in range(101):
+            await world.node(f"n{number:03}")
+        await asyncio.sleep(20)
+        assert await ttl(world, "n100") == "15"
+        assert await ttl(world, "n000") == "0"
+        await world.merge(f"{NODES}/n000", {"metadata": {"labels": {"a": "b"}}})
+        for number in range(100, 89, -1):
+            await world.delete(f"{NODES}/n{number:03}")
+        await asyncio.sleep(5)
+        assert await ttl(world, "n000") == "15", "90 nodes may stay on the step"
+        await world.delete(f"{NODES}/n089")
+        await world.merge(f"{NODES}/n000", {"metadata": {"labels": {"a": "c"}}})
+        await asyncio.sleep(5)
+        assert await ttl(world, "n000") == "0"
+
+    counting(story)
+
+
+def test_a_patch_that_fails_is_tried_again() -> None:
+    async def story(world: World) -> None:
+        world.faults.add(Rule(fail(500), verb="patch", resource="nodes", nth=1))
+        await world.node("n1")
+        await asyncio.sleep(5)
+        assert await ttl(world, "n1") == "0"
+
+    counting(story)
