@@ -1,0 +1,155 @@
+"""Nodes that come and go while requests fail and caches lag: nobody is deleted who must not be, and it ends quietly.
+
+Three controllers together: node lifecycle, taint eviction, pod garbage collection.
+"""
+
+import asyncio
+import random
+
+import msgspec
+from tests.controllers.node_world import HEALTHY, NODES, PODS, World, play, toleration
+
+from pilothouse.client.errors import ApiError
+from pilothouse.client.interceptor import Observation, Rule, Sent, conflict, delay, fail, lose_answer
+from pilothouse.controllers.cleanup.pod_garbage_collector import DESCRIPTOR as POD_GARBAGE_COLLECTOR
+from pilothouse.controllers.node.node_lifecycle import DESCRIPTOR as NODE_LIFECYCLE
+from pilothouse.controllers.node.taint_eviction import DESCRIPTOR as TAINT_EVICTION
+from pilothouse.env import TaskGroup
+
+NAMES = ("n0", "n1", "n2", "n3")
+OUT = {"key": "node.kubernetes.io/out-of-service", "value": "x", "effect": "NoExecute"}
+LIVE_SECONDS = 1.0
+
+
+class Story:
+    """What happens to four nodes and their pods, drawn from a seed, and what must hold meanwhile.
+
+    A pod is called ``<kind>-<node>-<serial>``.
+    """
+
+    def __init__(self, world: World, chance: random.Random) -> None:
+        self.world = world
+        self.chance = chance
+        self.alive: dict[str, None] = {}
+        self.given_up: dict[str, None] = {}
+        """Nodes that are gone, or out of service while they are silent."""
+        self.recovered_at: dict[str, float] = {}
+        self.serial = 0
+        self.wrong: list[str] = []
+        world.faults.observer = self.observe
+
+    def observe(self, seen: Observation) -> None:
+        self.world._observe(seen)
+        if isinstance(seen, Sent) and seen.call.verb == "delete":
+            kind, node, _serial = seen.call.name.split("-")
+            forced = msgspec.json.decode(seen.request.body).get("gracePeriodSeconds") == 0
+            since = self.world.env.monotonic() - self.recovered_at.get(node, -1e9)
+            if forced and node not in self.given_up and since > LIVE_SECONDS:
+                self.wrong.append(f"{seen.call.name} was forced off a node that is there, {since} s after it came back")
+            if not forced and kind == "forever":
+                self.wrong.append(f"{seen.call.name} was evicted and tolerates everything")
+
+    async def renew(self) -> None:
+        while True:
+            for name in list(self.alive):
+                await self.world.renew(name)
+            await asyncio.sleep(10)
+
+    async def kubelets(self) -> None:
+        """Pods that are being deleted end, on nodes that are alive."""
+        while True:
+            for pod in (await self.world.see(PODS))["items"]:
+                meta = pod["metadata"]
+                if "deletionTimestamp" in meta and pod["spec"]["nodeName"] in self.alive:
+                    await self.world.delete(f"{PODS}/{meta['name']}", grace=0)
+            await asyncio.sleep(3)
+
+    async def start_pod(self, name: str) -> None:
+        self.serial += 1
+        kind, tolerations = self.chance.choice(
+            (
+                ("forever", ({"operator": "Exists"},)),
+                ("while", tuple(toleration(f"node.kubernetes.io/{key}", 40) for key in ("unreachable", "not-ready"))),
+                ("none", ()),
+            )
+        )
+        await self.world.pod(f"{kind}-{name}-{self.serial}", node=name, ready=True, tolerations=tolerations)
+
+    async def fall_silent(self, name: str) -> None:
+        self.alive.pop(name, None)
+
+    async def come_back(self, name: str) -> None:
+        world = self.world
+        if await world.get(f"{NODES}/{name}") is None:
+            await world.node(name)
+        else:
+            taints = (await world.see(f"{NODES}/{name}"))["spec"].get("taints") or []
+            await world.taint(name, *[taint for taint in taints if taint["key"] != OUT["key"]])
+            await world.report_node(name, HEALTHY)
+        await world.renew(name)
+        if name in self.given_up:
+            del self.given_up[name]
+            self.recovered_at[name] = world.env.monotonic()
+        self.alive[name] = None
+
+    async def give_up(self, name: str) -> None:
+        if name in self.alive or await self.world.get(f"{NODES}/{name}") is None:
+            return
+        self.given_up[name] = None
+        if self.chance.random() < 0.5:
+            await self.world.delete(f"{NODES}/{name}")
+        else:
+            await self.world.taint(name, OUT)
+
+    async def run(self) -> None:
+        acts = (self.start_pod, self.start_pod, self.fall_silent, self.come_back, self.come_back, self.give_up)
+        for _ in range(40):
+            try:
+                await self.chance.choice(acts)(self.chance.choice(NAMES))
+            except ApiError:
+                pass  # somebody was faster; users live with that
+            await asyncio.sleep(self.chance.uniform(1, 40))
+
+
+def trouble(chance: random.Random) -> list[Rule]:
+    share = chance.choice((0.0, 0.05, 0.3))
+    return [
+        Rule(fail(500), verb="patch", probability=share),
+        Rule(fail(500), verb="delete", probability=share),
+        Rule(fail(503), verb="get", probability=share),
+        Rule(conflict(), verb="update", probability=share),
+        Rule(lose_answer(), probability=share / 2, resource="pods"),
+        Rule(delay(0.0, chance.choice((0.1, 5.0, 60.0))), verb="watch", resource="nodes"),
+        Rule(delay(0.0, chance.choice((0.1, 5.0))), verb="watch", resource="pods"),
+    ]
+
+
+def test_nobody_is_deleted_who_must_not_be_and_it_ends_quietly(seed: int) -> None:
+    async def tell(world: World) -> None:
+        chance = world.env.stream("story")
+        story = Story(world, chance)
+        for name in NAMES:
+            await world.node(name)
+            await world.renew(name)
+            story.alive[name] = None
+        for descriptor in (NODE_LIFECYCLE, TAINT_EVICTION, POD_GARBAGE_COLLECTOR):
+            await world.start(descriptor)
+        async with TaskGroup("kubelets") as group:
+            group.start(story.renew())
+            group.start(story.kubelets())
+            for rule in trouble(chance):
+                world.faults.add(rule)
+            await story.run()
+            world.faults.clear()
+            for name in NAMES:
+                await story.come_back(name)
+            await asyncio.sleep(400)
+            world.seen.clear()
+            await asyncio.sleep(300)
+            assert world.requests(reads=False) == [], "the end is quiet"
+            assert [await world.taints(name) for name in NAMES] == [[], [], [], []]
+            assert all("deletionTimestamp" not in pod["metadata"] for pod in (await world.see(PODS))["items"])
+            group.cancel()
+        assert story.wrong == []
+
+    play(tell, seed=seed)
