@@ -422,3 +422,23 @@ def test_nothing_is_expected_for_an_owner_that_was_made_again_during_a_look() ->
         assert (await world.status())["replicas"] == 3
 
     story(tell)
+
+
+def test_a_pod_that_leaves_while_others_are_claimed_is_not_chosen() -> None:
+    """Simulation, seed 1351: the deletion of a pod that had no owner any more was waited for."""
+
+    async def tell(world: World) -> None:
+        await world.create_set(2)
+        await world.settle()
+        names = await world.owned()
+        adoption = world.faults.add(Rule(delay(1.0), verb="patch", resource="pods", times=1))
+        await world.create_pod("extra")
+        await world.scale(0)
+        await world.settle(0.5)
+        for name in names:
+            await world.merge(f"{PODS}/{name}", {"metadata": {"ownerReferences": None, "labels": {"app": "free"}}})
+        await world.settle(5.0)
+        assert adoption.hits == 1
+        assert {item["metadata"]["name"] for item in await world.pods()} == set(names), "free is free"
+
+    story(tell)

@@ -286,6 +286,11 @@ class ReplicaSetController(Controller):
             case CreatePods(count=missing):
                 error = await self._create(key, owner, missing)
                 message = str(error)
+            case DeletePods() if any(self._has_left(pod) for pod in pods):
+                # Claiming took time. What went meanwhile makes no further event that names this owner, so its deletion
+                # must not be expected: look again.
+                self.queue.add(key)
+                return None
             case DeletePods(count=surplus):
                 error = await self._delete(key, owner, pods, surplus)
                 message = f"unable to delete pods: {error}"
@@ -306,6 +311,16 @@ class ReplicaSetController(Controller):
         if seen.ready == seen.available:
             return None
         return Requeue(self._until_next_available(owner, pods, now))
+
+    def _has_left(self, pod: Pod) -> bool:
+        """Whether a claimed pod is, by the cache of now, another one, on its way out, or without its owner."""
+        now = self._pods.get(object_key(pod.metadata))
+        if now is pod:
+            return False
+        if now is None or now.metadata.uid != pod.metadata.uid or not is_active(now):
+            return True
+        before = controller_of(pod.metadata)
+        return before is not None and controller_of(now.metadata) != before
 
     async def _create(self, key: str, owner: ReplicaSet, missing: int) -> Exception | None:
         self._expectations.expect_creations(key, missing)
