@@ -1,5 +1,6 @@
 """How fast virtual time passes: 100 heartbeating nodes with leader election and nothing else to do, and a week without
-nodes and election. In this process, on the virtual loop.
+nodes and election. In this process, on the virtual loop. Seconds are those of the processor: nothing here ever waits, so
+on an idle machine they are the clock's, and on a busy one they are still ours.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ _SETTLE_SECONDS = 60.0
 
 
 def pass_time(seconds: float, *, nodes: int, election: bool) -> float:
-    """Real seconds that these virtual seconds take."""
+    """Processor seconds that these virtual seconds take."""
 
     async def main(env: Env) -> float:
         manager = Options(leader_election=LeaderElection(enabled=election))
@@ -26,9 +27,9 @@ def pass_time(seconds: float, *, nodes: int, election: bool) -> float:
             group.start(plane.run())
             await plane.wait_ready()
             await asyncio.sleep(_SETTLE_SECONDS)
-            began = time.perf_counter()
+            began = time.process_time()
             await asyncio.sleep(seconds)
-            took = time.perf_counter() - began
+            took = time.process_time() - began
             group.cancel()
         return took
 
