@@ -132,6 +132,23 @@ def test_a_create_without_an_answer_makes_no_second_pod(happened: bool) -> None:
     story(tell)
 
 
+def test_a_lost_answer_and_a_slow_watch_make_no_second_pod() -> None:
+    """What the first request did is looked up before another one is sent: the cache can't tell yet."""
+
+    async def tell(world: World) -> None:
+        world.faults.add(Rule(lose_answer(), verb="create", resource="pods", nth=1))
+        with world.faults.hold(resource="pods"):
+            await world.create_set()
+            await world.settle(20)
+            assert len(world.sent("create", "pods")) == 1
+        await world.settle(60)
+        assert len(world.sent("create", "pods")) == 3
+        assert world.sent("delete", "pods") == []
+        assert await world.places() == ["n0", "n1", "n2"]
+
+    story(tell)
+
+
 def test_every_second_answer_is_lost(seed: int) -> None:
     async def tell(world: World) -> None:
         world.checks.append(one_pod_per_node)

@@ -197,7 +197,7 @@ class DaemonSetController(Controller):
             await super().run()
 
     async def _run_nodes(self) -> None:
-        # A node seen before the DaemonSets are there would wake nobody, and nobody would look at it again.
+        # As the other workers: nothing is decided from caches that are half full.
         for informer in self._waits_for:
             await informer.wait_synced()
         await self._node_pool.run()
