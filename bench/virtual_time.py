@@ -1,6 +1,6 @@
 """How fast virtual time passes: 100 heartbeating nodes with leader election and nothing else to do, and a week without
-nodes and election. In this process, on the virtual loop. Seconds are those of the processor: nothing here ever waits, so
-on an idle machine they are the clock's, and on a busy one they are still ours.
+nodes and election. In this process, on the virtual loop. Seconds are those of the processor: nothing here ever waits,
+so on an idle machine they are the clock's, and on a busy one they are still ours.
 """
 
 import asyncio
