@@ -4,6 +4,7 @@ end."""
 import asyncio
 from collections.abc import Sequence
 
+import pytest
 from tests.scenarios.users import SETS, replica_set, user_of
 
 from pilothouse.controllers.workloads.replicaset import ReplicaSetOptions
@@ -44,3 +45,13 @@ def test_each_restart_with_an_old_list_adds_at_most_one_burst(seed: int) -> None
         await work_under_faults(simulation, restarts=True)
 
     simulate(tell, seed=seed, options=OPTIONS, invariants=invariants)
+
+
+@pytest.mark.parametrize("found", [15, 198, 1245, 1351])
+def test_seeds_that_once_found_something(found: int) -> None:
+    """A status that went back, deletions that were waited for in vain; kept as they were found."""
+
+    async def tell(simulation: Simulation) -> None:
+        await work_under_faults(simulation, restarts=True)
+
+    simulate(tell, seed=found, options=OPTIONS, invariants=invariants)
