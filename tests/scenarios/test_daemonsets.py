@@ -3,10 +3,15 @@
 import asyncio
 import random
 
+import msgspec
+import pytest
 from tests.scenarios.users import NAMESPACE, Doc, User
 
 from pilothouse.client.errors import ApiError
+from pilothouse.controllers.workloads.daemonset import DaemonSetOptions
+from pilothouse.runtime import CountingExpectations
 from pilothouse.sim import Invariant, Simulation, SimulationOptions, draw, simulate
+from pilothouse.sim.faults import FaultPlan, HoldWatches
 from pilothouse.sim.invariants.daemonsets import DaemonSets
 
 SETS = "/apis/apps/v1/namespaces/default/daemonsets"
@@ -48,7 +53,9 @@ class Administrator(User):
     async def work(self, seconds: float, count: int) -> None:
         for _ in range(count):
             await asyncio.sleep(self._chance.uniform(0, 2 * seconds / count))
-            act = self._chance.choice((self._label, self._label, self._update, self._delete_pod, self._fail_pod))
+            act = self._chance.choice(
+                (self._label, self._label, self._update, self._delete_pod, self._fail_pod, *[self.wake] * 5)
+            )
             try:
                 await act()
             except ApiError:
@@ -62,6 +69,10 @@ class Administrator(User):
         self._image = self._chance.randrange(3)
         containers = [{"name": "main", "image": f"pause:{self._image}"}]
         await self.merge(AGENT, {"spec": {"template": {"spec": {"containers": containers}}}})
+
+    async def wake(self) -> None:
+        """Makes the controller look while its caches are what they are."""
+        await self.merge(AGENT, {"metadata": {"annotations": {"wake": str(self._chance.random())}}})
 
     async def _pod(self) -> str:
         pods = await self.items(f"{NAMESPACE}/pods")
@@ -78,7 +89,7 @@ async def work_under_faults(simulation: Simulation, manifest: Doc, *, restarts: 
     plan = draw(simulation.env.stream("plan"), SECONDS, count=12, resources=RESOURCES, restarts=restarts)
     user = Administrator(simulation)
     await user.ask("POST", SETS, manifest)
-    await asyncio.gather(simulation.follow(plan), user.work(SECONDS, 30))
+    await asyncio.gather(simulation.follow(plan), user.work(SECONDS, 80))
     await simulation.settle()
 
 
@@ -101,3 +112,31 @@ def test_managers_that_die_and_start_with_old_lists_come_to_the_same_end(seed: i
         await work_under_faults(simulation, daemon_set(maxUnavailable=1), restarts=True)
 
     simulate(tell, seed=seed, options=OPTIONS, invariants=invariants)
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without guard and expectations"])
+def test_the_invariant_sees_a_second_pod(guarded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A watch of pods that stands still is the worst moment; without what holds the controller back it goes wrong."""
+    if not guarded:
+        monkeypatch.setattr(CountingExpectations, "satisfied", lambda _self, _key: True)
+
+    async def tell(simulation: Simulation) -> None:
+        user = Administrator(simulation)
+        plan = FaultPlan((HoldWatches(at=0.0, resource="pods", seconds=20.0),))
+        following = asyncio.ensure_future(simulation.follow(plan))
+        await asyncio.sleep(1)
+        await user.ask("POST", SETS, daemon_set(maxUnavailable=1))
+        for _ in range(5):
+            await asyncio.sleep(2)
+            await user.wake()
+        await following
+        await simulation.settle()
+
+    options = msgspec.structs.replace(
+        OPTIONS, controller_options={"daemonset-controller": DaemonSetOptions(wait_for_own_writes=guarded)}
+    )
+    if guarded:
+        simulate(tell, seed=1, options=options, invariants=invariants)
+    else:
+        with pytest.raises(AssertionError, match="one too many"):
+            simulate(tell, seed=1, options=options, invariants=invariants)

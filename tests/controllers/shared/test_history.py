@@ -27,7 +27,7 @@ def revision(number: int, hash: str = "") -> ControllerRevision:  # noqa: A002  
 
 
 def test_the_data_is_a_patch_with_sorted_keys() -> None:
-    template = b'{"spec": {"b": 1, "a": "<x>"}, "metadata": {"labels": {"app": "web"}}}'
+    template = b'{"spec": {"b": 1, "a": "<x>"}, "metadata": {"creationTimestamp": null, "labels": {"app": "web"}}}'
     assert template_patch(template) == (
         b'{"spec":{"template":{"$patch":"replace","metadata":{"labels":{"app":"web"}},'
         b'"spec":{"a":"\\u003cx\\u003e","b":1}}}}'

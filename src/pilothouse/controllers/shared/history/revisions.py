@@ -23,6 +23,8 @@ def template_patch(template: bytes | msgspec.Raw) -> bytes:
     anything to roll back.
     """
     value: dict[str, Any] = msgspec.json.decode(template)
+    # Servers before v1.34 show "creationTimestamp":null; kubectl, like every other of today's programs, does not.
+    _drop_nulls(value)
     value["$patch"] = "replace"
     return _written({"spec": {"template": value}})
 
