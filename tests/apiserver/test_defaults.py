@@ -22,7 +22,7 @@ def _without_admission(kind: str, stored: dict[str, Any]) -> dict[str, Any]:
     if kind != "Pod":
         return stored
     spec = stored["spec"]
-    for field in ("serviceAccountName", "serviceAccount", "priority", "preemptionPolicy", "tolerations"):
+    for field in ("serviceAccountName", "serviceAccount", "priority", "preemptionPolicy"):
         del spec[field]
     spec["volumes"] = [volume for volume in spec["volumes"] if not volume["name"].startswith("kube-api-access")]
     if not spec["volumes"]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pilothouse.api.wire import Request, Response, Stream, Transport
 from pilothouse.apiserver import errors, startup
 from pilothouse.apiserver.addresses import ServiceAddresses
+from pilothouse.apiserver.admission.default_toleration_seconds import DefaultTolerationSeconds
 from pilothouse.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
 from pilothouse.apiserver.core import Call, Core, Handler
 from pilothouse.apiserver.customresources.controller import CustomResources
@@ -72,6 +73,7 @@ class ApiServer:
         self.core.virtual[("", "bindings", "")] = subresources.bind
         self.core.admission.plugins += [
             NamespaceLifecycle(store),
+            DefaultTolerationSeconds(),
             ServiceAddresses(env, store, self.options.service_range),
         ]
         self.presenter: Presenter = NegotiatingPresenter(env.now)
