@@ -161,7 +161,8 @@ class BackupController(Controller):
         if self._config_maps.get(f"{backup.metadata.namespace}/{copy}") is None:
             await self._copy(backup, copy, version, raw)
         await self._prune(backup, copy)
-        if (backup.status.source_version, backup.status.copy) != (version, copy):
+        reported = (backup.status.source_version, backup.status.copy, backup.status.observed_generation)
+        if reported != (version, copy, backup.metadata.generation):
             await self._report(
                 backup, BackupStatus(phase="Copied", copy=copy, source_version=version, copied_at=self.env.now())
             )

@@ -92,7 +92,10 @@ def test_it_copies_prunes_reports_and_cleans_up() -> None:
             assert [event["message"] for event in cluster.objects("/events/") if event["reason"] == "Copied"][-1:] == [
                 f"Copied settings to {backup.status.copy}"
             ]
+            await admin.patch(example.BACKUPS, "mine", merge_patch({"spec": {"keep": 3}}), "default")
             await asyncio.sleep(60)
+            backup = await admin.get(example.BACKUPS, "mine", "default")
+            assert backup.status.observed_generation == backup.metadata.generation, "also when nothing had to be copied"
             cluster.log.clear()
             await asyncio.sleep(3600)
             assert set(cluster.methods()) == {"GET"}, "quiet: only watches are renewed"

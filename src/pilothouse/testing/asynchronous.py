@@ -74,6 +74,9 @@ class AsyncCluster:
 
     async def create(self, manifest: Mapping[str, Any]) -> Object:
         """Create an object, in its own namespace if it names one. Returns it as the server has it."""
+        for field in ("apiVersion", "kind"):
+            if not manifest.get(field):
+                raise ValueError(f"the manifest has no {field}: {dict(manifest)}")
         kind = await self._kind(manifest["apiVersion"], manifest["kind"])
         namespace = manifest.get("metadata", {}).get("namespace") or self.namespace
         return _decoded(await self.client.create(kind, dict(manifest), namespace))

@@ -41,6 +41,14 @@ def _settings(request: pytest.FixtureRequest) -> dict[str, Any] | None:
         return None
     if marker.args:
         pytest.fail(f"@pytest.mark.{_MARK} takes keyword arguments only, got {marker.args!r}")
+    import inspect
+
+    from pilothouse.testing.asynchronous import async_plane
+
+    known = inspect.signature(async_plane).parameters
+    unknown = [name for name in marker.kwargs if name not in known]
+    if unknown:
+        pytest.fail(f"@pytest.mark.{_MARK} has no argument {unknown[0]!r}; there are {', '.join(known)}")
     return dict(marker.kwargs)
 
 
