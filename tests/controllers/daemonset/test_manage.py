@@ -131,3 +131,10 @@ def test_a_failed_pod_waits_for_the_backoff_of_its_node() -> None:
     """TestDaemonKillFailedPodsBackoff."""
     failed = site(pod("a", phase="Failed"), pod("b", phase="Succeeded"))
     assert decide_need(failed, PLAIN, NOW, in_backoff=True) == Need(delete=("b",), succeeded=("b",), waits=True)
+
+
+def test_during_a_surge_the_next_pod_waits_with_the_failed_one() -> None:
+    """Unlike upstream, which makes one pod after the other where a kubelet refuses them at once."""
+    failed = site(pod("a", phase="Failed"))
+    assert decide_need(failed, SURGE, NOW, in_backoff=True) == Need(waits=True)
+    assert decide_need(failed, SURGE, NOW) == Need(create=True, delete=("a",), failed="a")

@@ -38,6 +38,16 @@ def needs(*expressions: NodeSelectorRequirement) -> Affinity:
     )
 
 
+def any_of(*expressions: NodeSelectorRequirement) -> Affinity:
+    """A required node affinity of one term for each."""
+    terms = tuple(NodeSelectorTerm(match_expressions=(each,)) for each in expressions)
+    return Affinity(
+        node_affinity=NodeAffinity(
+            required_during_scheduling_ignored_during_execution=NodeSelector(node_selector_terms=terms)
+        )
+    )
+
+
 TYPE_IN = NodeSelectorRequirement(key="type", operator="In", values=("production",))
 
 
@@ -80,6 +90,12 @@ TYPE_IN = NodeSelectorRequirement(key="type", operator="In", values=("production
             node(),
             ELSEWHERE,
             id="an affinity that can't be read fits nothing",
+        ),
+        pytest.param(
+            PodSpec(affinity=any_of(NodeSelectorRequirement(key="type", operator="Beside"), TYPE_IN)),
+            node("n1", {"type": "production"}),
+            HERE,
+            id="nor does it bar another term that fits",
         ),
         pytest.param(
             PodSpec(), node("n1", None, taint("dedicated", value="ds")), NO_MORE, id="NoSchedule: no new pod, old stays"
@@ -169,6 +185,17 @@ def test_a_limited_toleration_of_the_template_becomes_unlimited_in_its_place() -
     merged = with_daemon_tolerations((limited, DEDICATED), host_network=False)
     assert merged[0].toleration_seconds is None
     assert merged[1] == DEDICATED
+    assert len(merged) == 7
+
+
+def test_an_unlimited_toleration_of_the_template_leaves_a_limited_one_beside_it() -> None:
+    """``AddOrUpdateTolerationInPodSpec`` changes nothing once it meets exactly what it would add."""
+    unlimited = Toleration(key="node.kubernetes.io/not-ready", operator="Exists", effect="NoExecute")
+    limited = Toleration(
+        key="node.kubernetes.io/not-ready", operator="Exists", effect="NoExecute", toleration_seconds=30
+    )
+    merged = with_daemon_tolerations((limited, unlimited), host_network=False)
+    assert merged[:2] == (limited, unlimited)
     assert len(merged) == 7
 
 

@@ -129,7 +129,22 @@ def test_a_pod_belongs_to_the_node_it_is_on_or_pinned_to(spec: PodSpec, expected
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"), [("1", 1), ("", None), ("x", None), ("12", 12), ("1.5", None), ("-3", -3)]
+    ("text", "expected"),
+    [
+        ("1", 1),
+        ("", None),
+        ("x", None),
+        ("12", 12),
+        ("1.5", None),
+        ("-3", -3),
+        ("+4", 4),
+        ("+-5", None),
+        ("\u0665", None),
+        (" 1", None),
+        ("1_0", None),
+        ("9223372036854775807", 2**63 - 1),
+        ("9223372036854775808", None),
+    ],
 )
 def test_the_generation_of_the_template_is_an_integer_or_nothing(text: str, expected: int | None) -> None:
     assert template_generation({"deprecated.daemonset.template.generation": text}) == expected

@@ -137,7 +137,9 @@ def test_with_surge_a_node_that_should_have_no_pod_keeps_it_until_others_serve()
     assert planned([leaving, old(1, ready=False), *(old(n) for n in range(2, 5))], SURGE, Bounds(0, 1)) == Plan(
         create=("n1", "n2")
     ), "four serve: it is needed"
+    assert planned([leaving], SURGE, Bounds(0, 0)) == Plan(), "where no node is wanted a percentage is no surge"
     silent = site(pod("left", hash="old", ready=False), at="n0", run=False, stay=True)
+    assert planned([silent], SURGE, Bounds(0, 0)) == Plan(delete=("left",))
     assert planned([silent, old(1)], SURGE, Bounds(0, 1)) == Plan(create=("n1",), delete=("left",))
 
 

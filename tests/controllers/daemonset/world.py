@@ -152,6 +152,8 @@ class World:
         """Nodes ``n<first>`` and on."""
         for number in range(first, first + count):
             await self.request("POST", NODES, {"metadata": {"name": f"n{number}", "labels": labels or {}}})
+            # A new node is not ready until its kubelet says so, and tainted: nobody here takes that taint away.
+            await self.taint(f"n{number}")
 
     async def taint(self, node: str, *taints: tuple[str, str]) -> None:
         """Give the node these taints, (key, effect), and no others."""

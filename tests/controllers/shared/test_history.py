@@ -63,6 +63,7 @@ def test_revisions_are_recognised_by_what_they_mean(one: bytes, other: bytes, sa
             [revision(1, "a"), revision(2, "b"), revision(3, "c")], 1, {"a"}, ["r2", "r3"], id="one in use stays"
         ),
         pytest.param([revision(1, "a"), revision(2, "b")], 0, {"a", "b"}, [], id="all in use: more than the limit"),
+        pytest.param([revision(1, ""), revision(2)], 1, {""}, ["r1"], id="no label is no mark of use"),
     ],
 )
 def test_old_revisions_go_when_no_pod_has_them(

@@ -120,9 +120,10 @@ def doomed(
     surplus = len(old) - limit
     if surplus <= 0:
         return []
+    carried = live_hashes - {""}  # a pod without the label carries none
     going = [
         revision
         for revision in sorted(old, key=lambda each: each.revision)
-        if revision.metadata.labels.get(hash_label) not in live_hashes
+        if revision.metadata.labels.get(hash_label) not in carried
     ]
     return going[:surplus]

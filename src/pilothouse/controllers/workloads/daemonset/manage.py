@@ -69,8 +69,10 @@ def decide_need(site: Site, rules: Rules, now: datetime.datetime, *, in_backoff:
     if not rules.surges:
         surplus = [pod.metadata.name for pod in running[1:]]
     elif not running:
-        # Unlike without surge nothing waits for what is still going: two pods may be here for a while anyhow.
-        create = site.should_run
+        # Unlike without surge nothing waits for what is still going: two pods may be here for a while anyhow. But for a
+        # failed pod that has to wait: upstream makes the next one all the same, and where a kubelet refuses them one
+        # after the other, as fast as it can.
+        create = site.should_run and not waits
     elif len(running) > 1:
         surplus = _surplus_of_surge(running, rules, now)
     if not (create or failed or ended or surplus or waits):

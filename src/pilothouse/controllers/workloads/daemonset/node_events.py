@@ -77,6 +77,7 @@ class NodeEvents:
                 if board.has_pod_on(name):
                     wake = not placement.should_continue or owner.status.number_misscheduled > 0
                 else:
-                    wake = placement.should_run
+                    # Upstream leaves one that was counted and is no longer wanted in the numbers until the next event.
+                    wake = placement.should_run or board.counts_on(name)
             if wake:
                 self._queue.add(object_key(meta))

@@ -5,12 +5,13 @@ of the node alone, so everything else is put together once. Upstream: ``CreatePo
 ``ReplaceDaemonSetPodNodeNameNodeAffinity``, v1.36 ``pkg/controller/daemon/util/daemonset_util.go``.
 """
 
+import re
 from typing import Any
 
 import msgspec
 
 from pilothouse.api.core import Pod, Toleration
-from pilothouse.controllers.workloads.daemonset.tolerations import daemon_tolerations, same_taints
+from pilothouse.controllers.workloads.daemonset.tolerations import daemon_tolerations, places
 from pilothouse.machinery.splice import replace_fields
 
 HASH_LABEL = "controller-revision-hash"
@@ -21,6 +22,8 @@ _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _list = msgspec.json.Decoder(list[msgspec.Raw])
 _toleration = msgspec.json.Decoder(Toleration)
 _encode = msgspec.json.Encoder().encode
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_INT64 = range(-(2**63), 2**63)
 _PLACE = "\x00node\x00"
 """Stands for the name of the node while the template is put together; no valid object has it anywhere."""
 
@@ -57,11 +60,9 @@ class PinnedTemplate:
 def _with_tolerations(raw: msgspec.Raw | None, host_network: bool) -> msgspec.Raw:
     own: list[msgspec.Raw] = [] if raw is None or bytes(raw) == b"null" else _list.decode(raw)
     for added in daemon_tolerations(host_network=host_network):
-        found = [index for index, each in enumerate(own) if same_taints(_toleration.decode(each), added)]
-        for index in found:
-            own[index] = msgspec.Raw(_encode(added))
-        if not found:
-            own.append(msgspec.Raw(_encode(added)))
+        place = places([_toleration.decode(each) for each in own], added)
+        for index in place:
+            own[index : index + 1] = [msgspec.Raw(_encode(added))]
     return msgspec.Raw(_encode(own))
 
 
@@ -98,11 +99,15 @@ def target_node(pod: Pod) -> str:
 
 
 def template_generation(annotations: dict[str, str]) -> int | None:
-    """The generation of the template, as the API server counts it; older controllers recognised their pods by it."""
+    """The generation of the template, as the API server counts it; older controllers recognised their pods by it.
+
+    None where there is none, or something that Go's ``ParseInt`` takes for no integer of 64 bits.
+    """
     text = annotations.get(GENERATION_ANNOTATION)
-    if text is None or not text.lstrip("+-").isdecimal() or not text.isascii():
+    if text is None or _INTEGER.fullmatch(text) is None:
         return None
-    return int(text)
+    number = int(text)
+    return number if number in _INT64 else None
 
 
 def is_updated(pod: Pod, revision_hash: str, generation: int | None) -> bool:

@@ -170,7 +170,9 @@ def plan(counts: Counts, moves: Mapping[Move, Mapping[str, str]], bounds: Bounds
     may_delete = moves.get(Move.MAY_DELETE, {})
     if not surging:
         return Plan(delete=(*delete, *_first(may_delete.values(), bounds.unavailable - counts.unavailable)))
-    delete += _first(may_delete.values(), counts.available - counts.desired)
+    if bounds.surge:
+        # A percentage of no nodes is no surge. Upstream then goes by maxUnavailable, which is 0 beside a surge.
+        delete += _first(may_delete.values(), counts.available - counts.desired)
     create = [*moves.get(Move.CREATE, {}), *_first(moves.get(Move.MAY_CREATE, {}), bounds.surge - counts.surging)]
     return Plan(create=tuple(create), delete=tuple(delete))
 

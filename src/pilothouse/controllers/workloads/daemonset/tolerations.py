@@ -2,7 +2,7 @@
 cordoned. Pure. Upstream: ``AddOrUpdateDaemonPodTolerations``, v1.36 ``pkg/controller/daemon/util/daemonset_util.go``.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from pilothouse.api.core import Toleration
 from pilothouse.semantics.nodes import NO_EXECUTE, NO_SCHEDULE
@@ -36,9 +36,14 @@ def with_daemon_tolerations(own: Iterable[Toleration], *, host_network: bool) ->
     in its place."""
     merged = list(own)
     for added in daemon_tolerations(host_network=host_network):
-        found = [index for index, toleration in enumerate(merged) if same_taints(toleration, added)]
-        for index in found:
-            merged[index] = added
-        if not found:
-            merged.append(added)
+        for index in places(merged, added):
+            merged[index : index + 1] = [added]
     return tuple(merged)
+
+
+def places(own: Sequence[Toleration], added: Toleration) -> Sequence[int]:
+    """Where one goes: in place of all that are about the same thing, else behind the last. Nowhere when it is there as
+    it is; then a limited one beside it stays too (``AddOrUpdateTolerationInPodSpec``)."""
+    if added in own:
+        return ()
+    return [index for index, toleration in enumerate(own) if same_taints(toleration, added)] or (len(own),)
