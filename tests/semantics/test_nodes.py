@@ -54,8 +54,9 @@ def test_how_long_a_pod_may_stay() -> None:
     negative = Toleration(key="k", operator="Exists", toleration_seconds=-5)
     assert nodes.toleration_seconds(taint, ()) is None
     assert nodes.toleration_seconds(taint, (forever,)) == float("inf")
-    assert nodes.toleration_seconds(taint, (forever, minute)) == 60
-    assert nodes.toleration_seconds(taint, (minute, negative)) == 0
+    assert nodes.toleration_seconds(taint, (forever, minute)) == float("inf"), "the first that covers it counts"
+    assert nodes.toleration_seconds(taint, (minute, forever)) == 60
+    assert nodes.toleration_seconds(taint, (negative, minute)) == 0
 
 
 def test_taints_are_one_by_key_and_effect() -> None:

@@ -60,14 +60,14 @@ def tolerates_all(
 def toleration_seconds(taint: Taint, tolerations: Sequence[Toleration]) -> float | None:
     """How long a running pod may stay with a NoExecute ``taint``: seconds, infinity, or ``None`` for not at all.
 
-    Several tolerations may cover one taint; the shortest time of them counts, as in upstream's taint eviction, and
-    negative times count as 0.
+    If several tolerations cover the taint, the first one of the pod's list counts (v1.36
+    ``pkg/apis/core/v1/helper/helpers.go``, ``GetMatchingTolerations``). Negative times count as 0.
     """
-    covering = [toleration for toleration in tolerations if tolerates(toleration, taint)]
-    if not covering:
-        return None
-    limits = [t.toleration_seconds for t in covering if t.toleration_seconds is not None]
-    return max(0.0, float(min(limits))) if limits else float("inf")
+    for toleration in tolerations:
+        if tolerates(toleration, taint):
+            seconds = toleration.toleration_seconds
+            return float("inf") if seconds is None else max(0.0, float(seconds))
+    return None
 
 
 def same_taint(a: Taint, b: Taint) -> bool:

@@ -144,6 +144,22 @@ def test_an_unbound_pod_that_is_being_deleted_goes() -> None:
     collecting(story)
 
 
+def test_kubernetes_141190_a_pod_that_waits_for_its_finalizers_alone_is_not_deleted_again() -> None:
+    async def story(world: World) -> None:
+        await world.node("n1")
+        hold = ["example.com/hold"]
+        await world.pod("unbound", phase="Pending", finalizers=hold)
+        await world.pod("done", node="n1", phase="Succeeded", finalizers=hold)
+        await world.pod("lost", node="gone", phase="Failed", finalizers=hold)
+        await world.pod("newest", node="n1", phase="Succeeded")
+        await world.delete(f"{PODS}/unbound")
+        await asyncio.sleep(400)
+        deletions = sorted(text for text in world.requests(reads=False) if text.startswith("delete"))
+        assert deletions == ["delete pods done", "delete pods lost", "delete pods unbound"]
+
+    collecting(story, terminated_threshold=2)
+
+
 def test_pods_that_leave_a_node_out_of_service_go_at_once() -> None:
     """TestGCTerminating; the requests are those of traces 13, with one read of the node before them."""
 

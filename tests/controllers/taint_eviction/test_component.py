@@ -288,6 +288,31 @@ def test_kubernetes_119862_a_taint_that_came_back_unseen_evicts_all_the_same() -
     evicting(story)
 
 
+@pytest.mark.parametrize("seen", ["before its time", "at its time"])
+def test_a_taint_that_was_off_and_on_unseen_gives_the_whole_time_anew(seen: str) -> None:
+    """A list after a broken watch shows the same taint; its timeAdded tells. Upstream evicts at the old time."""
+
+    def since(seconds: int) -> Doc:
+        return {**A, "timeAdded": f"2026-01-01T00:00:{seconds:02}Z"}
+
+    async def story(world: World) -> None:
+        await world.node("n1", taints=(since(0),))
+        await world.pod("p", node="n1", tolerations=(toleration("a", 60),))
+        await asyncio.sleep(30)
+        with world.faults.hold(resource="nodes"):
+            await world.taint("n1")
+            await world.taint("n1", since(30))
+            if seen == "at its time":
+                await asyncio.sleep(35)
+                assert await world.pods() == ["p"], "the live node shows it"
+        await asyncio.sleep(20 if seen == "at its time" else 55)
+        assert await world.pods() == ["p"]
+        await asyncio.sleep(41 if seen == "at its time" else 6)
+        assert await world.pods() == []
+
+    evicting(story)
+
+
 def test_a_stale_cache_does_not_cut_a_toleration_short() -> None:
     async def story(world: World) -> None:
         await world.node("n1", taints=(A, B))

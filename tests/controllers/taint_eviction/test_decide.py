@@ -1,5 +1,8 @@
 """What tolerations come to. Rows mirror ``pkg/controller/tainteviction/taint_eviction_test.go`` of v1.36."""
 
+import datetime
+
+import msgspec
 import pytest
 
 from pilothouse.api.core import Node, NodeSpec, Taint, Toleration
@@ -8,6 +11,7 @@ from pilothouse.controllers.node.taint_eviction.decide import (
     EvictNow,
     Stay,
     Verdict,
+    began_anew,
     judge,
     no_execute_taints,
 )
@@ -49,13 +53,18 @@ def tolerates(number: int, seconds: int | None = None) -> Toleration:
             id="one for ever, one for a time (TestUpdateNodeWithMultipleTaints)",
         ),
         pytest.param(
-            (1,), (tolerates(1, 1), tolerates(1, 2)), EvictAfter(1), id="the shortest (TestGetMinTolerationTime)"
+            (1,), (tolerates(1, 2), tolerates(1, 1)), EvictAfter(2), id="the first that covers a taint counts"
+        ),
+        pytest.param((1,), (tolerates(1), tolerates(1, 1)), Stay(), id="also when it is for ever"),
+        pytest.param((1,), (tolerates(1, 1), tolerates(1)), EvictAfter(1), id="and a later one for ever does not help"),
+        pytest.param(
+            (1, 2), (tolerates(1, 1), tolerates(2, 2)), EvictAfter(1), id="1 s and 2 s: 1 s (TestGetMinTolerationTime)"
         ),
         pytest.param(
-            (1,), (tolerates(1), tolerates(1, 1)), EvictAfter(1), id="a time beats ever (TestGetMinTolerationTime)"
+            (1, 2), (tolerates(1, 1), tolerates(2)), EvictAfter(1), id="1 s, ever: 1 s (TestGetMinTolerationTime)"
         ),
         pytest.param(
-            (1,), (tolerates(1, 1), tolerates(1)), EvictAfter(1), id="in either order (TestGetMinTolerationTime)"
+            (1, 2), (tolerates(1), tolerates(2, 1)), EvictAfter(1), id="ever, 1 s: 1 s (TestGetMinTolerationTime)"
         ),
         pytest.param((1,), (tolerates(1, 0),), EvictAfter(0), id="zero seconds are over"),
         pytest.param((1,), (tolerates(1, -5),), EvictAfter(0), id="so are negative ones"),
@@ -70,3 +79,26 @@ def test_only_no_execute_makes_pods_leave() -> None:
     """TestFilterNoExecuteTaints."""
     node = Node(spec=NodeSpec(taints=(taint(1), taint(2, "NoSchedule"), taint(3, "PreferNoSchedule"))))
     assert no_execute_taints(node) == (taint(1),)
+
+
+def since(number: int, seconds: int | None) -> Taint:
+    """A taint that says since when it is there, or not."""
+    at = None if seconds is None else datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+    return msgspec.structs.replace(taint(number), time_added=at)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "expected"),
+    [
+        pytest.param((since(1, 0),), (since(1, 0),), False, id="there all along"),
+        pytest.param((since(1, 0),), (since(1, 9),), True, id="off and on again"),
+        pytest.param((since(1, 0), since(2, 0)), (since(1, 9), since(2, 0)), False, id="another has stayed"),
+        pytest.param((since(1, 0),), (since(2, 9),), False, id="swapped for another: nothing says that it was off"),
+        pytest.param((since(1, 0),), (since(2, 9), since(1, 9)), True, id="off, and on again with another"),
+        pytest.param((since(1, None),), (since(1, None),), False, id="without times nobody knows"),
+        pytest.param((since(1, None),), (since(1, 9),), False, id="nor with only one"),
+        pytest.param((), (since(1, 9),), False, id="new"),
+    ],
+)
+def test_whether_taints_began_anew(before: tuple[Taint, ...], now: tuple[Taint, ...], expected: bool) -> None:
+    assert began_anew(before, now) is expected

@@ -16,6 +16,7 @@ from pilothouse.controllers.cleanup.pod_garbage_collector.decide import (
     UNSCHEDULED,
     in_order_of_deletion,
     index_by_garbage,
+    is_held,
     is_out_of_service,
     surplus,
 )
@@ -140,6 +141,8 @@ class PodGarbageCollector(Controller):
 
     async def _remove(self, pod: Pod, reason: str, condition: PodCondition | None = None) -> None:
         """Make it Failed if it has not ended, then delete it without grace. One that is gone already is fine."""
+        if is_held(pod):
+            return
         meta = pod.metadata
         self.log.info("PodGC is force deleting Pod", pod=_key(pod), reason=reason)
         self._attempts.labels_of(meta.namespace, reason).inc()

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from pilothouse.api.core import Node, Pod
 from pilothouse.semantics.nodes import is_node_ready
+from pilothouse.semantics.pods import is_terminal
 
 OUT_OF_SERVICE_TAINT = "node.kubernetes.io/out-of-service"
 
@@ -56,6 +57,18 @@ def _rank(pod: Pod) -> tuple[bool, datetime.datetime, str, str]:
 def is_evicted(pod: Pod) -> bool:
     """Whether a kubelet under pressure ended it."""
     return pod.status.phase == "Failed" and pod.status.reason == "Evicted"
+
+
+def is_held(pod: Pod) -> bool:
+    """Whether it has ended, is deleted without grace already, and stays for its finalizers alone: whoever set them must
+    act, a further deletion cannot (kubernetes#141190, open: upstream sends one in every pass)."""
+    meta = pod.metadata
+    return (
+        is_terminal(pod)
+        and meta.deletion_timestamp is not None
+        and meta.deletion_grace_period_seconds == 0
+        and bool(meta.finalizers)
+    )
 
 
 def is_out_of_service(node: Node) -> bool:

@@ -2,11 +2,13 @@
 
 An entry is in one of three states: it waits for its time, its time has come and the deletion is under way or to be
 tried again, or it is done. A done one stays until its pod is seen gone, so that one pod is not deleted again at every
-look; upstream keeps it by name, and then never evicts the next pod of that name (kubernetes#107543).
+look. It belongs to a uid: by name alone the next pod of that name would never be evicted, as in older releases of
+upstream (kubernetes#107543).
 """
 
 from enum import Enum
 
+from pilothouse.api.core import Taint
 from pilothouse.runtime import WorkQueue
 
 
@@ -21,11 +23,23 @@ class State(Enum):
 class Entry:
     """One deletion that is set."""
 
-    __slots__ = ("announced", "at", "decided", "made_at", "node", "state", "uid")
+    __slots__ = ("announced", "at", "decided", "made_at", "node", "state", "taints", "uid")
 
-    def __init__(self, uid: str, node: str, at: float, made_at: float, decided: int, *, immediate: bool) -> None:
+    def __init__(
+        self,
+        uid: str,
+        node: str,
+        taints: tuple[Taint, ...],
+        at: float,
+        made_at: float,
+        decided: int,
+        *,
+        immediate: bool,
+    ) -> None:
         self.uid = uid
         self.node = node
+        self.taints = taints
+        """The node's NoExecute taints when it was last looked at."""
         self.at = at
         self.made_at = made_at
         self.decided = decided

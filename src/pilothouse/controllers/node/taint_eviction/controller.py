@@ -6,13 +6,20 @@ they see is of one instant. Deletions talk to the API server. Upstream: v1.36 ``
 
 import asyncio
 
-from pilothouse.api.core import NODES, PODS, Node, ObjectReference, Pod
+from pilothouse.api.core import NODES, PODS, Node, ObjectReference, Pod, Taint
 from pilothouse.api.meta import Object
 from pilothouse.client import strategic_merge_patch
 from pilothouse.client.errors import NotFound
 from pilothouse.controllers.node.taint_eviction import DESCRIPTOR, TaintEvictionOptions
 from pilothouse.controllers.node.taint_eviction.agenda import Agenda, Entry, State
-from pilothouse.controllers.node.taint_eviction.decide import EvictAfter, EvictNow, Stay, judge, no_execute_taints
+from pilothouse.controllers.node.taint_eviction.decide import (
+    EvictAfter,
+    EvictNow,
+    Stay,
+    began_anew,
+    judge,
+    no_execute_taints,
+)
 from pilothouse.controllers.shared.disruption import disruption_target, status_patch
 from pilothouse.controllers.shared.live_nodes import LiveNodes, is_about
 from pilothouse.controllers.shared.pods_by_node import NODE_INDEX, index_by_node
@@ -147,24 +154,28 @@ class TaintEvictionController:
 
     def _apply(self, pod: Pod, node: Node, decided: int) -> None:
         key = object_key(pod.metadata)
-        match judge(no_execute_taints(node), pod.spec.tolerations):
+        taints = no_execute_taints(node)
+        match judge(taints, pod.spec.tolerations):
             case EvictNow():
                 self._call_off(key)
-                self._set(pod, 0.0, decided, immediate=True)
+                self._set(pod, taints, 0.0, decided, immediate=True)
             case Stay():
                 self._call_off(key)
             case EvictAfter(seconds):
                 entry = self._agenda.get(key)
-                if entry is None or entry.uid != pod.metadata.uid:
+                waits = entry is not None and entry.state is State.WAITING
+                if entry is None or entry.uid != pod.metadata.uid or (waits and began_anew(entry.taints, taints)):
                     self._call_off(key)
-                    self._set(pod, seconds, decided, immediate=False)
-                elif entry.state is State.WAITING and entry.made_at == self._env.monotonic():
-                    self._set(pod, seconds, decided, immediate=False)  # the same instant has more to say
+                    self._set(pod, taints, seconds, decided, immediate=False)
+                elif waits and entry.made_at == self._env.monotonic():
+                    self._set(pod, taints, seconds, decided, immediate=False)  # the same instant has more to say
+                elif waits:
+                    entry.taints = taints
 
-    def _set(self, pod: Pod, seconds: float, decided: int, *, immediate: bool) -> None:
+    def _set(self, pod: Pod, taints: tuple[Taint, ...], seconds: float, decided: int, *, immediate: bool) -> None:
         now = self._env.monotonic()
         meta = pod.metadata
-        entry = Entry(meta.uid, pod.spec.node_name, now + seconds, now, decided, immediate=immediate)
+        entry = Entry(meta.uid, pod.spec.node_name, taints, now + seconds, now, decided, immediate=immediate)
         self._agenda.set(object_key(meta), entry, now)
 
     def _call_off(self, key: str) -> None:
@@ -207,23 +218,25 @@ class TaintEvictionController:
         """Whether pod and node, as they are now, lead to the same: the caches may lag behind (kubernetes#119862).
 
         A time that is over is over whatever its length was when it began. A pod that was to go at once, and turns out
-        to tolerate what there is for a time, gets that time.
+        to tolerate what there is for a time, gets that time; so does one whose taint was off and on again meanwhile.
         """
         node = await self._live.get(entry.node, since=entry.decided)
         if self._agenda.get(key) is not entry:
             return False  # called off, or decided anew, meanwhile
         if node is None:
             return True
-        match judge(no_execute_taints(node), pod.spec.tolerations):
+        taints = no_execute_taints(node)
+        immediate = entry.at == entry.made_at
+        match judge(taints, pod.spec.tolerations):
             case Stay():
                 self._log.info("Not evicting pod, its node has no taint that it must leave for", v=2, pod=key)
                 self._agenda.drop(key)
                 # The cache may come to show the same taint put on again and no change in between: look once more.
                 self._pod_queue.add_after(key, LOOK_AGAIN_SECONDS)
                 return False
-            case EvictAfter(seconds) if entry.at == entry.made_at and seconds > 0:
+            case EvictAfter(seconds) if seconds > 0 and (immediate or began_anew(entry.taints, taints)):
                 self._log.info("Not evicting pod yet, it tolerates the taints for a time", v=2, pod=key)
-                self._set(pod, seconds, self._live.moment(), immediate=False)
+                self._set(pod, taints, seconds, self._live.moment(), immediate=False)
                 return False
             case _:
                 return True

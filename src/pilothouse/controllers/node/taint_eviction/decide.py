@@ -45,3 +45,19 @@ def judge(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> Verdict
             return EvictNow()
         shortest = min(shortest, seconds)
     return Stay() if shortest == float("inf") else EvictAfter(shortest)
+
+
+def began_anew(before: Sequence[Taint], now: Sequence[Taint]) -> bool:
+    """Whether a taint was taken off and put on again since ``before``, and none has been there all along.
+
+    Events that were merged show no moment without it, but the time since when differs. Times are only compared with
+    each other, never with a clock. Taints without a time look as if they had stayed.
+    """
+    if any(taint in before for taint in now):
+        return False
+    times = {(taint.key, taint.effect): taint.time_added for taint in before}
+    for taint in now:
+        earlier = times.get((taint.key, taint.effect))
+        if earlier is not None and taint.time_added is not None and earlier != taint.time_added:
+            return True
+    return False
