@@ -9,7 +9,6 @@ from pilothouse.env.virtual import run
 from pilothouse.runtime import (
     Backoff,
     ConsistencyGuard,
-    CountingExpectations,
     Expectations,
     Registry,
     StaleCache,
@@ -29,8 +28,10 @@ def test_an_unobserved_creation_blocks_for_five_minutes_and_no_longer() -> None:
         assert not expectations.satisfied(KEY)
         await asyncio.sleep(300)
         assert not expectations.satisfied(KEY)
+        assert expectations.expires_in(KEY) == pytest.approx(0.001)
         await asyncio.sleep(0.1)
         assert expectations.satisfied(KEY)
+        assert expectations.expires_in(KEY) is None
         record = expectations.get(KEY)
         assert record is not None, "expired is not forgotten"
         assert record.adds == 1
@@ -40,22 +41,22 @@ def test_an_unobserved_creation_blocks_for_five_minutes_and_no_longer() -> None:
 
 def test_setting_replaces_raising_and_lowering_change_and_nothing_happens_without_a_record() -> None:
     async def main(env: Env) -> None:
-        expectations = CountingExpectations(env)
+        expectations = Expectations(env)
         expectations.lower(KEY, 5, 5)
         expectations.creation_observed(KEY)
-        expectations.deletion_observed(KEY)
+        expectations.deletion_counted(KEY)
         expectations.raise_(KEY, 1, 1)
         assert expectations.get(KEY) is None
         expectations.expect_creations(KEY, 3)
-        expectations.expect_deletions(KEY, 2)
+        expectations.set(KEY, 0, 2)
         record = expectations.get(KEY)
         assert record is not None
         assert (record.adds, record.deletions) == (0, 2)
         expectations.raise_(KEY, 1, 0)
         expectations.lower(KEY, 1, 1)
         assert not expectations.satisfied(KEY)
-        expectations.deletion_observed(KEY)
-        expectations.deletion_observed(KEY)
+        expectations.deletion_counted(KEY)
+        expectations.deletion_counted(KEY)
         assert (record.adds, record.deletions) == (0, -1), "below zero is as good as zero"
         assert expectations.satisfied(KEY)
         expectations.expect_creations(KEY, 1)
@@ -80,6 +81,23 @@ def test_a_deletion_counts_once_and_only_if_it_was_expected() -> None:
         expectations.expect_deletions(KEY, ["default/c"])
         expectations.delete(KEY)
         assert expectations.expected_deletions(KEY) == frozenset()
+
+    run(main)
+
+
+def test_who_waits_for_an_objects_deletion_is_known_until_it_is_observed_or_forgotten() -> None:
+    async def main(env: Env) -> None:
+        expectations = UidTrackingExpectations(env)
+        expectations.expect(KEY, 1, ["default/a", "default/b"])
+        assert (expectations.awaited_by("default/a"), expectations.awaited_by("default/c")) == (KEY, None)
+        expectations.deletion_observed(KEY, "default/a")
+        assert expectations.awaited_by("default/a") is None
+        expectations.expect_creations(KEY, 1)
+        assert expectations.awaited_by("default/b") is None, "replaced"
+        expectations.expect_deletions(KEY, ["default/b"])
+        expectations.expect_deletions("default/other", ["default/b"])
+        expectations.delete(KEY)
+        assert expectations.awaited_by("default/b") == "default/other", "the last who asked"
 
     run(main)
 

@@ -9,7 +9,7 @@ from tests.scenarios.users import NAMESPACE, Doc, User
 
 from pilothouse.client.errors import ApiError
 from pilothouse.controllers.workloads.daemonset import DaemonSetOptions
-from pilothouse.runtime import CountingExpectations
+from pilothouse.runtime import UidTrackingExpectations
 from pilothouse.sim import Invariant, Simulation, SimulationOptions, draw, simulate
 from pilothouse.sim.faults import FaultPlan, HoldWatches
 from pilothouse.sim.invariants.daemonsets import DaemonSets
@@ -118,7 +118,7 @@ def test_managers_that_die_and_start_with_old_lists_come_to_the_same_end(seed: i
 def test_the_invariant_sees_a_second_pod(guarded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A watch of pods that stands still is the worst moment; without what holds the controller back it goes wrong."""
     if not guarded:
-        monkeypatch.setattr(CountingExpectations, "satisfied", lambda _self, _key: True)
+        monkeypatch.setattr(UidTrackingExpectations, "satisfied", lambda _self, _key: True)
 
     async def tell(simulation: Simulation) -> None:
         user = Administrator(simulation)

@@ -18,8 +18,8 @@ from pilothouse.api.meta import Object
 from pilothouse.client.interceptor import Rule, time_out
 from pilothouse.controllers.cleanup.garbage_collector import graph
 from pilothouse.controllers.cleanup.garbage_collector.absent import AbsentOwners
+from pilothouse.controllers.shared.own_writes import OwnWrites
 from pilothouse.controllers.workloads.replicaset import ReplicaSetOptions
-from pilothouse.controllers.workloads.replicaset.controller import ReplicaSetController
 from pilothouse.runtime import PodControl, UidTrackingExpectations
 from pilothouse.sim import Invariant, Simulation, SimulationFailed, SimulationOptions, Violation, simulate
 from pilothouse.sim.invariants.garbage import Garbage
@@ -76,7 +76,7 @@ def test_129795_a_cache_that_stays_old_for_more_than_five_minutes(guarded: bool)
 def test_129795_pods_that_came_and_went_between_two_lists(guarded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """kubernetes#129795: the watch drops, the pods are deleted before the next list, and no event tells of them."""
     if not guarded:
-        monkeypatch.setattr(ReplicaSetController, "_expect_what_can_still_come", lambda _self, _key: None)
+        monkeypatch.setattr(OwnWrites, "_expect_what_can_still_come", lambda _self, _key: None)
 
     async def tell(simulation: Simulation) -> None:
         user = User(simulation.user)
@@ -113,11 +113,15 @@ def test_67662_a_create_that_timed_out(guarded: bool, monkeypatch: pytest.Monkey
 
     async def tell(simulation: Simulation) -> None:
         simulation.add_rule(Rule(time_out(sent=False), verb="create", resource="pods", nth=1))
-        await make(User(simulation.user), 1)
+        user = User(simulation.user)
+        await make(user, 1)
         await asyncio.sleep(60.0)
+        found = len(await user.items(f"{NAMESPACE}/pods"))
+        if found != 1:
+            raise Violation(f"a minute later there are {found} pods of 1")
         await simulation.settle()
 
-    with broken_unless(guarded, "web wants 1 pods and has 0"):
+    with broken_unless(guarded, "there are 0 pods of 1"):
         simulate(tell, options=options(), invariants=replica_sets)
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pilothouse.runtime.descriptor import Descriptor, FlagSpec, RunnableController, Watch
     from pilothouse.runtime.election import Fence, LeaderElector, LeadershipLost
     from pilothouse.runtime.events import EventRecorder, object_reference
-    from pilothouse.runtime.expectations import CountingExpectations, Expectations, UidTrackingExpectations
+    from pilothouse.runtime.expectations import Expectations, UidTrackingExpectations
     from pilothouse.runtime.guards import LostLease, RetryLater, TerminalError
     from pilothouse.runtime.informer import InformerFactory, Registration, SharedInformer
     from pilothouse.runtime.metrics import Registry
@@ -46,7 +46,7 @@ _MODULES = {
     "descriptor": ("Descriptor", "FlagSpec", "RunnableController", "Watch"),
     "election": ("Fence", "LeaderElector", "LeadershipLost"),
     "events": ("EventRecorder", "object_reference"),
-    "expectations": ("CountingExpectations", "Expectations", "UidTrackingExpectations"),
+    "expectations": ("Expectations", "UidTrackingExpectations"),
     "guards": ("LostLease", "RetryLater", "TerminalError"),
     "informer": ("InformerFactory", "Registration", "SharedInformer"),
     "metrics": ("Registry",),
@@ -75,7 +75,6 @@ __all__ = [
     "ConsistencyGuard",
     "Controller",
     "ControllerContext",
-    "CountingExpectations",
     "Descriptor",
     "EventRecorder",
     "Expectations",

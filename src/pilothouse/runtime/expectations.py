@@ -18,6 +18,8 @@ from pilothouse.env import Env
 TIMEOUT_SECONDS = 300.0
 """``ExpectationsTimeout``: after five minutes an expectation no longer blocks, whatever happened to it."""
 
+_JUST_AFTER = 0.001
+
 
 class Expectation:
     """How many creations and deletions of one key are outstanding, since when. Counters may fall below zero."""
@@ -92,21 +94,18 @@ class Expectations:
             return True
         return self._env.monotonic() - record.at > TIMEOUT_SECONDS
 
+    def expires_in(self, key: str) -> float | None:
+        """In how many seconds the key may be acted on although something expected is still missing; ``None`` when
+        nothing is. Whoever holds back for an expectation looks again then: what never comes wakes nobody (upstream
+        looks again only when something else happens to the owner)."""
+        record = self._records.get(key)
+        if record is None or self.satisfied(key):
+            return None
+        return record.at + TIMEOUT_SECONDS - self._env.monotonic() + _JUST_AFTER
+
     def delete(self, key: str) -> None:
         """Forget the key: its owner is gone, or another object under the same name."""
         self._records.pop(key, None)
-
-
-class CountingExpectations(Expectations):
-    """The variant without pod keys: every observed deletion counts, also one that nobody expected (DaemonSet)."""
-
-    def expect_deletions(self, key: str, deletions: int) -> None:
-        """Expect ``deletions`` deletions and nothing else."""
-        self.set(key, 0, deletions)
-
-    def deletion_observed(self, key: str) -> None:
-        """One deletion was seen, or failed."""
-        self.deletion_counted(key)
 
 
 class UidTrackingExpectations(Expectations):
@@ -119,24 +118,52 @@ class UidTrackingExpectations(Expectations):
     def __init__(self, env: Env) -> None:
         super().__init__(env)
         self._doomed: dict[str, set[str]] = {}
+        self._awaited_by: dict[str, str] = {}
+
+    def expect(self, key: str, adds: int, object_keys: Iterable[str]) -> None:
+        """Expect so many creations, exactly these objects to go, and nothing else."""
+        self._forget_doomed(key)
+        doomed = set(object_keys)
+        if doomed:
+            self._doomed[key] = doomed
+            self._awaited_by.update(dict.fromkeys(doomed, key))
+        self.set(key, adds, len(doomed))
+
+    def expect_creations(self, key: str, adds: int) -> None:
+        self.expect(key, adds, ())
 
     def expect_deletions(self, key: str, object_keys: Iterable[str]) -> None:
         """Expect exactly these objects to go, and nothing else."""
-        doomed = set(object_keys)
-        self._doomed[key] = doomed
-        self.set(key, 0, len(doomed))
+        self.expect(key, 0, object_keys)
 
     def expected_deletions(self, key: str) -> frozenset[str]:
         """The objects of that key whose deletion is still outstanding."""
         return frozenset(self._doomed.get(key, ()))
+
+    def awaited_by(self, object_key: str) -> str | None:
+        """The key that waits for the deletion of this object.
+
+        The object itself may not tell: one that was adopted, deleted, and gone before a broken watch came back ends as
+        the orphan that the cache knew. Upstream then waits until the expectation expires.
+        """
+        return self._awaited_by.get(object_key)
 
     def deletion_observed(self, key: str, object_key: str) -> None:
         """The deletion of this object was seen, or failed."""
         doomed = self._doomed.get(key)
         if doomed is not None and object_key in doomed:
             doomed.discard(object_key)
+            self._stop_awaiting(key, object_key)
             self.deletion_counted(key)
 
     def delete(self, key: str) -> None:
         super().delete(key)
-        self._doomed.pop(key, None)
+        self._forget_doomed(key)
+
+    def _forget_doomed(self, key: str) -> None:
+        for object_key in self._doomed.pop(key, ()):  # in no particular order: they all go
+            self._stop_awaiting(key, object_key)
+
+    def _stop_awaiting(self, key: str, object_key: str) -> None:
+        if self._awaited_by.get(object_key) == key:
+            del self._awaited_by[object_key]

@@ -83,6 +83,48 @@ def test_pods_that_came_and_went_between_two_lists_are_made_again(guarded: bool,
     story(tell, ReplicaSetOptions(wait_for_own_writes=guarded))
 
 
+def test_an_adopted_pod_that_is_deleted_and_goes_between_two_lists_is_not_waited_for() -> None:
+    """The cache has it as an orphan only, and tells of its end as that of an orphan."""
+
+    async def tell(world: World) -> None:
+        await world.create_pod("loose")
+        await world.create_pod("other")
+        await world.settle()
+        with world.faults.hold(resource="pods") as held:
+            await world.create_set(1)
+            await world.settle()
+            assert len(world.sent("delete", "pods")) == 1
+            for name in {"loose", "other"} - set(await world.owned()):
+                await world.remove(name)
+            world.faults.end_watches(resource="pods", with_=gone())
+            held.release()
+            await world.settle(10)
+        await world.scale(2)
+        await world.settle()
+        assert len(await world.owned()) == 2
+
+    story(tell)
+
+
+def test_what_never_comes_is_waited_for_no_longer_than_five_minutes() -> None:
+    """Upstream's expectation expires too, and then nothing wakes the key."""
+
+    async def tell(world: World) -> None:
+        with world.faults.hold(resource="pods") as held:
+            await world.create_set(3)
+            await world.settle()
+            for name in await world.owned():
+                await world.remove(name)
+            world.faults.end_watches(resource="pods", with_=gone())
+            held.release()
+            await world.settle(290)
+            assert await world.owned() == []
+        await world.settle(30)
+        assert len(await world.owned()) == 3
+
+    story(tell, ReplicaSetOptions(wait_for_own_writes=False))
+
+
 @pytest.mark.parametrize("happened", [False, True], ids=["the pod was not created", "the pod was created"])
 def test_a_create_without_an_answer_is_tried_again(happened: bool) -> None:
     """kubernetes#67662: it used to be taken for done, and the replica was never made."""

@@ -86,14 +86,15 @@ class OwnWrites:
 
     def check(self, key: str) -> None:
         """Raise ``StaleCache`` while a cache is behind what was written for the owner. Once it is not, stop waiting for
-        creations that it has passed.
+        creations that it has passed."""
+        if self._guard is not None:
+            self._guard.check(key)
+            self._expect_what_can_still_come(key)
 
-        A creation that is still expected then was of a pod that came and went between two lists: no event will ever
-        tell of it (kubernetes#129795). Upstream waits five minutes.
-        """
-        if self._guard is None:
-            return
-        self._guard.check(key)
+    def _expect_what_can_still_come(self, key: str) -> None:
+        """The pod cache has read the last pod that was created for the owner, and with it all others. A creation that
+        is still expected was of a pod that came and went between two lists: no event will ever tell of it
+        (kubernetes#129795). Upstream waits five minutes."""
         newest = self._newest_created.get(key)
         if newest is None:
             return

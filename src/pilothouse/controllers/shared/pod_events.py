@@ -7,7 +7,7 @@ updatePod, deletePod and their like).
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pilothouse.api.core import Pod
 from pilothouse.api.kinds import Kind
@@ -15,27 +15,11 @@ from pilothouse.api.meta import OwnerReference
 from pilothouse.env import Log
 from pilothouse.machinery.labels import Selector
 from pilothouse.machinery.owners import controller_of
-from pilothouse.runtime import Cache, ConsistencyGuard, WorkQueue, object_key
+from pilothouse.runtime import Cache, ConsistencyGuard, UidTrackingExpectations, WorkQueue, object_key
 from pilothouse.runtime.cache import Cached
 from pilothouse.semantics.pods import is_ready
 
 T = TypeVar("T", bound=Cached)
-
-
-class ObservedPods(Protocol):
-    """Hears of pods that came and went: expectations, in either of their variants."""
-
-    def creation_observed(self, key: str) -> None:
-        """A pod of this owner is there."""
-        ...
-
-    def deletion_observed(self, key: str, object_key: str) -> None:
-        """This pod of this owner is on its way out, or gone. Said more than once for one pod."""
-        ...
-
-    def delete(self, key: str) -> None:
-        """The owner is gone."""
-        ...
 
 
 class PodEvents(Generic[T]):
@@ -51,7 +35,7 @@ class PodEvents(Generic[T]):
         *,
         owners: Cache[T],
         queue: WorkQueue[str],
-        expectations: ObservedPods,
+        expectations: UidTrackingExpectations,
         guard: ConsistencyGuard | None,
         selector_of: Callable[[T], Selector | None],
         ready_delay: Callable[[T], float],
@@ -130,7 +114,7 @@ class PodEvents(Generic[T]):
                 self._queue.add_after(key, delay)
 
     def pod_gone(self, pod: Pod, _final_state_unknown: bool) -> None:
-        """Nobody waits for a pod without owner; for another one its owner may."""
+        """Its owner may wait for that, or whoever asked for its deletion."""
         self._leaving(pod)
 
     def _arriving(self, pod: Pod) -> None:
@@ -147,13 +131,13 @@ class PodEvents(Generic[T]):
             self._queue.add(key)
 
     def _leaving(self, pod: Pod) -> None:
+        pod_key = object_key(pod.metadata)
         reference = controller_of(pod.metadata)
-        if reference is None:
-            return
-        key = self.owner_key(pod.metadata.namespace, reference)
-        if key is not None:
-            self._expectations.deletion_observed(key, object_key(pod.metadata))
-            self._queue.add(key)
+        owner = None if reference is None else self.owner_key(pod.metadata.namespace, reference)
+        for key in dict.fromkeys((owner, self._expectations.awaited_by(pod_key))):
+            if key is not None:
+                self._expectations.deletion_observed(key, pod_key)
+                self._queue.add(key)
 
     def _orphan(self, pod: Pod) -> None:
         """Wake all that select it; who is first to adopt it has it. No creation: nobody waits for an orphan."""

@@ -40,12 +40,12 @@ from pilothouse.runtime import (
     ConsistencyGuard,
     Controller,
     ControllerContext,
-    CountingExpectations,
     EventRecorder,
     PodControl,
     Requeue,
     RetryLater,
     TerminalError,
+    UidTrackingExpectations,
     WorkerPool,
     WorkQueue,
     index_by_controller,
@@ -134,7 +134,7 @@ class DaemonSetController(Controller):
         self._pods = pods.cache
         self._recorder = EventRecorder(context.client, context.env, name)
         self._pod_control = PodControl(context.client, self._recorder)
-        self._expectations = CountingExpectations(context.env)
+        self._expectations = UidTrackingExpectations(context.env)
         guard: ConsistencyGuard | None = None
         if options.wait_for_own_writes:
             guard = ConsistencyGuard(
@@ -351,7 +351,8 @@ class DaemonSetController(Controller):
         burst = self._options.burst
         creates, deletes = creates[:burst], deletes[:burst]
         # Also when both are 0: it replaces what was expected before, as upstream does.
-        self._expectations.set(look.key, len(creates), len(deletes))
+        doomed = [f"{look.meta.namespace}/{name}" for name in deletes]
+        self._expectations.expect(look.key, len(creates), doomed)
         errors = await self._create(look, creates) if creates else []
         errors += await self._delete(look, deletes) if deletes else []
         if errors:
@@ -406,7 +407,7 @@ class DaemonSetController(Controller):
                 raise
             finally:
                 if not gone:
-                    self._expectations.deletion_observed(look.key)
+                    self._expectations.deletion_observed(look.key, f"{look.meta.namespace}/{name}")
 
         errors = await run_all([delete(name) for name in names])
         return [error for error in errors if error is not None]
@@ -424,9 +425,11 @@ class DaemonSetController(Controller):
             except (ApiError, OSError):
                 await self._put_status_on_live(look, status)
         seconds = look.owner.spec.min_ready_seconds
-        if seconds > 0 and seen.ready != seen.available:
-            return Requeue(float(seconds))
-        return None
+        waits = [float(seconds)] if seconds > 0 and seen.ready != seen.available else []
+        unmet = self._expectations.expires_in(look.key)
+        if unmet is not None:
+            waits.append(unmet)
+        return Requeue(min(waits)) if waits else None
 
     async def _put_status_on_live(self, look: _Look, status: DaemonSetStatus) -> None:
         meta = look.meta

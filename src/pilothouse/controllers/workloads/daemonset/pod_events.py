@@ -16,27 +16,11 @@ from pilothouse.machinery.owners import controller_of
 from pilothouse.runtime import (
     Cache,
     ConsistencyGuard,
-    CountingExpectations,
+    UidTrackingExpectations,
     WorkQueue,
     controller_index_key,
     object_key,
 )
-
-
-class _Counted:
-    """Plain counters that take a pod's key and do not ask whether its deletion was expected."""
-
-    def __init__(self, expectations: CountingExpectations) -> None:
-        self._expectations = expectations
-
-    def creation_observed(self, key: str) -> None:
-        self._expectations.creation_observed(key)
-
-    def deletion_observed(self, key: str, object_key: str) -> None:  # a deletion is a deletion
-        self._expectations.deletion_observed(key)
-
-    def delete(self, key: str) -> None:
-        self._expectations.delete(key)
 
 
 class DaemonEvents(PodEvents[DaemonSet]):
@@ -47,7 +31,7 @@ class DaemonEvents(PodEvents[DaemonSet]):
         *,
         owners: Cache[DaemonSet],
         queue: WorkQueue[str],
-        expectations: CountingExpectations,
+        expectations: UidTrackingExpectations,
         guard: ConsistencyGuard | None,
         boards: Boards,
         blueprints: Blueprints,
@@ -57,7 +41,7 @@ class DaemonEvents(PodEvents[DaemonSet]):
             DAEMON_SETS,
             owners=owners,
             queue=queue,
-            expectations=_Counted(expectations),
+            expectations=expectations,
             guard=guard,
             selector_of=lambda owner: blueprints.of(owner).selector,
             ready_delay=_ready_delay,

@@ -16,7 +16,8 @@ from pilothouse.api.apps import REPLICA_SETS, ReplicaSet, ReplicaSetStatus
 from pilothouse.api.core import PODS, Pod
 from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import Object, ObjectMeta
-from pilothouse.client.errors import ApiError, NotFound, has_cause, is_connection_refused
+from pilothouse.client.errors import ApiError, NotFound, has_cause
+from pilothouse.controllers.shared.own_writes import OwnWrites
 from pilothouse.controllers.workloads.replicaset import ReplicaSetOptions
 from pilothouse.controllers.workloads.replicaset.blueprint import Blueprint
 from pilothouse.controllers.workloads.replicaset.decide import CreatePods, DeletePods, Observed, decide
@@ -26,7 +27,6 @@ from pilothouse.controllers.workloads.replicaset.status import Failure, Headcoun
 from pilothouse.env import TaskGroup
 from pilothouse.machinery.labels import Selector, SelectorError, selector_from
 from pilothouse.machinery.owners import controller_of, new_controller_reference
-from pilothouse.machinery.resource_versions import compare, is_newer
 from pilothouse.machinery.splice import replace_fields, take_field
 from pilothouse.runtime import (
     ConsistencyGuard,
@@ -47,8 +47,6 @@ from pilothouse.runtime.batches import INITIAL_BATCH
 from pilothouse.runtime.claims import CONTROLLER_INDEX, Claims
 from pilothouse.runtime.metrics import exponential_buckets
 from pilothouse.semantics.pods import is_active, is_terminating, time_until_available
-
-_POD_META = PODS.read_as(Object)
 
 CONTROLLER_UID_INDEX = "controllerUID"
 """Index of owners by the uid of what controls them: the ReplicaSets of one Deployment."""
@@ -89,9 +87,9 @@ class ReplicaSetController(Controller):
         self._recorder = EventRecorder(context.client, context.env, name)
         self._pod_control = PodControl(context.client, self._recorder)
         self._expectations = UidTrackingExpectations(context.env)
-        self._guard: ConsistencyGuard | None = None
+        guard: ConsistencyGuard | None = None
         if options.wait_for_own_writes:
-            self._guard = ConsistencyGuard(
+            guard = ConsistencyGuard(
                 {
                     PODS.group_resource: lambda: self._pods.resource_version,
                     kind.group_resource: lambda: self._owners.resource_version,
@@ -99,12 +97,9 @@ class ReplicaSetController(Controller):
                 prefix=queue_name,
                 metrics=context.metrics,
             )
-        self._newest_created: dict[str, str] = {}
-        self._undecided: dict[str, None] = {}
-        """Keys with a create or delete that may or may not have happened."""
-        self._gone: dict[str, str] = {}
-        """By key the uid of an owner that is in the cache and known not to exist any more. Without this the owner's
-        pods would be made as fast as the garbage collector deletes them, until the cache hears of it."""
+        self._writes = OwnWrites(
+            context.client, self._expectations, guard, pods_read=lambda: self._pods.resource_version
+        )
         self._terminating_is_dropped = False
         self._age_ratio = context.metrics.histogram(
             f"{queue_name}_controller_sorting_deletion_age_ratio",
@@ -121,7 +116,7 @@ class ReplicaSetController(Controller):
             owners=self._owners,
             queue=self.queue,
             expectations=self._expectations,
-            guard=self._guard,
+            guard=guard,
             log=self.log,
         )
         owners.add_handler(self.events.owner_added, self.events.owner_changed, self.events.owner_gone)
@@ -133,16 +128,16 @@ class ReplicaSetController(Controller):
             await super().run()
 
     async def reconcile(self, key: str) -> Requeue | None:
-        if key in self._undecided:
-            await self._find_out(key)
+        if self._writes.is_undecided(key):
+            cached = self._owners.get(key)
+            chosen = self.events.blueprints.of(cached).selector if cached is not None else None
+            await self._writes.find_out(key, cached.metadata if cached is not None else None, chosen)
         owner, raw = self._owners.get(key), self._owners.raw(key)
-        if self._guard is not None:
-            self._guard.check(key)
-            self._expect_what_can_still_come(key)
+        self._writes.check(key)
         if owner is None:
-            self._forget(key)
+            self._writes.forget(key)
             return None
-        if self._gone.get(key) == owner.metadata.uid:
+        if self._writes.is_known_gone(key, owner.metadata.uid):
             return None  # the cache will hear of it, and the key comes back
         assert raw is not None, "what is written back whole is cached with its JSON"
         blueprint = self.events.blueprints.of(owner)
@@ -152,7 +147,7 @@ class ReplicaSetController(Controller):
         seen = self._counted(owner, blueprint, blueprint.selector)
         if seen is not None and self._decide(owner, seen.active, settled) is None:
             await self._report(key, owner, raw, seen, None)
-            return None
+            return self._again(key)
         return await self._act(key, owner, raw, blueprint, blueprint.selector, settled)
 
     # Observe
@@ -209,51 +204,12 @@ class ReplicaSetController(Controller):
             new_controller_reference(meta, self._kind),
             selector,
             read_live=lambda: self._read_live(meta),
-            on_write=lambda written: self._wrote_pod(key, meta.uid, written),
+            on_write=lambda written: self._writes.patched(key, meta.uid, written),
         )
         return kept + await claims.claim(doubtful)
 
     async def _read_live(self, meta: ObjectMeta) -> ObjectMeta:
         return (await self._client.get(self._kind.read_as(Object), meta.name, meta.namespace)).metadata
-
-    def _note_undecided(self, key: str, error: Exception) -> None:
-        if self._guard is not None and _may_have_happened(error):
-            self._undecided[key] = None
-
-    async def _find_out(self, key: str) -> None:
-        """Learn what became of requests without an answer, from the newest state of the owner's pods.
-
-        The cache is then not acted upon before it has come that far. Upstream tries again at once, and if its create
-        had happened makes one pod too many for each lost answer. Raises what the list raises: nothing is done then.
-        """
-        owner = self._owners.get(key)
-        blueprint = self.events.blueprints.of(owner) if owner is not None else None
-        if owner is not None and blueprint is not None and blueprint.selector is not None:
-            meta = owner.metadata
-            selector = str(blueprint.selector)
-            for pod in (await self._client.list(_POD_META, meta.namespace, label_selector=selector)).items:
-                reference = controller_of(pod.metadata)
-                if reference is not None and reference.uid == meta.uid:
-                    self._wrote_pod(key, meta.uid, pod.metadata)
-        self._undecided.pop(key, None)
-
-    def _expect_what_can_still_come(self, key: str) -> None:
-        """Stop waiting for creations that the cache has passed.
-
-        The guard let this look happen, so the pod cache has read the last pod that was created for the owner, and with
-        it all others. A creation that is still expected was of a pod that came and went between two lists: no event
-        will ever tell of it (kubernetes#129795). Upstream waits five minutes.
-        """
-        newest = self._newest_created.get(key)
-        if newest is None:
-            return
-        order = compare(self._pods.resource_version, newest)
-        if order is None or order < 0:
-            return
-        del self._newest_created[key]
-        expected = self._expectations.get(key)
-        if expected is not None and expected.adds > 0:
-            self._expectations.lower(key, expected.adds, 0)
 
     # Decide and apply
 
@@ -309,8 +265,13 @@ class ReplicaSetController(Controller):
         if error is not None:
             raise error
         if seen.ready == seen.available:
-            return None
-        return Requeue(self._until_next_available(owner, pods, now))
+            return self._again(key)
+        return self._again(key, self._until_next_available(owner, pods, now))
+
+    def _again(self, key: str, wait: float | None = None) -> Requeue | None:
+        """Look again after that time, but no later than when the key may be acted on at last."""
+        waits = [seconds for seconds in (wait, self._expectations.expires_in(key)) if seconds is not None]
+        return Requeue(min(waits)) if waits else None
 
     def _has_left(self, pod: Pod) -> bool:
         """Whether a claimed pod is, by the cache of now, another one, on its way out, or without its owner."""
@@ -332,15 +293,12 @@ class ReplicaSetController(Controller):
             try:
                 pod = await self._pod_control.create_pod(meta.namespace, owner.spec.template, about, reference)
             except (ApiError, OSError) as error:
-                self._note_undecided(key, error)
+                self._writes.failed(key, error)
                 # The expectation stays, and holds the owner back while its namespace goes away around it.
                 if not has_cause(error, "NamespaceTerminating"):
                     raise
                 return
-            self._wrote_pod(key, meta.uid, pod.metadata)
-            newest = self._newest_created.get(key)
-            if newest is None or is_newer(pod.metadata.resource_version, newest):
-                self._newest_created[key] = pod.metadata.resource_version
+            self._writes.created(key, meta.uid, pod.metadata)
 
         created, error = await slow_start(missing, INITIAL_BATCH, create)
         # Neither what failed nor what was not tried any more will be seen. A create without an answer counts as failed
@@ -373,7 +331,7 @@ class ReplicaSetController(Controller):
             except NotFound:
                 return  # somebody was faster
             except (ApiError, OSError) as error:
-                self._note_undecided(key, error)
+                self._writes.failed(key, error)
                 raise
             finally:
                 if not gone:
@@ -420,12 +378,11 @@ class ReplicaSetController(Controller):
             try:
                 live = await self._client.get(self._kind.raw, meta.name, meta.namespace)
             except NotFound as error:
-                if _is_about(error, meta):
-                    self._gone[key] = meta.uid
+                self._writes.owner_missing(key, meta, error)
                 raise
             uid = take_field(live, "metadata.uid")
             if uid is None or bytes(uid) != f'"{meta.uid}"'.encode():
-                self._gone[key] = meta.uid
+                self._writes.owner_missing(key, meta)
                 raise  # another one of that name: what was counted is not about it
             reported = take_field(live, "status.observedGeneration")
             if reported is not None and int(bytes(reported)) > meta.generation:
@@ -436,8 +393,7 @@ class ReplicaSetController(Controller):
         meta = owner.metadata
         whole = replace_fields(raw, {"status": body, "metadata.managedFields": None})
         answer = await self._client.update(self._kind, meta.name, whole, meta.namespace, subresource="status")
-        if self._guard is not None:
-            self._guard.wrote(key, meta.uid, self._kind.group_resource, answer.metadata.resource_version)
+        self._writes.wrote(key, meta.uid, self._kind.group_resource, answer.metadata.resource_version)
         if status.terminating_replicas is not None:
             # Before v1.35 servers drop the field unless told otherwise. Reporting it again and again to one that does
             # would be a request per look for nothing.
@@ -455,36 +411,8 @@ class ReplicaSetController(Controller):
             return float(seconds)
         return max(0.0, earliest - max(0.0, (self.env.now() - counted_at).total_seconds()))
 
-    # Bookkeeping
-
-    def _wrote_pod(self, key: str, uid: str, written: ObjectMeta) -> None:
-        if self._guard is not None:
-            self._guard.wrote(key, uid, PODS.group_resource, written.resource_version)
-
-    def _forget(self, key: str) -> None:
-        self._expectations.delete(key)
-        self._newest_created.pop(key, None)
-        self._undecided.pop(key, None)
-        self._gone.pop(key, None)
-        if self._guard is not None:
-            self._guard.forget(key)
-
     def _index_key(self, meta: ObjectMeta) -> str:
         return controller_index_key(meta.namespace, self._kind.kind, meta.name, meta.uid)
-
-
-def _may_have_happened(error: Exception) -> bool:
-    """Whether a write that failed like this may have been carried out: no answer, or none that settles it."""
-    if isinstance(error, ApiError):
-        return error.code >= 500
-    return not is_connection_refused(error)
-
-
-def _is_about(error: NotFound, meta: ObjectMeta) -> bool:
-    """Whether a 404 names the object. Without the name it proves nothing: a proxy may answer so for a server that is
-    not there."""
-    details = error.status.details
-    return details is not None and details.name == meta.name
 
 
 def _wanted(owner: ReplicaSet) -> int:
