@@ -231,6 +231,25 @@ def test_a_cluster_scoped_object_with_a_namespaced_owner_is_never_collected() ->
     in_cluster(story)
 
 
+def test_a_cluster_scoped_object_that_loses_its_namespaced_owner_is_collected_for_the_others() -> None:
+    """Upstream keeps it until a restart: nothing looks at it again."""
+
+    async def story(cluster: Cluster) -> None:
+        namespaced = await cluster.configmap("owner")
+        other = await cluster.create("/api/v1/nodes", metadata={"name": "other"})
+        both = [owner_reference(namespaced), owner_reference(other)]
+        await cluster.create("/api/v1/nodes", metadata={"name": "node", "ownerReferences": both})
+        await asyncio.sleep(1.0)
+        await cluster.delete("/api/v1/nodes/other")
+        await asyncio.sleep(60.0)
+        assert await cluster.names("/api/v1/nodes") == ["node"]
+        await cluster.patch("/api/v1/nodes/node", {"metadata": {"ownerReferences": both[1:]}})
+        await asyncio.sleep(10.0)
+        assert await cluster.names("/api/v1/nodes") == []
+
+    in_cluster(story)
+
+
 def test_a_cluster_scoped_object_holds_up_no_namespaced_owner() -> None:
     """It will never be collected; upstream's owner waits for ever."""
 

@@ -327,6 +327,9 @@ class Graph:
         node.owners = references
         self._link(node, added, out)
         self._unlink(node, removed)
+        if removed and references and not node.namespace:
+            # It may have been left alone because of a namespaced owner, which is among those that went.
+            out.append(TryDelete(node))
 
     def _link(self, node: Node, references: Iterable[OwnerReference], out: list[Instruction]) -> None:
         doubtful = False
