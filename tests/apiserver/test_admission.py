@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from pilothouse.apiserver.admission import Admission
+from pilothouse.apiserver.admission import Admission, Plugin
 from pilothouse.apiserver.admission.default_toleration_seconds import DefaultTolerationSeconds
+from pilothouse.apiserver.admission.taint_nodes_by_condition import TaintNodesByCondition
 from pilothouse.apiserver.identity import Identity
 from pilothouse.apiserver.resources import ResourceTable
 
@@ -15,10 +16,20 @@ NOT_READY = {
 UNREACHABLE = {**NOT_READY, "key": "node.kubernetes.io/unreachable"}
 
 
-def admitted(obj: dict[str, Any], *, resource: str = "pods", subresource: str = "") -> dict[str, Any]:
+START = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+
+
+def admitted(
+    obj: dict[str, Any],
+    *,
+    plugin: type[Plugin] = DefaultTolerationSeconds,
+    operation: str = "CREATE",
+    resource: str = "pods",
+    subresource: str = "",
+) -> dict[str, Any]:
     info = next(i for i in ResourceTable() if i.resource == resource and not i.group)
-    write = Admission("CREATE", info, "default", "p", Identity("user"), subresource, obj)
-    DefaultTolerationSeconds().admit(write)
+    write = Admission(operation, info, "default", "p", Identity("user"), subresource, obj)
+    plugin().admit(write)
     return obj
 
 
@@ -58,3 +69,43 @@ def test_pods_stay_five_minutes_on_a_lost_node(
 def test_other_kinds_and_subresources_are_left_alone() -> None:
     assert admitted({"spec": {}}, resource="services") == {"spec": {}}
     assert admitted({"spec": {}}, subresource="status") == {"spec": {}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        pytest.param({}, [START], id="a node without taints gets the one"),
+        pytest.param(None, [START], id="a node without a spec, too"),
+        pytest.param({"taints": None}, [START], id="null is no taint"),
+        pytest.param(
+            {"taints": [{"key": "mine", "effect": "NoExecute"}]},
+            [{"key": "mine", "effect": "NoExecute"}, START],
+            id="its own taints stay, and stand first",
+        ),
+        pytest.param({"taints": [START]}, [START], id="it is there already"),
+        pytest.param({"taints": [{**START, "value": "x"}]}, [{**START, "value": "x"}], id="whatever its value"),
+        pytest.param(
+            {"taints": [{**START, "effect": "NoExecute"}]},
+            [{**START, "effect": "NoExecute"}, START],
+            id="another effect is another taint",
+        ),
+    ],
+)
+def test_a_new_node_takes_no_pods_yet(spec: dict[str, Any] | None, expected: list[dict[str, Any]]) -> None:
+    """Upstream: v1.36 ``plugin/pkg/admission/nodetaint/admission_test.go``."""
+    node: dict[str, Any] = {"metadata": {"name": "n"}} | ({} if spec is None else {"spec": spec})
+    assert admitted(node, plugin=TaintNodesByCondition, resource="nodes")["spec"]["taints"] == expected
+
+
+@pytest.mark.parametrize(
+    ("operation", "resource", "subresource"),
+    [
+        pytest.param("UPDATE", "nodes", "", id="an update: who takes the taint off has it off"),
+        pytest.param("CREATE", "pods", "", id="another kind"),
+        pytest.param("CREATE", "nodes", "proxy", id="a subresource"),
+    ],
+)
+def test_only_the_creation_of_a_node_taints_it(operation: str, resource: str, subresource: str) -> None:
+    obj: dict[str, Any] = {"spec": {}}
+    found = admitted(obj, plugin=TaintNodesByCondition, operation=operation, resource=resource, subresource=subresource)
+    assert found == {"spec": {}}

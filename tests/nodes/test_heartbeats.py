@@ -78,7 +78,7 @@ def test_a_watch_that_lags_does_not_make_a_node_repeat_itself() -> None:
         w.node_faults.add(Rule(delay(3.0), verb="watch", resource="nodes"))
         await w.start_nodes("slow")
         await asyncio.sleep(100)
-        assert w.count_writes("nodes/slow") == 2, "registered, and ready"
+        assert w.count_writes("nodes/slow") == 3, "registered, ready, and open to pods"
 
     in_world(story)
 

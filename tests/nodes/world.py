@@ -79,13 +79,15 @@ class World:
     # Objects
 
     async def create_node(self, name: str, *, cpu: str = "4", **spec: Any) -> None:
-        """A Node that nobody simulates."""
+        """A Node that nobody simulates, without the taint of new nodes unless ``spec`` gives it that."""
         allocatable = {"cpu": cpu, "memory": "8Gi", "pods": "110"}
         body = {
             "apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": spec,
             "status": {"allocatable": allocatable, "capacity": allocatable},
         }  # fmt: skip
         await self.client.create(NODES.raw, body)
+        taints = strategic_merge_patch({"spec": {"taints": spec.get("taints")}})
+        await self.client.patch(NODES.raw, name, taints)
 
     async def create_pod(self, name: str = "p", *, node: str = "", cpu: str = "", **parts: Any) -> Pod:
         """A pod of one container, bound if ``node`` is given. ``parts``: metadata, and anything for the spec."""

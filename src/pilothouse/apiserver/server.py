@@ -13,6 +13,7 @@ from pilothouse.apiserver import errors, startup
 from pilothouse.apiserver.addresses import ServiceAddresses
 from pilothouse.apiserver.admission.default_toleration_seconds import DefaultTolerationSeconds
 from pilothouse.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
+from pilothouse.apiserver.admission.taint_nodes_by_condition import TaintNodesByCondition
 from pilothouse.apiserver.core import Call, Core, Handler
 from pilothouse.apiserver.customresources.controller import CustomResources
 from pilothouse.apiserver.errors import PlainNotFound, StatusError
@@ -73,6 +74,7 @@ class ApiServer:
         self.core.virtual[("", "bindings", "")] = subresources.bind
         self.core.admission.plugins += [
             NamespaceLifecycle(store),
+            TaintNodesByCondition(),
             DefaultTolerationSeconds(),
             ServiceAddresses(env, store, self.options.service_range),
         ]

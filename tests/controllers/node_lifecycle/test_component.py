@@ -61,9 +61,10 @@ def test_a_new_node_loses_the_taint_of_new_nodes_and_gets_the_older_labels() -> 
     """Traces 13: GET and PATCH of the taints (null), GET and PATCH of the labels, the event."""
 
     async def story(world: World, alive: dict[str, None]) -> None:
-        start = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
         labels = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
-        await world.node("n1", conditions={"Ready": "False"}, taints=(start,), labels=labels)
+        await world.request("POST", NODES, {"metadata": {"name": "n1", "labels": labels}})
+        assert await world.taints("n1") == ["not-ready:NoSchedule"], "admission gave it"
+        await world.report_node("n1", {**HEALTHY, "Ready": "False"})
         await world.report_node("n1", HEALTHY)
         await asyncio.sleep(6)
         node = await world.see(f"{NODES}/n1")
