@@ -60,10 +60,10 @@ class Histogram:
         self.counts = [0] * (len(bounds) + 1)
         self.sum = 0.0
 
-    def observe(self, value: float) -> None:
-        """Count one value. Bucket bounds are inclusive."""
-        self.counts[bisect_left(self._bounds, value)] += 1
-        self.sum += value
+    def observe(self, value: float, times: int = 1) -> None:
+        """Count a value, once or so many times. Bucket bounds are inclusive."""
+        self.counts[bisect_left(self._bounds, value)] += times
+        self.sum += value * times
 
     @property
     def count(self) -> int:

@@ -10,8 +10,9 @@ grace period.
 Not promised: to delete anything. That is taint eviction's, and pod garbage collection's.
 
 Files: ``health`` when a node is silent, ``zones`` how fast pods may leave, ``taints`` what conditions come to,
-``taint_queue`` the rate, ``node_writes`` and ``pod_writes`` the requests, ``monitor`` the pass over all nodes,
-``controller`` the wiring. docs/controllers/node_lifecycle.md has where it differs from upstream.
+``taint_queue`` the rate, ``node_writes`` and ``pod_writes`` the requests, ``monitor`` the pass over all nodes, ``calm``
+those it need not look at, ``controller`` the wiring. docs/controllers/node_lifecycle.md has where it differs from
+upstream.
 """
 
 import msgspec

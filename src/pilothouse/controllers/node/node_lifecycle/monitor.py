@@ -12,6 +12,7 @@ from pilothouse.api.coordination import Lease
 from pilothouse.api.core import Node, NodeCondition, ObjectReference, Pod
 from pilothouse.client.errors import ApiError, NotFound
 from pilothouse.controllers.node.node_lifecycle import LEASE_NAMESPACE, NodeLifecycleOptions
+from pilothouse.controllers.node.node_lifecycle.calm import CalmNodes
 from pilothouse.controllers.node.node_lifecycle.health import Health, Instant, is_silent, observe, unknown_conditions
 from pilothouse.controllers.node.node_lifecycle.measures import Measures
 from pilothouse.controllers.node.node_lifecycle.node_writes import NodeWrites
@@ -69,6 +70,8 @@ class NodeMonitor:
         self.queues: dict[str, TaintQueue] = {}
         """Nodes that are to get a NoExecute taint, by zone."""
         self._conditions: dict[str, list[NodeCondition | None]] = {}
+        """Of the nodes that this pass has looked at, by zone."""
+        self._calm = CalmNodes(leases, self._health, options.monitor_grace_period)
 
     def is_down(self, name: str) -> bool:
         """Whether the node had a condition Ready other than True when it was last looked at."""
@@ -91,7 +94,11 @@ class NodeMonitor:
         """One pass."""
         began = self._env.monotonic()
         nodes = self._nodes.list()
-        await self._compare(nodes)
+        restless, ready = self._calm.part(nodes, self._now())
+        calm = len(nodes) - len(restless)
+        if calm:
+            self._measures.node_duration.observe((self._env.monotonic() - began) / calm, calm)
+        await self._compare(nodes, restless)
         self._conditions = {}
         looked = 0
 
@@ -104,39 +111,47 @@ class NodeMonitor:
             await self._look(node)
             self._measures.node_duration.observe(self._env.monotonic() - at)
 
-        await each(nodes, look, at_once=AT_ONCE)
-        await self._weigh_zones(nodes)
+        await each(restless, look, at_once=AT_ONCE)
+        await self._weigh_zones(nodes, ready)
         self._measures.pass_duration.observe(self._env.monotonic() - began)
 
     # Who is there
 
-    async def _compare(self, nodes: list[Node]) -> None:
-        now = {node.metadata.name: node for node in nodes}
-        for name, uid in list(self._known.items()):
-            node = now.get(name)
-            if node is None or node.metadata.uid != uid:
-                self._log.info("Controller observed a Node deletion", v=1, node=name)
-                self._tell(name, uid, "RemovingNode", f"Node {name} event: Removing Node {name} from Controller")
-                del self._known[name]
-                self._health.pop(name, None)
-                self._unmarked.pop(name, None)
-        for name, node in now.items():
-            queue = self.queue_of(zone_of(node))
-            if name not in self._known:
-                self._log.info("Controller observed a new Node", v=1, node=name)
-                self._known[name] = node.metadata.uid
-                message = f"Node {name} event: Registered Node {name} in Controller"
-                self._tell(name, node.metadata.uid, "RegisteredNode", message)
-                queue.remove(name)
-                await self._spare(node)
+    async def _compare(self, nodes: list[Node], restless: list[Node]) -> None:
+        """Tell of those that came and went. Who is calm was there before."""
+        new = [node for node in restless if self._known.get(node.metadata.name) != node.metadata.uid]
+        for node in new:
+            if node.metadata.name in self._known:
+                self._forget(node.metadata.name)  # it was deleted and made again since the last pass
+        if len(self._known) + len(new) != len(nodes):
+            present = {node.metadata.name for node in nodes}
+            for name in [name for name in self._known if name not in present]:
+                self._forget(name)
+        for node in new:
+            name = node.metadata.name
+            self._log.info("Controller observed a new Node", v=1, node=name)
+            self._known[name] = node.metadata.uid
+            message = f"Node {name} event: Registered Node {name} in Controller"
+            self._tell(name, node.metadata.uid, "RegisteredNode", message)
+            self.queue_of(zone_of(node)).remove(name)
+            await self._spare(node)
+
+    def _forget(self, name: str) -> None:
+        self._log.info("Controller observed a Node deletion", v=1, node=name)
+        uid = self._known.pop(name)
+        self._tell(name, uid, "RemovingNode", f"Node {name} event: Removing Node {name} from Controller")
+        self._health.pop(name, None)
+        self._unmarked.pop(name, None)
+        self._calm.drop(name)
 
     # One node
 
     async def _look(self, node: Node) -> None:
         name = node.metadata.name
         first = name not in self._health
-        now = self._now()
-        health = self._health[name] = observe(self._health.get(name), node, self._lease(name), now)
+        now, lease = self._now(), self._lease(name)
+        self._calm.drop(name)
+        health = self._health[name] = observe(self._health.get(name), node, lease, now)
         before = node_ready_condition(node)
         if self._is_silent(health, now) and unknown_conditions(node, now) is not None:
             found = await self._declare_silent(node)
@@ -144,14 +159,17 @@ class NodeMonitor:
                 return
             node, before = found
         ready = node_ready_condition(node)
-        if counts_in_its_zone(node):
-            self._conditions.setdefault(zone_of(node), []).append(ready)
+        zone = zone_of(node) if counts_in_its_zone(node) else None
+        if zone is not None:
+            self._conditions.setdefault(zone, []).append(ready)
         if ready is not None:
             await self._have_tainted(node, ready)
             if first and ready.status == "Unknown":
                 # Whoever declared it silent may not have come to its pods. Upstream leaves them as they are.
                 self._unmarked[name] = None
             await self._mark_pods(node, before, ready)
+            if ready.status == "True" and not has_taint(node, UNREACHABLE) and not has_taint(node, NOT_READY):
+                self._calm.add(node, lease, zone)
 
     async def _declare_silent(self, node: Node) -> tuple[Node, NodeCondition | None] | None:
         """Write Unknown, if the node as it is now is silent too. The node as it is then, and its Ready of before.
@@ -229,9 +247,12 @@ class NodeMonitor:
 
     # Zones
 
-    async def _weigh_zones(self, nodes: list[Node]) -> None:
+    async def _weigh_zones(self, nodes: list[Node], ready: dict[str, int]) -> None:
         threshold = self._options.unhealthy_zone_threshold
-        reports = {zone: report(conditions, threshold) for zone, conditions in self._conditions.items()}
+        reports = {
+            zone: report(self._conditions.get(zone, ()), threshold, more_ready=ready.get(zone, 0))
+            for zone in (*self._conditions, *(zone for zone in ready if zone not in self._conditions))
+        }
         decided = plan(self._states, reports, self._options)
         for zone, seen in reports.items():
             self._measures.zone(zone, size=seen.size, unhealthy=seen.unhealthy)
@@ -251,6 +272,7 @@ class NodeMonitor:
             at = self._env.monotonic()
             for name, health in self._health.items():
                 self._health[name] = msgspec.structs.replace(health, probed=at)
+            self._calm.clear()
         for zone, rate in decided.rates.items():
             self.queue_of(zone).set_rate(rate, self._env.monotonic())
             self._taint(zone)

@@ -62,12 +62,13 @@ def counts_in_its_zone(node: Node) -> bool:
     return EXCLUDED_LABEL not in node.metadata.labels
 
 
-def report(conditions: Sequence[NodeCondition | None], threshold: float) -> ZoneReport:
-    """The state of a zone by the condition Ready of its nodes; None is a node without one.
+def report(conditions: Sequence[NodeCondition | None], threshold: float, *, more_ready: int = 0) -> ZoneReport:
+    """The state of a zone by the condition Ready of its nodes; None is a node without one. ``more_ready`` are further
+    ones that are known to be ready.
 
     Example, threshold 0.55: 3 of 5 down is 0.6, partial; 3 of 6 is 0.5, normal; 2 of 3 are less than three, normal.
     """
-    size = len(conditions)
+    size = len(conditions) + more_ready
     down = sum(1 for condition in conditions if condition is None or condition.status != "True")
     if down and down == size:
         state = ZoneState.FULL

@@ -1,0 +1,72 @@
+"""Nodes for which a pass has nothing to do: ready, heard of in time, without our taints, the same as at the last look.
+
+Nearly all nodes are so nearly always. A pass goes over them here in one breath, half a microsecond each and a few where
+the Lease was renewed; ``monitor`` looks at the others.
+"""
+
+from collections.abc import Iterable
+
+from pilothouse.api.coordination import Lease
+from pilothouse.api.core import Node
+from pilothouse.controllers.node.node_lifecycle import LEASE_NAMESPACE
+from pilothouse.controllers.node.node_lifecycle.health import Health, Instant, observe
+from pilothouse.runtime import Cache
+
+
+class _Calm:
+    __slots__ = ("lease", "node", "until", "zone")
+
+    def __init__(self, node: Node, lease: Lease | None, until: float, zone: str | None) -> None:
+        self.node = node
+        self.lease = lease
+        self.until = until
+        self.zone = zone
+
+
+class CalmNodes:
+    """Which nodes were calm when last looked at. ``healths`` is the monitor's memory: Leases are noted there."""
+
+    def __init__(self, leases: Cache[Lease], healths: dict[str, Health], grace: float) -> None:
+        self._leases = leases
+        self._healths = healths
+        self._grace = grace
+        self._calm: dict[str, _Calm] = {}
+
+    def add(self, node: Node, lease: Lease | None, zone: str | None) -> None:
+        """The node was looked at just now, as it and its Lease are in the caches, and there was nothing to do. ``zone``
+        is None for a node that does not count."""
+        name = node.metadata.name
+        health = self._healths[name]
+        # A Lease that is not remembered counts as new in the next look; until then the node is not calm.
+        if health.lease is lease:
+            self._calm[name] = _Calm(node, lease, health.probed + self._grace, zone)
+
+    def drop(self, name: str) -> None:
+        """The node has to be looked at."""
+        self._calm.pop(name, None)
+
+    def clear(self) -> None:
+        """All nodes have to be looked at."""
+        self._calm.clear()
+
+    def part(self, nodes: Iterable[Node], now: Instant) -> tuple[list[Node], dict[str, int]]:
+        """Those that have to be looked at, and how many of the others count in each zone. All of those are ready."""
+        calms, leases, at = self._calm, self._leases, now.loop
+        restless: list[Node] = []
+        ready: dict[str, int] = {}
+        for node in nodes:
+            name = node.metadata.name
+            calm = calms.get(name)
+            if calm is None or calm.node is not node:
+                restless.append(node)
+                continue
+            lease = leases.get(f"{LEASE_NAMESPACE}/{name}")
+            if lease is not calm.lease:
+                health = self._healths[name] = observe(self._healths[name], node, lease, now)
+                calm.lease = lease
+                calm.until = health.probed + self._grace
+            if at > calm.until:
+                restless.append(node)
+            elif calm.zone is not None:
+                ready[calm.zone] = ready.get(calm.zone, 0) + 1
+        return restless, ready

@@ -1,0 +1,115 @@
+"""Who is passed over in a pass. What a look finds is in ``test_component``."""
+
+import asyncio
+import datetime
+
+import msgspec
+import pytest
+from tests.controllers.node_world import HEALTHY, World, play
+
+from pilothouse.api.coordination import Lease, LeaseSpec
+from pilothouse.api.core import Node, NodeCondition, NodeStatus
+from pilothouse.api.meta import ObjectMeta
+from pilothouse.controllers.node.node_lifecycle import DESCRIPTOR
+from pilothouse.controllers.node.node_lifecycle.calm import CalmNodes
+from pilothouse.controllers.node.node_lifecycle.health import Health, Instant, observe
+from pilothouse.runtime import Cache
+from pilothouse.runtime.metrics import Histogram
+
+EPOCH = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+GRACE = 50.0
+
+
+def instant(seconds: float) -> Instant:
+    return Instant(seconds, EPOCH + datetime.timedelta(seconds=seconds))
+
+
+def lease(renewed: float) -> Lease:
+    return Lease(
+        metadata=ObjectMeta(name="n", namespace="kube-node-lease"),
+        spec=LeaseSpec(renew_time=EPOCH + datetime.timedelta(seconds=renewed)),
+    )
+
+
+class Memory:
+    """A node that was looked at in second 0, with a Lease of that second."""
+
+    def __init__(self, zone: str | None = "z", *, remembered: bool = True) -> None:
+        ready = NodeCondition(type="Ready", status="True", last_heartbeat_time=EPOCH)
+        self.node = Node(metadata=ObjectMeta(name="n", uid="u"), status=NodeStatus(conditions=(ready,)))
+        self.leases: Cache[Lease] = Cache()
+        self.renew(0)
+        self.healths: dict[str, Health] = {}
+        found = self.leases.get("kube-node-lease/n")
+        self.healths["n"] = observe(None, self.node, found if remembered else None, instant(0))
+        self.calm = CalmNodes(self.leases, self.healths, GRACE)
+        self.calm.add(self.node, found, zone)
+
+    def renew(self, seconds: float) -> None:
+        self.leases.put("kube-node-lease/n", lease(seconds))
+
+    def is_calm(self, seconds: float) -> bool:
+        restless, ready = self.calm.part([self.node], instant(seconds))
+        assert bool(restless) != bool(ready), "it counts as ready or is looked at"
+        return not restless
+
+
+def test_a_node_is_calm_for_the_grace_period() -> None:
+    memory = Memory()
+    assert memory.is_calm(GRACE)
+    assert not memory.is_calm(GRACE + 1)
+
+
+def test_a_renewed_lease_keeps_it_calm() -> None:
+    memory = Memory()
+    memory.renew(40)
+    assert memory.is_calm(45)
+    assert memory.healths["n"].probed == 45, "silence counts from when the renewal was seen"
+    assert memory.is_calm(45 + GRACE)
+    assert not memory.is_calm(46 + GRACE)
+
+
+def test_a_lease_that_went_back_is_no_sign_of_life() -> None:
+    memory = Memory()
+    memory.renew(-10)
+    assert memory.is_calm(GRACE)
+    assert not memory.is_calm(GRACE + 1)
+
+
+def test_a_node_that_changed_is_looked_at() -> None:
+    memory = Memory()
+    memory.node = msgspec.structs.replace(memory.node, metadata=ObjectMeta(name="n", uid="u", resource_version="2"))
+    assert not memory.is_calm(1)
+
+
+def test_a_lease_that_counts_as_new_once_more_is_looked_at() -> None:
+    """After a new heartbeat upstream forgets the Lease, and an unchanged one counts in the next pass."""
+    assert not Memory(remembered=False).is_calm(1)
+
+
+def test_whoever_is_dropped_is_looked_at() -> None:
+    memory = Memory()
+    memory.calm.drop("n")
+    assert not memory.is_calm(1)
+
+
+def test_a_node_outside_the_zones_is_calm_and_does_not_count() -> None:
+    memory = Memory(zone=None)
+    assert memory.calm.part([memory.node], instant(1)) == ([], {})
+
+
+@pytest.mark.parametrize("count", [1, 7])
+def test_every_node_of_every_pass_is_measured(count: int) -> None:
+    async def story(world: World) -> None:
+        for number in range(count):
+            await world.node(f"n{number}", conditions=HEALTHY)
+            await world.renew(f"n{number}")
+        await world.start(DESCRIPTOR)
+        await asyncio.sleep(26)
+        family = world.metrics.histogram("node_collector_update_node_health_duration_seconds", "", buckets=())
+        found = family.labels_of()
+        assert isinstance(found, Histogram)
+        assert found.count == 6 * count
+        assert world.metrics.value("node_collector_zone_size", "") == count
+
+    play(story)
