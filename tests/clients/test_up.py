@@ -159,6 +159,17 @@ def test_waiting_in_vain(tmp_path: Path) -> None:
     assert last == "not converged after 1 s: replicasets.apps/web in default: 0 of 3 ready"
 
 
+def test_an_object_whose_controller_does_not_run_is_named_at_once(tmp_path: Path) -> None:
+    manifest = write(tmp_path, "web.yaml", replica_set())
+    words = ["up", "--port=0", "-f", manifest, "--wait", "--timeout=1s", "--controllers=*,-replicaset"]
+    done = run_pilothouse(tmp_path, *words)
+    assert done.returncode == 1
+    told = "replicasets.apps/web in default: nothing will happen to it, replicaset-controller does not run here"
+    assert told in done.stdout.splitlines()
+    alone = run_pilothouse(tmp_path, *words[:-1], "--no-manager")
+    assert "does not run here" not in alone.stdout, "another manager may do that"
+
+
 def broken(**changes: Any) -> str:
     return json.dumps({**replica_set(), **changes})
 

@@ -11,6 +11,19 @@ import msgspec
 
 _GATES = ("Ready", "Available", "Established")
 
+CONTROLLER_OF = {
+    "CronJob": "cronjob-controller",
+    "DaemonSet": "daemonset-controller",
+    "Deployment": "deployment-controller",
+    "HorizontalPodAutoscaler": "horizontal-pod-autoscaler-controller",
+    "Job": "job-controller",
+    "PersistentVolumeClaim": "persistentvolume-binder-controller",
+    "ReplicaSet": "replicaset-controller",
+    "ReplicationController": "replicationcontroller",
+    "StatefulSet": "statefulset-controller",
+}
+"""Without its controller an object of this kind stays as it was made."""
+
 
 class Progress(msgspec.Struct, frozen=True):
     """What to show, and whether to stop waiting."""

@@ -140,6 +140,9 @@ async def _bring_all(client: "Client", manifests: Sequence["Manifest"], parsed: 
         one = await bring(client, manifest)
         brought.append(one)
         _say(f"{_title(one)} {one.verb}")
+        missing = _missing_controller(one, parsed)
+        if missing:
+            _say(f"{_title(one)}: nothing will happen to it, {missing} does not run here")
     if not brought:
         return 0
     shown: dict[int, str] = {}
@@ -152,6 +155,20 @@ async def _bring_all(client: "Client", manifests: Sequence["Manifest"], parsed: 
         return 1
     _say("converged")
     return 0
+
+
+def _missing_controller(one: "Brought", parsed: Parsed) -> str:
+    """The controller that the object needs and that this plane does not start. Without a manager of its own the plane
+    leaves that job to other programs."""
+    from pilothouse.cli.rollout import CONTROLLER_OF
+    from pilothouse.controllermanager.selection import Selection
+    from pilothouse.controllers.registry import DESCRIPTORS
+
+    needed = CONTROLLER_OF.get(one.kind.kind, "")
+    selection = Selection(tuple(parsed["controllers"]))
+    if parsed["no-manager"] or any(found.name == needed and selection.enables(found) for found in DESCRIPTORS):
+        return ""
+    return needed
 
 
 async def _watch_rollout(client: "Client", brought: Sequence["Brought"], shown: dict[int, str]) -> None:
