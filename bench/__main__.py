@@ -18,6 +18,9 @@ from bench.report import Figure, table, write_json
 BENCHMARKS: dict[str, tuple[str, dict[str, int]]] = {
     "replicaset-1000": ("bench.side_by_side", {"pods": 1000}),
     "replicaset-5000": ("bench.side_by_side", {"pods": 5000}),
+    "daemonset-1000": ("bench.daemonset", {"nodes": 1000}),
+    "daemonset-5000": ("bench.daemonset", {"nodes": 5000}),
+    "virtual-rollout": ("bench.virtual_rollout", {}),
     "startup": ("bench.startup", {}),
     "fixture": ("bench.fixture", {}),
     "virtual-time": ("bench.virtual_time", {}),

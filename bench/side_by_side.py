@@ -5,55 +5,16 @@ alike. Wall times and CPU are compared by the best run of each: what else runs h
 wall seconds up and down, CPU microseconds of the manager per pod, its resident memory with all pods there.
 """
 
-import contextlib
-import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 from tests.real_cluster import RealCluster, missing_programs, running
 
-from bench.processes import cpu_seconds, environment, pilothouse, resident_bytes
-from bench.report import Figure, figure
-
-ORDER = ("ours", "go", "go", "ours", "ours", "go")
-_SETTLE_SECONDS = 3.0
-
-
-def _ours(cluster: RealCluster) -> list[str]:
-    return pilothouse(
-        "manager", f"--kubeconfig={cluster.kubeconfig}", "--controllers=replicaset", "--kube-api-qps=100000",
-        "--kube-api-burst=100000", "--leader-elect=false", "--secure-port=0",
-    )  # fmt: skip
-
-
-def _go(cluster: RealCluster) -> list[str]:
-    return [
-        str(cluster.assets / "kube-controller-manager"), f"--kubeconfig={cluster.kubeconfig}",
-        "--controllers=replicaset", "--kube-api-qps=100000", "--kube-api-burst=100000", "--leader-elect=false",
-        "--port=0", "--secure-port=0", f"--cert-dir={cluster.directory}",
-        f"--authentication-kubeconfig={cluster.kubeconfig}", f"--authorization-kubeconfig={cluster.kubeconfig}",
-    ]  # fmt: skip
-
-
-@contextlib.contextmanager
-def _running_manager(command: list[str], log: Path) -> Iterator[int]:
-    with (
-        log.open("ab") as sink,
-        subprocess.Popen(command, stdout=sink, stderr=sink, env=dict(environment())) as process,
-    ):
-        try:
-            time.sleep(_SETTLE_SECONDS)
-            assert process.poll() is None, f"{command[0]} ended: {log.read_text()[-2000:]}"
-            yield process.pid
-        finally:
-            process.terminate()
-            try:
-                process.wait(15)
-            except subprocess.TimeoutExpired:
-                process.kill()
+from bench.managers import ORDER, command, compared, running_manager
+from bench.processes import cpu_seconds, resident_bytes
+from bench.report import Figure
 
 
 def _replica_set(name: str) -> dict[str, Any]:
@@ -86,11 +47,11 @@ def _scale(cluster: RealCluster, path: str, wanted: int, seconds: float) -> floa
         time.sleep(0.02)
 
 
-def measure(cluster: RealCluster, command: list[str], pods: int, name: str) -> dict[str, float]:
+def measure(cluster: RealCluster, who: str, pods: int, name: str) -> dict[str, float]:
     """One manager, one ReplicaSet, up and down."""
     path = f"/apis/apps/v1/namespaces/default/replicasets/{name}"
     cluster.request("POST", "/apis/apps/v1/namespaces/default/replicasets", _replica_set(name))
-    with _running_manager(command, cluster.directory / f"{name}.log") as pid:
+    with running_manager(command(cluster, who, "replicaset"), cluster.directory / f"{name}.log") as pid:
         before = cpu_seconds(pid)
         up = _scale(cluster, path, pods, 300)
         middle = cpu_seconds(pid)
@@ -116,21 +77,8 @@ def figures(pods: int = 5000, order: Sequence[str] = ORDER) -> list[Figure]:
     runs: dict[str, list[dict[str, float]]] = {"ours": [], "go": []}
     with running() as cluster:
         for number, who in enumerate(order):
-            command = _ours(cluster) if who == "ours" else _go(cluster)
-            runs[who].append(measure(cluster, command, pods, f"bench-{number}"))
-    return [_figure(pods, name, runs) for name in runs["ours"][0]]
-
-
-_HELD_TO = {"s": (1.1, 0.9), "µs": (1.2, 0.6), "MB": (0.7, 0.5)}
-"""Budget and aim by unit: wall time, CPU, memory."""
-
-
-def _figure(pods: int, name: str, runs: dict[str, list[dict[str, float]]]) -> Figure:
-    title, _, unit = name.rpartition(" ")
-    budget, aim = _HELD_TO[unit]
-    ours, go = [run[name] for run in runs["ours"]], [run[name] for run in runs["go"]]
-    label = f"ReplicaSet 0→{pods:,}→0: {title}"
-    return figure(label, unit, ours, go, other_name="Go", budget=budget, aim=aim, by_best=unit != "MB")
+            runs[who].append(measure(cluster, who, pods, f"bench-{number}"))
+    return [compared(f"ReplicaSet 0→{pods:,}→0", name, runs) for name in runs["ours"][0]]
 
 
 def main() -> None:

@@ -1,0 +1,130 @@
+"""5,000 nodes and a DaemonSet in virtual time: the nodes register, the daemons are created, one rolling update replaces
+them all. API server, nodes, scheduler and manager in this process; seconds are those of the processor.
+
+``python -m bench.virtual_rollout [NODES] [--profile]`` runs it once, and prints where the time went.
+"""
+
+import argparse
+import asyncio
+import cProfile
+import pstats
+import time
+from typing import Any
+
+from bench.processes import peak_resident_bytes
+from bench.report import Figure, figure
+from pilothouse.api.apps import DAEMON_SETS, DaemonSet
+from pilothouse.client import Client, merge_patch
+from pilothouse.controllermanager.options import LeaderElection, Options
+from pilothouse.env import Env, TaskGroup, virtual
+from pilothouse.plane import Plane, PlaneOptions
+from pilothouse.storage import MemoryStore
+
+NODES = 5000
+MAX_UNAVAILABLE = "20%"
+"""So many daemons are down at a time: five rounds for all."""
+BUDGET_SECONDS = 30.0
+
+
+def daemon_set(name: str, image: str = "app:v1") -> dict[str, Any]:
+    """One small container on every node, tolerating nothing in particular."""
+    labels = {"app": name}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": MAX_UNAVAILABLE}},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"containers": [{"name": "main", "image": image}], "terminationGracePeriodSeconds": 1},
+            },
+        },
+    }
+
+
+def new_image(image: str) -> Any:
+    """A patch that starts a rolling update."""
+    containers = [{"name": "main", "image": image}]
+    return merge_patch({"spec": {"template": {"spec": {"containers": containers}}}})
+
+
+async def rolled_out(client: Client, name: str, nodes: int) -> None:
+    """Wait until the status says that every node has an available daemon of the newest template."""
+    while True:
+        seen: DaemonSet = await client.get(DAEMON_SETS, name, "default")
+        status = seen.status
+        if status.observed_generation == seen.metadata.generation and (
+            status.desired_number_scheduled
+            == status.updated_number_scheduled
+            == status.number_available
+            == status.current_number_scheduled
+            == nodes
+        ):
+            return
+        await asyncio.sleep(0.5)
+
+
+def roll_out(nodes: int = NODES) -> dict[str, float]:
+    """Processor seconds by phase, and the virtual seconds that the two rollouts took."""
+
+    async def main(env: Env) -> dict[str, float]:
+        took: dict[str, float] = {}
+        manager = Options(leader_election=LeaderElection(enabled=False))
+        plane = Plane(env, MemoryStore(env), PlaneOptions(nodes=nodes, manager=manager))
+        client = plane.client()
+        async with TaskGroup("bench") as group:
+            began = time.process_time()
+            group.start(plane.run())
+            await plane.wait_ready()
+            took["registration"] = time.process_time() - began
+
+            began, started = time.process_time(), env.monotonic()
+            await client.create(DAEMON_SETS, daemon_set("daemon"), "default")
+            await rolled_out(client, "daemon", nodes)
+            took["creation"] = time.process_time() - began
+            took["creation, virtual"] = env.monotonic() - started
+
+            began, started = time.process_time(), env.monotonic()
+            await client.patch(DAEMON_SETS, "daemon", new_image("app:v2"), "default")
+            await rolled_out(client, "daemon", nodes)
+            took["rolling update"] = time.process_time() - began
+            took["rolling update, virtual"] = env.monotonic() - started
+            group.cancel()
+        return took
+
+    return virtual.run(main)
+
+
+def figures(nodes: int = NODES) -> list[Figure]:
+    """The phases, and their sum, which is held to the budget. One run: it is long."""
+    took = roll_out(nodes)
+    parts = [name for name in took if "virtual" not in name]
+    rows = [figure(f"{nodes:,} nodes in virtual time: {part}", "s CPU", [took[part]]) for part in parts]
+    rows.append(
+        figure(
+            f"{nodes:,} nodes in virtual time: all of it", "s CPU", [sum(took[part] for part in parts)],
+            budget=BUDGET_SECONDS,
+        )
+    )  # fmt: skip
+    rows.append(figure(f"{nodes:,} nodes in virtual time: peak memory", "MB", [peak_resident_bytes() / 1e6]))
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("nodes", nargs="?", type=int, default=NODES)
+    parser.add_argument("--profile", action="store_true")
+    arguments = parser.parse_args()
+    profiler = cProfile.Profile() if arguments.profile else None
+    took = profiler.runcall(roll_out, arguments.nodes) if profiler else roll_out(arguments.nodes)
+    for name, seconds in took.items():
+        print(f"{name:<26}{seconds:8.2f} s")
+    print(f"{'peak memory':<26}{peak_resident_bytes() / 1e6:8.0f} MB")
+    if profiler:
+        pstats.Stats(profiler).sort_stats("tottime").print_stats(60)
+
+
+if __name__ == "__main__":
+    main()
