@@ -18,11 +18,12 @@ from tests.runtime.scripted import (
 from tests.runtime.test_reflector import Told, play
 
 from pilothouse.api.core import PODS, Pod
-from pilothouse.api.meta import Object
+from pilothouse.api.meta import Object, ObjectMeta
 from pilothouse.client import Client, WatchEvent
 from pilothouse.env import Env, TaskGroup
 from pilothouse.env.virtual import run
 from pilothouse.runtime import InformerFactory, Registry, SharedInformer
+from pilothouse.runtime.reflector import Item
 
 CLOSED_410 = watched(failing(410, "Expired"), end="end")
 
@@ -221,6 +222,40 @@ def test_a_resync_that_takes_its_time_never_tells_of_what_has_gone_meanwhile() -
         informer.apply([WatchEvent("DELETED", gone)], record_version=True)
         await asyncio.sleep(1)
         assert told == [f"p{number:04}" for number in range(999)]
+        running.cancel()
+
+    run(main)
+
+
+def test_a_resync_that_is_due_while_a_list_is_delivered_waits_for_its_end() -> None:
+    async def main(env: Env) -> None:
+        server = ScriptedServer(env, [listed(3, pod("old", 1)), watched()])
+        informer: SharedInformer[Pod] = SharedInformer(Client(server, env), env, PODS, stream_first=False)
+        known: set[str] = set()
+        early: list[str] = []
+        resynced: list[str] = []
+
+        def on_update(old: Pod, new: Pod) -> None:
+            assert old is new
+            resynced.append(new.metadata.name)
+            if new.metadata.name not in known:
+                early.append(new.metadata.name)
+
+        def on_add(obj: Pod, _initial: bool) -> None:
+            known.add(obj.metadata.name)
+            if obj.metadata.name == "p0000":
+                registration.next_resync = env.monotonic()
+                informer.add_handler()  # wakes whoever resyncs
+
+        registration = informer.add_handler(on_add, on_update, resync_seconds=60.0)
+        running = asyncio.create_task(informer.run())
+        await asyncio.sleep(1)
+        names = [f"p{number:04}" for number in range(1000)]
+        pods = {f"default/{name}": Pod(metadata=ObjectMeta(name=name, namespace="default")) for name in names}
+        await informer.replace({key: Item(one, b"{}") for key, one in pods.items()}, frozenset(), "9")
+        await asyncio.sleep(1)
+        assert early == []
+        assert len(resynced) == 1000, "and it is made up for"
         running.cancel()
 
     run(main)

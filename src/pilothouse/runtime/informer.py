@@ -103,6 +103,7 @@ class SharedInformer(Generic[T]):
         self._synced = False
         self._waiters: list[asyncio.Future[None]] = []
         self._resync_changed: asyncio.Event = asyncio.Event()
+        self._replacing = False
         self._reflector = Reflector(
             client,
             env,
@@ -254,6 +255,7 @@ class SharedInformer(Generic[T]):
         before = cache.snapshot()
         initial = not self._synced
         cache.replace(objects, raw, resource_version)
+        self._replacing = True
         started = self._env.monotonic()
         count = 0
         # A handler that is added while this goes on has been given the new state whole, and is not in ``handlers``.
@@ -277,6 +279,8 @@ class SharedInformer(Generic[T]):
             count += 1
             if count % EVENTS_PER_TURN == 0:
                 await asyncio.sleep(0)
+        self._replacing = False
+        self._resync_changed.set()
         if self._latency is not None:
             self._latency.observe(self._env.monotonic() - started)
         if not self._synced:
@@ -325,7 +329,9 @@ class SharedInformer(Generic[T]):
         await self.wait_synced()
         while True:
             self._resync_changed.clear()
-            due_at = min((h.next_resync for h in self._handlers if h.resync_seconds), default=None)
+            # What a list is being delivered to has not heard of all that a resync would show it.
+            waiting = () if self._replacing else self._handlers
+            due_at = min((h.next_resync for h in waiting if h.resync_seconds), default=None)
             timer = None if due_at is None else loop.call_at(due_at, self._resync_changed.set)
             try:
                 await self._resync_changed.wait()
@@ -334,7 +340,7 @@ class SharedInformer(Generic[T]):
                     timer.cancel()
             now = loop.time()
             due = [h for h in self._handlers if h.resync_seconds and h.next_resync <= now]
-            if due:
+            if due and not self._replacing:
                 for handler in due:
                     handler.next_resync = now + handler.resync_seconds
                 await self._resync(due)
