@@ -103,6 +103,37 @@ def test_when_a_node_is_silent(looks: list[tuple[float, float | None, float | No
     assert silent(silent_at)
 
 
+@pytest.mark.parametrize(
+    ("version", "renewed", "expected"),
+    [
+        pytest.param("8", -3600, True, id="renewed by a clock that was set back"),
+        pytest.param("8", 0, False, id="written without being renewed"),
+        pytest.param("6", 3600, False, id="an older state, from a server that is behind"),
+        pytest.param("", 10, True, id="without a revision the time tells"),
+        pytest.param("", -10, False, id="and then it must be later"),
+    ],
+)
+def test_which_lease_is_a_sign_of_life(version: str, renewed: float, expected: bool) -> None:
+    """Upstream goes by the time alone: after a clock was set back a node is silent until it has caught up."""
+
+    def held(version: str, renewed: float) -> Lease:
+        found = lease(renewed)
+        assert found is not None
+        return msgspec.structs.replace(found, metadata=ObjectMeta(resource_version=version))
+
+    ready = node(condition("Ready", "True"))
+    health = observe(None, ready, held("7", 0), instant(0))
+    health = observe(health, ready, held(version, renewed), instant(30))
+    assert (health.probed == 1030.0) is expected
+
+
+def test_the_newest_condition_is_remembered() -> None:
+    health = observe(None, node(condition("Ready", "True")), None, instant(0))
+    health = observe(health, node(condition("Ready", "Unknown")), None, instant(30))
+    assert health.ready is not None
+    assert (health.ready.status, health.probed) == ("Unknown", 1000.0)
+
+
 def test_a_condition_that_vanishes_leaves_the_last_sign_of_life() -> None:
     health = observe(None, node(condition("Ready", "True", 0)), None, instant(0))
     health = observe(health, node(), None, instant(40))

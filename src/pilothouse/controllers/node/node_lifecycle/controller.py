@@ -143,6 +143,8 @@ class NodeLifecycleController(Controller):
     async def _taint_in(self, zone: str) -> Requeue | None:
         """Give NoExecute taints to as many nodes as may get one now."""
         queue = self._monitor.queue_of(zone)
+        if not self._monitor.has_weighed:
+            return None
         while (name := queue.head(self.env.monotonic())) is not None:
             node = self._nodes.get(name)
             if node is None:

@@ -10,6 +10,7 @@ import msgspec
 from pilothouse.api.coordination import Lease
 from pilothouse.api.core import Node, NodeCondition
 from pilothouse.machinery.conditions import find_condition
+from pilothouse.machinery.resource_versions import compare
 from pilothouse.semantics.nodes import node_ready_condition
 
 # NetworkUnavailable is not among them: the network's own controllers keep it, not the kubelet.
@@ -46,7 +47,8 @@ def observe(before: Health | None, node: Node, lease: Lease | None, now: Instant
         # The Lease is forgotten with it, as upstream does: unchanged, it counts as new in the next look once more.
         after = Health(ready=ready, lease=None, probed=now.loop)
     else:
-        after = before
+        # The same heartbeat with another status is no sign of life, but it is what pods that come are judged by.
+        after = before if before.ready == ready else msgspec.structs.replace(before, ready=ready)
     if lease is not None and (known_lease is None or _is_newer(lease, known_lease)):
         after = msgspec.structs.replace(after, lease=lease, probed=now.loop)
     return after
@@ -95,5 +97,9 @@ def _created(node: Node, now: Instant) -> float:
 
 
 def _is_newer(lease: Lease, known: Lease) -> bool:
+    """Whether it was renewed since. By its revision, where that tells: the clock of a node may have been set back."""
     renewed, before = lease.spec.renew_time, known.spec.renew_time
+    order = compare(lease.metadata.resource_version, known.metadata.resource_version)
+    if order is not None:
+        return order > 0 and renewed is not None and renewed != before
     return renewed is not None and (before is None or before < renewed)

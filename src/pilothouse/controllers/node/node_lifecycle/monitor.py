@@ -69,6 +69,8 @@ class NodeMonitor:
         self._states: dict[str, ZoneState] = {}
         self.queues: dict[str, TaintQueue] = {}
         """Nodes that are to get a NoExecute taint, by zone."""
+        self.has_weighed = False
+        """Whether a pass has ended. Before that nobody knows how fast pods may leave."""
         self._conditions: dict[str, list[NodeCondition | None]] = {}
         """Of the nodes that this pass has looked at, by zone."""
         self._calm = CalmNodes(leases, self._health, options.monitor_grace_period)
@@ -276,6 +278,10 @@ class NodeMonitor:
         for zone, rate in decided.rates.items():
             self.queue_of(zone).set_rate(rate, self._env.monotonic())
             self._taint(zone)
+        if not self.has_weighed:
+            self.has_weighed = True
+            for zone in self.queues:
+                self._taint(zone)
 
     def _is_silent(self, health: Health, now: Instant) -> bool:
         options = self._options

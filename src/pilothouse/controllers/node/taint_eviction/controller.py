@@ -42,6 +42,9 @@ RETRY_SECONDS = (0.01, 60.0)
 LOOK_AGAIN_SECONDS = 5.0
 """When a pod is looked at again whose cached node and live node differed."""
 
+LIVE_SECONDS = 1.0
+"""How old a live read of a node may be when one of its pods is deleted because of it."""
+
 _BUCKETS = (0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 30.0, 60.0, 120.0, 180.0, 240.0)
 _POD_META = PODS.read_as(Object)
 
@@ -220,7 +223,7 @@ class TaintEvictionController:
         A time that is over is over whatever its length was when it began. A pod that was to go at once, and turns out
         to tolerate what there is for a time, gets that time; so does one whose taint was off and on again meanwhile.
         """
-        node = await self._live.get(entry.node, since=entry.decided)
+        node = await self._live.get(entry.node, since=entry.decided, max_age=LIVE_SECONDS)
         if self._agenda.get(key) is not entry:
             return False  # called off, or decided anew, meanwhile
         if node is None:
