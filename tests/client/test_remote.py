@@ -385,6 +385,21 @@ def test_a_closed_transport_refuses_and_fails_what_is_under_way() -> None:
             assert all(isinstance(answer, ConnectionError) for answer in answers)
             with pytest.raises(ConnectionError, match="closed"):
                 await transport.request(GET)
+            with pytest.raises(ConnectionError, match="closed"):
+                await transport.open(GET)
+
+    run(main)
+
+
+def test_a_watch_that_connects_while_its_transport_is_closed_stays_on_nobody() -> None:
+    async def main() -> None:
+        async with serving(lambda asked: asked.answer(b"{}")) as (server, transport):
+            watch = asyncio.ensure_future(transport.open(GET))
+            await asyncio.sleep(0)
+            await transport.close()
+            with pytest.raises(ConnectionError, match="closed"):
+                await watch
+            assert server.requests == []
 
     run(main)
 

@@ -12,7 +12,7 @@ from pilothouse.client.connection import Connection, RemoteStream, close_all
 from pilothouse.client.credentials import Anonymous, Credentials
 from pilothouse.client.dial import Dialer
 from pilothouse.client.endpoint import Endpoint, Proxy
-from pilothouse.client.errors import ConnectionLost
+from pilothouse.client.errors import ConnectionLost, TransportError
 from pilothouse.client.pool import Pool
 from pilothouse.client.requests import FencedRequest, FixedHeaders, encode_headers
 from pilothouse.client.tls import TlsContexts, TlsSettings
@@ -69,6 +69,7 @@ class RemoteTransport:
         self._fixed = fixed
         self._pool_: Pool | None = None
         self._streams: dict[Connection, None] = {}
+        self._closed = False
 
     async def request(self, request: wire.Request) -> wire.Response:
         """Send and wait for the whole answer."""
@@ -93,7 +94,9 @@ class RemoteTransport:
         return stream
 
     async def close(self) -> None:
-        """Close every connection. What is under way fails with ``ConnectionLost``."""
+        """Close every connection. What is under way fails with ``ConnectionLost``, what is asked for later, and watches
+        that are still connecting, with ``TransportError``."""
+        self._closed = True
         streams, self._streams = self._streams, {}
         for connection in streams:
             connection.abort()
@@ -116,6 +119,8 @@ class RemoteTransport:
 
     async def _exchange(self, request: wire.Request, login: bytes) -> wire.Response:
         data = self._encode(request, login)
+        if self._closed:
+            raise TransportError("the transport is closed")
         pool = self._pool
         while True:
             connection = pool.take_idle() or await pool.acquire()
@@ -147,7 +152,12 @@ class RemoteTransport:
 
     async def _open(self, request: wire.Request, login: bytes) -> RemoteStream:
         data = self._encode(request, login)
+        if self._closed:
+            raise TransportError("the transport is closed")
         connection = await self._dialer.dial()
+        if self._closed:
+            connection.abort()
+            raise TransportError("the transport was closed")
         self._streams = {stream: None for stream in self._streams if not stream.lost.done()}
         self._streams[connection] = None
         try:
