@@ -21,6 +21,7 @@ BENCHMARKS: dict[str, tuple[str, dict[str, int]]] = {
     "daemonset-1000": ("bench.daemonset", {"nodes": 1000}),
     "daemonset-5000": ("bench.daemonset", {"nodes": 5000}),
     "virtual-rollout": ("bench.virtual_rollout", {}),
+    "node-change": ("bench.node_change", {}),
     "startup": ("bench.startup", {}),
     "fixture": ("bench.fixture", {}),
     "virtual-time": ("bench.virtual_time", {}),
