@@ -1,0 +1,409 @@
+"""What daemons do on a cluster of five nodes, told once and heard twice: on ``pilothouse up`` and on a real API server.
+
+``Ground`` is the cluster as kubectl shows it. ``Record`` follows every write to the pods of ``agent`` and to the
+DaemonSet itself through kubectl's watches, so that a bound is judged in each state there ever was, not in those that a
+test happens to look at.
+"""
+
+import contextlib
+import json
+import os
+import subprocess
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from tests.programs import until
+
+Doc = dict[str, Any]
+HASH = "controller-revision-hash"
+
+
+class Ground:
+    """A cluster with the nodes ``nodes``, of which nobody else makes use. ``command`` is how kubectl is started."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], nodes: Sequence[str]) -> None:
+        self._command = list(command)
+        self._environment = dict(environment)
+        self.nodes = sorted(nodes)
+
+    def __call__(self, *words: str, stdin: Any = None) -> str:
+        """What kubectl prints."""
+        done = subprocess.run(
+            [*self._command, *words],
+            input=None if stdin is None else json.dumps(stdin),
+            capture_output=True,
+            text=True,
+            env=self._environment,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, f"kubectl {words}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    def start(self, *words: str) -> "subprocess.Popen[str]":
+        """kubectl in the background."""
+        return subprocess.Popen(
+            [*self._command, *words], stdout=subprocess.PIPE, text=True, env=self._environment, bufsize=1
+        )
+
+    def get(self, *words: str) -> Any:
+        """An object or a list."""
+        return json.loads(self("get", *words, "-o", "json"))
+
+    def clear(self) -> None:
+        """No daemons, no labels, no taints, and all nodes there."""
+        self("delete", "ds", "--all", "--wait=false")
+        self("delete", "pods", "--all", "--grace-period=0", "--force", "--wait=false")
+        until(lambda: not self.get("pods")["items"], "all pods are gone")
+        self("delete", "controllerrevisions", "--all")
+        for node in self.nodes:
+            self("label", "node", node, "pool-", "--overwrite")
+            self("patch", "node", node, "--type=merge", "-p", '{"spec":{"taints":null,"unschedulable":null}}')
+
+    def pods(self) -> list[Doc]:
+        """The daemons that are not being deleted."""
+        items: list[Doc] = self.get("pods", "-l", "app=agent")["items"]
+        return [item for item in items if "deletionTimestamp" not in item["metadata"]]
+
+    def places(self) -> list[str]:
+        """The nodes on which a daemon is Running and Ready, once for each."""
+        return sorted(target(pod) for pod in self.pods() if is_ready(pod))
+
+    def until_on(self, nodes: Iterable[str], why: str, *, wanted: int | None = None) -> None:
+        """Wait until exactly these nodes have a daemon, one each, and the status says so. ``wanted``: how many of them
+        still should have one, if not all."""
+        expected = sorted(nodes)
+        available = len(expected) if wanted is None else wanted
+
+        def there() -> bool:
+            return self.places() == expected == sorted(target(pod) for pod in self.pods())
+
+        until(there, why)
+        until(lambda: self.status().get("numberAvailable", 0) == available, f"the status says so: {why}")
+
+    def on(self, node: str) -> Doc:
+        """The one daemon of a node."""
+        (found,) = [pod for pod in self.pods() if target(pod) == node]
+        return found
+
+    def status(self) -> Doc:
+        """The status of the DaemonSet."""
+        found: Doc = self.get("ds", "agent")["status"]
+        return found
+
+    def images(self) -> set[str]:
+        """What the daemons run."""
+        return {pod["spec"]["containers"][0]["image"] for pod in self.pods()}
+
+    def revisions(self) -> dict[str, int]:
+        """The number of each revision, by name."""
+        return {item["metadata"]["name"]: item["revision"] for item in self.get("controllerrevisions")["items"]}
+
+    def create(self, **more: Any) -> None:
+        """The DaemonSet ``agent``; ``selector`` and ``tolerations`` are its pods', the rest is the update strategy."""
+        spec: Doc = {"terminationGracePeriodSeconds": 1, "containers": [{"name": "main", "image": "pause:1"}]}
+        spec["nodeSelector"] = more.pop("selector", {"pool": "agents"})
+        spec["tolerations"] = more.pop("tolerations", [])
+        document = {
+            "apiVersion": "apps/v1",
+            "kind": "DaemonSet",
+            "metadata": {"name": "agent"},
+            "spec": {
+                "selector": {"matchLabels": {"app": "agent"}},
+                "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": more},
+                "template": {"metadata": {"labels": {"app": "agent"}}, "spec": spec},
+            },
+        }
+        self("create", "-f", "-", stdin=document)
+
+    def create_everywhere(self, **rolling: Any) -> None:
+        """On all nodes, and wait for it."""
+        self("label", "node", *self.nodes, "pool=agents", "--overwrite")
+        self.create(**rolling)
+        self.until_on(self.nodes, "every node has a ready daemon")
+
+
+def target(pod: Doc) -> str:
+    """The node a daemon is on or is pinned to."""
+    if pod["spec"].get("nodeName"):
+        return str(pod["spec"]["nodeName"])
+    required = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    return str(required["nodeSelectorTerms"][0]["matchFields"][0]["values"][0])
+
+
+def is_live(pod: Doc) -> bool:
+    """Neither ended nor being deleted."""
+    return "deletionTimestamp" not in pod["metadata"] and pod["status"].get("phase") not in {"Failed", "Succeeded"}
+
+
+def is_ready(pod: Doc) -> bool:
+    """Running, Ready, and nobody has deleted it."""
+    conditions = pod["status"].get("conditions", ())
+    return is_live(pod) and any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+
+class Record:
+    """Every state of the pods and of the DaemonSet between ``__enter__`` and ``__exit__``.
+
+    ``judge`` is called with all pods after each write to one of them; what it raises is raised at the end.
+    """
+
+    def __init__(self, ground: Ground, judge: Callable[[list[Doc]], None]) -> None:
+        self._ground = ground
+        self._judge = judge
+        self._pods: dict[str, Doc] = {}
+        self._known: set[str] = set()
+        """Names of the pods that were there in the beginning: until all are shown there is nothing to judge."""
+        self._watches: list[subprocess.Popen[str]] = []
+        self._threads: list[threading.Thread] = []
+        self._failure: AssertionError | None = None
+        self.states = 0
+        """How many states of the pods were judged."""
+        self.statuses: list[Doc] = []
+        """Every status the DaemonSet had."""
+
+    def __enter__(self) -> Self:
+        self._known = {pod["metadata"]["name"] for pod in self._ground.get("pods", "-l", "app=agent")["items"]}
+        self._follow(self._pod, "pods", "-l", "app=agent")
+        self._follow(self._set, "ds", "agent")
+        try:
+            until(lambda: not self._known and self.statuses, "the watches have begun")
+        except AssertionError:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            # The watches are behind: wait until they show what is there now.
+            def caught_up() -> bool:
+                items = self._ground.get("pods", "-l", "app=agent")["items"]
+                versions = {item["metadata"]["name"]: item["metadata"]["resourceVersion"] for item in items}
+                return versions == {name: pod["metadata"]["resourceVersion"] for name, pod in self._pods.items()}
+
+            until(lambda: self._failure is not None or caught_up(), "the watch has caught up")
+        self._end()
+        if error is None and self._failure is not None:
+            raise self._failure
+
+    def _end(self) -> None:
+        for watch in self._watches:
+            watch.terminate()
+            watch.wait(10)
+        for thread in self._threads:
+            thread.join(10)
+        for watch in self._watches:
+            assert watch.stdout is not None
+            watch.stdout.close()
+
+    def _follow(self, take: Callable[[str, Doc], None], *words: str) -> None:
+        watch = self._ground.start("get", *words, "--watch", "--output-watch-events", "-o", "json")
+        thread = threading.Thread(target=self._read, args=(watch, take), name=f"watch of {words[0]}", daemon=True)
+        self._watches.append(watch)
+        self._threads.append(thread)
+        thread.start()
+
+    def _read(self, watch: "subprocess.Popen[str]", take: Callable[[str, Doc], None]) -> None:
+        assert watch.stdout is not None
+        with contextlib.suppress(ValueError):  # the last line may be broken off
+            for line in watch.stdout:
+                event = json.loads(line)
+                take(event["type"], event["object"])
+
+    def _pod(self, type_: str, pod: Doc) -> None:
+        name = pod["metadata"]["name"]
+        if type_ == "DELETED":
+            self._pods.pop(name, None)
+        else:
+            self._pods[name] = pod
+        self._known.discard(name)
+        if self._known or self._failure is not None:
+            return
+        self.states += 1
+        try:
+            self._judge(list(self._pods.values()))
+        except AssertionError as error:
+            self._failure = error
+
+    def _set(self, _type: str, found: Doc) -> None:
+        self.statuses.append(found["status"])
+
+
+# The stories
+
+
+def lands_exactly_where_it_should(ground: Ground) -> None:
+    """The node selector chooses, tolerations open what taints close, and what changes about nodes moves daemons."""
+    first, second, third, fourth, fifth = ground.nodes
+    ground("label", "node", first, second, third, "pool=agents")
+    ground("taint", "node", second, "dedicated=agents:NoSchedule")
+    ground("taint", "node", third, "dedicated=others:NoSchedule")
+    tolerates = {"key": "dedicated", "operator": "Equal", "value": "agents", "effect": "NoSchedule"}
+    ground.create(tolerations=[tolerates], maxUnavailable=1)
+    ground.until_on([first, second], "two are labelled and tolerated")
+    ground("taint", "node", third, "dedicated-")
+    ground.until_on([first, second, third], "the third has lost its taint")
+    ground("cordon", fourth)
+    ground("label", "node", fourth, "pool=agents")
+    ground.until_on([first, second, third, fourth], "daemons go to cordoned nodes too")
+    ground("label", "node", first, "pool-")
+    ground.until_on([second, third, fourth], "the first has lost its label")
+    ground("taint", "node", second, "broken=yes:NoSchedule")
+    ground("label", "node", first, "pool=agents")
+    ground.until_on([first, second, third, fourth], "NoSchedule sends nobody away", wanted=3)
+    ground("taint", "node", second, "broken-")
+    ground("taint", "node", third, "broken=yes:NoExecute")
+    ground.until_on([first, second, fourth], "NoExecute does")
+    ground("taint", "node", third, "broken-")
+    ground.until_on([first, second, third, fourth], "and it comes back")
+    assert fifth not in ground.places()
+
+
+def follows_nodes_that_come_and_go(ground: Ground) -> None:
+    """A node that is deleted no longer counts; made again, it has a daemon again."""
+    *others, last = ground.nodes
+    ground.create_everywhere(maxUnavailable=1)
+    node = ground.get("node", last)
+    lost = ground.on(last)["metadata"]["name"]
+    ground("delete", "node", last)
+    until(lambda: ground.status()["desiredNumberScheduled"] == len(others), "it is no longer wanted")
+    # Its pod is the garbage collector's of pods, which waits 40 s, or somebody's who is in a hurry.
+    ground("delete", "pod", lost, "--grace-period=0", "--force")
+    ground.until_on(others, "the other nodes have theirs")
+    again = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": last, "labels": node["metadata"]["labels"]}}
+    ground("create", "-f", "-", stdin=again)
+    ground.until_on(ground.nodes, "it is back, and so is its daemon")
+    assert ground.on(last)["metadata"]["name"] != lost
+
+
+def never_misses_more_than_two(ground: Ground) -> None:
+    """``maxUnavailable: 2``, after every write."""
+    ground.create_everywhere(maxUnavailable=2)
+    most = 0
+
+    def judge(pods: list[Doc]) -> None:
+        nonlocal most
+        on = Counter(target(pod) for pod in pods)
+        assert max(on.values()) == 1, f"two pods on a node, one of them perhaps on its way out: {on}"
+        missing = sorted({*ground.nodes} - {target(pod) for pod in pods if is_ready(pod)})
+        assert len(missing) <= 2, f"nobody serves {missing}"
+        most = max(most, len(missing))
+
+    with Record(ground, judge) as record:
+        ground("set", "image", "ds/agent", "main=pause:2")
+        assert "successfully rolled out" in ground("rollout", "status", "ds/agent", "--timeout=60s")
+        ground.until_on(ground.nodes, "all are new")
+        assert ground.images() == {"pause:2"}
+    assert most == 2, "the bound was made use of"
+    # Five pods, each deleted, gone, created, bound, pending and running.
+    assert record.states >= 5 * 5, record.states
+    _judge_statuses(record, ground, unavailable=2)
+
+
+def serves_all_nodes_during_a_surge(ground: Ground) -> None:
+    """``maxSurge: 1``, after every write."""
+    ground.create_everywhere(maxUnavailable=0, maxSurge=1)
+    most = 0
+
+    def judge(pods: list[Doc]) -> None:
+        nonlocal most
+        missing = sorted({*ground.nodes} - {target(pod) for pod in pods if is_ready(pod)})
+        assert not missing, f"nobody serves {missing}"
+        live = Counter(target(pod) for pod in pods if is_live(pod))
+        double = sorted(node for node, count in live.items() if count > 1)
+        assert max(live.values()) <= 2, f"more than one old and one new: {live}"
+        for node in double:
+            assert len({pod["metadata"]["labels"][HASH] for pod in pods if is_live(pod) and target(pod) == node}) == 2
+        # The new pod serves: from here on its node has only an old one to lose, and the next node may begin.
+        surging = [node for node in double if sum(is_ready(pod) for pod in pods if target(pod) == node) < 2]
+        assert len(surging) <= 1, f"two pods each on {surging}"
+        most = max(most, len(surging))
+
+    with Record(ground, judge) as record:
+        ground("set", "image", "ds/agent", "main=pause:2")
+        assert "successfully rolled out" in ground("rollout", "status", "ds/agent", "--timeout=60s")
+        ground.until_on(ground.nodes, "all are new")
+        assert ground.images() == {"pause:2"}
+    assert most == 1, "there was a surge"
+    assert record.states >= 5 * 5, record.states
+    _judge_statuses(record, ground, unavailable=0)
+
+
+def _judge_statuses(record: Record, ground: Ground, *, unavailable: int) -> None:
+    generations = [status.get("observedGeneration", 0) for status in record.statuses]
+    assert generations == sorted(generations)
+    for status in record.statuses:
+        assert status["desiredNumberScheduled"] == len(ground.nodes)
+        assert status.get("numberUnavailable", 0) <= unavailable, status
+        assert status["numberMisscheduled"] == 0, status
+
+
+def goes_back(ground: Ground) -> None:
+    """``kubectl rollout history``, ``undo`` and ``status``."""
+    ground.create_everywhere(maxUnavailable=5)
+    for number in (2, 3):
+        ground("set", "image", "ds/agent", f"main=pause:{number}")
+        ground("rollout", "status", "ds/agent", "--timeout=60s")
+    assert _history(ground) == [1, 2, 3]
+    assert "pause:2" in ground("rollout", "history", "ds/agent", "--revision=2")
+    assert "rolled back" in ground("rollout", "undo", "ds/agent")
+    ground("rollout", "status", "ds/agent", "--timeout=60s")
+    ground.until_on(ground.nodes, "all are as they were")
+    assert ground.images() == {"pause:2"}
+    assert _history(ground) == [1, 3, 4], "the old revision is the newest now, and no new one was made"
+    ground("rollout", "undo", "ds/agent", "--to-revision=1")
+    ground("rollout", "status", "ds/agent", "--timeout=60s")
+    ground.until_on(ground.nodes, "all are as in the beginning")
+    assert ground.images() == {"pause:1"}
+    assert _history(ground) == [3, 4, 5]
+    assert "already matches revision 5" in ground("rollout", "undo", "ds/agent", "--to-revision=5")
+
+
+def _history(ground: Ground) -> list[int]:
+    lines = ground("rollout", "history", "ds/agent").splitlines()
+    return [int(line.split()[0]) for line in lines if line[:1].isdigit()]
+
+
+def heals(ground: Ground) -> None:
+    """A pod that is deleted, one that fails, and revisions that somebody has spoilt."""
+    ground.create_everywhere(maxUnavailable=1)
+    before = {target(pod): pod["metadata"]["name"] for pod in ground.pods()}
+    deleted, failed, *_rest = ground.nodes
+    ground("delete", "pod", before[deleted])
+    ground(
+        "patch", "pod", before[failed], "--subresource=status", "--type=merge", "-p", '{"status":{"phase":"Failed"}}'
+    )
+    until(lambda: before[failed] not in {pod["metadata"]["name"] for pod in ground.pods()}, "the failed one is gone")
+    ground.until_on(ground.nodes, "both are replaced")
+    after = {target(pod): pod["metadata"]["name"] for pod in ground.pods()}
+    assert {node for node in ground.nodes if before[node] != after[node]} == {deleted, failed}
+    reasons = {event["reason"] for event in ground.get("events")["items"]}
+    assert "FailedDaemonPod" in reasons
+
+    def untouched() -> bool:
+        return {target(pod): pod["metadata"]["name"] for pod in ground.pods()} == after
+
+    (name,) = ground.revisions()
+    ground("delete", "controllerrevision", name)
+    until(lambda: ground.revisions() == {name: 1}, "a revision that was deleted is written again")
+    ground("label", "controllerrevision", name, f"{HASH}-")
+    labels = "jsonpath={.metadata.labels}"
+    until(lambda: HASH in ground("get", "controllerrevision", name, "-o", labels), "its label is back")
+    ground("set", "image", "ds/agent", "main=pause:2")
+    ground("rollout", "status", "ds/agent", "--timeout=60s")
+    ground.until_on(ground.nodes, "all are new")
+    after = {target(pod): pod["metadata"]["name"] for pod in ground.pods()}
+    (newest,) = set(ground.revisions()) - {name}
+    ground("patch", "controllerrevision", newest, "--type=merge", "-p", '{"revision":1}')
+    until(lambda: ground.revisions()[newest] == 2, "a number that was turned back is right again")
+    assert untouched(), "none of this is a reason to replace a pod"
+
+
+def environment(home: str) -> dict[str, str]:
+    """What kubectl sees of this machine."""
+    return {"PATH": os.environ["PATH"], "HOME": home}

@@ -1,0 +1,46 @@
+"""DaemonSets on ``pilothouse up --nodes 5``, by kubectl. The stories are those of ``tests/real/test_daemonset.py``."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from tests.clients import daemon_stories as stories
+from tests.clients.daemon_stories import Ground
+from tests.clients.test_kubectl import KUBECTL
+from tests.programs import pilothouse
+
+pytestmark = pytest.mark.skipif(KUBECTL is None, reason="no kubectl in $KUBEBUILDER_ASSETS or on the PATH")
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
+    directory = tmp_path_factory.mktemp("up")
+    flags = ["--port=0", "--nodes=5", "--pod-start-delay=50ms", "--pod-ready-delay=50ms", "--pod-stop-delay=50ms"]
+    with pilothouse(directory, "up", *flags) as program:
+        program.until("pilothouse is ready")
+        assert KUBECTL is not None
+        command = [KUBECTL, f"--kubeconfig={directory}/.pilothouse/kubeconfig"]
+        yield Ground(command, stories.environment(str(directory)), [f"node-{number}" for number in range(5)])
+        assert program.stop() == 0
+        assert "Traceback" not in program.log
+
+
+@pytest.fixture
+def ground(up: Ground) -> Iterator[Ground]:
+    """The cluster without daemons and without marks on its nodes."""
+    yield up
+    up.clear()
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        stories.lands_exactly_where_it_should,
+        stories.follows_nodes_that_come_and_go,
+        stories.never_misses_more_than_two,
+        stories.serves_all_nodes_during_a_surge,
+        stories.goes_back,
+        stories.heals,
+    ],
+)
+def test_a_daemon(story: Callable[[Ground], None], ground: Ground) -> None:
+    story(ground)
