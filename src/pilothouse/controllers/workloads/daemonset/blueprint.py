@@ -8,12 +8,12 @@ import msgspec
 
 from pilothouse.api.apps import DaemonSet
 from pilothouse.api.core import PodTemplateSpec
+from pilothouse.controllers.shared import blueprints as shared
 from pilothouse.controllers.shared.history import template_patch
 from pilothouse.controllers.workloads.daemonset.placement import Placements, wants_of
 from pilothouse.controllers.workloads.daemonset.pod_template import PinnedTemplate
 from pilothouse.env import Log
-from pilothouse.machinery.labels import Selector, SelectorError, selector_from
-from pilothouse.runtime import object_key
+from pilothouse.machinery.labels import Selector
 
 _template = msgspec.json.Decoder(PodTemplateSpec)
 
@@ -45,34 +45,17 @@ class Blueprint:
         return made
 
 
-class Blueprints:
+class Blueprints(shared.Blueprints[DaemonSet, Blueprint]):
     """The blueprints of all DaemonSets that were asked for."""
 
     def __init__(self, log: Log) -> None:
-        self._log = log
-        self._known: dict[str, Blueprint] = {}
-
-    def of(self, owner: DaemonSet) -> Blueprint:
-        """The blueprint of this state of the owner."""
-        meta = owner.metadata
-        key = object_key(meta)
-        known = self._known.get(key)
-        if known is not None and known.generation == meta.generation and known.uid == meta.uid:
-            return known
-        selector: Selector | None
-        try:
-            selector = selector_from(owner.spec.selector)
-        except SelectorError as error:
-            self._log.error("Error converting pod selector to selector", error=error, kind="DaemonSet", key=key)
-            selector = None
-        made = self._known[key] = Blueprint(owner, selector, known.placements if known is not None else None)
-        return made
-
-    def forget(self, key: str) -> None:
-        """The owner is gone."""
-        self._known.pop(key, None)
+        super().__init__("DaemonSet", lambda owner: owner.spec.selector, _draw, log)
 
     def forget_node(self, name: str) -> None:
         """The node is gone."""
-        for blueprint in self._known.values():
+        for blueprint in self.all():
             blueprint.placements.forget(name)
+
+
+def _draw(owner: DaemonSet, selector: Selector | None, before: Blueprint | None) -> Blueprint:
+    return Blueprint(owner, selector, before.placements if before is not None else None)

@@ -7,9 +7,9 @@ import msgspec
 
 from pilothouse.api.apps import ReplicaSet
 from pilothouse.api.meta import View
+from pilothouse.controllers.shared import blueprints as shared
 from pilothouse.env import Log
-from pilothouse.machinery.labels import Selector, SelectorError, selector_from
-from pilothouse.runtime import object_key
+from pilothouse.machinery.labels import Selector
 
 
 class _TemplateMeta(View, frozen=True):
@@ -33,33 +33,13 @@ class Blueprint(msgspec.Struct, frozen=True):
     template_labels: dict[str, str]
 
 
-class Blueprints:
+class Blueprints(shared.Blueprints[ReplicaSet, Blueprint]):
     """The blueprints of all ReplicaSets that were asked for."""
 
     def __init__(self, kind: str, log: Log) -> None:
-        self._kind = kind
-        self._log = log
-        self._known: dict[str, Blueprint] = {}
+        super().__init__(kind, lambda owner: owner.spec.selector, _draw, log)
 
-    def of(self, owner: ReplicaSet) -> Blueprint:
-        """The blueprint of this state of the owner."""
-        meta = owner.metadata
-        key = object_key(meta)
-        known = self._known.get(key)
-        if known is not None and known.generation == meta.generation and known.uid == meta.uid:
-            return known
-        selector: Selector | None
-        try:
-            selector = selector_from(owner.spec.selector)
-        except SelectorError as error:
-            self._log.error(
-                "Error converting pod selector to selector", error=error, kind=self._kind, key=key
-            )  # the user's mistake, no traceback
-            selector = None
-        labels = _template.decode(owner.spec.template).metadata.labels
-        blueprint = self._known[key] = Blueprint(meta.uid, meta.generation, selector, labels)
-        return blueprint
 
-    def forget(self, key: str) -> None:
-        """The owner is gone."""
-        self._known.pop(key, None)
+def _draw(owner: ReplicaSet, selector: Selector | None, _before: Blueprint | None) -> Blueprint:
+    labels = _template.decode(owner.spec.template).metadata.labels
+    return Blueprint(owner.metadata.uid, owner.metadata.generation, selector, labels)
