@@ -42,6 +42,25 @@ class LeaderElection(msgspec.Struct, frozen=True, kw_only=True):
     resource_namespace: str = "kube-system"
 
 
+class SniCertificate(msgspec.Struct, frozen=True, kw_only=True):
+    """One ``--tls-sni-cert-key``. Without ``names`` those of the certificate count."""
+
+    cert_file: str
+    key_file: str
+    names: tuple[str, ...] = ()
+
+
+class RequestHeader(msgspec.Struct, frozen=True, kw_only=True):
+    """``--requestheader-*``: front proxies that vouch for users, and the headers that name these."""
+
+    client_ca_file: str = ""
+    allowed_names: tuple[str, ...] = ()
+    username_headers: tuple[str, ...] = ("x-remote-user",)
+    group_headers: tuple[str, ...] = ("x-remote-group",)
+    uid_headers: tuple[str, ...] = ()
+    extra_headers_prefix: tuple[str, ...] = ("x-remote-extra-",)
+
+
 class Serving(msgspec.Struct, frozen=True, kw_only=True):
     """The secure port, and who may read it. ``port`` 0 means no server at all."""
 
@@ -50,7 +69,15 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
     cert_dir: str = ""
     cert_file: str = ""
     key_file: str = ""
+    sni_certificates: tuple[SniCertificate, ...] = ()
+    tls_min_version: str = ""
+    """``VersionTLS10`` to ``VersionTLS13``; empty is TLS 1.2."""
+    tls_cipher_suites: tuple[str, ...] = ()
+    """Go's names (``TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256``), all of them known; empty is the library's choice."""
+    permit_address_sharing: bool = False
+    permit_port_sharing: bool = False
     client_ca_file: str = ""
+    request_header: RequestHeader = RequestHeader()
     authentication_kubeconfig: str = ""
     authentication_skip_lookup: bool = False
     authentication_tolerate_lookup_failure: bool = False
@@ -59,6 +86,12 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
     always_allow_paths: tuple[str, ...] = ("/healthz", "/readyz", "/livez")
     authorized_cache_seconds: float = 10.0
     unauthorized_cache_seconds: float = 10.0
+    profiling: bool = True
+    """Whether ``/debug/pprof`` and ``/debug/flags`` are served."""
+    flagz: bool = True
+    """Gate ``ComponentFlagz``."""
+    statusz: bool = True
+    """Gate ``ComponentStatusz``."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,6 +111,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     v: int = 0
     controller_options: dict[str, msgspec.Struct] = {}
     """The options struct of each controller that has one, by the controller's name."""
+    flag_values: dict[str, str] = {}
+    """Every flag by name, with its value as Go prints it, for ``/flagz``. Empty where there was no command line."""
 
 
 GROUPS = (
