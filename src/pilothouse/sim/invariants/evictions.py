@@ -1,0 +1,178 @@
+"""What must hold for taint eviction: nobody is deleted who tolerates, or whose time is not over."""
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from pilothouse.api.core import Node, Pod, Taint, Toleration
+from pilothouse.client.interceptor import Observation
+from pilothouse.semantics.nodes import NO_EXECUTE, toleration_seconds
+from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.invariants.live_reads import LiveReads
+from pilothouse.sim.story import Origin
+from pilothouse.storage import Change
+
+if TYPE_CHECKING:
+    from pilothouse.sim.simulation import Process
+
+CONTROLLER = "node-controller"
+MAX_AGE = 8.0
+"""A read serves for a second; patch and deletion may each be three seconds on their way."""
+FOREVER = float("inf")
+
+_node = msgspec.json.Decoder(Node).decode
+_pod = msgspec.json.Decoder(Pod).decode
+Taints = tuple[Taint, ...]
+
+
+class _Bound:
+    """A pod since it was bound."""
+
+    def __init__(self, pod: Pod, now: float) -> None:
+        self.uid = pod.metadata.uid
+        self.since = now
+        self.tolerations = [(now, pod.spec.tolerations)]
+
+
+class Evictions(Invariant):
+    """Judged is each deletion of a pod that was not being deleted.
+
+    A live read of the node, not older than ``MAX_AGE``, must have shown a taint that the pod does not tolerate for
+    ever, or no node. If it showed that the pod tolerates all for a time, then taints must have been there as long as
+    the shortest time that the pod tolerates any of them. A moment without taints ends that, unless nobody could tell
+    afterwards that there was one: the taints that came next were others, or say nothing of since when.
+    """
+
+    def __init__(self) -> None:
+        self._reads = LiveReads()
+        self._taints: dict[str, list[tuple[float, Taints]]] = {}
+        """By node; what it was tainted with since when. Without end: a node that is gone has none."""
+        self._pods: dict[str, Pod] = {}
+        self._bound: dict[str, _Bound] = {}
+        self.evicted = 0
+
+    def committed(self, change: Change, origin: Origin | None) -> None:
+        """Pods and nodes."""
+        now = asyncio.get_running_loop().time()
+        if change.key.startswith("/nodes/"):
+            name = change.key.removeprefix("/nodes/")
+            node = _node(change.value)
+            taints = () if change.type == "DELETED" else no_execute(node)
+            history = self._taints.setdefault(name, [])
+            if not history or history[-1][1] != taints:
+                history.append((now, taints))
+        elif change.key.startswith("/pods/"):
+            before = self._pods.get(change.key)
+            pod = _pod(change.value)
+            if (
+                origin is not None
+                and origin.controller == CONTROLLER
+                and origin.call.verb == "delete"
+                and before is not None
+                and before.metadata.deletion_timestamp is None
+            ):
+                self._judge(change.key, before, origin, now)
+            self._note(change, pod, now)
+
+    def _note(self, change: Change, pod: Pod, now: float) -> None:
+        key = change.key
+        if change.type == "DELETED":
+            self._pods.pop(key, None)
+            self._bound.pop(key, None)
+            return
+        self._pods[key] = pod
+        known = self._bound.get(key)
+        if not pod.spec.node_name:
+            return
+        if known is None or known.uid != pod.metadata.uid:
+            self._bound[key] = _Bound(pod, now)
+        elif known.tolerations[-1][1] != pod.spec.tolerations:
+            known.tolerations.append((now, pod.spec.tolerations))
+
+    def _judge(self, key: str, pod: Pod, origin: Origin, now: float) -> None:
+        self.evicted += 1
+        body: dict[str, Any] = msgspec.json.decode(origin.body) if origin.body else {}
+        if (body.get("preconditions") or {}).get("uid") != pod.metadata.uid:
+            raise Violation(f"{key}: {origin} does not mean the uid {pod.metadata.uid}")
+        name = pod.spec.node_name
+        read = self._reads.newest(origin, name, max_age=MAX_AGE)
+        if read is None:
+            raise Violation(f"{key}: {origin}, and node {name} was not read live before that")
+        at, node = read
+        if node is None:
+            return
+        bound = self._bound[key]
+        taints = no_execute(node)
+        # What it tolerated a moment ago counts too: a toleration may be added while the deletion is on its way.
+        recent = [t for i, (_since, t) in enumerate(bound.tolerations) if _until(bound.tolerations, i) > now - MAX_AGE]
+        stays = [shortest(taints, tolerations) for tolerations in recent]
+        if all(seconds == FOREVER for seconds in stays):
+            raise Violation(f"{key} is evicted and tolerates what node {name} had {now - at:.3f} s ago: {taints}")
+        if any(seconds is None for seconds in stays):
+            return
+        began, least = self._stretch(name, bound, at)
+        if now - began < least - 0.001:
+            raise Violation(
+                f"{key} is evicted {now - began:.3f} s after node {name} was tainted; it tolerates {least} s"
+            )
+
+    def _stretch(self, name: str, bound: _Bound, at: float) -> tuple[float, float]:
+        """Since when the pod was on a node with taints, as far as anybody could tell, and the shortest time that it
+        tolerated any of them."""
+        history = [entry for entry in self._taints[name] if entry[0] <= at]
+        began, least = at, FOREVER
+        next_taints: Taints = ()
+        for index in range(len(history) - 1, -1, -1):
+            since, taints = history[index]
+            if index + 1 < len(history) and history[index + 1][0] <= bound.since:
+                break
+            times = [shortest(taints, t) for _since, t in bound.tolerations]
+            counting = [seconds for seconds in times if seconds is not None and seconds != FOREVER]
+            if not taints or not counting:
+                if next_taints and _shows_a_gap(history[:index], next_taints):
+                    break
+                continue
+            began, next_taints = max(since, bound.since), taints
+            least = min(least, *counting)
+        return began, least
+
+    def observed(self, process: "Process", seen: Observation) -> None:
+        """Live reads."""
+        self._reads.observe(process, seen)
+
+    def settled(self) -> None:
+        """Nobody is left where he may not stay, or not for long."""
+        for key, pod in self._pods.items():
+            history = self._taints.get(pod.spec.node_name)
+            if not history or pod.metadata.deletion_timestamp is not None:
+                continue
+            seconds = shortest(history[-1][1], pod.spec.tolerations)
+            if seconds is None or seconds <= 600.0:
+                raise Violation(f"{key} is still on {pod.spec.node_name}, with taints {history[-1][1]}")
+
+
+def no_execute(node: Node) -> Taints:
+    """The taints because of which pods must leave."""
+    return tuple(taint for taint in node.spec.taints if taint.effect == NO_EXECUTE)
+
+
+def shortest(taints: Taints, tolerations: tuple[Toleration, ...]) -> float | None:
+    """How long a pod may stay; None for not at all."""
+    times = [toleration_seconds(taint, tolerations) for taint in taints]
+    known = [seconds for seconds in times if seconds is not None]
+    return None if len(known) < len(times) else min(known, default=FOREVER)
+
+
+def _shows_a_gap(before: list[tuple[float, Taints]], after: Taints) -> bool:
+    """Whether taints say that they are not those that were there before: the same key, and another time."""
+    last: Taints = next((taints for _since, taints in reversed(before) if taints), ())
+    times = {(taint.key, taint.effect): taint.time_added for taint in last}
+    return not any(taint in last for taint in after) and any(
+        taint.time_added is not None and times.get((taint.key, taint.effect)) not in (None, taint.time_added)
+        for taint in after
+    )
+
+
+def _until(history: list[tuple[float, Any]], index: int) -> float:
+    return history[index + 1][0] if index + 1 < len(history) else FOREVER

@@ -1,0 +1,44 @@
+"""Which nodes a manager process has read live, and what it was told: for the invariants about deletions."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pilothouse.api.core import Node
+from pilothouse.client.interceptor import Answered, Observation
+from pilothouse.sim.story import Origin
+
+if TYPE_CHECKING:
+    from pilothouse.sim.simulation import Process
+
+_node = msgspec.json.Decoder(Node).decode
+_Key = tuple[str, str, str]
+"""Program, controller, node."""
+
+
+class LiveReads:
+    """The newest live read of each node by each controller. Reads that accept an older state do not count."""
+
+    def __init__(self) -> None:
+        self._reads: dict[_Key, tuple[float, Node | None]] = {}
+
+    def observe(self, process: "Process", seen: Observation) -> None:
+        """Something passed between a process and the server."""
+        if not isinstance(seen, Answered) or seen.injected:
+            return
+        call = seen.call
+        if call.verb != "get" or call.resource != "nodes" or "resourceVersion=" in seen.request.target:
+            return
+        agent = seen.request.headers.get("user-agent", "")
+        key = (process.name, agent.rpartition("/")[2].rpartition(":")[2], call.name)
+        if seen.response.status in (200, 404):
+            node = _node(seen.response.body) if seen.response.status == 200 else None
+            self._reads[key] = (asyncio.get_running_loop().time(), node)
+
+    def newest(self, origin: Origin, node: str, *, max_age: float) -> tuple[float, Node | None] | None:
+        """When whoever sent this request last read that node, and what there was; None if that is too long ago."""
+        found = self._reads.get((origin.program, origin.controller, node))
+        if found is None or asyncio.get_running_loop().time() - found[0] > max_age:
+            return None
+        return found

@@ -1,0 +1,219 @@
+"""What must hold for the node lifecycle controller: who is called silent, whose pods are marked, how fast zones are
+tainted, and that all of it is taken back."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pilothouse.api.coordination import Lease
+from pilothouse.api.core import Node, Pod
+from pilothouse.client.interceptor import Observation
+from pilothouse.semantics.nodes import NO_EXECUTE, NO_SCHEDULE, node_ready_condition
+from pilothouse.semantics.pods import ready_condition
+from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.invariants.cached import Shown
+from pilothouse.sim.story import Origin
+from pilothouse.storage import Change
+
+if TYPE_CHECKING:
+    from pilothouse.sim.simulation import Process
+
+CONTROLLER = "node-controller"
+NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
+EXPECTED = {"True": (), "False": (NOT_READY,), "Unknown": (UNREACHABLE,)}
+
+_node = msgspec.json.Decoder(Node).decode
+_pod = msgspec.json.Decoder(Pod).decode
+
+
+class NodeLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """What the controller was told, and how late it may be. Without faults nothing is late."""
+
+    grace: float = 50.0
+    rate: float = 0.1
+    large: int = 50
+    """Zones with more nodes than this are left at a lower rate when they are disrupted; that one is not judged."""
+    slack: float = 1.0
+    """How much later than the token was taken a taint may be there."""
+    patience: float = 12.0
+    """After so long everybody knows how many nodes of a zone are down: a pass, and what it takes to be heard."""
+
+
+class NodeHealth(Invariant):
+    """Judged are the writes of the node controller. In a small zone that is partially disrupted nobody may be tainted,
+    nor anywhere when no node is ready.
+    """
+
+    def __init__(self, limits: NodeLimits | None = None) -> None:
+        self._limits = limits or NodeLimits()
+        self._nodes: dict[str, Node] = {}
+        self._pods: dict[str, Pod] = {}
+        self._signs: dict[tuple[str, str], float] = {}
+        """When a process was last shown that a node lives: a Lease or heartbeat unlike the one before."""
+        self._heartbeats: dict[str, float] = {}
+        """When each node last reported."""
+        self._down_until: dict[str, float] = {}
+        """When each node was last not ready; infinity while it is."""
+        self._tainted: dict[tuple[str, str], list[float]] = {}
+        """When nodes were tainted, by process and zone."""
+        self._disrupted: dict[str, float] = {}
+        """Zones in which nobody may be tainted, and since when."""
+        self._shown: dict[int, tuple[Shown[Lease], Shown[Node]]] = {}
+        self._last_write = 0.0
+        self.tainted = 0
+        self.marked = 0
+
+    # What happens
+
+    def started(self, process: "Process") -> None:
+        """Follow what it is shown of Leases and nodes."""
+
+        def hear_lease(old: Lease | None, new: Lease | None) -> None:
+            if new is not None and (old is None or old.spec.renew_time != new.spec.renew_time):
+                self._signs[process.name, new.metadata.name] = _now()
+
+        def hear_node(old: Node | None, new: Node | None) -> None:
+            if new is not None and (old is None or _heartbeat(old) != _heartbeat(new)):
+                self._signs[process.name, new.metadata.name] = _now()
+
+        self._shown[process.number] = (Shown("leases", Lease, hear_lease), Shown("nodes", Node, hear_node))
+
+    def observed(self, process: "Process", seen: Observation) -> None:
+        """What reaches its caches."""
+        for shown in self._shown[process.number]:
+            shown.observe(seen)
+
+    def committed(self, change: Change, origin: Origin | None) -> None:
+        """Nodes and pods."""
+        ours = origin is not None and origin.controller == CONTROLLER
+        if change.key.startswith("/nodes/"):
+            name, node = change.key.removeprefix("/nodes/"), _node(change.value)
+            before = self._nodes.get(name)
+            if origin is not None and ours and before is not None and change.type == "MODIFIED":
+                self._last_write = _now()
+                self._judge_node(name, before, node, origin)
+            self._note_node(name, before, None if change.type == "DELETED" else node)
+        elif change.key.startswith("/pods/"):
+            before_pod, pod = self._pods.get(change.key), _pod(change.value)
+            if origin is not None and ours and before_pod is not None and origin.call.subresource == "status":
+                self._judge_mark(change.key, before_pod, pod)
+            if change.type == "DELETED":
+                self._pods.pop(change.key, None)
+            else:
+                self._pods[change.key] = pod
+
+    def _note_node(self, name: str, before: Node | None, node: Node | None) -> None:
+        now = _now()
+        if node is None:
+            self._nodes.pop(name, None)
+            self._down_until[name] = now
+        else:
+            self._nodes[name] = node
+            if before is None or _heartbeat(before) != _heartbeat(node):
+                self._heartbeats[name] = now
+            if _ready(node) != "True":
+                self._down_until[name] = float("inf")
+            elif before is None or _ready(before) != "True":
+                self._down_until[name] = now
+        disrupted = disrupted_zones(self._nodes, self._limits.large)
+        self._disrupted = {zone: self._disrupted.get(zone, now) for zone in disrupted}
+
+    # What is judged
+
+    def _judge_node(self, name: str, before: Node, node: Node, origin: Origin) -> None:
+        now = _now()
+        if _ready(node) == "Unknown" and _ready(before) not in (None, "Unknown"):
+            heard = max(self._heartbeats[name], self._signs.get((origin.program, name), -1.0))
+            if now - heard <= self._limits.grace:
+                raise Violation(f"{name} is called silent {now - heard:.3f} s after it was heard of")
+        if _leave_for(node) and not _leave_for(before):
+            self._judge_taint(name, node, origin, now)
+
+    def _judge_taint(self, name: str, node: Node, origin: Origin, now: float) -> None:
+        self.tainted += 1
+        limits, zone = self._limits, zone_of(node)
+        since = self._disrupted.get(zone, now)
+        if now - since > limits.patience:
+            raise Violation(f"{name} is tainted, though zone {zone!r} is disrupted since {now - since:.3f} s")
+        times = self._tainted.setdefault((origin.program, zone), [])
+        times.append(now)
+        for count, began in enumerate(reversed(times[:-1]), start=2):
+            allowed = 1 + (now - began + limits.slack) * limits.rate
+            if count > allowed:
+                raise Violation(f"{count} nodes of zone {zone!r} were tainted within {now - began:.3f} s, up to {name}")
+
+    def _judge_mark(self, key: str, before: Pod, pod: Pod) -> None:
+        was, is_ = ready_condition(before), ready_condition(pod)
+        if was is None or is_ is None or was.status == is_.status:
+            return
+        self.marked += 1
+        if is_.status != "False" or is_.reason != was.reason:
+            raise Violation(f"{key}: Ready became {is_}, from {was}")
+        name = pod.spec.node_name
+        late = _now() - self._down_until.get(name, float("inf"))
+        if late > self._limits.patience + self._limits.slack:
+            raise Violation(f"{key} is marked as not ready; node {name} is ready since {late:.3f} s")
+
+    def settled(self) -> None:
+        """Taints say what conditions say, and pods of silent nodes are not ready."""
+        quiet = _now() - self._last_write
+        if quiet < 600.0:
+            raise Violation(f"the node controller still wrote on a node {quiet:.0f} s ago")
+        for name, node in self._nodes.items():
+            status = _ready(node)
+            wanted = EXPECTED.get(status or "", ())
+            found = tuple(
+                sorted(t.key for t in node.spec.taints if t.effect == NO_SCHEDULE and t.key in (NOT_READY, UNREACHABLE))
+            )
+            if found != wanted:
+                raise Violation(f"{name} is Ready={status}; its NoSchedule taints are {found}")
+            leave = _leave_for(node)
+            if leave != wanted and (leave or zone_of(node) not in self._disrupted):
+                raise Violation(f"{name} is Ready={status}; its NoExecute taints are {leave}")
+        for key, pod in self._pods.items():
+            on = self._nodes.get(pod.spec.node_name)
+            ready = ready_condition(pod)
+            if on is not None and _ready(on) == "Unknown" and ready is not None and ready.status != "False":
+                raise Violation(f"{key} says that it is ready, on {pod.spec.node_name} which is silent")
+
+
+def zone_of(node: Node) -> str:
+    """The zone label; scenarios use no regions."""
+    return node.metadata.labels.get("topology.kubernetes.io/zone", "")
+
+
+def disrupted_zones(nodes: dict[str, Node], large: int) -> list[str]:
+    """The zones in which nobody may be tainted: small ones with at least three nodes and 55 % down, but not all, and
+    every zone when no node is ready."""
+    down: dict[str, int] = {}
+    size: dict[str, int] = {}
+    for node in nodes.values():
+        if "node.kubernetes.io/exclude-disruption" not in node.metadata.labels:
+            zone = zone_of(node)
+            size[zone] = size.get(zone, 0) + 1
+            down[zone] = down.get(zone, 0) + (_ready(node) != "True")
+    if down == size:
+        return sorted(size)
+    return sorted(z for z, count in down.items() if 2 < count < size[z] <= large and count / size[z] >= 0.55)
+
+
+def _leave_for(node: Node) -> tuple[str, ...]:
+    """The keys of the taints because of which pods must leave, of those that the controller gives."""
+    return tuple(
+        sorted(t.key for t in node.spec.taints if t.effect == NO_EXECUTE and t.key in (NOT_READY, UNREACHABLE))
+    )
+
+
+def _ready(node: Node) -> str | None:
+    condition = node_ready_condition(node)
+    return None if condition is None else condition.status
+
+
+def _heartbeat(node: Node) -> object:
+    condition = node_ready_condition(node)
+    return None if condition is None else condition.last_heartbeat_time
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,213 @@
+"""A node dies, and then a zone, with default periods, in virtual time: what happens when."""
+
+import asyncio
+import itertools
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+from tests.scenarios.machines import NODES, Machines
+from tests.scenarios.test_nodes import DOWN, OPTIONS, replica_set, tolerations
+from tests.scenarios.users import NAMESPACE, SETS, Doc, User
+
+from pilothouse.api.core import Node, Pod
+from pilothouse.semantics.nodes import node_ready_condition
+from pilothouse.semantics.pods import ready_condition
+from pilothouse.sim import Invariant, Origin, Simulation, simulate
+from pilothouse.sim.invariants.evictions import Evictions, no_execute
+from pilothouse.sim.invariants.nodes import NodeHealth
+from pilothouse.sim.invariants.pod_garbage import PodGarbage
+from pilothouse.storage import Change
+
+_node = msgspec.json.Decoder(Node).decode
+_pod = msgspec.json.Decoder(Pod).decode
+
+
+class Diary(Invariant):
+    """When each node was called silent, tainted and spared, and what became of each pod when."""
+
+    def __init__(self) -> None:
+        self.silent: dict[str, float] = {}
+        self.tainted: dict[str, float] = {}
+        self.renewed: dict[str, float] = {}
+        self.not_ready: dict[str, float] = {}
+        self.evicted: dict[str, float] = {}
+        self.gone: dict[str, float] = {}
+
+    def committed(self, change: Change, origin: Origin | None) -> None:
+        """Write it down."""
+        now = asyncio.get_running_loop().time()
+        name = change.key.rpartition("/")[2]
+        if change.key.startswith("coordination.k8s.io/leases/"):
+            self.renewed[name] = now
+        elif change.key.startswith("/nodes/") and change.type != "DELETED":
+            node = _node(change.value)
+            ready = node_ready_condition(node)
+            if ready is not None and ready.status == "Unknown":
+                self.silent.setdefault(name, now)
+            if no_execute(node):
+                self.tainted.setdefault(name, now)
+            else:
+                self.tainted.pop(name, None)
+        elif change.key.startswith("/pods/"):
+            pod = _pod(change.value)
+            mark = ready_condition(pod)
+            if mark is not None and mark.status == "False" and pod.status.phase == "Running":
+                self.not_ready.setdefault(name, now)
+            if pod.metadata.deletion_timestamp is not None:
+                self.evicted.setdefault(name, now)
+            if change.type == "DELETED":
+                self.gone[name] = now
+
+
+def diary_and_invariants(diary: Diary) -> Sequence[Invariant]:
+    return (diary, NodeHealth(), Evictions(), PodGarbage())
+
+
+async def placed(user: User, app: str) -> dict[str, Doc]:
+    """The pods of an app that are not being deleted, by name."""
+    items = await user.items(f"{NAMESPACE}/pods?labelSelector=app%3D{app}")
+    return {pod["metadata"]["name"]: pod for pod in items if "deletionTimestamp" not in pod["metadata"]}
+
+
+def on(node: str, pods: dict[str, Doc]) -> list[str]:
+    return sorted(name for name, pod in pods.items() if pod["spec"]["nodeName"] == node)
+
+
+def is_ready(pod: Doc) -> bool:
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in pod["status"]["conditions"])
+
+
+def test_a_node_dies_and_its_pods_live_on_elsewhere() -> None:
+    diary = Diary()
+
+    async def tell(simulation: Simulation) -> None:
+        machines = Machines(simulation, {f"node-{number}": "" for number in range(4)})
+        user = User(simulation.user)
+        await user.ask("POST", SETS, replica_set("web", 8))
+        await user.ask("POST", SETS, replica_set("hasty", 8, *tolerations(30, DOWN)))
+        await user.ask("POST", SETS, replica_set("daemon", 8, {"operator": "Exists"}))
+        await asyncio.sleep(60.0)
+        pods = {app: await placed(user, app) for app in ("web", "hasty", "daemon")}
+        dying = next(name for name in machines.names if all(on(name, there) for there in pods.values()))
+        before = {app: on(dying, there) for app, there in pods.items()}
+        assert diary.not_ready == {}
+
+        machines.silence(dying)
+        await asyncio.sleep(40.0)
+        assert diary.silent == {}, "not before the grace period is over"
+        await asyncio.sleep(400.0)
+        last = diary.renewed[dying]
+        silent, tainted = diary.silent[dying] - last, diary.tainted[dying] - last
+        assert 50.0 < silent <= 61.0, "seen in a pass, 50 s later too old in a pass"
+        assert tainted == pytest.approx(silent + 0.1, abs=0.01)
+        for app, seconds in (("web", 300.0), ("hasty", 30.0)):
+            for name in before[app]:
+                assert diary.not_ready[name] - last == pytest.approx(silent, abs=0.01)
+                assert diary.evicted[name] - diary.tainted[dying] == pytest.approx(seconds, abs=0.01)
+                assert name not in diary.gone, "nobody is there to say that it has ended"
+        for name in before["daemon"]:
+            assert diary.not_ready[name] - last == pytest.approx(silent, abs=0.01)
+            assert name not in diary.evicted, "it tolerates"
+        for app in ("web", "hasty"):
+            now = await placed(user, app)
+            assert len(now) == 8
+            assert on(dying, now) == []
+            assert all(is_ready(pod) for pod in now.values())
+
+        deleted = simulation.env.monotonic()
+        await machines.delete(dying)
+        await asyncio.sleep(100.0)
+        for name in itertools.chain(*before.values()):
+            assert 40.0 <= diary.gone[name] - deleted <= 80.0, "after the quarantine, in a pass"
+        assert len(await placed(user, "daemon")) == 8, "and whoever tolerates is replaced now"
+
+        await machines.restore(dying)
+        await simulation.settle()
+        taints = (await user.ask("GET", f"{NODES}/{dying}"))["spec"].get("taints") or []
+        assert taints == []
+
+    options = msgspec.structs.replace(OPTIONS, nodes=4)
+    simulate(tell, options=options, invariants=lambda: diary_and_invariants(diary))
+
+
+def test_a_node_that_comes_back_in_time_keeps_its_pods() -> None:
+    diary = Diary()
+
+    async def tell(simulation: Simulation) -> None:
+        machines = Machines(simulation, {f"node-{number}": "" for number in range(3)})
+        user = User(simulation.user)
+        await user.ask("POST", SETS, replica_set("web", 6))
+        await asyncio.sleep(60.0)
+        before = await placed(user, "web")
+        machines.silence("node-1")
+        await asyncio.sleep(300.0)
+        assert diary.tainted
+        await machines.restore("node-1")
+        await asyncio.sleep(30.0)
+        assert diary.tainted == {}
+        await simulation.settle()
+        after = await placed(user, "web")
+        assert sorted(after) == sorted(before)
+        assert diary.evicted == {}
+        assert all(is_ready(pod) for pod in after.values())
+
+    options = msgspec.structs.replace(OPTIONS, nodes=3)
+    simulate(tell, options=options, invariants=lambda: diary_and_invariants(diary))
+
+
+A, B = "a", "b"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "dead", "gap", "counts"),
+    [
+        pytest.param({A: 10, B: 2}, {A: 4}, 10.0, (4,), id="a few of a zone: one every ten seconds"),
+        pytest.param(
+            {A: 10, B: 2}, {A: 6}, 10.0, (0, 1), id="most of a small zone: nobody, but for whom it was too late"
+        ),
+        pytest.param({A: 60, B: 2}, {A: 36}, 100.0, (5, 6), id="most of a large zone: one every hundred seconds"),
+        pytest.param({A: 10, B: 2}, {A: 10}, 10.0, (10,), id="a whole zone, others are there: one every ten seconds"),
+        pytest.param({A: 6, B: 6}, {A: 3, B: 3}, 10.0, (6,), id="half of each of two zones: each at its own rate"),
+        pytest.param(
+            {A: 5, B: 3}, {A: 5, B: 3}, 10.0, (0,), id="everything: nobody, it is more likely that we can't see"
+        ),
+    ],
+)
+def test_how_fast_the_nodes_of_a_zone_are_tainted(
+    sizes: dict[str, int], dead: dict[str, int], gap: float, counts: tuple[int, ...]
+) -> None:
+    """docs/controllers/node_lifecycle.md, Zones."""
+    diary = Diary()
+    zones: dict[str, str] = {}
+    for zone, size in sizes.items():
+        for _ in range(size):
+            zones[f"node-{len(zones)}"] = zone
+
+    async def tell(simulation: Simulation) -> None:
+        machines = Machines(simulation, zones)
+        await machines.label()
+        await asyncio.sleep(60.0)
+        doomed = [
+            name for zone, many in dead.items() for name in [n for n, where in zones.items() if where == zone][:many]
+        ]
+        for name in doomed:
+            machines.silence(name)
+        await asyncio.sleep(75.0)
+        assert sorted(diary.silent) == sorted(doomed)
+        await asyncio.sleep(500.0)
+        tainted = diary.tainted
+        for zone in sizes:
+            times = sorted(at for name, at in tainted.items() if zones[name] == zone)
+            gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
+            assert all(gap - 0.1 <= found <= gap + 0.3 for found in gaps), gaps
+        assert len(tainted) in counts
+
+        for name in doomed:
+            await machines.restore(name)
+        await asyncio.sleep(60.0)
+        assert diary.tainted == {}, "all are spared when they are back"
+        await simulation.settle()
+
+    options = msgspec.structs.replace(OPTIONS, nodes=len(zones))
+    simulate(tell, options=options, invariants=lambda: diary_and_invariants(diary))

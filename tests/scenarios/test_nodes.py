@@ -1,0 +1,227 @@
+"""Nodes that fall silent, vanish and come back, under faults: who is called silent, tainted, evicted, collected."""
+
+import asyncio
+import random
+from collections.abc import Sequence
+
+from tests.scenarios.machines import Machines
+from tests.scenarios.users import NAMESPACE, SETS, Doc, User
+
+from pilothouse.client.errors import ApiError
+from pilothouse.machinery.times import format_time
+from pilothouse.nodes import Profile
+from pilothouse.sim import Invariant, Simulation, SimulationOptions, draw, simulate
+from pilothouse.sim.invariants.evictions import Evictions
+from pilothouse.sim.invariants.nodes import NodeHealth, NodeLimits
+from pilothouse.sim.invariants.pod_garbage import PodGarbage
+
+ZONES = {f"node-{number}": "a" if number < 5 else "b" for number in range(8)}
+OPTIONS = SimulationOptions(
+    nodes=len(ZONES),
+    profile=Profile(events=False, clears_start_taint=False),
+    controllers=("replicaset", "nodelifecycle", "taint-eviction-controller", "podgc"),
+)
+RESOURCES = ("pods", "nodes", "leases")
+SECONDS = 900.0
+LATE = NodeLimits(slack=30.0, patience=150.0)
+"""What faults may cost: a watch that stands still for a minute, slow requests, a process that is down."""
+
+DOWN = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+OUT = "node.kubernetes.io/out-of-service"
+OWN = ("example.com/a", "example.com/b")
+
+
+def invariants() -> Sequence[Invariant]:
+    return (NodeHealth(LATE), Evictions(), PodGarbage())
+
+
+def tolerations(seconds: int | None, keys: Sequence[str]) -> list[Doc]:
+    limit = {} if seconds is None else {"tolerationSeconds": seconds}
+    return [{"key": key, "operator": "Exists", "effect": "NoExecute", **limit} for key in keys]
+
+
+def replica_set(name: str, replicas: int, *tolerated: Doc) -> Doc:
+    template = {
+        "metadata": {"labels": {"app": name}},
+        "spec": {
+            "terminationGracePeriodSeconds": 5,
+            "containers": [{"name": "main", "image": "pause"}],
+            "tolerations": list(tolerated),
+        },
+    }
+    selector = {"matchLabels": {"app": name}}
+    return {"metadata": {"name": name}, "spec": {"replicas": replicas, "selector": selector, "template": template}}
+
+
+SETS_TO_RUN = (
+    replica_set("usual", 5),
+    replica_set("brief", 4, *tolerations(20, DOWN), *tolerations(45, OWN[:1]), *tolerations(90, OWN[1:])),
+    replica_set("daemon", 3, {"operator": "Exists"}),
+    replica_set("picky", 2, *tolerations(None, DOWN), *tolerations(60, OWN[:1])),
+)
+
+
+class Operator(User):
+    """Breaks nodes and mends them, taints them, and has pods made and deleted."""
+
+    def __init__(self, simulation: Simulation, machines: Machines) -> None:
+        super().__init__(simulation.user)
+        self._env = simulation.env
+        self._chance: random.Random = simulation.env.stream("user")
+        self._machines = machines
+
+    async def work(self, seconds: float, count: int) -> None:
+        acts = (
+            *[self.silence] * 3,
+            *[self.restore] * 3,
+            self.outage,
+            self.give_up,
+            self.give_up,
+            *[self.taint] * 2,
+            *[self.untaint] * 2,
+            self.taint_again,
+            self.tolerate,
+            self.delete_pod,
+            self.delete_unbound,
+            self.start_on_node,
+        )
+        for _ in range(count):
+            await asyncio.sleep(self._chance.uniform(0, 2 * seconds / count))
+            try:
+                await self._chance.choice(acts)()
+            except ApiError:
+                continue  # somebody was faster
+
+    def _node(self) -> str:
+        return self._chance.choice(self._machines.names)
+
+    async def silence(self) -> None:
+        self._machines.silence(self._node())
+
+    async def outage(self) -> None:
+        """A zone, or all of them, at once."""
+        zone = self._chance.choice(("a", "b", ""))
+        for name in self._machines.names:
+            if zone in ("", ZONES[name]) and self._chance.random() < 0.9:
+                self._machines.silence(name)
+        await asyncio.sleep(self._chance.choice((20.0, 70.0, 200.0)))
+        for name in self._machines.names:
+            await self._machines.restore(name)
+
+    async def restore(self) -> None:
+        name = self._node()
+        await self._machines.untaint(name, OUT)
+        await self._machines.restore(name)
+
+    async def give_up(self) -> None:
+        """A node that is silent is out of service, or deleted."""
+        name = self._node()
+        if self._machines.is_silent(name):
+            if self._chance.random() < 0.5:
+                await self._machines.delete(name)
+            else:
+                await self._machines.taint(name, OUT)
+
+    async def taint(self) -> None:
+        since = format_time(self._env.now()) if self._chance.random() < 0.5 else ""
+        await self._machines.taint(self._node(), self._chance.choice(OWN), since=since)
+
+    async def untaint(self) -> None:
+        for name in self._machines.names:
+            for taint in await self._machines.taints(name):
+                if taint["key"] in (*OWN, OUT):
+                    await self._machines.untaint(name, taint["key"])
+                    return
+
+    async def taint_again(self) -> None:
+        """Off and on, so quickly that a slow watch may bring only the end of it."""
+        name = self._node()
+        for taint in await self._machines.taints(name):
+            if taint["key"] in OWN:
+                await self._machines.untaint(name, taint["key"])
+                await asyncio.sleep(self._chance.choice((0.0, 0.5, 5.0)))
+                await self._machines.taint(name, taint["key"], since=format_time(self._env.now()))
+
+    async def _pod(self) -> Doc | None:
+        pods = await self.items(f"{NAMESPACE}/pods")
+        return self._chance.choice(pods) if pods else None
+
+    async def tolerate(self) -> None:
+        pod = await self._pod()
+        if pod is not None:
+            wanted = [*pod["spec"]["tolerations"], *tolerations(self._chance.choice((None, 30, 200)), OWN)]
+            await self.merge(f"{NAMESPACE}/pods/{pod['metadata']['name']}", {"spec": {"tolerations": wanted}})
+
+    async def delete_pod(self) -> None:
+        pod = await self._pod()
+        if pod is not None:
+            await self.ask("DELETE", f"{NAMESPACE}/pods/{pod['metadata']['name']}")
+
+    async def delete_unbound(self) -> None:
+        """A pod that fits nowhere is deleted, and its finalizer taken off."""
+        name = f"unbound-{self._chance.randrange(10**9)}"
+        meta = {"name": name, "finalizers": ["example.com/hold"]}
+        spec = {"containers": [{"name": "main", "image": "pause"}], "nodeSelector": {"nowhere": "yes"}}
+        await self.ask("POST", f"{NAMESPACE}/pods", {"metadata": meta, "spec": spec})
+        await asyncio.sleep(self._chance.uniform(0, 30))
+        await self.ask("DELETE", f"{NAMESPACE}/pods/{name}")
+        await asyncio.sleep(self._chance.uniform(0, 60))
+        await self.merge(f"{NAMESPACE}/pods/{name}", {"metadata": {"finalizers": None}})
+
+    async def start_on_node(self) -> None:
+        """A pod that nobody schedules, on a node that there may not be."""
+        name = self._chance.choice((self._node(), "nowhere"))
+        spec = {
+            "nodeName": name,
+            "containers": [{"name": "main", "image": "pause"}],
+            "terminationGracePeriodSeconds": 5,
+        }
+        meta = {"name": f"bare-{self._chance.randrange(10**9)}"}
+        await self.ask("POST", f"{NAMESPACE}/pods", {"metadata": meta, "spec": spec})
+
+
+async def work_under_faults(simulation: Simulation, *, restarts: bool, faults: int = 12) -> None:
+    machines = Machines(simulation, ZONES)
+    operator = Operator(simulation, machines)
+    chance = simulation.env.stream("plan")
+    plan = draw(chance, SECONDS, count=faults, resources=RESOURCES, restarts=restarts)
+    await machines.label()
+    for manifest in SETS_TO_RUN:
+        await operator.ask("POST", SETS, manifest)
+    await asyncio.sleep(30.0)
+    await asyncio.gather(simulation.follow(plan), operator.work(SECONDS, 60))
+    simulation.heal()
+    dead = chance.choice(machines.names) if chance.random() < 0.5 else ""
+    if dead:
+        await machines.restore(dead)
+        machines.silence(dead)
+    await machines.restore_all(but=dead, own_taints=(*OWN, OUT))
+    if dead:
+        for key in OWN:
+            await machines.untaint(dead, key)
+    await simulation.settle()
+
+
+def test_nodes_come_and_go(seed: int) -> None:
+    async def tell(simulation: Simulation) -> None:
+        await work_under_faults(simulation, restarts=False)
+
+    simulate(tell, seed=seed, options=OPTIONS, invariants=invariants)
+
+
+def test_managers_that_die_and_start_with_old_lists_come_to_the_same_end(seed: int) -> None:
+    async def tell(simulation: Simulation) -> None:
+        await work_under_faults(simulation, restarts=True)
+
+    simulate(tell, seed=seed, options=OPTIONS, invariants=invariants)
+
+
+def exact() -> Sequence[Invariant]:
+    return (NodeHealth(), Evictions(), PodGarbage())
+
+
+def test_without_faults_everything_is_on_time(seed: int) -> None:
+    async def tell(simulation: Simulation) -> None:
+        await work_under_faults(simulation, restarts=False, faults=0)
+
+    simulate(tell, seed=seed, options=OPTIONS, invariants=exact)
