@@ -364,6 +364,49 @@ def test_patch_refusals(content_type: str, patch: object, code: int, message: st
     assert answer.message.startswith(message)
 
 
+@pytest.mark.parametrize("content_type", [MERGE, STRATEGIC])
+def test_a_member_that_a_patch_brings_stands_where_it_would_have_stood(content_type: str) -> None:
+    async def main(api: Api) -> tuple[Answer, Object]:
+        binary = {"binaryData": {"b": "AAAA"}}
+        await api.made(CONFIG_MAPS, config_map(data={"a": "1"}))
+        whole = await api.made(CONFIG_MAPS, {**config_map("d", data={"a": "1"}), **binary})
+        return await api.patch(CONFIG_MAPS + "/c", binary, content_type), whole
+
+    patched, whole = on(main)
+    assert list(patched.body) == list(whole)
+
+
+@pytest.mark.parametrize(
+    ("patch", "said"),
+    [
+        pytest.param({"nope": 1}, 'strict decoding error: unknown field "nope"', id="an unknown member"),
+        pytest.param({"metadata": {"nope": 1}}, 'unknown field "metadata.nope"', id="an unknown field in a member"),
+        pytest.param({"data": {"a": 5}}, "cannot unmarshal number", id="a value of the wrong type"),
+    ],
+)
+@pytest.mark.parametrize("content_type", [MERGE, STRATEGIC])
+def test_what_is_wrong_with_a_patch_is_said_about_the_whole_object(content_type: str, patch: Object, said: str) -> None:
+    async def main(api: Api) -> Answer:
+        await api.made(CONFIG_MAPS, config_map(data={"a": "1", "kept": "2"}))
+        return await api.ask("PATCH", CONFIG_MAPS + "/c?fieldValidation=Strict", patch, content_type)
+
+    answer = on(main)
+    assert answer.status == 422, answer.text
+    assert said in answer.message
+    assert '"kept":"2"' in answer.message.replace('\\"', '"')
+
+
+def test_empty_lists_and_maps_that_a_patch_brings_are_not_stored() -> None:
+    async def main(api: Api) -> Answer:
+        await api.made(PODS, pod())
+        empty: Object = {"metadata": {"labels": {}, "finalizers": []}, "spec": {"tolerations": []}}
+        return await api.patch(PODS + "/p", empty)
+
+    found = on(main).body
+    assert "labels" not in found["metadata"]
+    assert "finalizers" not in found["metadata"]
+
+
 def test_conditions_merge_by_type() -> None:
     async def main(api: Api) -> Answer:
         await api.made(PODS, pod())

@@ -4,6 +4,7 @@ Go leaves out a list or map that is empty and marked ``omitempty``, which nearly
 empty stays, since its presence may say something (``emptyDir: {}``).
 """
 
+from functools import cache
 from typing import Any
 
 from pilothouse.api.schema import Definition, Type
@@ -19,32 +20,79 @@ _PRINTED = {
 }
 
 
+class _Rule:
+    """What to do with one field: drop it when it is empty, or look into it."""
+
+    __slots__ = ("below", "drops", "many")
+
+    def __init__(self, *, drops: bool, many: bool, below: "_Rules | None") -> None:
+        self.drops = drops
+        self.many = many
+        """A list or map of what ``below`` is about, rather than one of them."""
+        self.below = below
+
+
+class _Rules:
+    """The fields of a type that have to be looked at. Types refer to each other, so they are read when first used."""
+
+    __slots__ = ("_definition", "_fields")
+
+    def __init__(self, definition: Definition) -> None:
+        self._definition = definition
+        self._fields: dict[str, _Rule] | None = None
+
+    @property
+    def fields(self) -> dict[str, _Rule]:
+        fields = self._fields
+        if fields is None:
+            printed = _PRINTED.get(self._definition.go_name, ())
+            fields = self._fields = {
+                name: rule
+                for name, field in self._definition.fields.items()
+                if (rule := _rule_of(field.type, drops=name not in printed)) is not None
+            }
+        return fields
+
+
+def _rule_of(type_: Type, *, drops: bool) -> _Rule | None:
+    if type_.name == "object":
+        return _Rule(drops=False, many=False, below=_rules_of(type_.definition))
+    if type_.name in ("list", "map"):
+        element = type_.element
+        below = _rules_of(element.definition) if element is not None and element.name == "object" else None
+        return _Rule(drops=drops, many=True, below=below)
+    return None
+
+
+@cache
+def _rules_of(definition: Definition) -> _Rules:
+    return _Rules(definition)
+
+
 def drop_empties(obj: dict[str, Any], definition: Definition) -> None:
     """Remove empty lists and maps from an object of that type, in place, all the way down."""
-    fields = definition.fields
-    printed = _PRINTED.get(definition.go_name, ())
-    empty = []
+    _drop(obj, _rules_of(definition).fields)
+
+
+def _drop(obj: dict[str, Any], rules: dict[str, _Rule]) -> None:
+    empty = None
+    # Two thirds of all members are plain values, and have no rule.
     for name, value in obj.items():
-        field = fields.get(name)
-        if field is None:
+        rule = rules.get(name)
+        if rule is None:
             continue
-        type_ = field.type
         if not value:
-            if type_.name in ("list", "map") and name not in printed and value is not None:
-                empty.append(name)
-        elif type_.name == "object":
+            if rule.drops and value is not None:
+                empty = [name] if empty is None else [*empty, name]
+        elif rule.below is None:
+            continue
+        elif not rule.many:
             if type(value) is dict:
-                drop_empties(value, type_.definition)
-        elif type_.name in ("list", "map"):
-            _drop_in_elements(value, type_)
-    for name in empty:
-        del obj[name]
-
-
-def _drop_in_elements(value: Any, type_: Type) -> None:
-    element = type_.element
-    if element is None or element.name != "object":
-        return
-    for item in value.values() if type(value) is dict else value:
-        if type(item) is dict:
-            drop_empties(item, element.definition)
+                _drop(value, rule.below.fields)
+        else:
+            for item in value.values() if type(value) is dict else value:
+                if type(item) is dict:
+                    _drop(item, rule.below.fields)
+    if empty is not None:
+        for name in empty:
+            del obj[name]

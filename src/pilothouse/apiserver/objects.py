@@ -111,7 +111,7 @@ class Timestamps:
 
 def format_seconds(moment: datetime.datetime) -> str:
     """An aware instant as RFC 3339 in UTC, whole seconds, rounded down."""
-    return moment.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return moment.astimezone(datetime.UTC).isoformat()[:19] + "Z"
 
 
 def parse_seconds(text: str) -> datetime.datetime:

@@ -13,7 +13,8 @@ import msgspec
 class DecodeMemo:
     """Remembers the last events of one process. Shared by the clients that are handed the same one.
 
-    Bounded by ``capacity`` events for each view; the oldest are forgotten first. What is forgotten is decoded again.
+    Bounded by ``capacity`` events for each view, the oldest are forgotten; at least half as many are remembered. What
+    is forgotten is decoded again.
     """
 
     __slots__ = ("_by_view", "capacity", "hits", "misses")
@@ -22,12 +23,16 @@ class DecodeMemo:
         self.capacity = capacity
         self.hits = 0
         self.misses = 0
-        self._by_view: dict[tuple[Any, bool], dict[bytes, msgspec.Struct]] = {}
+        self._by_view: dict[tuple[Any, bool], _Events] = {}
 
     def get(self, view: type[Any], keep_raw: bool, line: bytes) -> Any:
         """What the line decoded to, or None."""
         events = self._by_view.get((view, keep_raw))
-        found = events.get(line) if events is not None else None
+        found = None
+        if events is not None:
+            found = events.newer.get(line)
+            if found is None:
+                found = events.older.get(line)
         if found is None:
             self.misses += 1
         else:
@@ -36,8 +41,20 @@ class DecodeMemo:
 
     def put(self, view: type[Any], keep_raw: bool, line: bytes, event: msgspec.Struct) -> None:
         """Remember what the line decoded to."""
-        events = self._by_view.setdefault((view, keep_raw), {})
-        if len(events) >= self.capacity:
-            # Dictionaries keep insertion order: the first key is the oldest event.
-            del events[next(iter(events))]
-        events[line] = event
+        events = self._by_view.get((view, keep_raw))
+        if events is None:
+            events = self._by_view[view, keep_raw] = _Events()
+        if len(events.newer) * 2 >= self.capacity:
+            # Halves are dropped whole: finding the oldest key of a dict means passing over all that were deleted.
+            events.older, events.newer = events.newer, {}
+        events.newer[line] = event
+
+
+class _Events:
+    """The events of one view in two halves."""
+
+    __slots__ = ("newer", "older")
+
+    def __init__(self) -> None:
+        self.newer: dict[bytes, msgspec.Struct] = {}
+        self.older: dict[bytes, msgspec.Struct] = {}

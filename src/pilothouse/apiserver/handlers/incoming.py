@@ -3,6 +3,7 @@
 Built-in kinds are checked against the API's schema (``machinery.bodies``), custom ones against their definition's.
 """
 
+from collections.abc import Collection
 from functools import lru_cache
 from typing import Any
 
@@ -86,8 +87,18 @@ def _note(call: Call, options: WriteOptions, kind: str, version: str, strict_err
     call.warnings += strict_errors
 
 
-def check_patched(call: Call, options: WriteOptions, obj: Object, definition: Definition | None) -> Object:
-    """A patched object, checked like a body. What is wrong with it is a 422 about the patch."""
+def check_patched(
+    call: Call, options: WriteOptions, obj: Object, definition: Definition | None, touched: Collection[str] = ()
+) -> Object:
+    """A patched object, checked like a body. What is wrong with it is a 422 about the patch.
+
+    ``touched`` names the members that a patch has changed when that is known; the others are as they were stored, and
+    are taken over as they are.
+    """
+    if touched and definition is not None:
+        checked = _check_touched(obj, definition, touched)
+        if checked is not None:
+            return checked
     text = msgspec.json.encode(obj)
     if definition is None:
         strict = call.info.custom.prune(obj)
@@ -103,6 +114,29 @@ def check_patched(call: Call, options: WriteOptions, obj: Object, definition: De
     if b"[]" in text or b"{}" in text:
         drop_empties(decoded.document, definition)
     return decoded.document
+
+
+def _check_touched(obj: Object, definition: Definition, touched: Collection[str]) -> Object | None:
+    """The object with its touched members checked, or None where there is something to be said about them.
+
+    Then the whole object is looked at, for what is said is said about the whole.
+    """
+    text = msgspec.json.encode({name: obj[name] for name in touched if name in obj})
+    try:
+        decoded = decode_body(text, definition)
+    except DecodeError:
+        return None
+    if decoded.strict_errors:
+        return None
+    checked = decoded.document
+    if b"[]" in text or b"{}" in text:
+        drop_empties(checked, definition)
+    result = {}
+    for name in definition.fields:  # in the order in which a whole object would be read
+        members = checked if name in touched else obj
+        if name in members:
+            result[name] = members[name]
+    return result
 
 
 def _note_patched(call: Call, options: WriteOptions, text: bytes, strict_errors: list[str]) -> None:

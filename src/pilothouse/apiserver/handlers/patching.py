@@ -1,6 +1,7 @@
 """patch: JSON patch, merge patch, strategic merge patch. Server-side apply has its place here and is refused for
 now."""
 
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -59,6 +60,7 @@ def patch_function(call: Call, info: ResourceInfo, options: WriteOptions, *, kin
         raise errors.unsupported_media_type("415: Unsupported Media Type", details={})
     document = _read_patch(body)
     definition = _definition(info, kind)
+    touched = _touched(content_type, document)
 
     def apply(old: Object) -> Object:
         before, uid = (old.get("kind"), old.get("apiVersion")), old["metadata"].get("uid")
@@ -72,7 +74,7 @@ def patch_function(call: Call, info: ResourceInfo, options: WriteOptions, *, kin
                 result = apply_strategic_merge(old, document, definition)
         except PatchError as error:
             raise _refused(error) from None
-        result = check_patched(call, options, _checked(call, result, before), definition)
+        result = check_patched(call, options, _checked(call, result, before), definition, touched)
         if result["metadata"].get("uid") not in (None, "", uid):
             problem = errors.invalid_value("metadata.uid", result["metadata"]["uid"], "field is immutable")
             # Upstream validates the metadata of an update in two places, and lists the cause twice.
@@ -88,6 +90,13 @@ def _read_patch(body: bytes) -> Any:
     except msgspec.DecodeError as error:
         text = "unexpected end of JSON input" if "truncated" in str(error) else str(error)
         raise errors.bad_request(f"error decoding patch: {text}") from None
+
+
+def _touched(content_type: str, document: Any) -> Collection[str]:
+    """The members of the object that a patch is about; empty when only its effect can tell."""
+    if content_type == JSON_PATCH or not isinstance(document, dict) or any(name[:1] == "$" for name in document):
+        return ()
+    return document.keys()
 
 
 def _definition(info: ResourceInfo, kind: str) -> Definition | None:

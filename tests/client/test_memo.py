@@ -1,0 +1,32 @@
+"""What ``DecodeMemo`` remembers, and for how long."""
+
+import msgspec
+
+from pilothouse.client import DecodeMemo
+
+
+class _Event(msgspec.Struct):
+    number: int
+
+
+def _line(number: int) -> bytes:
+    return b"%d" % number
+
+
+def test_the_newest_events_are_remembered_and_the_oldest_forgotten() -> None:
+    memo = DecodeMemo(capacity=10)
+    events = [_Event(number) for number in range(23)]
+    for number, event in enumerate(events):
+        memo.put(_Event, False, _line(number), event)
+    known = [number for number in range(23) if memo.get(_Event, False, _line(number)) is not None]
+    assert known == list(range(known[0], 23))
+    assert 5 <= len(known) <= 10
+
+
+def test_each_view_has_a_memory_of_its_own() -> None:
+    memo = DecodeMemo(capacity=10)
+    event = _Event(1)
+    memo.put(_Event, False, b"1", event)
+    assert memo.get(_Event, False, b"1") is event
+    assert memo.get(_Event, True, b"1") is None
+    assert (memo.hits, memo.misses) == (1, 1)
