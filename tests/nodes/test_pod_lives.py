@@ -285,7 +285,7 @@ def test_a_delay_ends_at_whatever_instant_it_began() -> None:
         await asyncio.sleep(5)
         assert (await w.client.list(PODS, "default")).items == ()
 
-    delays = Profile(events=False, accept_delay=0.1, start_delay=0.3, ready_delay=0.7, remove_delay=0.3)
+    delays = Profile(events=False, accept_delay=0.1, start_delay=0.3, ready_delay=0.7, remove_delay=0.3, pods=500)
     in_world(story, profile=delays)
 
 

@@ -1,46 +1,61 @@
-"""What is written at each stage, field by field.
+"""What is written about a pod, field by field.
 
 Mirrors kubelet v1.36 ``pkg/kubelet/kubelet_pods_test.go``, ``pkg/kubelet/status`` (``generate_test.go``,
 ``status_manager_test.go``).
 """
 
-import datetime
 from typing import Any
 
 import msgspec
 import pytest
+from tests.nodes.courses import PLAIN, course, moment, pod
 
-from pilothouse.api.core import Pod
-from pilothouse.nodes.pod_status import accepted, running, stopped
+from pilothouse.nodes import Profile
+from pilothouse.nodes.containers import KILLED_CODE, stop
+from pilothouse.nodes.pod_status import Verdict, rejected, status
+from pilothouse.nodes.views import NodePod
 
-AT = datetime.datetime(2026, 1, 1, 12, 0, 5, 999999, tzinfo=datetime.UTC)
-NOW, BEFORE = "2026-01-01T12:00:05Z", "2026-01-01T12:00:00Z"
+NOW, BEFORE = "2026-01-01T12:00:05Z", "2026-01-01T11:00:00Z"
 HOST, ADDRESS = "10.64.0.1", "10.128.0.1"
 ORDER = ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"]
-
-
-def pod(*names: str, **parts: Any) -> Pod:
-    spec = {"containers": [{"name": name, "image": "nginx:1"} for name in names or ("a", "b")], **parts.pop("spec", {})}
-    status = {"conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": BEFORE}]}
-    status |= parts.pop("status", {})
-    metadata = {"name": "p", "namespace": "ns", "uid": "u", "generation": 3}
-    return msgspec.convert({"metadata": metadata, "spec": spec, "status": status}, Pod)
-
-
-def conditions(patch: dict[str, Any]) -> dict[str, tuple[Any, ...]]:
-    return {
-        c["type"]: (c["status"], c["reason"], c["message"], c["lastTransitionTime"])
-        for c in patch["status"]["conditions"]
-    }
-
-
-def states(patch: dict[str, Any], field: str = "containerStatuses") -> list[tuple[Any, ...]]:
-    return [(c["name"], c["state"], c["ready"], c["started"]) for c in patch["status"].get(field, ())]
-
-
+SLOW = Profile(start_delay=9.0)
 UNREADY = ("False", "ContainersNotReady", "containers with unready status: [a b]", NOW)
 SCHEDULED = ("True", None, None, BEFORE)
 YES, NO = ("True", None, None, NOW), ("False", None, None, NOW)
+BOUND = {"conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": BEFORE}]}
+RAN = {
+    "phase": "Running",
+    "startTime": BEFORE,
+    "podIP": ADDRESS,
+    "conditions": [{"type": kind, "status": "True", "lastTransitionTime": BEFORE} for kind in ORDER],
+}
+
+
+def patch(
+    made: NodePod,
+    profile: Profile = PLAIN,
+    *,
+    at: float = 5.0,
+    stopped: int | None = None,
+    ends: bool = False,
+    verdict: Verdict | None = None,
+) -> dict[str, Any]:
+    """The status at five seconds after noon, of a pod that was taken ``at``."""
+    seen = course(made, profile, at=at, until=5.0)
+    if ends or stopped is not None:
+        stop(seen, 5.0, stopped)
+    return status(made, seen, moment(5.0), HOST, ADDRESS if seen.ran else "", verdict)
+
+
+def conditions(body: dict[str, Any]) -> dict[str, tuple[Any, ...]]:
+    return {
+        c["type"]: (c["status"], c["reason"], c["message"], c["lastTransitionTime"])
+        for c in body["status"]["conditions"]
+    }
+
+
+def states(body: dict[str, Any], field: str = "containerStatuses") -> list[tuple[Any, ...]]:
+    return [(c["name"], c["state"], c["ready"], c["started"]) for c in body["status"].get(field, ())]
 
 
 def test_an_accepted_pod_is_written_whole() -> None:
@@ -52,7 +67,7 @@ def test_an_accepted_pod_is_written_whole() -> None:
     rest = {"observedGeneration": 3, "lastProbeTime": None}
     unready = {"reason": "ContainersNotReady", "message": "containers with unready status: [a]"}
     good: dict[str, Any] = {"reason": None, "message": None}
-    assert accepted(pod("a"), AT, HOST) == {
+    assert patch(pod(status=BOUND), SLOW) == {
         "metadata": {"uid": "u"},
         "status": {
             "phase": "Pending",
@@ -73,139 +88,176 @@ def test_an_accepted_pod_is_written_whole() -> None:
     }
 
 
-INITS = {"initContainers": [{"name": "i", "image": "x"}, {"name": "s", "image": "x", "restartPolicy": "Always"}]}
-GATED = {"readinessGates": [{"conditionType": "lb"}]}
+INITS = ("i", "s*")
+GATED = [{"conditionType": "lb"}]
 CLOSED = 'corresponding condition of pod readiness gate "lb" does not exist.'
-RAN = {
-    "phase": "Running",
-    "startTime": BEFORE,
-    "podIP": ADDRESS,
-    "conditions": [{"type": kind, "status": "True", "lastTransitionTime": BEFORE} for kind in ORDER],
-}
+UNPREPARED = ("False", "ContainersNotInitialized", "containers with incomplete status: [i s]", NOW)
+ENDED, DONE = ("False", "PodFailed", None, NOW), ("False", "PodCompleted", None, NOW)
+AB = ("a", "b")
 
 
 @pytest.mark.parametrize(
-    ("patch", "phase", "expected"),
+    ("body", "phase", "expected"),
     [
         pytest.param(
-            accepted(pod(spec=INITS), AT, HOST),
-            "Pending",
-            [
-                NO,
-                ("False", "ContainersNotInitialized", "containers with incomplete status: [i s]", NOW),
-                UNREADY,
-                UNREADY,
-            ],
+            patch(pod(*AB, inits=INITS, status=BOUND), SLOW), "Pending", [NO, UNPREPARED, UNREADY_S, UNREADY_S],
             id="accepted, with init containers",
+        )
+        for UNREADY_S in [("False", "ContainersNotReady", "containers with unready status: [s a b]", NOW)]
+    ]
+    + [
+        pytest.param(
+            patch(pod(*AB, status=BOUND), Profile(start_delay=0, ready_delay=9)), "Running",
+            [YES, YES, UNREADY, UNREADY], id="running",
+        ),
+        pytest.param(patch(pod(*AB, status=BOUND)), "Running", [YES] * 4, id="ready"),
+        pytest.param(
+            patch(pod(*AB, status=RAN)), "Running", [SCHEDULED] * 4, id="ready again: what holds on keeps its time"
         ),
         pytest.param(
-            running(pod(), AT, HOST, ADDRESS, ready=False), "Running", [YES, YES, UNREADY, UNREADY], id="running"
-        ),
-        pytest.param(running(pod(), AT, HOST, ADDRESS, ready=True), "Running", [YES] * 4, id="ready"),
-        pytest.param(
-            running(pod(status=RAN), AT, HOST, ADDRESS, ready=True),
-            "Running",
-            [SCHEDULED] * 4,
-            id="ready again: what holds on keeps its time",
+            patch(pod(*AB, readinessGates=GATED, status=BOUND)), "Running",
+            [YES, YES, ("False", "ReadinessGatesNotReady", CLOSED, NOW), YES], id="ready but for a gate",
         ),
         pytest.param(
-            running(pod(spec=GATED), AT, HOST, ADDRESS, ready=True),
-            "Running",
-            [YES, YES, ("False", "ReadinessGatesNotReady", CLOSED, NOW), YES],
-            id="ready but for a gate",
+            patch(pod(*AB, readinessGates=GATED, status=BOUND), Profile(start_delay=0, ready_delay=9)), "Running",
+            [YES, YES, (*UNREADY[:2], f"{UNREADY[2]}, {CLOSED}", NOW), UNREADY], id="neither containers nor gate",
         ),
         pytest.param(
-            stopped(pod(status=RAN), AT, HOST, ran=True, killed=False),
-            "Succeeded",
-            [NO, ("True", "PodCompleted", None, BEFORE), *[("False", "PodCompleted", None, NOW)] * 2],
-            id="stopped by itself",
+            patch(pod(*AB, status=BOUND, annotations={"readiness-probe.b": "fail"})), "Running",
+            [YES, YES, *[("False", "ContainersNotReady", "containers with unready status: [b]", NOW)] * 2],
+            id="one of two is unready",
         ),
         pytest.param(
-            stopped(pod(status=RAN), AT, HOST, ran=True, killed=True),
-            "Failed",
-            [NO, SCHEDULED, *[("False", "PodFailed", None, NOW)] * 2],
-            id="killed",
+            patch(pod(*AB, status=RAN), ends=True), "Succeeded",
+            [NO, ("True", "PodCompleted", None, BEFORE), DONE, DONE], id="stopped by itself",
         ),
         pytest.param(
-            stopped(pod(), AT, HOST, ran=False, killed=False),
-            "Failed",
-            [NO, YES, *[("False", "PodFailed", None, NOW)] * 2],
-            id="never ran",
+            patch(pod(*AB, status=RAN), stopped=KILLED_CODE), "Failed", [NO, SCHEDULED, ENDED, ENDED], id="killed"
         ),
         pytest.param(
-            stopped(pod(spec=INITS), AT, HOST, ran=False, killed=False),
-            "Failed",
-            [
-                NO,
-                ("False", "ContainersNotInitialized", "containers with incomplete status: [i s]", NOW),
-                *[("False", "PodFailed", None, NOW)] * 2,
-            ],
+            patch(pod(*AB, status=BOUND), SLOW, ends=True), "Failed", [NO, YES, ENDED, ENDED], id="never ran"
+        ),
+        pytest.param(
+            patch(pod(*AB, inits=INITS, status=BOUND), SLOW, ends=True), "Failed", [NO, UNPREPARED, ENDED, ENDED],
             id="never initialized",
         ),
+        pytest.param(
+            patch(pod(policy="Never", status=BOUND, annotations={"exit-code": "0"}), at=1.0), "Succeeded",
+            [NO, ("True", "PodCompleted", None, NOW), DONE, DONE], id="completed",
+        ),
+        pytest.param(
+            patch(pod(policy="Never", status=BOUND, annotations={"exit-code": "1"}), at=1.0), "Failed",
+            [NO, YES, ENDED, ENDED], id="failed",
+        ),
     ],
-)
-def test_conditions_of_each_stage(patch: dict[str, Any], phase: str, expected: list[tuple[Any, ...]]) -> None:
-    assert patch["status"]["phase"] == phase
-    assert conditions(patch) == dict(zip(ORDER, [*expected, SCHEDULED], strict=True))
+)  # fmt: skip
+def test_conditions_of_each_state(body: dict[str, Any], phase: str, expected: list[tuple[Any, ...]]) -> None:
+    assert body["status"]["phase"] == phase
+    assert conditions(body) == dict(zip(ORDER, [*expected, SCHEDULED], strict=True))
 
 
 def test_running_containers() -> None:
-    patch = running(pod(spec=INITS, status={"startTime": BEFORE}), AT, HOST, ADDRESS, ready=False)
+    body = patch(pod("a", "b", inits=INITS, status={**BOUND, "startTime": BEFORE}))
     on = {"running": {"startedAt": NOW}}
-    assert states(patch) == [("a", on, False, True), ("b", on, False, True)]
-    (name, ended, ready, started), sidecar = states(patch, "initContainerStatuses")
-    done = {"exitCode": 0, "reason": "Completed", "startedAt": BEFORE, "finishedAt": NOW}
-    done["containerID"] = patch["status"]["initContainerStatuses"][0]["containerID"]
+    assert states(body) == [("a", on, True, True), ("b", on, True, True)]
+    (name, ended, ready, started), sidecar = states(body, "initContainerStatuses")
+    done = {"exitCode": 0, "reason": "Completed", "startedAt": NOW, "finishedAt": NOW}
+    done["containerID"] = body["status"]["initContainerStatuses"][0]["containerID"]
     assert (name, ended, ready, started) == ("i", {"terminated": done}, True, False)
     assert sidecar == ("s", on, True, True)
-    assert (patch["status"]["podIP"], patch["status"]["podIPs"]) == (ADDRESS, [{"ip": ADDRESS}])
+    assert (body["status"]["podIP"], body["status"]["podIPs"]) == (ADDRESS, [{"ip": ADDRESS}])
 
 
-@pytest.mark.parametrize(("killed", "code", "reason"), [(False, 0, "Completed"), (True, 137, "Error")])
-def test_ended_containers(killed: bool, code: int, reason: str) -> None:
-    patch = stopped(pod(spec=INITS, status=RAN), AT, HOST, ran=True, killed=killed)
-    for _name, state, ready, started in (*states(patch), states(patch, "initContainerStatuses")[1]):
+@pytest.mark.parametrize(("code", "exit_code", "reason"), [(None, 0, "Completed"), (137, 137, "Error")])
+def test_ended_containers(code: int | None, exit_code: int, reason: str) -> None:
+    body = patch(pod("a", "b", inits=INITS, status=RAN), at=1.0, stopped=code, ends=True)
+    for _name, state, ready, started in (*states(body), states(body, "initContainerStatuses")[1]):
         ended = dict(state["terminated"])
         assert ended.pop("containerID").startswith("simulated://")
-        assert ended == {"exitCode": code, "reason": reason, "startedAt": BEFORE, "finishedAt": NOW}
+        started_at = "2026-01-01T12:00:01Z"
+        assert ended == {"exitCode": exit_code, "reason": reason, "startedAt": started_at, "finishedAt": NOW}
         assert (ready, started) == (False, False)
-    assert "podIP" not in patch["status"], "the address is kept"
+
+
+LOST = {
+    "exitCode": 137,
+    "reason": "ContainerStatusUnknown",
+    "message": "The container could not be located when the pod was terminated",
+    "startedAt": None,
+    "finishedAt": None,
+}
 
 
 def test_containers_that_never_ran_count_as_lost() -> None:
-    patch = stopped(pod(), AT, HOST, ran=False, killed=False)
-    message = "The container could not be located when the pod was terminated"
-    lost = {
-        "exitCode": 137,
-        "reason": "ContainerStatusUnknown",
-        "message": message,
-        "startedAt": None,
-        "finishedAt": None,
-    }
-    assert states(patch) == [("a", {"terminated": lost}, False, False), ("b", {"terminated": lost}, False, False)]
-    assert patch["status"]["startTime"] == NOW
+    body = patch(pod("a", "b", status=BOUND), SLOW, ends=True)
+    assert states(body) == [("a", {"terminated": LOST}, False, False), ("b", {"terminated": LOST}, False, False)]
+    assert body["status"]["startTime"] == NOW
 
 
 def test_init_containers_that_never_ran_keep_the_others_waiting() -> None:
-    patch = stopped(pod(spec=INITS), AT, HOST, ran=False, killed=False)
+    body = patch(pod("a", "b", inits=INITS, status=BOUND), SLOW, ends=True)
     waiting = {"waiting": {"reason": "PodInitializing"}}
-    assert [state for _n, state, *_r in (*states(patch), *states(patch, "initContainerStatuses"))] == [waiting] * 4
+    assert [state for _n, state, *_r in (*states(body), *states(body, "initContainerStatuses"))] == [waiting] * 4
+
+
+def test_a_crash_loop_tells_of_its_wait_and_of_the_last_end() -> None:
+    made = pod(status=BOUND, annotations={"exit-code": "3", "exit-reason": "OOMKilled", "run-time": "0s"})
+    container = patch(made, at=0.0)["status"]["containerStatuses"][0]
+    message = "back-off 10s restarting failed container=a pod=p_ns(u)"
+    assert container["state"] == {"waiting": {"reason": "CrashLoopBackOff", "message": message}}
+    ended = container["lastState"]["terminated"]
+    assert (ended["exitCode"], ended["reason"], ended["startedAt"]) == (3, "OOMKilled", "2026-01-01T12:00:01Z")
+    assert (container["restartCount"], container["containerID"]) == (1, ended["containerID"])
+
+
+def test_every_run_has_an_id_of_its_own_and_remembers_the_one_before() -> None:
+    made = pod(status=BOUND, annotations={"exit-code": "1", "run-time": "1s,forever"})
+    first = patch(made, at=4.5)["status"]["containerStatuses"][0]
+    second = patch(made, at=0.0)["status"]["containerStatuses"][0]
+    assert first["containerID"] != second["containerID"]
+    assert second["lastState"]["terminated"]["containerID"] == first["containerID"]
+    assert second["state"] == {"running": {"startedAt": "2026-01-01T12:00:02Z"}}
+
+
+def test_an_evicted_pod_says_why() -> None:
+    verdict = Verdict("Evicted", "The node was low on resource: memory. ", disruption=True)
+    body = patch(pod("a", "b", status=RAN), stopped=KILLED_CODE, verdict=verdict)
+    found = body["status"]
+    assert (found["phase"], found["reason"], found["message"]) == ("Failed", "Evicted", verdict.message)
+    assert conditions(body)["DisruptionTarget"] == ("True", "TerminationByKubelet", verdict.message, NOW)
+    order = [item["type"] for item in found["$setElementOrder/conditions"]]
+    assert order == ["DisruptionTarget", *ORDER]
+
+
+def test_a_pod_that_runs_still_is_not_told_as_evicted_yet() -> None:
+    found = patch(pod(status=RAN), verdict=Verdict("Evicted", "m", disruption=True))["status"]
+    assert (found["phase"], "reason" in found) == ("Running", False)
+
+
+def test_a_rejected_pod_has_a_reason_and_no_containers() -> None:
+    body = rejected(pod(status=BOUND), moment(5.0), Verdict("OutOfcpu", "Node didn't have enough resource: cpu"))
+    found = body["status"]
+    assert (found["phase"], found["reason"], found["startTime"]) == ("Failed", "OutOfcpu", NOW)
+    assert found["message"] == "Pod was rejected: Node didn't have enough resource: cpu"
+    assert "containerStatuses" not in found
+    assert conditions(body) == {"Ready": ENDED, "ContainersReady": ENDED, "PodScheduled": SCHEDULED}
 
 
 def test_foreign_conditions_stand_in_front_and_are_not_sent() -> None:
     foreign = {"conditions": [{"type": "DisruptionTarget", "status": "True"}, {"type": "lb", "status": "True"}]}
-    patch = running(pod(spec=GATED, status=foreign), AT, HOST, ADDRESS, ready=True)
-    order = [item["type"] for item in patch["status"]["$setElementOrder/conditions"]]
+    body = patch(pod(readinessGates=GATED, status=foreign))
+    order = [item["type"] for item in body["status"]["$setElementOrder/conditions"]]
     assert order == ["DisruptionTarget", "lb", *ORDER]
-    assert list(conditions(patch)) == ORDER
-    assert conditions(patch)["Ready"][0] == "True"
+    assert list(conditions(body)) == ORDER
+    assert conditions(body)["Ready"][0] == "True"
 
 
 def test_a_server_without_generations_is_told_none() -> None:
-    old = msgspec.structs.replace(pod(), metadata=msgspec.structs.replace(pod().metadata, generation=0))
-    patch = accepted(old, AT, HOST)
-    assert patch["status"]["observedGeneration"] is None
-    assert {c["observedGeneration"] for c in patch["status"]["conditions"]} == {None}
+    made = pod(status=BOUND)
+    old = msgspec.structs.replace(made, metadata=msgspec.structs.replace(made.metadata, generation=0))
+    body = patch(old)
+    assert body["status"]["observedGeneration"] is None
+    assert {c["observedGeneration"] for c in body["status"]["conditions"]} == {None}
 
 
 @pytest.mark.parametrize(
@@ -218,14 +270,14 @@ def test_a_server_without_generations_is_told_none() -> None:
     ],
 )
 def test_image_ids_name_repository_and_digest(image: str, repository: str) -> None:
-    patch = running(pod(spec={"containers": [{"name": "a", "image": image}]}), AT, HOST, ADDRESS, ready=True)
-    name, at, digest = patch["status"]["containerStatuses"][0]["imageID"].partition("@sha256:")
+    body = patch(pod(containers=[{"name": "a", "image": image}]))
+    name, at, digest = body["status"]["containerStatuses"][0]["imageID"].partition("@sha256:")
     assert (name, at, len(digest)) == (repository, "@sha256:", 64)
 
 
 def test_resources_are_repeated_once_containers_exist() -> None:
     resources = {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}
-    spec = {"containers": [{"name": "a", "image": "i", "resources": resources}]}
-    status = running(pod(spec=spec), AT, HOST, ADDRESS, ready=True)["status"]["containerStatuses"][0]
-    assert (status["allocatedResources"], status["resources"]) == ({"cpu": "1"}, resources)
-    assert "resources" not in accepted(pod(spec=spec), AT, HOST)["status"]["containerStatuses"][0]
+    made = pod(containers=[{"name": "a", "image": "i", "resources": resources}])
+    found = patch(made)["status"]["containerStatuses"][0]
+    assert (found["allocatedResources"], found["resources"]) == ({"cpu": "1"}, resources)
+    assert "resources" not in patch(made, SLOW)["status"]["containerStatuses"][0]

@@ -4,40 +4,47 @@ One queue for all nodes; a node is due when its Lease or its status is, or when 
 Liveness is the Lease; the status is written at registration, when it differs, and every ``status_period``. Facts:
 kubelet v1.36 ``pkg/kubelet/kubelet_node_status.go``, component-helpers ``apimachinery/lease/controller.go``.
 
+A node that is down (``outages``) sends nothing. What is wrong with it can be commanded by annotations on its Node
+(``commands``). With ``reports`` off somebody else writes the status, and only Leases are kept here.
+
 As with a kubelet, a Node that is deleted stays deleted until somebody creates it again, or the simulator starts anew:
 then the node takes it for its own, writes its whole status and gets a new Lease.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
 from pilothouse.api.coordination import LEASES
-from pilothouse.api.core import NODES, Node, NodeCondition, ObjectReference
+from pilothouse.api.core import NODES, Node, NodeCondition, ObjectReference, Taint
 from pilothouse.client import Client, strategic_merge_patch
 from pilothouse.client.errors import AlreadyExists, ApiError, Conflict, NotFound
 from pilothouse.env import Env, Log
 from pilothouse.machinery.resource_versions import is_newer
 from pilothouse.machinery.splice import replace_fields
 from pilothouse.nodes import node_object
+from pilothouse.nodes.commands import Commands, commands_of
+from pilothouse.nodes.outages import Outages
+from pilothouse.nodes.pressure import Pressures
 from pilothouse.nodes.profile import Profile
+from pilothouse.nodes.telling import Tell
 from pilothouse.runtime import ExponentialFailureLimiter, InformerFactory, Requeue, WorkerPool, WorkQueue
-
-Tell = Callable[[str, ObjectReference, str, str], None]
-"""Send an event: node, about what, reason, message."""
 
 _WORKERS = 32
 _RETRY_SECONDS = (0.2, 7.0)
 """Back-off of registration and of Leases, first and longest."""
 _LEASE_TRIES = 5
 _START_TAINT = ("node.kubernetes.io/not-ready", "NoSchedule")
+_OUT_OF_SERVICE = Taint(key="node.kubernetes.io/out-of-service", value="nodeshutdown", effect="NoExecute")
 
 
 class _Heart:
     """What is known of one node. Times are loop times."""
 
     __slots__ = (
+        "boots",
+        "commands",
         "conditions",
         "lease",
         "lease_due",
@@ -45,6 +52,7 @@ class _Heart:
         "new",
         "registered",
         "status_due",
+        "tainted",
         "uid",
         "version",
         "whole",
@@ -61,6 +69,9 @@ class _Heart:
         self.status_due = 0.0
         self.new = False  # the Node has to be taken on: its start taint, its whole status
         self.whole = False  # the next status report has to be complete
+        self.commands: Commands | None = None
+        self.boots = 0
+        self.tainted = False  # with our out-of-service taint
 
     def adopt(self, node: Node) -> None:
         """There is a Node, maybe a new one."""
@@ -88,18 +99,24 @@ class Heartbeats:
         informers: InformerFactory,
         clients: Mapping[str, Client],
         profile: Profile,
+        outages: Outages,
+        pressures: Pressures,
         tell: Tell,
         log: Log,
+        reports: bool = True,
     ) -> None:
         self._env = env
         self._index = index
         self._clients = clients
         self._profile = profile
+        self._outages = outages
+        self._pressures = pressures
+        self._reports = reports
         self._tell = tell
         self._log = log
         self._random = env.stream("nodes")
         self._hearts = {name: _Heart(name) for name in index}
-        self._missing = len(index)
+        self._arrived: set[str] = set()
         self._queue: WorkQueue[str] = WorkQueue(env, "nodes", limiter=ExponentialFailureLimiter(*_RETRY_SECONDS))
         self._pool = WorkerPool("node heartbeats", self._queue, self._reconcile, workers=_WORKERS, log=log)
         self._nodes = informers.informer(NODES)
@@ -108,12 +125,14 @@ class Heartbeats:
             on_update=self._see,
             on_delete=lambda node, _unknown: self._lose(node),
         )
+        outages.on_change.append(self._outage_changed)
+        pressures.on_change.append(self._conditions_changed)
         self.ready = asyncio.Event()
         """Set once every node has registered and reported Ready."""
 
     async def run(self) -> None:
         """Register and heartbeat until cancelled."""
-        if not self._missing:
+        if not self._index:
             self.ready.set()
         for name in self._index:
             self._queue.add(name)
@@ -127,13 +146,18 @@ class Heartbeats:
             return
         if node.metadata.uid != heart.uid:
             heart.adopt(node)
+            heart.tainted = False
+            if self._outages.is_gone(heart.name):
+                self._outages.restore(heart.name, containers=False)
+            self._obey(heart, node)
             self._queue.add(heart.name)
             return
         heart.remember(node)
+        self._obey(heart, node)
         if old is not None and old.spec.unschedulable != node.spec.unschedulable:
             reason = "NodeNotSchedulable" if node.spec.unschedulable else "NodeSchedulable"
             self._tell_status(heart.name, reason)
-        if node_object.changes(node.status.conditions):
+        if self._reports and node_object.changes(node.status.conditions, self._rows(heart.name)):
             heart.status_due = min(heart.status_due, self._env.monotonic() + self._profile.sync_period)
             self._queue.add(heart.name)
 
@@ -142,25 +166,120 @@ class Heartbeats:
         if heart is not None and heart.uid == node.metadata.uid:
             heart.uid = ""
 
+    # What is commanded
+
+    def _obey(self, heart: _Heart, node: Node) -> None:
+        """Do what the Node's annotations say, if that has changed."""
+        commands = commands_of(node.metadata.annotations)
+        before, heart.commands = heart.commands or Commands(), commands
+        if commands == before:
+            return
+        for complaint in commands.complaints:
+            self._tell(
+                heart.name, self._reference(heart.name), "InvalidAnnotation", complaint, warning=True, always=True
+            )
+        name, outages = heart.name, self._outages
+        rebooted = commands.boot != before.boot and bool(before.boot or heart.registered)
+        if (before.down and not commands.down) or rebooted:
+            outages.restore(name, containers=not rebooted)
+        if commands.out_of_service:
+            outages.take_out_of_service(name)
+        elif commands.silent:
+            outages.silence(name)
+        if commands.gone:
+            outages.remove(name)
+        if commands.slow_seconds or before.slow_seconds:
+            outages.slow(name, commands.slow_seconds)
+        for resource in before.pressures:
+            if resource not in commands.pressures:
+                self._pressures.relieve(name, resource)
+        for resource, amount in commands.pressures.items():
+            if resource not in before.pressures or before.pressures[resource] != amount:
+                self._pressures.press(name, resource, amount)
+
+    def _outage_changed(self, name: str) -> None:
+        heart = self._hearts[name]
+        if not self._outages.is_down(name):
+            heart.lease_due = heart.status_due = 0.0
+            if not heart.uid:
+                heart.registered = False
+        self._queue.add(name)
+
+    def _conditions_changed(self, name: str) -> None:
+        self._hearts[name].status_due = 0.0
+        self._queue.add(name)
+
+    def _rows(self, name: str) -> tuple[node_object.Row, ...]:
+        return node_object.rows_under(self._pressures.conditions(name))
+
     # What the nodes do
 
     async def _reconcile(self, name: str) -> Requeue | None:
-        heart = self._hearts[name]
+        heart, outages = self._hearts[name], self._outages
+        if heart.uid and heart.tainted != outages.is_out_of_service(name):
+            await self._change_taint(heart)
+        if outages.is_gone(name) and heart.uid:
+            await self._delete(heart)
+        if outages.is_down(name):
+            return None
         if not heart.registered:
             await self._register(heart)
         if not heart.uid:
             return None
-        if self._env.monotonic() >= heart.status_due:
+        if heart.boots != outages.boots(name):
+            self._reboot(heart)
+        if self._reports and self._env.monotonic() >= heart.status_due:
+            late = outages.lateness(name, "status")
+            if late > 0:
+                return Requeue(after=late)
             await self._report(heart)
         if heart.uid and self._env.monotonic() >= heart.lease_due:
+            late = outages.lateness(name, "lease")
+            if late > 0:
+                return Requeue(after=late)
             await self._renew(heart)
         if not heart.uid:
             return None
-        return Requeue(after=min(heart.lease_due, heart.status_due) - self._env.monotonic())
+        soonest = min(heart.lease_due, heart.status_due) if self._reports else heart.lease_due
+        return Requeue(after=soonest - self._env.monotonic())
+
+    def _reboot(self, heart: _Heart) -> None:
+        heart.boots = self._outages.boots(heart.name)
+        heart.whole, heart.status_due = True, 0.0
+        boot = node_object.machine(heart.name, self._index[heart.name], self._profile, heart.boots)["nodeInfo"][
+            "bootID"
+        ]
+        message = f"Node {heart.name} has been rebooted, boot id: {boot}"
+        self._tell(heart.name, self._reference(heart.name), "Rebooted", message, warning=True)
+
+    async def _delete(self, heart: _Heart) -> None:
+        """The machine is away: what a cloud provider's controller does then."""
+        try:
+            await self._clients[heart.name].delete(NODES, heart.name, uid=heart.uid)
+        except (NotFound, Conflict):
+            self._log.info("Node was deleted before", v=1, node=heart.name)
+        heart.uid = ""
+
+    async def _change_taint(self, heart: _Heart) -> None:
+        """What an administrator does to a node that will not come back, and takes back when it has."""
+        wanted = self._outages.is_out_of_service(heart.name)
+        client = self._clients[heart.name]
+        node = await client.get(NODES, heart.name)
+        taints = [t for t in node.spec.taints if (t.key, t.effect) != (_OUT_OF_SERVICE.key, _OUT_OF_SERVICE.effect)]
+        taints += [_OUT_OF_SERVICE] if wanted else []
+        if len(taints) != len(node.spec.taints):
+            await self._set_taints(client, node, taints)
+        heart.tainted = wanted
+
+    async def _set_taints(self, client: Client, node: Node, taints: list[Taint]) -> None:
+        """The list goes as a whole, it has no merge key; so only into the version that it was made from."""
+        spec = {"taints": [msgspec.to_builtins(t) for t in taints] or None}
+        meta = {"resourceVersion": node.metadata.resource_version}
+        await client.patch(NODES.raw, node.metadata.name, strategic_merge_patch({"metadata": meta, "spec": spec}))
 
     async def _register(self, heart: _Heart) -> None:
         name = heart.name
-        body = node_object.new_node(name, self._index[name], self._profile, self._env.now())
+        body = node_object.new_node(name, self._index[name], self._profile, self._env.now(), conditions=self._reports)
         created = False
         try:
             node = await self._clients[name].create(NODES, body)
@@ -172,13 +291,19 @@ class Heartbeats:
             self._tell(name, self._reference(name), "NodeAllocatableEnforced", message)
             created = True
         heart.adopt(node)
+        heart.boots = self._outages.boots(name)
         if created:
             heart.whole = False
-        await self._write_status(heart)
+        if self._reports:
+            await self._write_status(heart)
+        else:
+            await self._take_off_start_taint(self._clients[name], node)
         heart.registered = True
-        self._missing -= 1
-        if not self._missing:
-            self.ready.set()
+        self._obey(heart, node)
+        if name not in self._arrived:
+            self._arrived.add(name)
+            if len(self._arrived) == len(self._index):
+                self.ready.set()
 
     async def _report(self, heart: _Heart) -> None:
         uid = heart.uid
@@ -195,14 +320,15 @@ class Heartbeats:
 
     async def _write_status(self, heart: _Heart) -> None:
         client, name, uid = self._clients[heart.name], heart.name, heart.uid
-        changed = node_object.changes(heart.conditions)
-        whole = node_object.machine(name, self._index[name], self._profile) if heart.whole else None
-        patch = strategic_merge_patch(node_object.status_patch(self._env.now(), heart.conditions, whole))
+        rows = self._rows(name)
+        changed = node_object.changes(heart.conditions, rows)
+        whole = node_object.machine(name, self._index[name], self._profile, heart.boots) if heart.whole else None
+        patch = strategic_merge_patch(node_object.status_patch(self._env.now(), heart.conditions, whole, rows))
         node = await client.patch(NODES, name, patch, subresource="status")
         if heart.new:
             await self._take_off_start_taint(client, node)
-        for kind in changed:
-            self._tell_status(name, node_object.STATUS_EVENTS[kind])
+        for change in changed:
+            self._tell_status(name, node_object.STATUS_EVENTS[change])
         if heart.uid == uid == node.metadata.uid:
             heart.new = heart.whole = False
             heart.remember(node)
@@ -215,9 +341,7 @@ class Heartbeats:
         """
         left = [t for t in node.spec.taints if (t.key, t.effect) != _START_TAINT]
         if self._profile.clears_start_taint and len(left) < len(node.spec.taints):
-            taints = [msgspec.to_builtins(t) for t in left]  # the list goes as a whole: it has no merge key
-            patch = strategic_merge_patch({"spec": {"taints": taints or None}})
-            await client.patch(NODES.raw, node.metadata.name, patch)
+            await self._set_taints(client, node, left)
 
     async def _renew(self, heart: _Heart) -> None:
         """PUT the last known Lease with a new renewTime, up to five times at once; look at it again after a conflict.

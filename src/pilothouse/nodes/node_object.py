@@ -17,29 +17,54 @@ KUBELET_VERSION = "v1.36.2"
 LEASE_NAMESPACE = "kube-node-lease"
 LEASE_DURATION_SECONDS = 40
 
-_PRESSURES = (
-    ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
-    ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-    ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+KUBELET_PORT = 10250
+
+Row = tuple[str, str, str, str]
+"""A condition: type, status, reason, message."""
+
+_PRESSURES: tuple[tuple[Row, Row], ...] = (
+    (
+        ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+        ("MemoryPressure", "True", "KubeletHasInsufficientMemory", "kubelet has insufficient memory available"),
+    ),
+    (
+        ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+        ("DiskPressure", "True", "KubeletHasDiskPressure", "kubelet has disk pressure"),
+    ),
+    (
+        ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+        ("PIDPressure", "True", "KubeletHasInsufficientPID", "kubelet has insufficient PID available"),
+    ),
 )
-HEALTHY = (*_PRESSURES, ("Ready", "True", "KubeletReady", "kubelet is posting ready status"))
-"""The kubelet's conditions, Ready last: type, status, reason, message."""
-STARTING = (
-    *_PRESSURES,
-    ("Ready", "False", "KubeletNotReady", "container runtime status check may not have completed yet"),
-)
+_READY: Row = ("Ready", "True", "KubeletReady", "kubelet is posting ready status")
+_UNREADY: Row = ("Ready", "False", "KubeletNotReady", "container runtime status check may not have completed yet")
+HEALTHY: tuple[Row, ...] = (*(good for good, _bad in _PRESSURES), _READY)
+"""The kubelet's conditions, Ready last."""
+STARTING: tuple[Row, ...] = (*(good for good, _bad in _PRESSURES), _UNREADY)
 """The same of a node that has just registered."""
 STATUS_EVENTS = {
-    "MemoryPressure": "NodeHasSufficientMemory",
-    "DiskPressure": "NodeHasNoDiskPressure",
-    "PIDPressure": "NodeHasSufficientPID",
-    "Ready": "NodeReady",
+    ("MemoryPressure", "False"): "NodeHasSufficientMemory",
+    ("MemoryPressure", "True"): "NodeHasInsufficientMemory",
+    ("DiskPressure", "False"): "NodeHasNoDiskPressure",
+    ("DiskPressure", "True"): "NodeHasDiskPressure",
+    ("PIDPressure", "False"): "NodeHasSufficientPID",
+    ("PIDPressure", "True"): "NodeHasInsufficientPID",
+    ("Ready", "True"): "NodeReady",
 }
-"""The event that tells that a condition is as in ``HEALTHY`` now, and was not."""
+"""The event that tells that a condition has changed to a status."""
 
 
-def new_node(name: str, index: int, profile: Profile, now: datetime.datetime) -> dict[str, Any]:
-    """The Node as it registers: complete, and not ready yet."""
+def rows_under(pressures: Sequence[str]) -> tuple[Row, ...]:
+    """The conditions of a node of which ``pressures`` hold."""
+    if not pressures:
+        return HEALTHY
+    return (*(bad if bad[0] in pressures else good for good, bad in _PRESSURES), _READY)
+
+
+def new_node(
+    name: str, index: int, profile: Profile, now: datetime.datetime, *, conditions: bool = True
+) -> dict[str, Any]:
+    """The Node as it registers: complete, and not ready yet. Without ``conditions`` others will write them."""
     labels = {
         "beta.kubernetes.io/arch": "amd64",
         "beta.kubernetes.io/os": "linux",
@@ -57,12 +82,15 @@ def new_node(name: str, index: int, profile: Profile, now: datetime.datetime) ->
             "annotations": {"volumes.kubernetes.io/controller-managed-attach-detach": "true"},
         },
         "spec": {},
-        "status": {**machine(name, index, profile), "conditions": _conditions(STARTING, (), now)},
+        "status": {
+            **machine(name, index, profile),
+            **({"conditions": _conditions(STARTING, (), now)} if conditions else {}),
+        },
     }
 
 
-def machine(name: str, index: int, profile: Profile) -> dict[str, Any]:
-    """The part of the status that stays the same."""
+def machine(name: str, index: int, profile: Profile, boots: int = 0) -> dict[str, Any]:
+    """The part of the status that stays the same, from boot to boot."""
     resources = {
         "cpu": profile.cpu,
         "ephemeral-storage": profile.ephemeral_storage,
@@ -70,6 +98,7 @@ def machine(name: str, index: int, profile: Profile) -> dict[str, Any]:
         "pods": str(profile.pods),
     }
     identity = hashlib.sha256(name.encode()).hexdigest()
+    boot = hashlib.sha256(f"{name}/{boots}".encode()).hexdigest() if boots else identity
     return {
         "addresses": [
             {"type": "InternalIP", "address": node_address(index)},
@@ -77,11 +106,11 @@ def machine(name: str, index: int, profile: Profile) -> dict[str, Any]:
         ],
         "capacity": resources,
         "allocatable": resources,
-        "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": KUBELET_PORT}},
         "nodeInfo": {
             "machineID": identity[:32],
             "systemUUID": identity[:32],
-            "bootID": identity[32:],
+            "bootID": boot[32:],
             "kernelVersion": "simulated",
             "osImage": "pilothouse simulated node",
             "containerRuntimeVersion": "simulated://1.0.0",
@@ -94,9 +123,12 @@ def machine(name: str, index: int, profile: Profile) -> dict[str, Any]:
 
 
 def status_patch(
-    now: datetime.datetime, before: Sequence[NodeCondition], whole: dict[str, Any] | None = None
+    now: datetime.datetime,
+    before: Sequence[NodeCondition],
+    whole: dict[str, Any] | None = None,
+    rows: Sequence[Row] = HEALTHY,
 ) -> dict[str, Any]:
-    """The strategic merge patch of a healthy node's status, whose conditions were ``before``.
+    """The strategic merge patch of a node's status with the conditions ``rows``, where those ``before`` were.
 
     ``whole`` is the ``machine`` where it may not be there: the Node was made by somebody else, or by an older process.
     """
@@ -104,22 +136,20 @@ def status_patch(
     if whole is not None:
         # The list is merged by type, a label that addresses of two families share (v1.36 ``pkg/util/node/node.go``).
         status = {**whole, "addresses": [*whole["addresses"], {"$patch": "replace"}]}
-    kinds = [kind for kind, *_rest in HEALTHY]
+    kinds = [kind for kind, *_rest in rows]
     foreign = [c.type for c in before if c.type not in kinds]
     status["$setElementOrder/conditions"] = [{"type": kind} for kind in (*foreign, *kinds)]
-    status["conditions"] = _conditions(HEALTHY, before, now)
+    status["conditions"] = _conditions(rows, before, now)
     return {"status": status}
 
 
-def changes(before: Sequence[NodeCondition]) -> list[str]:
-    """The types of the conditions that a healthy node's status would change."""
+def changes(before: Sequence[NodeCondition], rows: Sequence[Row] = HEALTHY) -> list[tuple[str, str]]:
+    """Type and status of the conditions that a status with ``rows`` would change."""
     known = {c.type: c.status for c in before}
-    return [kind for kind, status, *_rest in HEALTHY if known.get(kind) != status]
+    return [(kind, status) for kind, status, *_rest in rows if known.get(kind) != status]
 
 
-def _conditions(
-    rows: Sequence[tuple[str, str, str, str]], before: Sequence[NodeCondition], now: datetime.datetime
-) -> list[dict[str, Any]]:
+def _conditions(rows: Sequence[Row], before: Sequence[NodeCondition], now: datetime.datetime) -> list[dict[str, Any]]:
     heartbeat = format_time(now)
     known = {c.type: c for c in before}
     conditions = []

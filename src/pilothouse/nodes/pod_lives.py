@@ -1,22 +1,42 @@
-"""The pods on simulated nodes: each is taken from stage to stage, one status write per stage, until it is gone.
+"""The pods on simulated nodes: each is taken from step to step until it is gone, one status write per change.
 
-One informer on bound pods feeds one queue for all nodes. ``pod_stages`` decides, ``pod_status`` says what is written;
-here it is sent, and what has to be remembered is. Nothing is done for a version of a pod that is older than our own
-last write to it. A write that fails is tried again with backoff, whatever the reason, as long as the pod is there.
+One informer on bound pods feeds one queue for all nodes. ``pod_steps`` decides, ``containers`` says what happens in the
+pod, ``pod_status`` what is written; here it is sent, and what has to be remembered is. Nothing is done for a version of
+a pod that is older than our own last write to it. A write that fails is tried again with backoff, whatever the reason,
+as long as the pod is there. A node that is down does nothing; its containers may run on meanwhile.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
-from pilothouse.api.core import PODS, Container, ObjectReference, Pod
+from pilothouse.api.core import Container, Node
 from pilothouse.client import Client, strategic_merge_patch
 from pilothouse.client.errors import Conflict, NotFound
 from pilothouse.env import Env, Log
 from pilothouse.machinery.resource_versions import is_newer
 from pilothouse.nodes import pod_status
 from pilothouse.nodes.addresses import PodAddresses, node_address
-from pilothouse.nodes.pod_stages import Memory, Remove, Rest, Stage, Step, Wait, Write, decide, note, stage_of
+from pilothouse.nodes.admission import Loads, load_of, refuse
+from pilothouse.nodes.behaviour import behaviour_of
+from pilothouse.nodes.containers import RUNNING, Happening, advance, lose, rescript
+from pilothouse.nodes.outages import Outages
+from pilothouse.nodes.pod_status import Moment, Verdict
+from pilothouse.nodes.pod_steps import (
+    Memory,
+    Remove,
+    Rest,
+    Take,
+    Wait,
+    Write,
+    begin,
+    deadline_of,
+    decide,
+    note,
+    recover,
+)
+from pilothouse.nodes.pressure import Pressures
 from pilothouse.nodes.profile import Profile
+from pilothouse.nodes.telling import Tell
+from pilothouse.nodes.views import NODE_PODS, NodePod
 from pilothouse.runtime import (
     ExponentialFailureLimiter,
     InformerFactory,
@@ -26,9 +46,8 @@ from pilothouse.runtime import (
     WorkQueue,
     object_reference,
 )
-
-Tell = Callable[[str, ObjectReference, str, str], None]
-"""Send an event: node, about what, reason, message."""
+from pilothouse.runtime.cache import Cache
+from pilothouse.semantics.pods import is_terminal
 
 _WORKERS = 16
 _RETRY_SECONDS = (0.05, 10.0)
@@ -44,20 +63,27 @@ class PodLives:
         index: Mapping[str, int],
         *,
         informers: InformerFactory,
+        nodes: Cache[Node],
         clients: Mapping[str, Client],
         profile: Profile,
+        outages: Outages,
+        pressures: Pressures,
         tell: Tell,
         log: Log,
     ) -> None:
         self._env = env
         self._index = index
+        self._nodes = nodes
         self._clients = clients
         self._profile = profile
+        self._outages = outages
+        self._pressures = pressures
         self._tell = tell
-        self._log = log
         self._memories: dict[str, Memory] = {}
+        self._on_node: dict[str, dict[str, None]] = {name: {} for name in index}
+        self._loads: dict[str, Loads] = {}
         self._addresses = PodAddresses()
-        self._pods = informers.informer(PODS, field_selector="spec.nodeName!=")
+        self._pods = informers.informer(NODE_PODS, field_selector="spec.nodeName!=")
         self._queue: WorkQueue[str] = WorkQueue(env, "node pods", limiter=ExponentialFailureLimiter(*_RETRY_SECONDS))
         self._pool = WorkerPool("node pods", self._queue, self._reconcile, workers=_WORKERS, log=log)
         self._pods.add_handler(
@@ -65,6 +91,7 @@ class PodLives:
             on_update=self._see,
             on_delete=lambda pod, _unknown: self._lose(pod),
         )
+        outages.on_change.append(self._node_changed)
 
     async def run(self) -> None:
         """Serve pods until cancelled."""
@@ -72,21 +99,63 @@ class PodLives:
         await self._pods.wait_synced()
         await self._pool.run()
 
+    def candidates(self, node: str) -> list[tuple[str, NodePod, Memory]]:
+        """The pods of a node that run, and may be evicted."""
+        found = []
+        for key in self._on_node[node]:
+            pod, memory = self._pods.cache.get(key), self._memories.get(key)
+            if pod is None or memory is None or memory.verdict is not None or memory.uid != pod.metadata.uid:
+                continue
+            if memory.course is not None and memory.stopping_since is None and not is_terminal(pod):
+                found.append((key, pod, memory))
+        return found
+
+    def evict(self, key: str, verdict: Verdict) -> None:
+        """End a pod for good."""
+        pod, memory = self._pods.cache.get(key), self._memories[key]
+        memory.verdict = verdict
+        if pod is not None:
+            about = object_reference(NODE_PODS, pod.metadata)
+            self._tell(pod.spec.node_name, about, verdict.reason, verdict.message, warning=True)
+        self._queue.add(key)
+
     # What the watch tells
 
-    def _see(self, old: Pod | None, pod: Pod) -> None:
-        meta = pod.metadata
+    def _see(self, old: NodePod | None, pod: NodePod) -> None:
+        meta, node = pod.metadata, pod.spec.node_name
         if old is not None and old.metadata.uid != meta.uid:
             self._addresses.release(old.status.pod_ip, old.metadata.uid)
         if pod.status.pod_ip and not pod.spec.host_network:
             self._addresses.hold(pod.status.pod_ip, meta.uid)
-        if pod.spec.node_name in self._index:
-            self._queue.add(f"{meta.namespace}/{meta.name}")
+        if node in self._index:
+            key = f"{meta.namespace}/{meta.name}"
+            self._on_node[node][key] = None
+            if is_terminal(pod):
+                self._loads_of(node).drop(key)
+            elif old is None and pod.status.start_time is not None:
+                self._loads_of(node).add(key, load_of(pod))
+            self._queue.add(key)
 
-    def _lose(self, pod: Pod) -> None:
+    def _lose(self, pod: NodePod) -> None:
+        node, key = pod.spec.node_name, f"{pod.metadata.namespace}/{pod.metadata.name}"
         self._addresses.release(pod.status.pod_ip, pod.metadata.uid)
-        if pod.spec.node_name in self._index:
-            self._queue.add(f"{pod.metadata.namespace}/{pod.metadata.name}")
+        if node in self._index:
+            self._on_node[node].pop(key, None)
+            self._loads_of(node).drop(key)
+            self._queue.add(key)
+
+    def _node_changed(self, node: str) -> None:
+        if self._outages.is_down(node) and not self._outages.is_gone(node):
+            return
+        now = self._env.monotonic()
+        lost = self._outages.take_lost(node)
+        for key in self._on_node[node]:
+            memory = self._memories.get(key)
+            if memory is not None and memory.course is not None and lost:
+                advance(memory.course, now)
+                lose(memory.course, now)
+                memory.address = ""
+            self._queue.add(key)
 
     # One pod
 
@@ -98,15 +167,16 @@ class PodLives:
             memory = None
         if pod is None:
             return None
-        now = self._env.monotonic()
+        if self._outages.is_down(pod.spec.node_name):
+            return None
         if memory is None:
-            address = pod.status.pod_ip
-            memory = Memory(uid=pod.metadata.uid, stage=stage_of(pod), since=now, address=address)
-            self._memories[key] = memory
+            memory = self._memories[key] = self._meet(pod)
         elif is_newer(memory.version, pod.metadata.resource_version):
             return None  # the watch will bring what we wrote
+        elif memory.annotations is not pod.metadata.annotations and memory.annotations != pod.metadata.annotations:
+            self._adapt(pod, memory)
         try:
-            return await self._advance(pod, memory)
+            return await self._advance(key, pod, memory)
         except NotFound:
             self._forget(key, memory)
         except Conflict as error:
@@ -114,79 +184,163 @@ class PodLives:
             raise RetryLater(str(error)) from error
         return None
 
-    async def _advance(self, pod: Pod, memory: Memory) -> Requeue | None:
+    def _meet(self, pod: NodePod) -> Memory:
+        now = self._moment()
+        behaviour = behaviour_of(pod, self._profile)
+        memory = Memory(
+            uid=pod.metadata.uid,
+            behaviour=behaviour,
+            annotations=pod.metadata.annotations,
+            seen_at=now.loop,
+            course=recover(pod, behaviour, self._profile, now),
+            address=pod.status.pod_ip,
+        )
+        if memory.course is not None:
+            memory.deadline_at = deadline_of(pod, now)
+            memory.written = pod_status.fingerprint(memory.course, None)
+        self._complain(pod, memory)
+        return memory
+
+    def _adapt(self, pod: NodePod, memory: Memory) -> None:
+        memory.annotations = pod.metadata.annotations
+        behaviour = behaviour_of(pod, self._profile)
+        if behaviour != memory.behaviour:
+            memory.behaviour = behaviour
+            if memory.course is not None:
+                now = self._env.monotonic()
+                advance(memory.course, now)
+                rescript(memory.course, behaviour, now)
+            self._complain(pod, memory)
+
+    def _complain(self, pod: NodePod, memory: Memory) -> None:
+        for complaint in memory.behaviour.complaints:
+            about = object_reference(NODE_PODS, pod.metadata)
+            self._tell(pod.spec.node_name, about, "InvalidAnnotation", complaint, warning=True, always=True)
+
+    async def _advance(self, key: str, pod: NodePod, memory: Memory) -> Requeue | None:
         if pod.metadata.deletion_timestamp is not None and memory.stopping_since is None:
             self._tell_stopping(pod, memory)
         while True:
             now = self._env.monotonic()
             note(pod, memory, now)
-            step: Step = decide(pod, memory, now, self._profile)
-            match step:
+            match decide(pod, memory, now, self._profile):
                 case Rest():
                     return None
                 case Wait(seconds):
                     return Requeue(after=seconds)
+                case step:
+                    late = self._outages.lateness(pod.spec.node_name, key)
+                    if late > 0:
+                        return Requeue(after=late)
+            match step:
+                case Take():
+                    pod = await self._take(key, pod, memory)
                 case Write():
-                    pod = await self._write(pod, memory, step)
+                    pod = await self._write(key, pod, memory)
                 case Remove():
                     await self._remove(pod)
                     memory.finished = True
 
-    async def _write(self, pod: Pod, memory: Memory, step: Write) -> Pod:
-        patch = self._status(pod, memory, step)
+    async def _take(self, key: str, pod: NodePod, memory: Memory) -> NodePod:
+        name, now = pod.spec.node_name, self._moment()
+        loads, load = self._loads_of(name), load_of(pod)
+        node = self._nodes.get(name)
+        verdict = None
+        if node is not None and pod.metadata.deletion_timestamp is None:
+            verdict = refuse(pod, key, load, loads, node, self._pressures.conditions(name))
+        if verdict is None:
+            loads.add(key, load)
+            memory.course = begin(pod, memory.behaviour, self._profile, now.loop + memory.behaviour.start_delay)
+            memory.deadline_at = deadline_of(pod, now)
+            memory.course.stopping = pod.metadata.deletion_timestamp is not None
+            if memory.behaviour.start_delay > 0 and not memory.course.stopping:
+                return await self._write(key, pod, memory)
+            note(pod, memory, now.loop)
+            advance(memory.course, now.loop)
+            return await self._write(key, pod, memory)
+        about = object_reference(NODE_PODS, pod.metadata)
+        self._tell(name, about, verdict.reason, verdict.message, warning=True)
+        return await self._send(pod, memory, pod_status.rejected(pod, now, verdict))
+
+    async def _write(self, key: str, pod: NodePod, memory: Memory) -> NodePod:
+        course = memory.course
+        assert course is not None, "only the pods that the node has taken have a status"
+        name = pod.spec.node_name
+        host = node_address(self._index[name])
+        if course.sandbox and not memory.address:
+            memory.address = host if pod.spec.host_network else self._addresses.take(pod.metadata.uid)
+        address = host if pod.spec.host_network else memory.address
+        body = pod_status.status(pod, course, self._moment(), host, address, memory.verdict)
+        written = pod_status.fingerprint(course, memory.verdict)
+        happened, course.happened = course.happened, []
+        try:
+            pod = await self._send(pod, memory, body)
+        except BaseException:
+            course.happened = happened + course.happened
+            raise
+        for happening in happened:
+            self._tell_happening(pod, memory, happening)
+        memory.written = written
+        memory.differs_since = None
+        if is_terminal(pod):
+            self._loads_of(name).drop(key)
+        return pod
+
+    async def _send(self, pod: NodePod, memory: Memory, body: dict[str, object]) -> NodePod:
         written = await self._clients[pod.spec.node_name].patch(
-            PODS, pod.metadata.name, strategic_merge_patch(patch), pod.metadata.namespace, subresource="status"
+            NODE_PODS, pod.metadata.name, strategic_merge_patch(body), pod.metadata.namespace, subresource="status"
         )
-        if memory.stage < Stage.RUNNING <= step.stage < Stage.STOPPED:
-            self._tell_started(pod)
-        memory.stage = step.stage
-        memory.since = self._env.monotonic()
         memory.version = written.metadata.resource_version
         return written
 
-    def _status(self, pod: Pod, memory: Memory, step: Write) -> dict[str, Any]:
-        now, host = self._env.now(), node_address(self._index[pod.spec.node_name])
-        match step.stage:
-            case Stage.RUNNING | Stage.READY:
-                if not memory.address:
-                    memory.address = host if pod.spec.host_network else self._addresses.take(pod.metadata.uid)
-                return pod_status.running(pod, now, host, memory.address, ready=step.stage is Stage.READY)
-            case Stage.STOPPED:
-                return pod_status.stopped(pod, now, host, ran=memory.stage >= Stage.RUNNING, killed=step.killed)
-            case _:
-                return pod_status.accepted(pod, now, host)
-
-    async def _remove(self, pod: Pod) -> None:
+    async def _remove(self, pod: NodePod) -> None:
         """The final delete, of this pod and no other of its name."""
         await self._clients[pod.spec.node_name].delete(
-            PODS, pod.metadata.name, pod.metadata.namespace, uid=pod.metadata.uid, grace_period_seconds=0
+            NODE_PODS, pod.metadata.name, pod.metadata.namespace, uid=pod.metadata.uid, grace_period_seconds=0
         )
 
     def _forget(self, key: str, memory: Memory) -> None:
         del self._memories[key]
         self._addresses.release(memory.address, memory.uid)
 
+    def _loads_of(self, node: str) -> Loads:
+        loads = self._loads.get(node)
+        if loads is None:
+            loads = self._loads[node] = Loads()
+        return loads
+
+    def _moment(self) -> Moment:
+        return Moment(self._env.monotonic(), self._env.now())
+
     # Events
 
-    def _tell_started(self, pod: Pod) -> None:
-        for path, container in _containers(pod):
-            about = object_reference(PODS, pod.metadata, field_path=path)
+    def _tell_happening(self, pod: NodePod, memory: Memory, happening: Happening) -> None:
+        path, container = _place(pod, happening.place)
+        about = object_reference(NODE_PODS, pod.metadata, field_path=path)
+        node, message = pod.spec.node_name, happening.message
+        if happening.reason == "Started":
             pulled = f'Container image "{container.image}" already present on machine and can be accessed by the pod'
-            self._tell(pod.spec.node_name, about, "Pulled", pulled)
-            self._tell(pod.spec.node_name, about, "Created", "Container created")
-            self._tell(pod.spec.node_name, about, "Started", "Container started")
+            self._tell(node, about, "Pulled", pulled)
+            self._tell(node, about, "Created", "Container created")
+        elif happening.reason == "BackOff":
+            meta = pod.metadata
+            message = f"Back-off restarting failed container {container.name} in pod "
+            message += f"{meta.name}_{meta.namespace}({meta.uid})"
+        self._tell(node, about, happening.reason, message, warning=happening.warning)
 
-    def _tell_stopping(self, pod: Pod, memory: Memory) -> None:
-        if not Stage.RUNNING <= memory.stage < Stage.STOPPED:
-            return
-        for path, container in _containers(pod, running=True):
-            about = object_reference(PODS, pod.metadata, field_path=path)
-            self._tell(pod.spec.node_name, about, "Killing", f"Stopping container {container.name}")
+    def _tell_stopping(self, pod: NodePod, memory: Memory) -> None:
+        course = memory.course
+        for place, run in enumerate(course.runs if course is not None else ()):
+            if run.state == RUNNING:
+                path, container = _place(pod, place)
+                about = object_reference(NODE_PODS, pod.metadata, field_path=path)
+                self._tell(pod.spec.node_name, about, "Killing", f"Stopping container {container.name}")
 
 
-def _containers(pod: Pod, *, running: bool = False) -> list[tuple[str, Container]]:
-    """Containers in the order in which they start, with their path in the pod; only those that run on, if so asked."""
-    before = [c for c in pod.spec.init_containers if not running or c.restart_policy == "Always"]
-    return [(f"spec.initContainers{{{c.name}}}", c) for c in before] + [
-        (f"spec.containers{{{c.name}}}", c) for c in pod.spec.containers
-    ]
+def _place(pod: NodePod, place: int) -> tuple[str, Container]:
+    """A container by its place, with its path in the pod."""
+    inits = pod.spec.init_containers
+    if place < len(inits):
+        return f"spec.initContainers{{{inits[place].name}}}", inits[place]
+    container = pod.spec.containers[place - len(inits)]
+    return f"spec.containers{{{container.name}}}", container

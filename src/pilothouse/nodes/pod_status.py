@@ -1,8 +1,7 @@
-"""What a kubelet writes about a pod, stage by stage. Pure: a pod in, a status patch out.
+"""What a kubelet writes about a pod. Pure: the pod, its containers and the time in, a status patch out.
 
-Stages, each one write: *accepted* (Pending, containers creating), *running* (Running; ready too unless readiness comes
-later), *ready*, and after a deletion *stopped* (terminal phase, the step before the object goes). Fields, order,
-reasons and messages: kubelet v1.36 ``pkg/kubelet/kubelet_pods.go``, ``pkg/kubelet/status``.
+``containers`` says what the containers do, ``pod_phase`` what that makes of the pod. Fields, order, reasons and
+messages: kubelet v1.36 ``pkg/kubelet/kubelet_pods.go``, ``pkg/kubelet/status``.
 """
 
 import datetime
@@ -10,15 +9,19 @@ import functools
 import hashlib
 from typing import Any
 
-from pilothouse.api.core import Container, Pod
+import msgspec
+
+from pilothouse.api.core import Container
 from pilothouse.machinery.times import format_time
+from pilothouse.nodes.containers import CRASH_LOOP, ENDED, RUNNING, Course, Ended, Run
+from pilothouse.nodes.pod_phase import FAILED, PENDING, RUNS, SUCCEEDED, phase_of
+from pilothouse.nodes.views import NodePod
 
 OWNED = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
 """The kubelet's conditions, in its order. Those of others are kept, and stand before them."""
 
-_COMPLETED, _KILLED = 0, 137
 _LOST = {
-    "exitCode": _KILLED,
+    "exitCode": 137,
     "reason": "ContainerStatusUnknown",
     "message": "The container could not be located when the pod was terminated",
     "startedAt": None,
@@ -29,166 +32,161 @@ _Rows = list[tuple[str, bool, str, str]]
 """Type, whether it holds, reason, message."""
 
 
-def accepted(pod: Pod, now: datetime.datetime, host: str) -> dict[str, Any]:
-    """The kubelet has seen the pod: Pending, nothing runs yet."""
-    body = _start(pod, now, host)
-    rows: _Rows = [("PodReadyToStartContainers", False, "", "")]
-    rows.append(("Initialized", True, "", "") if not pod.spec.init_containers else _uninitialized(pod))
-    rows += _unready(pod)
-    return _patch(pod, now, {**body, "conditions": rows})
+class Verdict(msgspec.Struct, frozen=True):
+    """Why the kubelet has ended a pod for good: its phase is Failed then, whatever its containers did."""
+
+    reason: str
+    message: str
+    disruption: bool = False
+    """Told in the condition ``DisruptionTarget`` too, so that a Job does not count it as a failure."""
 
 
-def running(pod: Pod, now: datetime.datetime, host: str, address: str, *, ready: bool) -> dict[str, Any]:
-    """All containers run. ``ready`` is False where readiness takes longer.
+class Moment(msgspec.Struct, frozen=True):
+    """An instant on both clocks: the loop's, and the one on the wall."""
 
-    Also what a running pod is told again when its status was changed by somebody else, or a readiness gate changed:
-    containers keep the time at which they started.
+    loop: float
+    wall: datetime.datetime
+
+    def at(self, loop: float) -> str:
+        """What the clock on the wall showed at a loop time."""
+        return format_time(self.wall - datetime.timedelta(seconds=self.loop - loop))
+
+
+def rejected(pod: NodePod, now: Moment, verdict: Verdict) -> dict[str, Any]:
+    """The kubelet does not take the pod (``rejectPod`` in ``pkg/kubelet/kubelet.go``)."""
+    message = f"Pod was rejected: {verdict.message}"
+    body = {"phase": FAILED, "reason": verdict.reason, "message": message, "startTime": format_time(now.wall)}
+    rows: _Rows = [("Ready", False, "PodFailed", ""), ("ContainersReady", False, "PodFailed", "")]
+    return _patch(pod, now, body, rows)
+
+
+def status(
+    pod: NodePod, course: Course, now: Moment, host: str, address: str, verdict: Verdict | None = None
+) -> dict[str, Any]:
+    """The pod as its containers are.
+
+    Once everything was made to stop and nothing runs any more the phase is terminal: containers that never ran count
+    as lost, and the pod as failed (``TerminatePod`` in ``pkg/kubelet/status/status_manager.go``).
     """
-    started = format_time(_running_since(pod) or now)
-    state = {"running": {"startedAt": started}}
+    phase = final_phase(course, verdict)
+    over = phase in (SUCCEEDED, FAILED)
+    lost = over and course.stopping
+    begun = course.sandbox or course.ran
     body: dict[str, Any] = {
-        "phase": "Running",
+        "phase": phase,
+        "startTime": format_time(pod.status.start_time or now.wall),
         "hostIP": host,
         "hostIPs": [{"ip": host}],
-        "podIP": address,
-        "podIPs": [{"ip": address}],
-        "containerStatuses": [_container(c, state, ready=ready, uid=pod.metadata.uid) for c in pod.spec.containers],
     }
-    if pod.spec.init_containers:
-        body["initContainerStatuses"] = [_initialized(c, pod, started) for c in pod.spec.init_containers]
-    rows: _Rows = [("PodReadyToStartContainers", True, "", ""), ("Initialized", True, "", "")]
-    if ready:
-        gates = _closed_gates(pod)
-        rows.append(("Ready", False, "ReadinessGatesNotReady", gates) if gates else ("Ready", True, "", ""))
-        rows.append(("ContainersReady", True, "", ""))
-    else:
-        rows += _unready(pod)
-    return _patch(pod, now, {**body, "conditions": rows})
+    if verdict is not None and over:
+        body |= {"reason": verdict.reason, "message": verdict.message}
+    if address:
+        body |= {"podIP": address, "podIPs": [{"ip": address}]}
+    waits = "PodInitializing" if course.inits else "ContainerCreating"
+    initialized = _incomplete(course) == []
+    kinds = (*pod.spec.init_containers, *pod.spec.containers)
+    statuses = []
+    for container, run in zip(kinds, course.runs, strict=True):
+        # Regular containers of a pod that never got so far are told as waiting still.
+        is_lost = lost and (not run.init and (initialized or begun)) and run.end is None
+        statuses.append(_container(container, run, pod, now, waits, lost=is_lost))
+    body["containerStatuses"] = statuses[course.inits :]
+    if course.inits:
+        body["initContainerStatuses"] = statuses[: course.inits]
+    rows = _conditions(pod, course, phase, verdict if over else None)
+    return _patch(pod, now, body, rows)
 
 
-def stopped(pod: Pod, now: datetime.datetime, host: str, *, ran: bool, killed: bool) -> dict[str, Any]:
-    """Every container has ended after a deletion: the terminal phase that precedes the final delete.
-
-    Containers that ran end with 0, or with 137 when they were ``killed`` at the end of the grace period. Those that
-    never did count as lost, and the pod as failed (``TerminatePod`` in ``pkg/kubelet/status/status_manager.go``).
-    """
-    succeeded = ran and not killed
-    body: dict[str, Any] = {"phase": "Succeeded" if succeeded else "Failed"}
-    initialized = ran or not pod.spec.init_containers
-    if ran:
-        body |= _ended_containers(pod, now, killed=killed)
-    else:
-        body = {**_start(pod, now, host), **body}
-        if initialized:
-            lost = {"terminated": _LOST}
-            body["containerStatuses"] = [_container(c, lost, ready=False) for c in pod.spec.containers]
-    why = "PodCompleted" if succeeded else "PodFailed"
-    rows: _Rows = [("PodReadyToStartContainers", False, "", "")]
-    if initialized:
-        rows.append(("Initialized", True, why if succeeded else "", ""))
-    else:
-        rows.append(_uninitialized(pod))
-    rows += [("Ready", False, why, ""), ("ContainersReady", False, why, "")]
-    return _patch(pod, now, {**body, "conditions": rows})
+def final_phase(course: Course, verdict: Verdict | None) -> str:
+    """The phase to be written: terminal only when nothing runs any more."""
+    if (verdict is not None or course.stopping) and not course.alive:
+        if verdict is not None:
+            return FAILED
+        if any(run.end is None for run in course.runs[course.inits :]):
+            return FAILED
+    phase = phase_of(course)
+    # Held back while containers may still run (``mergePodStatus``): a sidecar beside a failed init container.
+    return (RUNS if course.sandbox else PENDING) if phase in (SUCCEEDED, FAILED) and course.alive else phase
 
 
-def expected(pod: Pod, *, initialized: bool, ready: bool) -> dict[str, str]:
-    """The status of each of the kubelet's conditions before the end: ``initialized`` once containers run."""
-    return {
-        "PodReadyToStartContainers": _word(initialized),
-        "Initialized": _word(initialized or not pod.spec.init_containers),
-        "Ready": _word(ready and not (pod.spec.readiness_gates and _closed_gates(pod))),
-        "ContainersReady": _word(ready),
-        "PodScheduled": "True",
+def expected(pod: NodePod, course: Course) -> dict[str, str]:
+    """The status of each of the kubelet's conditions as they would be written now."""
+    return {kind: _word(holds) for kind, holds, _r, _m in _conditions(pod, course, final_phase(course, None), None)} | {
+        "PodScheduled": "True"
     }
 
 
-def _word(holds: bool) -> str:
-    return "True" if holds else "False"
+def fingerprint(course: Course, verdict: Verdict | None) -> tuple[Any, ...]:
+    """Equal for two states that would be written alike."""
+    return (
+        course.sandbox,
+        course.stopping and not course.alive,
+        verdict is not None and not course.alive,
+        *[(run.state, run.reason, run.restarts, run.ready, run.started) for run in course.runs],
+    )
+
+
+def container_id(uid: str, name: str, run: int) -> str:
+    """A made-up one, another for every run."""
+    identity = f"{uid}/{name}/{run}" if run else f"{uid}/{name}"
+    return f"simulated://{hashlib.sha256(identity.encode()).hexdigest()}"
 
 
 # Containers
 
 
-def _start(pod: Pod, now: datetime.datetime, host: str) -> dict[str, Any]:
-    """Everything but the conditions of a pod whose containers are being created."""
-    waiting = {"waiting": {"reason": "PodInitializing" if pod.spec.init_containers else "ContainerCreating"}}
-    body: dict[str, Any] = {
-        "phase": "Pending",
-        "startTime": format_time(pod.status.start_time or now),
-        "hostIP": host,
-        "hostIPs": [{"ip": host}],
-        "containerStatuses": [_container(c, waiting, ready=False) for c in pod.spec.containers],
-    }
-    if pod.spec.host_network:
-        body |= {"podIP": host, "podIPs": [{"ip": host}]}
-    if pod.spec.init_containers:
-        body["initContainerStatuses"] = [_container(c, waiting, ready=False) for c in pod.spec.init_containers]
-    return body
-
-
-def _running_since(pod: Pod) -> datetime.datetime | None:
-    # Both are one write: the sandbox becomes ready and the containers start.
-    for condition in pod.status.conditions:
-        if condition.type == "PodReadyToStartContainers" and condition.status == "True":
-            return condition.last_transition_time
-    return None
-
-
-def _ended_containers(pod: Pod, now: datetime.datetime, *, killed: bool) -> dict[str, Any]:
-    ended = {
-        "terminated": {
-            "exitCode": _KILLED if killed else _COMPLETED,
-            "reason": "Error" if killed else "Completed",
-            "startedAt": format_time(_running_since(pod) or pod.status.start_time or now),
-            "finishedAt": format_time(now),
-        }
-    }
+def _container(container: Container, run: Run, pod: NodePod, now: Moment, waits: str, *, lost: bool) -> dict[str, Any]:
     uid = pod.metadata.uid
+    last = run.end if run.state not in (RUNNING, ENDED) and run.end is not None else run.last
     body: dict[str, Any] = {
-        "containerStatuses": [_container(c, ended, ready=False, uid=uid) for c in pod.spec.containers]
-    }
-    if pod.spec.init_containers:
-        body["initContainerStatuses"] = [
-            _container(c, ended, ready=False, uid=uid)
-            if c.restart_policy == "Always"
-            else _initialized(c, pod, ended["terminated"]["startedAt"])
-            for c in pod.spec.init_containers
-        ]
-    return body
-
-
-def _initialized(container: Container, pod: Pod, at: Any) -> dict[str, Any]:
-    """An init container once regular containers run: a sidecar runs on, any other has completed."""
-    uid = pod.metadata.uid
-    if container.restart_policy == "Always":
-        return _container(container, {"running": {"startedAt": at}}, ready=True, uid=uid)
-    started = format_time(pod.status.start_time) if pod.status.start_time is not None else at
-    done = {"exitCode": _COMPLETED, "reason": "Completed", "startedAt": started, "finishedAt": at}
-    return _container(container, {"terminated": done}, ready=True, uid=uid)
-
-
-def _container(container: Container, state: dict[str, Any], *, ready: bool, uid: str = "") -> dict[str, Any]:
-    """A container's status. ``uid`` is the pod's once the container exists."""
-    status: dict[str, Any] = {
         "name": container.name,
-        "state": state,
-        "lastState": {},
-        "ready": ready,
-        "restartCount": 0,
+        "state": {},
+        "lastState": {"terminated": _terminated(last, uid, run.name, now)} if last is not None else {},
+        "ready": run.ready,
+        "restartCount": run.restarts,
         "image": container.image,
         "imageID": "",
-        "started": "running" in state,
+        "started": run.started,
     }
-    if uid:
-        identity = hashlib.sha256(f"{uid}/{container.name}".encode()).hexdigest()
-        status["imageID"] = _image_id(container.image)
-        status["containerID"] = f"simulated://{identity}"
-        if "terminated" in state:
-            status["state"] = {"terminated": {**state["terminated"], "containerID": status["containerID"]}}
-        else:
-            _add_resources(status, container)
-    return status
+    if lost:
+        body["state"] = {"terminated": _LOST}
+    elif run.state == RUNNING:
+        body["state"] = {"running": {"startedAt": now.at(run.since)}}
+        _add_identity(body, uid, run.restarts)
+        _add_resources(body, container)
+    elif run.state == ENDED and run.end is not None:
+        body["state"] = {"terminated": _terminated(run.end, uid, run.name, now)}
+        _add_identity(body, uid, run.end.run)
+    else:
+        waiting = {"reason": run.reason or waits}
+        if run.reason == CRASH_LOOP:
+            meta = pod.metadata
+            told = f"restarting failed container={run.name} pod={meta.name}_{meta.namespace}({uid})"
+            waiting["message"] = f"back-off {_go_duration(run.backoff)} {told}"
+        elif run.reason in ("ErrImagePull", "ImagePullBackOff"):
+            waiting["message"] = f'Back-off pulling image "{container.image}"'
+        body["state"] = {"waiting": waiting}
+        if last is not None:
+            _add_identity(body, uid, last.run)
+    return body
+
+
+def _terminated(end: Ended, uid: str, name: str, now: Moment) -> dict[str, Any]:
+    body: dict[str, Any] = {"exitCode": end.code, "reason": end.reason}
+    if end.message:
+        body["message"] = end.message
+    started, finished = now.at(end.started_at), now.at(end.finished_at)
+    return {**body, "startedAt": started, "finishedAt": finished, "containerID": container_id(uid, name, end.run)}
+
+
+def _add_identity(body: dict[str, Any], uid: str, run: int) -> None:
+    body["imageID"] = _image_id(body["image"])
+    body["containerID"] = container_id(uid, body["name"], run)
+
+
+def _go_duration(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes}m{rest}s" if minutes else f"{rest}s"
 
 
 def _add_resources(status: dict[str, Any], container: Container) -> None:
@@ -211,19 +209,47 @@ def _image_id(image: str) -> str:
 # Conditions
 
 
-def _uninitialized(pod: Pod) -> tuple[str, bool, str, str]:
-    # A sidecar that has not started counts as incomplete too.
-    names = " ".join(c.name for c in pod.spec.init_containers)
-    return ("Initialized", False, "ContainersNotInitialized", f"containers with incomplete status: [{names}]")
+def _conditions(pod: NodePod, course: Course, phase: str, verdict: Verdict | None) -> _Rows:
+    over = phase in (SUCCEEDED, FAILED)
+    rows: _Rows = [("PodReadyToStartContainers", course.sandbox and not over, "", "")]
+    incomplete = _incomplete(course)
+    if phase == SUCCEEDED:
+        rows.append(("Initialized", True, "PodCompleted", ""))
+    elif incomplete:
+        told = f"containers with incomplete status: [{' '.join(incomplete)}]"
+        rows.append(("Initialized", False, "ContainersNotInitialized", told))
+    else:
+        rows.append(("Initialized", True, "", ""))
+    if over:
+        why = "PodCompleted" if phase == SUCCEEDED else "PodFailed"
+        rows += [("Ready", False, why, ""), ("ContainersReady", False, why, "")]
+    else:
+        unready = [run.name for run in course.runs if not run.ready and (run.sidecar or not run.init)]
+        gates = _closed_gates(pod)
+        if unready:
+            told = f"containers with unready status: [{' '.join(unready)}]"
+            rows.append(("Ready", False, "ContainersNotReady", f"{told}, {gates}" if gates else told))
+            rows.append(("ContainersReady", False, "ContainersNotReady", told))
+        else:
+            rows.append(("Ready", False, "ReadinessGatesNotReady", gates) if gates else ("Ready", True, "", ""))
+            rows.append(("ContainersReady", True, "", ""))
+    if verdict is not None and verdict.disruption:
+        rows.append(("DisruptionTarget", True, "TerminationByKubelet", verdict.message))
+    return rows
 
 
-def _unready(pod: Pod) -> _Rows:
-    names = " ".join(c.name for c in pod.spec.containers)
-    why = ("ContainersNotReady", f"containers with unready status: [{names}]")
-    return [("Ready", False, *why), ("ContainersReady", False, *why)]
+def _incomplete(course: Course) -> list[str]:
+    """The init containers that are not done; none once a regular container has run."""
+    if any(run.state in (RUNNING, ENDED) or run.restarts for run in course.runs[course.inits :]):
+        return []
+    return [run.name for run in course.runs[: course.inits] if not (run.started if run.sidecar else run.ready)]
 
 
-def _closed_gates(pod: Pod) -> str:
+def _word(holds: bool) -> str:
+    return "True" if holds else "False"
+
+
+def _closed_gates(pod: NodePod) -> str:
     """Which readiness gates keep the pod from being ready, "" for none."""
     if not pod.spec.readiness_gates:
         return ""
@@ -238,13 +264,13 @@ def _closed_gates(pod: Pod) -> str:
     return ", ".join(messages)
 
 
-def _patch(pod: Pod, now: datetime.datetime, status: dict[str, Any]) -> dict[str, Any]:
+def _patch(pod: NodePod, now: Moment, body: dict[str, Any], rows: _Rows) -> dict[str, Any]:
     before = {c.type: c for c in pod.status.conditions}
-    at = format_time(now)
+    at = format_time(now.wall)
     # No generation: a server older than 1.33.
     generation = pod.metadata.generation or None
     conditions = []
-    for kind, holds, reason, message in [*status["conditions"], ("PodScheduled", True, "", "")]:
+    for kind, holds, reason, message in [*rows, ("PodScheduled", True, "", "")]:
         known = before.get(kind)
         stays = known is not None and known.status == _word(holds) and known.last_transition_time is not None
         # A merge keeps what it is not told to change: reason and message of a condition that holds again must go.
@@ -259,8 +285,11 @@ def _patch(pod: Pod, now: datetime.datetime, status: dict[str, Any]) -> dict[str
                 "lastTransitionTime": format_time(known.last_transition_time) if stays else at,  # type: ignore[union-attr,arg-type]  # see ``stays``
             }
         )
+    written = {kind for kind, *_rest in rows}
     foreign = [c.type for c in pod.status.conditions if c.type not in OWNED]
-    status["$setElementOrder/conditions"] = [{"type": kind} for kind in (*foreign, *OWNED)]
-    status["conditions"] = conditions
-    status["observedGeneration"] = generation
-    return {"metadata": {"uid": pod.metadata.uid}, "status": status}
+    foreign += [kind for kind in ("DisruptionTarget",) if kind in written and kind not in foreign]
+    own = [kind for kind in OWNED if kind in written or kind == "PodScheduled" or kind in before]
+    body["$setElementOrder/conditions"] = [{"type": kind} for kind in (*foreign, *own)]
+    body["conditions"] = conditions
+    body["observedGeneration"] = generation
+    return {"metadata": {"uid": pod.metadata.uid}, "status": body}

@@ -30,6 +30,17 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """From the deletion to the end of the containers. Where the pod's grace period is shorter, they are killed then."""
     remove_delay: float = 0.0
     """From the terminal phase to the final delete."""
+    init_run_time: float = 0.0
+    """How long each init container runs that is no sidecar. At 0 they end in the moment in which the others start."""
+    job_run_time: float = 1.0
+    """How long the containers of a Job's pods run, before they end with exit code 0. All others run on."""
+    restart_gap: float = 1.0
+    """From the end of a container to what comes next: a kubelet looks at its runtime once a second."""
+
+    eviction_period: float = 10.0
+    """Under pressure one pod is evicted per so many seconds."""
+    pressure_transition: float = 300.0
+    """How long a node's condition tells of pressure after the last of it."""
 
     lease_period: float = 10.0
     """Renewal of the node's Lease: a quarter of its 40 s, as the kubelet does (v1.36 ``pkg/kubelet``)."""
@@ -43,3 +54,13 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     def sends_events(self, nodes: int) -> bool:
         """Whether a simulator of so many nodes sends events."""
         return nodes <= EVENTFUL_NODES if self.events is None else self.events
+
+
+PROFILES = {
+    "quick": Profile(),
+    "instant": Profile(start_delay=0.0, stop_delay=0.0, job_run_time=0.0),
+    "lifelike": Profile(
+        accept_delay=0.05, start_delay=2.5, ready_delay=1.0, stop_delay=2.0, init_run_time=1.5, job_run_time=10.0
+    ),
+}
+"""By name, as ``--profile`` takes them."""

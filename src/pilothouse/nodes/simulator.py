@@ -6,18 +6,31 @@ Every node writes as itself through ``client_for(name)``, so that an API server 
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from pilothouse.api.core import ObjectReference
+from pilothouse.api.core import NODES, PODS, ObjectReference
 from pilothouse.client import Client
 from pilothouse.env import Env, Log, TaskGroup
 from pilothouse.nodes.heartbeats import Heartbeats
+from pilothouse.nodes.outages import Outages
 from pilothouse.nodes.pod_lives import PodLives
+from pilothouse.nodes.pressure import CONDITIONS, Pressures
 from pilothouse.nodes.profile import Profile
 from pilothouse.runtime import EventRecorder, InformerFactory
 
+if TYPE_CHECKING:
+    from pilothouse.nodes.stages import Stage
+    from pilothouse.nodes.stages.stage_lives import StageLives
+
 
 class NodeSimulator:
-    """Simulated nodes ``names`` on one API server."""
+    """Simulated nodes ``names`` on one API server.
+
+    For a kind that ``stages`` speaks of, they take the place of what is built in: of a kubelet's status of Nodes, of
+    all that happens to Pods. Registration and Leases stay.
+
+    Commands (``silence`` …) return at once and may be given at any time; the nodes follow within their next turn.
+    """
 
     def __init__(
         self,
@@ -27,36 +40,146 @@ class NodeSimulator:
         informers: InformerFactory,
         client_for: Callable[[str], Client],
         profile: Profile | None = None,
+        stages: "Sequence[Stage]" = (),
         log: Log | None = None,
     ) -> None:
         profile = profile or Profile()
         log = log or Log("nodes")
-        index = {name: number for number, name in enumerate(names)}
-        clients = {name: client_for(name) for name in names}
+        self._env = env
+        self._index = {name: number for number, name in enumerate(names)}
+        self._clients = {name: client_for(name) for name in names}
+        self._eventful = profile.sends_events(len(names))
         self._recorders: dict[str, EventRecorder] = {}
-        if profile.sends_events(len(names)):
-            self._recorders = {name: EventRecorder(clients[name], env, "kubelet", host=name) for name in names}
+        self._group: TaskGroup | None = None
+        self._outages = Outages(env)
+        self._pressures = Pressures(env, profile, self._tell, log)
+        staged = {stage.kind for stage in stages}
+        nodes = informers.informer(NODES)
         self._heartbeats = Heartbeats(
-            env, index, informers=informers, clients=clients, profile=profile, tell=self._tell, log=log
+            env,
+            self._index,
+            informers=informers,
+            clients=self._clients,
+            profile=profile,
+            outages=self._outages,
+            pressures=self._pressures,
+            tell=self._tell,
+            log=log,
+            reports="Node" not in staged,
         )
-        self._pod_lives = PodLives(
-            env, index, informers=informers, clients=clients, profile=profile, tell=self._tell, log=log
+        self._pod_lives: PodLives | None = None
+        if "Pod" not in staged:
+            self._pod_lives = PodLives(
+                env,
+                self._index,
+                informers=informers,
+                nodes=nodes.cache,
+                clients=self._clients,
+                profile=profile,
+                outages=self._outages,
+                pressures=self._pressures,
+                tell=self._tell,
+                log=log,
+            )
+        self._stage_lives = [self._play(kind, stages, informers, log) for kind in (NODES, PODS) if kind.kind in staged]
+
+    def _play(self, kind: "object", stages: "Sequence[Stage]", informers: InformerFactory, log: Log) -> "StageLives":
+        from pilothouse.nodes.stages.stage_lives import StageLives
+
+        return StageLives(
+            self._env,
+            self._index,
+            kind,  # type: ignore[arg-type]  # NODES or PODS
+            stages,
+            informers=informers,
+            clients=self._clients,
+            outages=self._outages,
+            tell=self._tell,
+            log=log,
         )
 
     @property
     def ready(self) -> asyncio.Event:
-        """Set once every node has registered and reported Ready."""
+        """Set once every node has registered and reported Ready; with stages for Nodes, once all have registered."""
         return self._heartbeats.ready
 
     async def run(self) -> None:
         """Register, heartbeat and serve pods until cancelled."""
         async with TaskGroup("nodes") as group:
+            self._group = group
             for name, recorder in self._recorders.items():
                 group.start(recorder.run(), name=f"events of {name}")
             group.start(self._heartbeats.run(), name="node heartbeats")
-            group.start(self._pod_lives.run(), name="node pods")
+            if self._pod_lives is not None:
+                group.start(self._pod_lives.run(), name="node pods")
+            group.start(self._pressures.run(self._pod_lives), name="node pressure")
+            for lives in self._stage_lives:
+                group.start(lives.run(), name="stages")
 
-    def _tell(self, node: str, about: ObjectReference, reason: str, message: str) -> None:
+    # Commands
+
+    def silence(self, name: str) -> None:
+        """The node sends nothing any more, as behind a broken network; its containers run on."""
+        self._outages.silence(self._known(name))
+
+    def slow(self, name: str, seconds: float) -> None:
+        """Everything that the node sends is late by so much; 0 ends that."""
+        if seconds < 0:
+            raise ValueError(f"a node can't be early: {seconds}")
+        self._outages.slow(self._known(name), seconds)
+
+    def vanish(self, name: str) -> None:
+        """The machine is gone, and its Node is deleted, as a cloud provider's controller does."""
+        self._outages.remove(self._known(name))
+
+    def take_out_of_service(self, name: str) -> None:
+        """The node is silent and gets the taint ``node.kubernetes.io/out-of-service``, as an administrator gives it."""
+        self._outages.take_out_of_service(self._known(name))
+
+    def revive(self, name: str, *, pods: bool = True) -> None:
+        """The node is as before: in reach, quick, in service, registered.
+
+        With ``pods`` its containers have run on meanwhile. Without, and always after ``vanish``, the machine has
+        booted: what ran has ended with exit code 255, and is started again where its restart policy says so.
+        """
+        self._outages.restore(self._known(name), containers=pods)
+
+    def press(self, name: str, resource: str, amount: int | None = None) -> None:
+        """The node lacks ``memory``, ``disk`` or ``pids``: it says so, and evicts a pod every ten seconds.
+
+        With ``amount`` until the evicted pods used so much, otherwise until ``relieve``.
+        """
+        self._pressures.press(self._known(name), resource, amount)
+
+    def relieve(self, name: str, resource: str = "") -> None:
+        """There is enough again, of one resource or of all. The node's condition says so five minutes later."""
+        if resource and resource not in CONDITIONS:
+            raise ValueError(f"{resource!r} is none of {', '.join(CONDITIONS)}")
+        self._pressures.relieve(self._known(name), resource)
+
+    def _known(self, name: str) -> str:
+        if name not in self._index:
+            raise KeyError(f"no simulated node is called {name!r}")
+        return name
+
+    # Events
+
+    def _tell(
+        self,
+        node: str,
+        about: ObjectReference,
+        reason: str,
+        message: str,
+        *,
+        warning: bool = False,
+        always: bool = False,
+    ) -> None:
+        if not self._eventful and not always:
+            return
         recorder = self._recorders.get(node)
-        if recorder is not None:
-            recorder.event(about, "Normal", reason, message)
+        if recorder is None:
+            # Most nodes of a large cluster never have anything to tell.
+            recorder = self._recorders[node] = EventRecorder(self._clients[node], self._env, "kubelet", host=node)
+            if self._group is not None:
+                self._group.start(recorder.run(), name=f"events of {node}")
+        recorder.event(about, "Warning" if warning else "Normal", reason, message)

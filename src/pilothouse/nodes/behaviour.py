@@ -1,0 +1,208 @@
+"""How a pod behaves on a simulated node: what the profile says, changed by the pod's own annotations. Pure.
+
+Read by ``containers``. The keys are ``simulated.pilothouse.dev/KEY``, for one container ``KEY.CONTAINER``. An
+annotation that can't be read is reported as an event, and the profile counts in its place. The table is in
+``docs/nodes.md``.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from pilothouse.machinery.durations import DurationError, parse_duration
+from pilothouse.machinery.quantities import QuantityError, parse_quantity
+from pilothouse.nodes.profile import Profile
+from pilothouse.nodes.views import NodeContainer, NodePod
+
+PREFIX = "simulated.pilothouse.dev/"
+
+
+class Timeline(msgspec.Struct, frozen=True):
+    """A scripted sequence of a probe's outcomes: how long each lasts. After the last one it begins again."""
+
+    steps: tuple[tuple[bool, float], ...]
+
+    def first(self, outcome: bool) -> float:
+        """How long it takes until there is this outcome for the first time, infinite if there never is."""
+        elapsed = 0.0
+        for found, seconds in self.steps:
+            if found is outcome:
+                return elapsed
+            elapsed += seconds
+        return math.inf
+
+
+PASSES = Timeline(((True, math.inf),))
+
+
+class Script(msgspec.Struct, frozen=True, kw_only=True):
+    """What one container does. Of ``run_seconds`` and ``exit_codes`` the n-th is for the n-th run, the last for all
+    after it."""
+
+    run_seconds: tuple[float, ...] = (math.inf,)
+    exit_codes: tuple[int, ...] = (0,)
+    exit_reason: str = ""
+    exit_message: str = ""
+    stop_exit_code: int = 0
+    waiting: str = ""
+    """A reason for which the container can't start: ``ImagePullBackOff``, ``CreateContainerConfigError``, …"""
+    startup: Timeline = PASSES
+    readiness: Timeline = PASSES
+    liveness: Timeline = PASSES
+
+    def run(self, number: int) -> tuple[float, int]:
+        """How long the n-th run lasts (from 0) and how it ends."""
+        seconds = self.run_seconds[min(number, len(self.run_seconds) - 1)]
+        return seconds, self.exit_codes[min(number, len(self.exit_codes) - 1)]
+
+
+class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
+    """What a pod does. ``scripts`` in the order of its init containers and containers."""
+
+    accept_delay: float
+    start_delay: float
+    stop_delay: float
+    remove_delay: float
+    scripts: tuple[Script, ...]
+    usage: Mapping[str, int] = {}
+    """What it uses of memory, disk and pids, if that was said."""
+    complaints: tuple[str, ...] = ()
+    """What is wrong with its annotations."""
+
+
+def behaviour_of(pod: NodePod, profile: Profile) -> Behaviour:
+    """The behaviour of a pod."""
+    own = {key[len(PREFIX) :]: text for key, text in pod.metadata.annotations.items() if key.startswith(PREFIX)}
+    reader = _Reader(own)
+    containers = (*pod.spec.init_containers, *pod.spec.containers)
+    inits = len(pod.spec.init_containers)
+    job = any(owner.controller and owner.kind == "Job" for owner in pod.metadata.owner_references)
+    scripts = tuple(
+        _script(container, profile, reader if own else None, init=at < inits, job=job)
+        for at, container in enumerate(containers)
+    )
+    if not own:
+        return Behaviour(
+            accept_delay=profile.accept_delay,
+            start_delay=profile.start_delay,
+            stop_delay=profile.stop_delay,
+            remove_delay=profile.remove_delay,
+            scripts=scripts,
+        )
+    behaviour = Behaviour(
+        accept_delay=reader.read("accept-delay", parse_duration, profile.accept_delay),
+        start_delay=reader.read("start-delay", parse_duration, profile.start_delay),
+        stop_delay=reader.read("stop-delay", parse_duration, profile.stop_delay),
+        remove_delay=reader.read("remove-delay", parse_duration, profile.remove_delay),
+        scripts=scripts,
+        usage={
+            resource: amount
+            for resource, key in (("memory", "memory-usage"), ("disk", "disk-usage"), ("pids", "pids"))
+            if (amount := reader.read(key, _amount, -1)) >= 0
+        },
+    )
+    return msgspec.structs.replace(behaviour, complaints=reader.complaints())
+
+
+_PLAIN = Script()
+_ENDS_SECONDS = 1.0
+
+
+def _script(container: NodeContainer, profile: Profile, own: "_Reader | None", *, init: bool, job: bool) -> Script:
+    sidecar = init and container.restart_policy == "Always"
+    if init and not sidecar:
+        seconds = profile.init_run_time
+    elif job and not init:
+        seconds = profile.job_run_time
+    else:
+        seconds = math.inf
+    probe, startup = container.readiness_probe, container.startup_probe
+    unready = max(profile.ready_delay, float(probe.initial_delay_seconds) if probe is not None else 0.0)
+    if own is None and math.isinf(seconds) and not unready and startup is None:
+        return _PLAIN
+    script = Script(
+        run_seconds=(seconds,),
+        startup=_after(float(startup.initial_delay_seconds) if startup is not None else 0.0),
+        readiness=_after(0.0 if init and not sidecar else unready),
+    )
+    if own is None:
+        return script
+
+    def read(key: str, parse: Callable[[str], Any], default: Any) -> Any:
+        return own.read(f"{key}.{container.name}", parse, own.read(key, parse, default) if not init else default)
+
+    codes = read("exit-code", _codes, None)
+    # Whoever says how a container ends, and not when, wants to see it end.
+    lasts = script.run_seconds if codes is None or script.run_seconds != (math.inf,) else (_ENDS_SECONDS,)
+    return Script(
+        run_seconds=read("run-time", _durations, lasts),
+        exit_codes=codes or script.exit_codes,
+        exit_reason=read("exit-reason", str, ""),
+        exit_message=read("exit-message", str, ""),
+        stop_exit_code=read("stop-exit-code", int, 0),
+        waiting=read("waiting", str, ""),
+        startup=read("startup-probe", parse_timeline, script.startup),
+        readiness=read("readiness-probe", parse_timeline, script.readiness),
+        liveness=read("liveness-probe", parse_timeline, script.liveness),
+    )
+
+
+def _after(seconds: float) -> Timeline:
+    return Timeline(((False, seconds), (True, math.inf))) if seconds > 0 else PASSES
+
+
+class _Reader:
+    """Reads annotations, remembering which were asked for and what was wrong."""
+
+    def __init__(self, own: Mapping[str, str]) -> None:
+        self._own = own
+        self._asked: set[str] = set()
+        self._wrong: dict[str, str] = {}
+
+    def read(self, key: str, parse: Callable[[str], Any], default: Any) -> Any:
+        self._asked.add(key)
+        text = self._own.get(key)
+        if text is None:
+            return default
+        try:
+            return parse(text)
+        except (DurationError, QuantityError, ValueError) as error:
+            self._wrong[key] = f"annotation {PREFIX}{key}: {error}"
+            return default
+
+    def complaints(self) -> tuple[str, ...]:
+        unknown = {key: f"annotation {PREFIX}{key}: no such key" for key in self._own if key not in self._asked}
+        return tuple(text for _key, text in sorted({**unknown, **self._wrong}.items()))
+
+
+def parse_timeline(text: str) -> Timeline:
+    """``fail 5s, pass 30s, fail``: the last one lasts unless it has a duration; then the sequence begins again."""
+    steps: list[tuple[bool, float]] = []
+    words = [part.split() for part in text.split(",")]
+    for number, part in enumerate(words):
+        if not part or part[0] not in ("pass", "fail") or len(part) > 2:
+            raise ValueError(f'expected "pass" or "fail" and a duration, got "{" ".join(part)}"')
+        if len(part) == 1 and number < len(words) - 1:
+            raise ValueError(f'only the last outcome may last for ever, "{part[0]}" needs a duration')
+        seconds = parse_duration(part[1]) if len(part) == 2 else math.inf
+        if seconds <= 0:
+            raise ValueError(f"an outcome lasts longer than {part[1]}")
+        steps.append((part[0] == "pass", seconds))
+    return Timeline(tuple(steps))
+
+
+def _durations(text: str) -> tuple[float, ...]:
+    found = tuple(math.inf if part.strip() == "forever" else parse_duration(part.strip()) for part in text.split(","))
+    if any(seconds < 0 for seconds in found):
+        raise ValueError(f'"{text}" goes backwards')
+    return found
+
+
+def _codes(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(","))
+
+
+def _amount(text: str) -> int:
+    return parse_quantity(text).value

@@ -1,0 +1,84 @@
+"""What a person commands a simulated node by annotations on its Node. Pure; ``heartbeats`` obeys.
+
+``simulated.pilothouse.dev/fault``: ``silent``, ``slow=5s``, ``gone``, ``out-of-service``; ``…/pressure``: ``memory``,
+``disk``, ``pids``, each maybe with the amount to be freed (``memory=1Gi``); several with commas. ``…/boot``: any text,
+a new one boots the machine anew.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from pilothouse.machinery.durations import DurationError, parse_duration
+from pilothouse.machinery.quantities import QuantityError, parse_quantity
+from pilothouse.nodes.behaviour import PREFIX
+from pilothouse.nodes.pressure import CONDITIONS
+
+_SLOW_SECONDS = 5.0
+
+
+class Commands(msgspec.Struct, frozen=True, kw_only=True):
+    """What is wanted of one node; nothing, if it is to be as it is."""
+
+    silent: bool = False
+    gone: bool = False
+    out_of_service: bool = False
+    slow_seconds: float = 0.0
+    pressures: Mapping[str, int | None] = {}
+    boot: str = ""
+    complaints: tuple[str, ...] = ()
+    """What can't be understood."""
+
+    @property
+    def down(self) -> bool:
+        """Whether the node is to send nothing."""
+        return self.silent or self.gone or self.out_of_service
+
+
+def commands_of(annotations: Mapping[str, str]) -> Commands:
+    """What the annotations of a Node say."""
+    own = {key[len(PREFIX) :]: text for key, text in annotations.items() if key.startswith(PREFIX)}
+    if not own:
+        return _NONE
+    wrong = [
+        f"annotation {PREFIX}{key}: no such key" for key in sorted(own) if key not in ("fault", "pressure", "boot")
+    ]
+    words: set[str] = set()
+    slow = 0.0
+    for part in _parts(own.get("fault", "")):
+        word, _equals, value = part.partition("=")
+        if word == "slow":
+            try:
+                slow = parse_duration(value) if value else _SLOW_SECONDS
+            except DurationError as error:
+                wrong.append(f"annotation {PREFIX}fault: {error}")
+        elif part in ("silent", "gone", "out-of-service"):
+            words.add(part)
+        else:
+            wrong.append(f"annotation {PREFIX}fault: {part!r} is none of silent, slow, gone, out-of-service")
+    pressures: dict[str, int | None] = {}
+    for part in _parts(own.get("pressure", "")):
+        word, _equals, value = part.partition("=")
+        if word not in CONDITIONS:
+            wrong.append(f"annotation {PREFIX}pressure: {word!r} is none of {', '.join(CONDITIONS)}")
+            continue
+        try:
+            pressures[word] = parse_quantity(value).value if value else None
+        except QuantityError as error:
+            wrong.append(f"annotation {PREFIX}pressure: {error}")
+    return Commands(
+        silent="silent" in words,
+        gone="gone" in words,
+        out_of_service="out-of-service" in words,
+        slow_seconds=slow,
+        pressures=pressures,
+        boot=own.get("boot", ""),
+        complaints=tuple(wrong),
+    )
+
+
+_NONE = Commands()
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]

@@ -1,0 +1,106 @@
+"""What is wrong with which node: silent, slow, gone, under pressure. Everything that writes as a node asks here first.
+
+Commands come through ``NodeSimulator`` and, on a Node's annotations, through ``heartbeats``. A node that is *down*
+sends nothing: its containers run on (``silent``) or are lost with the machine (``gone``). One that is *slow* sends everything
+late. *Pressure* is the business of ``pressure``.
+"""
+
+from collections.abc import Callable
+
+from pilothouse.env import Env
+
+
+class Outages:
+    """The faults of all nodes. ``on_change`` is called with a node's name after each change."""
+
+    def __init__(self, env: Env) -> None:
+        self._env = env
+        self._silent: dict[str, float] = {}
+        self._gone: dict[str, float] = {}
+        self._slow: dict[str, float] = {}
+        self._late: dict[tuple[str, str], float] = {}
+        self._serviceless: set[str] = set()
+        self._lost: set[str] = set()
+        self._boots: dict[str, int] = {}
+        self.on_change: list[Callable[[str], None]] = []
+
+    def is_down(self, node: str) -> bool:
+        """Whether the node sends nothing."""
+        return node in self._silent or node in self._gone
+
+    def is_gone(self, node: str) -> bool:
+        """Whether the machine is away, and its containers with it."""
+        return node in self._gone
+
+    def silence(self, node: str) -> None:
+        """The node sends nothing any more; its containers run on."""
+        if node not in self._silent:
+            self._silent[node] = self._env.monotonic()
+            self._changed(node)
+
+    def remove(self, node: str) -> None:
+        """The machine is away."""
+        if node not in self._gone:
+            self._gone[node] = self._env.monotonic()
+            self._changed(node)
+
+    def slow(self, node: str, seconds: float) -> None:
+        """Whatever the node sends is late by so much; 0 ends that."""
+        if self._slow.get(node, 0.0) != seconds:
+            self._slow[node] = seconds
+            if not seconds:
+                del self._slow[node]
+            self._changed(node)
+
+    def take_out_of_service(self, node: str) -> None:
+        """The node is silent, and somebody declares that it will not come back."""
+        if node not in self._serviceless:
+            self._serviceless.add(node)
+            self._silent.setdefault(node, self._env.monotonic())
+            self._changed(node)
+
+    def is_out_of_service(self, node: str) -> bool:
+        """Whether the node is declared so."""
+        return node in self._serviceless
+
+    def boots(self, node: str) -> int:
+        """How often the machine has booted anew."""
+        return self._boots.get(node, 0)
+
+    def restore(self, node: str, *, containers: bool) -> None:
+        """The node is back. ``containers``: they have run on meanwhile, otherwise it has booted anew."""
+        was_gone = self._gone.pop(node, None) is not None
+        was_silent = self._silent.pop(node, None) is not None
+        self._slow.pop(node, None)
+        self._serviceless.discard(node)
+        if was_gone or not containers:
+            self._lost.add(node)
+            self._boots[node] = self.boots(node) + 1
+        if was_gone or was_silent or not containers:
+            self._changed(node)
+
+    def take_lost(self, node: str) -> bool:
+        """Whether the node has lost its containers since this was last asked."""
+        if node in self._lost:
+            self._lost.discard(node)
+            return True
+        return False
+
+    def lateness(self, node: str, what: str) -> float:
+        """How many seconds the node has to wait before it sends ``what``, 0.0 if it may.
+
+        Nobody sleeps meanwhile: ask again then. Once 0.0 was answered the next sending waits anew.
+        """
+        seconds = self._slow.get(node)
+        if seconds is None:
+            return 0.0
+        now = self._env.monotonic()
+        due = self._late.setdefault((node, what), now + seconds)
+        if now < due:
+            return due - now
+        del self._late[node, what]
+        return 0.0
+
+    def _changed(self, node: str) -> None:
+        for tell in self.on_change:
+            tell(node)

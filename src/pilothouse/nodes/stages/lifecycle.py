@@ -1,0 +1,186 @@
+"""Which stage comes next for an object, after how long, and what it does. Pure, chance comes in as an argument.
+
+The rules are KWOK's (``pkg/utils/lifecycle``): of all stages that match, one is drawn by weight; its delay is drawn
+between ``duration`` and ``jitterDuration``, or is the latter if that is the shorter.
+"""
+
+import datetime
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+from typing import Any
+
+import msgspec
+import yaml
+
+from pilothouse.machinery.durations import DurationError, parse_duration
+from pilothouse.machinery.times import TimeError, parse_time
+from pilothouse.nodes.stages.stage import (
+    ApplyPatch,
+    ChangeFinalizers,
+    Requirement,
+    Stage,
+    StageError,
+    ValueFrom,
+    parse_yaml,
+    yaml_complaint,
+)
+from pilothouse.nodes.stages.template_syntax import TemplateError
+
+Document = Mapping[str, Any]
+Context = Mapping[str, Callable[..., Any]]
+
+_MEDIA = {
+    "json": "application/json-patch+json",
+    "merge": "application/merge-patch+json",
+    # Nodes and Pods have merge keys, so this is the default for them.
+    "strategic": "application/strategic-merge-patch+json",
+    "": "application/strategic-merge-patch+json",
+}
+
+
+def matches(stage: Stage, document: Document) -> bool:
+    """Whether a stage is for this object as it is."""
+    meta = document.get("metadata") or {}
+    for wanted, found in ((stage.labels, meta.get("labels")), (stage.annotations, meta.get("annotations"))):
+        if any((found or {}).get(key) != value for key, value in wanted.items()):
+            return False
+    return all(_holds(requirement, document) for requirement in stage.requirements)
+
+
+def _holds(requirement: Requirement, document: Document) -> bool:
+    found = requirement.query(document)
+    match requirement.operator:
+        case "In":
+            return found is not None and any(_word(value) in requirement.values for value in found)
+        case "NotIn":
+            return found is None or not any(_word(value) in requirement.values for value in found)
+        case "Exists":
+            return bool(found)
+        case _:
+            return not found
+
+
+def _word(value: Any) -> str | None:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, str | int) else None
+
+
+def possible(stages: Sequence[Stage], document: Document) -> list[tuple[Stage, int]]:
+    """The stages that may come next, each with its weight. All of a weight of 0 are equally likely."""
+    found = [stage for stage in stages if matches(stage, document)]
+    if len(found) < 2:
+        return [(stage, 1) for stage in found]
+    weights = [weight_of(stage, document) for stage in found]
+    known = [weight for weight in weights if weight is not None]
+    if not known:
+        return [(stage, 1) for stage in found]
+    if not sum(known):
+        return [(stage, 1) for stage, weight in zip(found, weights, strict=True) if weight is not None]
+    return [(stage, weight) for stage, weight in zip(found, weights, strict=True) if weight is not None and weight > 0]
+
+
+def choose(stages: Sequence[Stage], document: Document, random: Random) -> Stage | None:
+    """The stage that comes next, or None. Chance is asked only where there is a choice."""
+    found = possible(stages, document)
+    if len(found) < 2:
+        return found[0][0] if found else None
+    left = random.randrange(sum(weight for _stage, weight in found))
+    for stage, weight in found:
+        left -= weight
+        if left < 0:
+            return stage
+    raise AssertionError("one of the weights is the last")
+
+
+def weight_of(stage: Stage, document: Document) -> int | None:
+    """A stage's weight; None if what the object says is no number."""
+    found = _first(stage.weight, document)
+    if isinstance(found, str):
+        try:
+            return int(found, 0)
+        except ValueError:
+            return None
+    return int(found) if isinstance(found, int | float) else stage.weight.value
+
+
+def delay_range(stage: Stage, document: Document, now: datetime.datetime) -> tuple[float, ...]:
+    """Between which seconds the delay is drawn; one if it is fixed, none if there is none."""
+    least = _seconds(stage.delay, document, now)
+    if least is None:
+        return ()
+    most = _seconds(stage.jitter, document, now)
+    if most is None:
+        return (least,)
+    return (most,) if most <= least else (least, most)
+
+
+def draw_delay(stage: Stage, document: Document, now: datetime.datetime, random: Random) -> float:
+    """The seconds until the stage is applied."""
+    bounds = delay_range(stage, document, now)
+    if len(bounds) == 2:
+        return bounds[0] + random.random() * (bounds[1] - bounds[0])
+    return max(0.0, bounds[0]) if bounds else 0.0
+
+
+def _first(value: ValueFrom, document: Document) -> Any:
+    found = value.query(document) if value.query is not None else None
+    return found[0] if found else None
+
+
+def _seconds(value: ValueFrom | None, document: Document, now: datetime.datetime) -> float | None:
+    """A duration (``5s``), or how long it is until an instant."""
+    if value is None:
+        return None
+    found = _first(value, document)
+    if isinstance(found, str):
+        if not found:
+            return None
+        try:
+            return (parse_time(found) - now).total_seconds()
+        except TimeError:
+            pass  # then it is a duration, or neither: the next line tells
+        try:
+            return parse_duration(found)
+        except DurationError:
+            pass  # as in KWOK the stage's own number counts then
+    return None if value.value is None else value.value / 1000
+
+
+def finalizer_operations(step: ChangeFinalizers, present: Sequence[str]) -> list[dict[str, Any]]:
+    """The JSON patch of a change of finalizers, empty if there is nothing to change."""
+    operations: list[dict[str, Any]] = []
+    gone = [place for place in reversed(range(len(present))) if present[place] in step.remove]
+    empties = step.empty or (bool(step.remove) and len(gone) == len(present))
+    left: Sequence[str] = () if empties else present
+    if empties and present:
+        operations.append({"op": "remove", "path": "/metadata/finalizers"})
+    elif not empties:
+        operations += [{"op": "remove", "path": f"/metadata/finalizers/{place}"} for place in gone]
+    if step.add and not left:
+        operations.append({"op": "add", "path": "/metadata/finalizers", "value": list(step.add)})
+    elif step.add:
+        new = [value for value in step.add if value not in left]
+        operations += [{"op": "add", "path": "/metadata/finalizers/-", "value": value} for value in new]
+    return operations
+
+
+def patch_body(stage: Stage, step: ApplyPatch, document: Document, context: Context) -> tuple[str, bytes]:
+    """Media type and body of a patch. Raises ``StageError`` where the template fails, or is no YAML once rendered."""
+    where = f"{step.where} for {document.get('metadata', {}).get('name', '')}"
+    try:
+        text = step.template.render(document, context)
+    except TemplateError as error:
+        raise StageError(f"{where}, {error}") from error
+    try:
+        value = parse_yaml(text)
+    except yaml.YAMLError as error:
+        raise StageError(f"{where}: it renders to what is not valid YAML: {yaml_complaint(error)}") from error
+    if step.type == "json":
+        if not isinstance(value, list) or not all(isinstance(operation, dict) for operation in value):
+            raise StageError(f"{where}: a JSON patch is a list of operations")
+        if step.root:
+            value = [{**operation, "path": f"/{step.root}{operation.get('path', '')}"} for operation in value]
+    elif step.root:
+        value = {step.root: value}
+    return _MEDIA[step.type], msgspec.json.encode(value)

@@ -1,0 +1,383 @@
+"""Stages as they are written in files: read, checked, and made ready to be applied.
+
+The format is KWOK's ``Stage`` (``kwok.x-k8s.io/v1alpha1``, ``pkg/apis/v1alpha1/stage_types.go``), for Nodes and Pods.
+Everything that is not supported is refused here, with file, stage and place: CEL, ``apply`` steps, impersonation,
+other kinds, and fields that nobody knows. Selectors and templates are compiled, so that a mistake shows at once.
+"""
+
+import pathlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import yaml
+
+from pilothouse.nodes.stages.expressions import ExpressionError, Results, compile_expression
+from pilothouse.nodes.stages.template import Template
+from pilothouse.nodes.stages.template_syntax import TemplateError
+
+API_VERSION = "kwok.x-k8s.io/v1alpha1"
+KINDS = ("Node", "Pod")
+OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
+PATCH_TYPES = ("", "json", "merge", "strategic")
+
+Query = Callable[[Any], Results | None]
+
+
+class StageError(ValueError):
+    """A stage that can't be used: file, stage, place, reason."""
+
+
+class Requirement(msgspec.Struct, frozen=True):
+    """One of ``matchExpressions``."""
+
+    query: Query
+    operator: str
+    values: frozenset[str]
+
+
+class ValueFrom(msgspec.Struct, frozen=True):
+    """A number (of milliseconds, or a weight), unless the expression finds another in the object."""
+
+    value: int | None
+    query: Query | None = None
+
+
+class SendEvent(msgspec.Struct, frozen=True):
+    """Send an event about the object."""
+
+    type: str
+    reason: str
+    message: str
+
+
+class ChangeFinalizers(msgspec.Struct, frozen=True):
+    """Change ``metadata.finalizers``."""
+
+    add: tuple[str, ...] = ()
+    remove: tuple[str, ...] = ()
+    empty: bool = False
+
+
+class Delete(msgspec.Struct, frozen=True):
+    """Delete the object, at once."""
+
+
+class ApplyPatch(msgspec.Struct, frozen=True):
+    """Patch the object with what the template renders to, put under ``root``."""
+
+    template: Template
+    where: str
+    root: str = ""
+    subresource: str = ""
+    type: str = ""
+
+
+Step = SendEvent | ChangeFinalizers | Delete | ApplyPatch
+
+
+class Stage(msgspec.Struct, frozen=True):
+    """One stage: which objects it is for, how soon and how likely it comes, and what it does."""
+
+    source: str
+    name: str
+    kind: str
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    requirements: tuple[Requirement, ...]
+    weight: ValueFrom
+    delay: ValueFrom | None
+    jitter: ValueFrom | None
+    steps: tuple[Step, ...]
+    immediate: bool
+
+    def __str__(self) -> str:
+        return f"{self.source}: stage {self.name!r}"
+
+
+def load_stages(paths: Sequence[str]) -> tuple[Stage, ...]:
+    """The stages of files, and of all ``*.yaml`` in folders except ``kustomization.yaml``. Raises ``StageError``."""
+    stages: list[Stage] = []
+    for path in paths:
+        for file in _files(pathlib.Path(path).expanduser()):
+            stages += _read(file)
+    seen: dict[tuple[str, str], Stage] = {}
+    for stage in stages:
+        known = seen.setdefault((stage.kind, stage.name), stage)
+        if known is not stage:
+            raise StageError(f"{stage}: {known.source} has a stage of this name for {stage.kind}s too")
+    return tuple(stages)
+
+
+def _files(path: pathlib.Path) -> list[pathlib.Path]:
+    if not path.is_dir():
+        return [path]
+    files = sorted(file for file in path.iterdir() if file.suffix in (".yaml", ".yml"))
+    files = [file for file in files if file.name != "kustomization.yaml"]
+    if not files:
+        raise StageError(f"{path}: there are no YAML files in this folder")
+    return files
+
+
+def _read(file: pathlib.Path) -> list[Stage]:
+    try:
+        documents = list(parse_yaml_documents(file.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise StageError(f"{file}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise StageError(f"{file}: it is not UTF-8 text") from error
+    except yaml.YAMLError as error:
+        raise StageError(f"{file}: not valid YAML: {yaml_complaint(error)}") from error
+    stages = [stage_from(document, str(file)) for document in documents if document is not None]
+    if not stages:
+        raise StageError(f"{file}: there are no stages in it")
+    return [stage for stage in stages if stage is not None]
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # chosen at run time
+    """YAML as Kubernetes reads it: timestamps stay text."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    letter: [(tag, pattern) for tag, pattern in rows if tag != "tag:yaml.org,2002:timestamp"]
+    for letter, rows in _Loader.yaml_implicit_resolvers.items()
+}
+
+
+def parse_yaml_documents(text: str) -> list[Any]:
+    """All documents of a text."""
+    return list(yaml.load_all(text, Loader=_Loader))
+
+
+def parse_yaml(text: str) -> Any:
+    """The one document of a text."""
+    return yaml.load(text, Loader=_Loader)  # noqa: S506  # a safe loader, see there
+
+
+def yaml_complaint(error: yaml.YAMLError) -> str:
+    """Where and what, in one line."""
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        return f"line {error.problem_mark.line + 1}, column {error.problem_mark.column + 1}: {error.problem}"
+    return str(error)
+
+
+# From YAML to stages
+
+
+class _Node:
+    """A part of a document with its way there, for complaints. Every field has to be asked for before ``done``."""
+
+    def __init__(self, value: Any, where: str) -> None:
+        if value is None:
+            value = {}
+        if not isinstance(value, dict):
+            raise StageError(f"{where}: expected an object, got {type(value).__name__}")
+        self.value = value
+        self.where = where
+        self._asked: set[str] = set()
+
+    def child(self, name: str) -> "_Node":
+        self._asked.add(name)
+        return _Node(self.value.get(name), f"{self.where}.{name}")
+
+    def has(self, name: str) -> bool:
+        self._asked.add(name)
+        return self.value.get(name) is not None
+
+    def text(self, name: str) -> str:
+        return str(self._of(name, str, ""))
+
+    def flag(self, name: str) -> bool:
+        return bool(self._of(name, bool, False))
+
+    def number(self, name: str) -> int | None:
+        found: int | None = self._of(name, int, None)
+        if found is not None and found < 0:
+            raise StageError(f"{self.where}.{name}: must not be negative, got {found}")
+        return found
+
+    def items(self, name: str) -> list[Any]:
+        return list(self._of(name, list, []))
+
+    def texts(self, name: str) -> dict[str, str]:
+        found = self._of(name, dict, {})
+        for key, value in found.items():
+            if not isinstance(value, str):
+                raise StageError(f"{self.where}.{name}[{key!r}]: expected a string, got {type(value).__name__}")
+        return dict(found)
+
+    def refuse(self, name: str, why: str) -> None:
+        if self.has(name):
+            raise StageError(f"{self.where}.{name}: {why}")
+
+    def done(self) -> None:
+        unknown = sorted(set(self.value) - self._asked)
+        if unknown:
+            raise StageError(f"{self.where}.{unknown[0]}: no such field")
+
+    def _of(self, name: str, kind: type, default: Any) -> Any:
+        self._asked.add(name)
+        value = self.value.get(name)
+        if value is None:
+            return default
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            raise StageError(f"{self.where}.{name}: expected {kind.__name__}, got {type(value).__name__}")
+        return value
+
+
+def stage_from(document: Any, source: str) -> Stage | None:
+    """The stage in a document; None for one without selector, which matches nothing. Raises ``StageError``."""
+    root = _Node(document, source)
+    if (root.text("apiVersion"), root.text("kind")) != (API_VERSION, "Stage"):
+        raise StageError(
+            f"{source}: expected a Stage of {API_VERSION}, got {root.text('kind')} of {root.text('apiVersion')}"
+        )
+    name = root.child("metadata").text("name")
+    if not name:
+        raise StageError(f"{source}: a stage has no metadata.name")
+    root.where = f"{source}: stage {name!r}: "
+    root.child("status")
+    spec = root.child("spec")
+    root.done()
+    spec.where = f"{source}: stage {name!r}: spec"
+    reference = spec.child("resourceRef")
+    group, kind = reference.text("apiGroup") or "v1", reference.text("kind")
+    if group != "v1" or kind not in KINDS:
+        raise StageError(f"{reference.where}: {kind or 'no kind'} of {group} is not supported, only Node and Pod of v1")
+    reference.done()
+    selected = spec.has("selector") or "selector" in spec.value
+    selector = spec.child("selector")
+    delay = spec.child("delay")
+    stage = Stage(
+        source=source,
+        name=name,
+        kind=kind,
+        labels=selector.texts("matchLabels"),
+        annotations=selector.texts("matchAnnotations"),
+        requirements=tuple(
+            _requirement(_Node(item, f"{selector.where}.matchExpressions[{number}]"))
+            for number, item in enumerate(selector.items("matchExpressions"))
+        ),
+        weight=_value(spec, "weight", "weightFrom") or ValueFrom(0),
+        delay=_delay(delay) if spec.has("delay") else None,
+        jitter=_value(delay, "jitterDurationMilliseconds", "jitterDurationFrom"),
+        steps=tuple(_steps(spec)),
+        immediate=spec.flag("immediateNextStage"),
+    )
+    for node in (selector, delay, spec):
+        node.done()
+    return stage if selected else None
+
+
+def _requirement(node: _Node) -> Requirement:
+    node.refuse("cel", "CEL is not supported; write the selector in jq")
+    if node.has("jq"):
+        jq = node.child("jq")
+        node.done()
+        node = jq
+    operator, values = node.text("operator"), node.items("values")
+    if operator not in OPERATORS:
+        raise StageError(f"{node.where}.operator: {operator!r} is none of {', '.join(OPERATORS)}")
+    if (operator in ("In", "NotIn")) != bool(values):
+        need = "needs values" if operator in ("In", "NotIn") else "takes no values"
+        raise StageError(f"{node.where}.values: {operator} {need}")
+    query = _query(node.text("key"), f"{node.where}.key")
+    node.done()
+    return Requirement(query, operator, frozenset(str(value) for value in values))
+
+
+def _query(text: str, where: str) -> Query:
+    try:
+        return compile_expression(text)
+    except ExpressionError as error:
+        raise StageError(f"{where}: {error}") from error
+
+
+def _delay(delay: _Node) -> ValueFrom:
+    return _value(delay, "durationMilliseconds", "durationFrom") or ValueFrom(0)
+
+
+def _value(node: _Node, constant: str, source: str) -> ValueFrom | None:
+    value = node.number(constant)
+    if not node.has(source):
+        return None if value is None else ValueFrom(value)
+    part = node.child(source)
+    part.refuse("cel", "CEL is not supported; write the expression in jq")
+    if part.has("jq"):
+        jq = part.child("jq")
+        query = _query(jq.text("expression"), f"{jq.where}.expression")
+        jq.done()
+    else:
+        query = _query(part.text("expressionFrom"), f"{part.where}.expressionFrom")
+    part.done()
+    # Without a number of its own a delay is 0, a weight too; a jitter is none at all.
+    return ValueFrom(0 if value is None and not constant.startswith("jitter") else value, query)
+
+
+def _steps(spec: _Node) -> list[Step]:
+    if spec.has("steps"):
+        steps: list[Step] = []
+        for number, item in enumerate(spec.items("steps")):
+            node = _Node(item, f"{spec.where}.steps[{number}]")
+            node.refuse("apply", "is not supported")
+            steps += _event_and_finalizers(node)
+            if node.flag("delete"):
+                steps.append(Delete())
+            if node.has("patch"):
+                steps.append(_patch(node.child("patch")))
+            node.done()
+        spec.has("next")
+        return steps
+    # Order as KWOK converts it (``pkg/apis/internalversion/conversion.go``).
+    node = spec.child("next")
+    steps = _event_and_finalizers(node)
+    patches = node.items("patches")
+    template = node.text("statusTemplate")
+    subresource = node.text("statusSubresource") or "status"
+    node.refuse("statusPatchAs", "impersonation is not supported: nodes write as themselves")
+    if patches:
+        steps += [_patch(_Node(item, f"{node.where}.patches[{n}]")) for n, item in enumerate(patches)]
+    elif template:
+        where = f"{node.where}.statusTemplate"
+        steps.append(ApplyPatch(_template(template, where), where, "status", subresource))
+    if node.flag("delete"):
+        steps.append(Delete())
+    node.done()
+    return steps
+
+
+def _event_and_finalizers(node: _Node) -> list[Step]:
+    steps: list[Step] = []
+    if node.has("event"):
+        event = node.child("event")
+        steps.append(SendEvent(event.text("type") or "Normal", event.text("reason"), event.text("message")))
+        event.done()
+    if node.has("finalizers"):
+        part = node.child("finalizers")
+        add, remove = (
+            tuple(_Node(item, f"{part.where}.{field}[{n}]").text("value") for n, item in enumerate(part.items(field)))
+            for field in ("add", "remove")
+        )
+        steps.append(ChangeFinalizers(add, remove, part.flag("empty")))
+        part.done()
+    return steps
+
+
+def _patch(node: _Node) -> ApplyPatch:
+    node.refuse("impersonation", "is not supported: nodes write as themselves")
+    kind = node.text("type")
+    if kind not in PATCH_TYPES:
+        raise StageError(f"{node.where}.type: {kind!r} is none of {', '.join(PATCH_TYPES[1:])}")
+    where = f"{node.where}.template"
+    patch = ApplyPatch(
+        _template(node.text("template"), where), where, node.text("root"), node.text("subresource"), kind
+    )
+    node.done()
+    return patch
+
+
+def _template(text: str, where: str) -> Template:
+    try:
+        return Template(text)
+    except TemplateError as error:
+        raise StageError(f"{where}, {error}") from error

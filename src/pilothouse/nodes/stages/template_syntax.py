@@ -1,0 +1,128 @@
+"""How a Go template is written: text and actions, the words of an action, and where each stands.
+
+Feeds ``template``. Go's rules (``text/template/parse/lex.go``): an action is ``{{ … }}``, ``{{-`` and ``-}}`` also take
+the white space next to them, ``{{/* … */}}`` is a comment, and a field that follows without a space belongs to what
+stands before it.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+
+class TemplateError(ValueError):
+    """A template that can't be read or carried out. ``line`` and ``column`` count from 1."""
+
+    def __init__(self, line: int, column: int, reason: str) -> None:
+        super().__init__(f"line {line}, column {column}: {reason}")
+        self.line = line
+        self.column = column
+        self.reason = reason
+
+
+class Word(msgspec.Struct, frozen=True):
+    """One word of an action. ``joined``: no space stands before it."""
+
+    kind: str
+    text: str
+    position: int
+    joined: bool
+
+
+class Text(msgspec.Struct, frozen=True):
+    """What stands between actions, already trimmed."""
+
+    text: str
+
+
+class Action(msgspec.Struct, frozen=True):
+    """What stands between the braces."""
+
+    words: tuple[Word, ...]
+    position: int
+
+
+_WORD = re.compile(
+    r"""
+        (?P<space>\s+)
+      | (?P<string>"(?:[^"\\\n]|\\.)*")
+      | (?P<raw>`[^`]*`)
+      | (?P<number>[+-]?(?:0[xX][0-9a-fA-F_]+|\d[\d_]*(?:\.\d*)?(?:[eE][+-]?\d+)?))
+      | (?P<field>\.[A-Za-z_]\w*)
+      | (?P<variable>\$\w*)
+      | (?P<name>[A-Za-z_]\w*)
+      | (?P<sign>:=|[=|(),.])
+    """,
+    re.VERBOSE,
+)
+_LEFT, _RIGHT = "{{", "}}"
+_COMMENT = re.compile(r"\{\{(-\s)?/\*.*?\*/(\s-)?\}\}", re.DOTALL)
+_RIGHT_TRIM = re.compile(r"\s-\}\}")
+
+
+def place(source: str, position: int) -> tuple[int, int]:
+    """Line and column of a position."""
+    return source.count("\n", 0, position) + 1, position - source.rfind("\n", 0, position)
+
+
+def error_at(source: str, position: int, reason: str) -> TemplateError:
+    """The error at a position."""
+    return TemplateError(*place(source, position), reason)
+
+
+def split(source: str) -> Iterator[Text | Action]:
+    """The parts of a template. Raises ``TemplateError``."""
+    at, trim = 0, False
+    while True:
+        start = source.find(_LEFT, at)
+        text = source[at:] if start < 0 else source[at:start]
+        trims_left = start >= 0 and source.startswith("-", start + 2) and source[start + 3 : start + 4].isspace()
+        text = text.lstrip() if trim else text
+        text = text.rstrip() if trims_left else text
+        if text:
+            yield Text(text)
+        if start < 0:
+            return
+        comment = _COMMENT.match(source, start)
+        if comment is not None:
+            at, trim = comment.end(), comment[2] is not None
+            continue
+        words: list[Word] = []
+        at, trim = _words(source, start + (3 if trims_left else 2), start, words)
+        yield Action(tuple(words), start)
+
+
+def _words(source: str, at: int, start: int, words: list[Word]) -> tuple[int, bool]:
+    """Collect the words of the action that began at ``start``; return where it ends and whether it trims."""
+    joined = False
+    while True:
+        if source.startswith(_RIGHT, at):
+            return at + 2, False
+        if _RIGHT_TRIM.match(source, at):
+            return at + 4, True
+        match = _WORD.match(source, at)
+        if match is None:
+            if at >= len(source):
+                raise error_at(source, start, "the action is not closed")
+            raise error_at(source, at, f"{source[at]!r} is not supported in an action")
+        kind = match.lastgroup or ""
+        # ``.5`` and ``1.a`` are no numbers here; a sign before digits is one only where a value may stand.
+        if kind != "space":
+            words.append(Word(kind, match[0], at, joined))
+        # Of several spaces before a closing ``-}}`` the last one belongs to it.
+        at = match.end()
+        if kind == "space" and source.startswith("-" + _RIGHT, at):
+            at -= 1
+        joined = kind != "space"
+
+
+def literal(word: Word) -> str | int | float:
+    """The value of a string or number."""
+    if word.kind == "raw":
+        return word.text[1:-1]
+    if word.kind == "string":
+        return str(json.loads(word.text)) if "\\" in word.text else word.text[1:-1]
+    text = word.text.replace("_", "")
+    return float(text) if re.search(r"[.eE]", text) and "x" not in text.lower() else int(text, 0)

@@ -1,0 +1,66 @@
+"""Pods and their containers, made short for tables."""
+
+import datetime
+from typing import Any
+
+import msgspec
+
+from pilothouse.nodes import Profile
+from pilothouse.nodes.behaviour import PREFIX, behaviour_of
+from pilothouse.nodes.containers import Course, advance
+from pilothouse.nodes.pod_status import Moment
+from pilothouse.nodes.pod_steps import begin
+from pilothouse.nodes.views import NodePod
+
+AT = datetime.datetime(2026, 1, 1, 12, 0, 0, tzinfo=datetime.UTC)
+PLAIN = Profile(start_delay=0.0, stop_delay=2.0)
+
+
+def moment(loop: float) -> Moment:
+    """The instant so many seconds after noon."""
+    return Moment(loop, AT + datetime.timedelta(seconds=loop))
+
+
+def pod(
+    *names: str,
+    inits: tuple[str, ...] = (),
+    policy: str = "Always",
+    grace: int | None = None,
+    annotations: dict[str, str] | None = None,
+    status: dict[str, Any] | None = None,
+    owner: str = "",
+    **spec: Any,
+) -> NodePod:
+    """A pod with these containers; init containers of the form ``name*`` are sidecars."""
+    metadata: dict[str, Any] = {"name": "p", "namespace": "ns", "uid": "u", "generation": 3}
+    if grace is not None:
+        metadata |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": grace}
+    if annotations:
+        metadata["annotations"] = {f"{PREFIX}{key}": text for key, text in annotations.items()}
+    if owner:
+        metadata["ownerReferences"] = [{"kind": owner, "name": "o", "uid": "o", "controller": True}]
+    made = {
+        "restartPolicy": policy,
+        "containers": [{"name": name, "image": "nginx:1"} for name in names or ("a",)],
+        "initContainers": [
+            {"name": name.rstrip("*"), "image": "x", **({"restartPolicy": "Always"} if name.endswith("*") else {})}
+            for name in inits
+        ],
+        **spec,
+    }
+    return msgspec.convert({"metadata": metadata, "spec": made, "status": status or {"phase": "Pending"}}, NodePod)
+
+
+def course(made: NodePod, profile: Profile = PLAIN, *, at: float = 0.0, until: float | None = None) -> Course:
+    """Its containers, taken by a node at ``at``, and brought to ``until``."""
+    behaviour = behaviour_of(made, profile)
+    assert behaviour.complaints == ()
+    started = begin(made, behaviour, profile, at + behaviour.start_delay)
+    if until is not None:
+        advance(started, until)
+    return started
+
+
+def states(made: Course) -> list[tuple[str, str, int, bool]]:
+    """Name, what it does or waits for, restarts, ready."""
+    return [(run.name, run.reason or run.state, run.restarts, run.ready) for run in made.runs]

@@ -1,0 +1,231 @@
+"""What happens in a pod, and when.
+
+Mirrors kubelet v1.36 ``pkg/kubelet/kuberuntime/kuberuntime_manager_test.go`` (``TestComputePodActions*``),
+``pkg/kubelet/kubelet_pods_test.go`` (``TestPodPhase*``), client-go ``util/flowcontrol/backoff_test.go``.
+"""
+
+from typing import Any
+
+import pytest
+from tests.nodes.courses import PLAIN, course, pod, states
+
+from pilothouse.nodes import Profile
+from pilothouse.nodes.behaviour import behaviour_of, parse_timeline
+from pilothouse.nodes.containers import CRASH_LOOP, Course, advance, lose, next_change, rescript, stop
+from pilothouse.nodes.pod_phase import phase_of
+
+ON, OFF, END = ("running", 0, True), ("waiting", 0, False), ("ended", 0, False)
+SLOW_INITS = Profile(start_delay=0.0, init_run_time=3.0)
+
+
+@pytest.mark.parametrize(
+    ("made", "until", "expected", "phase"),
+    [
+        pytest.param(pod("a", "b"), 0, [ON, ON], "Running", id="all containers start together"),
+        pytest.param(pod(inits=("i", "j")), 2, [("running", 0, False), OFF, OFF], "Pending", id="the first prepares"),
+        pytest.param(
+            pod(inits=("i", "j")), 4, [("ended", 0, True), ("running", 0, False), OFF], "Pending", id="then the second"
+        ),
+        pytest.param(
+            pod(inits=("i", "j")), 6, [("ended", 0, True), ("ended", 0, True), ON], "Running", id="then the others"
+        ),
+        pytest.param(
+            pod(inits=("s*", "i")), 1, [ON, ("running", 0, False), OFF], "Pending", id="a sidecar runs, the next begins"
+        ),
+        pytest.param(
+            pod(inits=("s*",), annotations={"startup-probe.s": "fail 5s, pass"}), 4,
+            [("running", 0, False), OFF], "Pending", id="a sidecar that has not started keeps the others waiting",
+        ),
+        pytest.param(
+            pod(inits=("s*",), annotations={"startup-probe.s": "fail 5s, pass"}), 5, [ON, ON], "Running",
+            id="until its startup probe passes",
+        ),
+        pytest.param(
+            pod(inits=("i",), policy="Never", annotations={"exit-code.i": "2"}), 9, [END, OFF], "Failed",
+            id="Never: a failed init container fails the pod",
+        ),
+        pytest.param(
+            pod(inits=("i",), annotations={"exit-code.i": "2"}), 3.5, [END, OFF], "Pending",
+            id="Always: a failed init container is tried again",
+        ),
+        pytest.param(
+            pod(inits=("i",), annotations={"exit-code.i": "2,0"}), 9, [("ended", 1, True), ON], "Running",
+            id="and may succeed then",
+        ),
+        pytest.param(pod(policy="Never", annotations={"exit-code": "0"}), 9, [END], "Succeeded", id="Never: completes"),
+        pytest.param(pod(policy="Never", annotations={"exit-code": "3"}), 9, [END], "Failed", id="Never: fails"),
+        pytest.param(
+            pod(policy="OnFailure", annotations={"exit-code": "0"}), 9, [END], "Succeeded", id="OnFailure: completes"
+        ),
+        pytest.param(
+            pod(policy="OnFailure", annotations={"exit-code": "1,0"}), 9, [("ended", 1, False)], "Succeeded",
+            id="OnFailure: once more, then completes",
+        ),
+        pytest.param(
+            pod(annotations={"exit-code": "0", "run-time": "4s,forever"}), 4.5, [END], "Running",
+            id="Always: ended and about to come back",
+        ),
+        pytest.param(
+            pod(annotations={"exit-code": "0", "run-time": "4s,forever"}), 5, [("running", 1, True)], "Running",
+            id="Always: back at once",
+        ),
+        pytest.param(
+            pod(annotations={"exit-code": "1"}), 5, [(CRASH_LOOP, 1, False)], "Running", id="the second time it waits"
+        ),
+        pytest.param(
+            pod("a", "b", policy="Never", annotations={"exit-code.b": "1"}), 9, [ON, END], "Running",
+            id="one of two has failed: the other runs on",
+        ),
+        pytest.param(
+            pod("a", "b", policy="Never", annotations={"exit-code": "0", "exit-code.b": "1"}), 9, [END, END], "Failed",
+            id="one of two has failed, and both are over",
+        ),
+        pytest.param(
+            pod("a", inits=("s*",), policy="Never", annotations={"exit-code": "0"}), 2.5, [ON, END], "Running",
+            id="a sidecar outlives the others",
+        ),
+        pytest.param(
+            pod("a", inits=("s*",), policy="Never", annotations={"exit-code": "0"}), 9, [END, END], "Succeeded",
+            id="and ends after them",
+        ),
+        pytest.param(
+            pod(annotations={"waiting": "ImagePullBackOff"}), 9, [("ImagePullBackOff", 0, False)], "Pending",
+            id="an image that can't be had",
+        ),
+        pytest.param(
+            pod(owner="Job", policy="Never"), 9, [END], "Succeeded", id="a Job's pod completes by itself"
+        ),
+        pytest.param(
+            pod("a", "b", annotations={"readiness-probe.b": "fail 2s, pass 3s, fail"}), 4, [ON, ON], "Running",
+            id="readiness as scripted: ready",
+        ),
+        pytest.param(
+            pod("a", "b", annotations={"readiness-probe.b": "fail 2s, pass 3s, fail"}), 5,
+            [ON, ("running", 0, False)], "Running", id="readiness as scripted: not any more",
+        ),
+        pytest.param(
+            pod(annotations={"readiness-probe": "fail 1s, pass 1s"}), 3, [ON], "Running", id="a script begins again"
+        ),
+        pytest.param(
+            pod(annotations={"liveness-probe": "pass 3s, fail"}), 3, [END], "Running", id="liveness fails: killed"
+        ),
+        pytest.param(
+            pod(containers=[{"name": "a", "readinessProbe": {"initialDelaySeconds": 7}}]), 6,
+            [("running", 0, False)], "Running", id="a readiness probe passes after its initial delay, not before",
+        ),
+        pytest.param(
+            pod(containers=[{"name": "a", "readinessProbe": {"initialDelaySeconds": 7}}]), 7, [ON], "Running",
+            id="a readiness probe passes after its initial delay",
+        ),
+    ],
+)  # fmt: skip
+def test_containers_after_a_while(made: Any, until: float, expected: list[Any], phase: str) -> None:
+    profile = SLOW_INITS if any(not c.restart_policy for c in made.spec.init_containers) else PLAIN
+    seen = course(made, profile, until=float(until))
+    assert [row[1:] for row in states(seen)] == expected
+    assert phase_of(seen) == phase
+
+
+def test_restarts_wait_twice_as_long_each_time_up_to_five_minutes() -> None:
+    seen = course(pod(annotations={"exit-code": "1", "run-time": "0s"}), Profile(start_delay=0.0, restart_gap=0.0))
+    starts, now = [], 0.0
+    while len(starts) < 9:
+        restarts = seen.runs[0].restarts
+        advance(seen, now)
+        if seen.runs[0].restarts > restarts:
+            starts.append(now)
+        now = max(now + 0.5, next_change(seen))
+    waits = [b - a for a, b in zip(starts, starts[1:], strict=False)]
+    assert waits == [10, 20, 40, 80, 160, 300, 300, 300]
+
+
+def test_ten_minutes_without_a_restart_are_forgiven() -> None:
+    seen = course(pod(annotations={"exit-code": "1", "run-time": "0s,0s,700s,0s"}), until=714)
+    assert [(r.state, r.restarts) for r in seen.runs] == [("waiting", 3)]
+    assert seen.runs[0].backoff == 10, "the third restart came at once, the next one waits as at first"
+
+
+def test_what_a_node_missed_happened_at_its_time() -> None:
+    """A node that was away for an hour finds in its containers what has happened meanwhile."""
+    step, leap = (course(pod(annotations={"exit-code": "1", "run-time": "5s"})) for _ in range(2))
+    for now in range(0, 3600, 7):
+        advance(step, float(now))
+    advance(leap, 3591.0)
+    assert leap == step
+
+
+def test_stopping_ends_all_that_runs_and_nothing_starts_again() -> None:
+    seen = course(pod("a", "b", annotations={"stop-exit-code.a": "143"}), until=1)
+    stop(seen, 5.0)
+    advance(seen, 99.0)
+    assert [(r.state, r.end.code, r.end.reason) for r in seen.runs if r.end] == [
+        ("ended", 143, "Error"),
+        ("ended", 0, "Completed"),
+    ]
+    assert phase_of(seen) == "Failed"
+
+
+@pytest.mark.parametrize(
+    ("made", "at_once", "later"),
+    [
+        pytest.param(pod(), ["ended"], ["running"], id="started again"),
+        pytest.param(pod(policy="Never"), ["ended"], ["ended"], id="Never: lost"),
+        pytest.param(pod(inits=("i",)), ["waiting", "ended"], ["ended", "running"], id="prepared again"),
+        pytest.param(pod(inits=("s*",)), ["ended", "ended"], ["running", "running"], id="sidecars too"),
+    ],
+)
+def test_a_boot_ends_what_ran(made: Any, at_once: list[str], later: list[str]) -> None:
+    seen = course(made, until=1)
+    lose(seen, 10.0)
+    assert [run.state for run in seen.runs] == at_once
+    assert {run.end.code for run in seen.runs if run.end is not None} == {255}
+    advance(seen, 12.0)
+    assert [run.state for run in seen.runs] == later
+
+
+def changed(before: dict[str, str], after: dict[str, str]) -> Course:
+    seen = course(pod(annotations=before), until=10)
+    rescript(seen, behaviour_of(pod(annotations=after), PLAIN), 10.0)
+    advance(seen, 12.0)
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        pytest.param({"waiting": "ErrImagePull"}, {}, ON, id="the image is there now"),
+        pytest.param({}, {"exit-code": "1"}, ("ended", 1, False), id="it ends now"),
+        pytest.param({}, {"readiness-probe": "fail"}, ("running", 0, False), id="it is unready now"),
+        pytest.param({"readiness-probe": "fail"}, {}, ON, id="it is ready again"),
+        pytest.param({}, {"run-time": "2m"}, ON, id="it will end later"),
+    ],
+)
+def test_annotations_count_when_they_are_changed(
+    before: dict[str, str], after: dict[str, str], expected: tuple[str, int, bool]
+) -> None:
+    assert states(changed(before, after))[0][1:] == expected
+
+
+@pytest.mark.parametrize(
+    ("annotations", "complaint"),
+    [
+        pytest.param({"colour": "red"}, "colour: no such key", id="unknown key"),
+        pytest.param({"run-time.x": "1s"}, "run-time.x: no such key", id="unknown container"),
+        pytest.param({"start-delay": "soon"}, 'start-delay: time: invalid duration "soon"', id="no duration"),
+        pytest.param({"readiness-probe": "fail, pass"}, "only the last outcome may last for ever", id="endless middle"),
+        pytest.param({"readiness-probe": "maybe"}, 'expected "pass" or "fail"', id="no outcome"),
+        pytest.param({"exit-code": "x"}, "invalid literal", id="no number"),
+        pytest.param({"memory-usage": "much"}, "memory-usage: ", id="no quantity"),
+    ],
+)
+def test_annotations_that_cannot_be_read_are_complained_of(annotations: dict[str, str], complaint: str) -> None:
+    found = behaviour_of(pod(annotations=annotations), PLAIN)
+    assert len(found.complaints) == 1
+    assert complaint in found.complaints[0]
+    assert found.scripts == behaviour_of(pod(), PLAIN).scripts
+
+
+def test_a_timeline_knows_its_outcomes() -> None:
+    script = parse_timeline("fail 5s, pass 1m, fail")
+    assert (script.first(False), script.first(True)) == (0.0, 5.0)
+    assert script.steps[1] == (True, 60.0)
