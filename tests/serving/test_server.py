@@ -6,16 +6,13 @@ import datetime
 import logging
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
+from collections.abc import AsyncIterator
 
 import pytest
 
 from pilothouse.env import loops
-from pilothouse.serving import CannotListen, Peer, PortInUse, Server, peer_of
-from pilothouse.serving.certificates import Pair, issue_client, issue_server, make_authority
+from pilothouse.serving import CannotListen, PortInUse, Server
 from pilothouse.serving.protocol import HEAD_BYTES, App, Receive, Scope, Send
-from pilothouse.serving.tls import ServerTls
 
 NOW = datetime.datetime.now(datetime.UTC)
 
@@ -441,150 +438,6 @@ def test_stopping_breaks_off_what_does_not_finish_in_time() -> None:
                 assert b"0\r\n\r\n" not in await reader.read()
 
     loops.run(main())
-
-
-# TLS
-
-
-@pytest.fixture(scope="module")
-def authority() -> Pair:
-    return make_authority("test", NOW)
-
-
-@pytest.fixture(scope="module")
-def server_pair(authority: Pair) -> Pair:
-    return issue_server(authority, ["localhost", "127.0.0.1"], NOW)
-
-
-def client_context(authority: Pair, client: Pair | None, directory: Path) -> ssl.SSLContext:
-    context = ssl.create_default_context(cadata=authority.certificate.decode())
-    context.set_alpn_protocols(["h2", "http/1.1"])
-    if client is not None:
-        client.save(directory / "client.crt", directory / "client.key")
-        context.load_cert_chain(directory / "client.crt", directory / "client.key")
-    return context
-
-
-Ask = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-
-
-def run_with_tls(tls: ServerTls, client: ssl.SSLContext, ask: Ask) -> list[Peer | None]:
-    peers: list[Peer | None] = []
-
-    async def app(scope: Scope, _receive: Receive, send: Send) -> None:
-        peers.append(peer_of(scope))
-        assert scope["scheme"] == "https"
-        await answer(send, b"hello")
-
-    async def main() -> None:
-        async with Server(app, tls=tls) as server:
-            assert server.url.startswith("https://")
-            async with connected(server, client) as (reader, writer):
-                await ask(reader, writer)
-
-    loops.run(main())
-    return peers
-
-
-async def ask_twice(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    for _ in range(2):
-        assert (await exchange(reader, writer, get()))[2] == b"hello"
-    tls = writer.get_extra_info("ssl_object")
-    assert tls.selected_alpn_protocol() == "http/1.1"
-    assert tls.version() == "TLSv1.3"
-
-
-def test_a_client_certificate_is_shown_to_the_application(authority: Pair, server_pair: Pair, tmp_path: Path) -> None:
-    client = issue_client(authority, "jane", ["system:masters", "devs"], NOW)
-    tls = ServerTls.from_pair(server_pair, client_authority=authority.certificate)
-    peers = run_with_tls(tls, client_context(authority, client, tmp_path), ask_twice)
-    assert [(peer.common_name, peer.organizations) for peer in peers if peer] == [
-        ("jane", ("system:masters", "devs"))
-    ] * 2
-    assert peers[0] is not None
-    assert peers[0].certificate == ssl.PEM_cert_to_DER_cert(client.certificate.decode())
-
-
-def test_a_client_need_not_show_a_certificate(authority: Pair, server_pair: Pair, tmp_path: Path) -> None:
-    tls = ServerTls.from_pair(server_pair, client_authority=authority.certificate)
-    assert run_with_tls(tls, client_context(authority, None, tmp_path), ask_twice) == [None, None]
-
-
-def test_without_an_authority_nobody_is_asked_for_a_certificate(
-    authority: Pair, server_pair: Pair, tmp_path: Path
-) -> None:
-    client = issue_client(authority, "jane", [], NOW)
-    tls = ServerTls.from_pair(server_pair)
-    assert run_with_tls(tls, client_context(authority, client, tmp_path), ask_twice) == [None, None]
-
-
-@pytest.mark.parametrize(
-    ("days", "own_authority", "reason"),
-    [
-        pytest.param(0, False, "unknown ca", id="of another authority"),
-        pytest.param(-400, True, "certificate expired", id="expired"),
-    ],
-)
-def test_a_client_certificate_that_does_not_verify_ends_the_handshake(
-    authority: Pair, server_pair: Pair, tmp_path: Path, days: int, own_authority: bool, reason: str
-) -> None:
-    issuer = authority if own_authority else make_authority("other", NOW)
-    client = issue_client(issuer, "eve", ["system:masters"], NOW + datetime.timedelta(days=days))
-
-    async def refused(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with pytest.raises(OSError, match=reason):
-            await exchange(reader, writer, get())
-
-    tls = ServerTls.from_pair(server_pair, client_authority=authority.certificate)
-    assert run_with_tls(tls, client_context(authority, client, tmp_path), refused) == []
-
-
-def test_tls_1_1_is_refused(authority: Pair, server_pair: Pair, tmp_path: Path) -> None:
-    context = client_context(authority, None, tmp_path)
-    context.set_ciphers("ALL:@SECLEVEL=0")
-    with pytest.warns(DeprecationWarning, match="TLSv1"):
-        context.minimum_version = ssl.TLSVersion.TLSv1
-    with pytest.warns(DeprecationWarning, match="TLSv1_1"):
-        context.maximum_version = ssl.TLSVersion.TLSv1_1
-    with pytest.raises(ssl.SSLError, match="protocol version"):
-        run_with_tls(ServerTls.from_pair(server_pair), context, ask_twice)
-
-
-def test_a_renewed_certificate_is_taken_up_for_new_connections(authority: Pair, tmp_path: Path) -> None:
-    certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
-    issue_server(authority, ["localhost"], NOW, common_name="first").save(certificate, key)
-    tls = ServerTls.load(certificate, key)
-    client = client_context(authority, None, tmp_path)
-
-    async def shown(server: Server) -> str:
-        async with connected(server, client) as (_reader, writer):
-            subject = writer.get_extra_info("peercert")["subject"]
-            return str(subject[0][0][1])
-
-    async def main() -> None:
-        async with Server(echo, tls=tls) as server:
-            assert await shown(server) == "first"
-            assert not tls.reload()
-            issue_server(authority, ["localhost"], NOW, common_name="second").save(certificate, key)
-            assert tls.reload()
-            assert await shown(server) == "second"
-            key.write_bytes(make_authority("other", NOW).key)
-            with pytest.raises(ValueError, match="are not a certificate and its key"):
-                tls.reload()
-            assert await shown(server) == "second"
-
-    loops.run(main())
-
-
-def test_certificate_files_that_are_none_are_named(tmp_path: Path, server_pair: Pair) -> None:
-    with pytest.raises(FileNotFoundError, match=r"absent\.crt"):
-        ServerTls.load(tmp_path / "absent.crt", tmp_path / "absent.key")
-    server_pair.save(tmp_path / "tls.crt", tmp_path / "tls.key")
-    (tmp_path / "tls.crt").write_text("nonsense")
-    with pytest.raises(ValueError, match=r"tls\.crt and .*tls\.key are not a certificate"):
-        ServerTls.load(tmp_path / "tls.crt", tmp_path / "tls.key")
-    with pytest.raises(ValueError, match="client authority is not a PEM certificate"):
-        ServerTls(client_authority=b"nonsense")
 
 
 def test_an_app_is_what_the_protocol_expects() -> None:

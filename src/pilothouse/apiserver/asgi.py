@@ -2,7 +2,7 @@
 
 ``serving`` runs it. It reads bodies (3 MiB at most), limits how long an answer may take, compresses large ones for
 those who ask, and streams watches: headers at once, events in the batches in which they come, nothing compressed. The
-peer's certificate, where TLS verified one, comes with the scope (``serving.peer_of``).
+peer's certificate, where it was verified, comes with the scope (``serving.peer_of``).
 """
 
 import asyncio
@@ -12,6 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from pilothouse.api.wire import Request, Response, Stream
 from pilothouse.apiserver import errors
+from pilothouse.apiserver.authentication import unauthorized
 from pilothouse.apiserver.errors import StatusError
 from pilothouse.apiserver.gateway import Gateway
 from pilothouse.apiserver.options import MAX_BODY
@@ -19,7 +20,7 @@ from pilothouse.apiserver.rendering import failure
 from pilothouse.apiserver.routing import split_target
 from pilothouse.env import Env, TaskGroup
 from pilothouse.machinery.durations import parse_duration
-from pilothouse.serving import peer_of
+from pilothouse.serving import peer_of, presented_by
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -79,6 +80,7 @@ class Application:
             if body is None:
                 return
             request = Request(method, request.target, headers, body)
+            _refuse_bad_certificate(scope, headers)
             answer = await self._answer(request, _certificate(scope))
         except StatusError as error:
             answer = failure(error)
@@ -206,6 +208,13 @@ def _allowed_seconds(request: Request) -> float | None:
 def _certificate(scope: Scope) -> bytes | None:
     peer = peer_of(scope)
     return None if peer is None else peer.certificate
+
+
+def _refuse_bad_certificate(scope: Scope, headers: dict[str, str]) -> None:
+    # As upstream's union of authenticators: a good token beside it counts, being nobody in particular does not.
+    _peer, refusal = presented_by(scope)
+    if refusal and not headers.get("authorization", "").lower().startswith("bearer "):
+        raise unauthorized()
 
 
 async def _lifespan(receive: Receive, send: Send) -> None:

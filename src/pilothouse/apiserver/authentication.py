@@ -1,6 +1,6 @@
 """Who a request comes from: bearer tokens, client certificates, service account tokens, or nobody in particular.
 
-``asgi`` asks with the request's headers and the certificate that TLS has verified. Bad credentials are refused and
+``asgi`` asks with the request's headers and the certificate that was verified. Bad credentials are refused and
 never taken for anonymous (apiserver ``pkg/authentication``, v0.36).
 """
 
@@ -60,7 +60,7 @@ class StaticTokens:
 def certificate_identity(certificate: bytes) -> Identity | None:
     """The user (common name) and groups (organizations) of a certificate in DER or PEM; None without a name.
 
-    The chain has been verified by TLS; whether the certificate is meant for clients is checked here.
+    The chain has been verified; whether the certificate is meant for clients is checked here.
     """
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes

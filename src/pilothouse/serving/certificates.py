@@ -262,6 +262,22 @@ def _is_from(pair: Pair, authority: Pair) -> bool:
     return True
 
 
+def names_of(pair: Pair) -> tuple[str, ...]:
+    """The host names that a certificate is for: its common name if that is one, and its alternative names (apiserver
+    ``dynamiccertificates/named_certificates.go``, v0.36)."""
+    from cryptography import x509
+    from cryptography.x509.oid import NameOID
+
+    certificate = _certificate(pair.certificate)
+    names = [str(found.value) for found in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+    names = [name for name in names if "." in name.strip(".") or name.isalnum()]
+    try:
+        alternatives = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return tuple(names)
+    return tuple(dict.fromkeys([*names, *alternatives.get_values_for_type(x509.DNSName)]))
+
+
 def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
         return ipaddress.ip_address(host)

@@ -1,43 +1,61 @@
 """Who is at the other end of a TLS connection, as far as a client certificate says."""
 
+import ssl
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 EXTENSION = "tls"
-"""The key in an ASGI scope's ``extensions``; its value is a dict with ``peer``."""
+"""The key in an ASGI scope's ``extensions``; its value is a dict with ``peer`` and ``refusal``."""
 
 
 class Peer(msgspec.Struct, frozen=True, gc=False):
-    """A client certificate that was verified against the server's client authority."""
+    """A client certificate. ``peer_of`` only returns those that are believed; ``presented_by`` whatever was shown."""
 
     certificate: bytes
     """The certificate itself, DER."""
     common_name: str = ""
     organizations: tuple[str, ...] = ()
+    chain: tuple[bytes, ...] = ()
+    """What the client sent, DER, its own certificate first."""
 
 
 def peer_of(scope: Mapping[str, Any]) -> Peer | None:
-    """The verified client certificate of the connection that a request came over; None without one."""
+    """The client certificate of the connection that a request came over, if the server's client authority signed it;
+    None for one that it did not sign, and without one."""
     extension = (scope.get("extensions") or {}).get(EXTENSION)
-    peer: Peer | None = extension.get("peer") if extension else None
+    peer: Peer | None = extension.get("peer") if extension and not extension.get("refusal") else None
     return peer
+
+
+def presented_by(scope: Mapping[str, Any]) -> tuple[Peer | None, str]:
+    """The client certificate that was shown, and why it is not believed, or ""."""
+    extension = (scope.get("extensions") or {}).get(EXTENSION) or {}
+    return extension.get("peer"), extension.get("refusal") or ""
 
 
 def read_peer(tls: Any) -> Peer | None:
     """The peer of an ``SSLObject`` after its handshake; None when it showed no certificate, or nobody asked for one."""
     certificate = tls.getpeercert(binary_form=True)
-    verified = tls.getpeercert() if certificate else None
-    # OpenSSL describes a certificate only when it has verified it; without that, it proves nothing.
-    if not verified:
+    if not certificate:
         return None
+    # Public from Python 3.13 on (as bytes); before, there is only the object beneath.
+    chain = (
+        tls.get_unverified_chain()
+        if hasattr(tls, "get_unverified_chain")
+        else [ssl.PEM_cert_to_DER_cert(c.public_bytes()) for c in tls._sslobj.get_unverified_chain() or ()]
+    )
     common_name = ""
     organizations = []
-    for name in verified.get("subject", ()):
+    try:
+        subject = tls.getpeercert().get("subject", ())
+    except (ValueError, ssl.SSLError):
+        subject = ()  # a certificate that OpenSSL can't describe names nobody
+    for name in subject:
         for attribute, value in name:
             if attribute == "commonName":
                 common_name = value
             elif attribute == "organizationName":
                 organizations.append(value)
-    return Peer(certificate, common_name, tuple(organizations))
+    return Peer(certificate, common_name, tuple(organizations), tuple(chain))

@@ -4,8 +4,7 @@
 * A streamed answer is cancelled when its client goes away; any other request runs to its end, because half a write
   helps nobody.
 * Heads are bounded. An answer may come before its body is read (a 413); the rest of the body is then read and dropped
-up
-  to a bound, since closing at once would reset the connection before the client has seen the answer.
+  up to a bound, since closing at once would reset the connection before the client has seen the answer.
 * The application runs behind a guard, in place of uvicorn's own, which takes a cancellation for a failure.
 
 ``server`` makes these; what is imported here is only imported once there is something to serve.
@@ -23,7 +22,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from pilothouse.env import Clock, Log
-from pilothouse.serving.peer import EXTENSION, read_peer
+from pilothouse.serving.peer import EXTENSION, Peer, read_peer
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -46,9 +45,11 @@ _logger = logging.getLogger("pilothouse.serving")
 class State(ServerState):
     """What the connections of one server share."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, refuses: Callable[[Peer], str | None] | None = None) -> None:
         super().__init__()
         self.clock = clock
+        self.refuses = refuses
+        """Why a client certificate is not believed, or None; None itself where nobody is asked for one."""
         self.dated_at = -1.0
         self.stopping = False
         self.empty = asyncio.Event()
@@ -90,13 +91,20 @@ class Connection(HttpToolsProtocol):
         self.state.empty.clear()
         tls = transport.get_extra_info("ssl_object")
         if tls is not None:
-            self._extensions[EXTENSION] = {"peer": read_peer(tls)}
+            self._extensions[EXTENSION] = self._shown(read_peer(tls))
         connected = transport.get_extra_info("socket")
         if connected is not None:
             # A watch can be silent for a minute, and its client be gone without a word.
             connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         # Whoever connects and says nothing is idle, as after an answer.
         self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
+
+    def _shown(self, peer: Peer | None) -> dict[str, Any]:
+        refuses = self.state.refuses
+        refusal = refuses(peer) if peer is not None and refuses is not None else None
+        if refusal is not None:
+            _log.info("Client certificate is not believed", v=2, err=refusal)
+        return {"peer": peer, "refusal": refusal}
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client is gone, or we have closed."""

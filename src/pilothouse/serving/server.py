@@ -24,7 +24,6 @@ KEEP_ALIVE_SECONDS = 120
 _HANDSHAKE_SECONDS = 10.0
 _TLS_CLOSE_SECONDS = 2.0
 _CLOSE_SECONDS = 1.0
-_RELOAD_SECONDS = 60.0
 _BACKLOG = 1024
 
 _log = Log("serving")
@@ -66,7 +65,6 @@ class Server:
         self._clock = clock or SystemClock()
         self._state: State | None = None
         self._listener: asyncio.Server | None = None
-        self._reloading: asyncio.Task[None] | None = None
 
     @property
     def url(self) -> str:
@@ -97,7 +95,8 @@ class Server:
                 timeout_keep_alive=KEEP_ALIVE_SECONDS,
             )
             config.load()
-            state = self._state = State(self._clock)
+            tls, clock = self._tls, self._clock
+            state = self._state = State(clock, None if tls is None else lambda peer: tls.refusal(peer, clock.now()))
             loop = asyncio.get_running_loop()
             secured = self._tls is not None
             self._listener = await loop.create_server(
@@ -112,8 +111,6 @@ class Server:
             listening.close()
             raise
         self.port = int(listening.getsockname()[1])
-        if self._tls is not None and self._tls.from_files:
-            self._reloading = loop.create_task(self._keep_certificate_fresh(self._tls), name="serving-certificate")
         return self.port
 
     def _bind(self) -> socket.socket:
@@ -146,16 +143,6 @@ class Server:
                 raise
         raise AssertionError("the last port either listens or raises")
 
-    async def _keep_certificate_fresh(self, tls: "ServerTls") -> None:
-        """Take up a renewed certificate within a minute, as upstream does; connections that exist keep theirs."""
-        while True:
-            await asyncio.sleep(_RELOAD_SECONDS)
-            try:
-                if tls.reload():
-                    _log.info("Serving certificate reloaded", port=self.port)
-            except (OSError, ValueError) as error:
-                _log.error("Serving certificate could not be reloaded, the old one stays in use", error=error)
-
     async def stop(self, grace: float = 5.0) -> None:
         """Stop listening, let requests finish for at most ``grace`` seconds, then break off what is left.
 
@@ -165,8 +152,6 @@ class Server:
         listener, self._listener = self._listener, None
         if listener is None or self._state is None:
             return
-        if self._reloading is not None:
-            self._reloading.cancel()
         state = self._state
         listener.close()
         for connection in list(state.connections):

@@ -1,20 +1,57 @@
-"""The server's side of TLS: a context from a certificate, its key, and the authority that client certificates come
-from.
+"""The server's side of TLS: contexts from certificates and their keys, and what is asked of clients.
 
 TLS 1.2 and later, HTTP/1.1 by ALPN. A client certificate is asked for only when there is an authority to verify it
-against, and nobody has to show one. One that does not verify ends the handshake, where kube-apiserver would answer
-401 (Python's ``ssl`` has no way to accept it and go on): the client sees a TLS alert that names the reason.
+against, and nobody has to show one. As in Go's servers the handshake takes any; ``refusal`` says whether it is believed
+and the program answers 401 (``openssl`` tells where that can't be had: there the handshake ends with an alert).
+
+``asyncio`` wants one context for the life of a server, and contexts can only be added to. ``_Door`` is that context,
+and makes each new connection with the newest one: certificates and authorities can come and go.
 """
 
+import asyncio
+import datetime
 import os
 import ssl
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from pilothouse.env import Log
-from pilothouse.serving.certificates import Pair
+from pilothouse.serving import openssl
+from pilothouse.serving.certificates import Pair, names_of
+from pilothouse.serving.client_certificates import Authorities
+from pilothouse.serving.peer import Peer
+
+_LOOK_SECONDS = 1.0
 
 _log = Log("serving")
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
+    """What is spoken. ``ciphers`` are OpenSSL's names and concern TLS 1.2; ``groups`` are for key exchange."""
+
+    minimum_version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2
+    ciphers: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+
+
+class Files(msgspec.Struct, frozen=True):
+    """A certificate and its key in files, shown to clients that ask for one of ``names``.
+
+    ``names`` are host names, the first label may be ``*``; without any they are those in the certificate.
+    """
+
+    certificate: Path
+    key: Path
+    names: tuple[str, ...] = ()
+
+    def stamp(self) -> tuple[int, ...]:
+        """Changes when a file does."""
+        stats = [path.stat() for path in (self.certificate, self.key)]
+        return tuple(value for stat in stats for value in (stat.st_mtime_ns, stat.st_size, stat.st_ino))
 
 
 class _Handshake(ssl.SSLObject):
@@ -41,31 +78,48 @@ class _Handshake(ssl.SSLObject):
             raise ssl.SSLWantReadError(ssl.SSL_ERROR_WANT_READ, "the alert is to be sent") from error
 
 
-class ServerTls:
-    """What ``Server`` serves TLS with. Made from a pair in memory or from files; files can be reloaded."""
+class _Door(ssl.SSLContext):
+    """What a listening server holds. Every connection goes through to the context of its moment."""
 
-    def __init__(self, *, client_authority: bytes = b"") -> None:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.set_alpn_protocols(["http/1.1"])
-        context.sslobject_class = _Handshake
-        context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
-        self.context = context
-        if client_authority:
-            self.trust(client_authority)
-        self._files: tuple[Path, Path] | None = None
-        self._stamp: tuple[int, ...] = ()
+    owner: "ServerTls"
+
+    def wrap_bio(self, *args: Any, **kwargs: Any) -> ssl.SSLObject:
+        """The server's end of a new connection."""
+        return self.owner.newest().wrap_bio(*args, **kwargs)
+
+
+class ServerTls:
+    """What ``Server`` serves TLS with. Made from a pair in memory or from files.
+
+    Files are looked at when a connection comes, at most once a second; what has changed counts from that connection on.
+    Files that are no certificate and key are logged, and what was in use stays in use.
+    """
+
+    def __init__(
+        self,
+        default: Pair | Files | None = None,
+        *,
+        client_authority: bytes = b"",
+        policy: Policy | None = None,
+        named: Sequence[Files] = (),
+    ) -> None:
+        """``named`` are certificates for clients that ask for a host name (SNI). Raises ``OSError``, ``ValueError``."""
+        self._default = default
+        self._policy = policy or Policy()
+        self._named = tuple(named)
+        self._authorities = Authorities(client_authority) if client_authority else None
+        self._files = tuple(source for source in (default, *named) if isinstance(source, Files))
+        self._looked_at = float("-inf")
+        self._stamps: tuple[tuple[int, ...], ...] = ()
+        door = _Door(ssl.PROTOCOL_TLS_SERVER)
+        door.owner = self
+        self.context: ssl.SSLContext = door
+        self._newest = self._made()
 
     @classmethod
     def from_pair(cls, pair: Pair, *, client_authority: bytes = b"") -> "ServerTls":
         """From a certificate (with its chain) and key in memory."""
-        tls = cls(client_authority=client_authority)
-        # OpenSSL reads keys from files only, as far as Python passes it on.
-        with tempfile.TemporaryDirectory(prefix="pilothouse-") as directory:
-            certificate, key = Path(directory) / "tls.crt", Path(directory) / "tls.key"
-            pair.save(certificate, key)
-            tls._load(certificate, key)
-        return tls
+        return cls(pair, client_authority=client_authority)
 
     @classmethod
     def load(
@@ -76,24 +130,30 @@ class ServerTls:
         client_authority: bytes = b"",
     ) -> "ServerTls":
         """From files. Raises ``OSError`` or ``ValueError``, naming the file."""
-        tls = cls(client_authority=client_authority)
-        tls._files = (Path(certificate), Path(key))
-        tls._stamp = tls._stamp_now()
-        tls._load(*tls._files)
-        return tls
+        return cls(Files(Path(certificate), Path(key)), client_authority=client_authority)
 
     def trust(self, client_authority: bytes) -> None:
-        """From the next connection on, believe client certificates of this authority too. Raises ``ValueError``."""
-        try:
-            self.context.load_verify_locations(cadata=client_authority.decode("ascii"))
-        except (ssl.SSLError, UnicodeDecodeError) as error:
-            raise ValueError(f"the client authority is not a PEM certificate: {error}") from error
-        self.context.verify_mode = ssl.CERT_OPTIONAL
+        """From now on believe client certificates of these authorities, and of no others. Raises ``ValueError``."""
+        self._authorities = Authorities(client_authority) if client_authority else None
+        self._newest = self._made()
 
-    @property
-    def from_files(self) -> bool:
-        """Whether there are files that may change."""
-        return self._files is not None
+    def refusal(self, peer: Peer, now: datetime.datetime) -> str | None:
+        """Why a client's certificate is not believed, or None."""
+        if self._authorities is None:
+            return "no client authority"
+        return self._authorities.refusal(peer.chain or (peer.certificate,), now)
+
+    def newest(self) -> ssl.SSLContext:
+        """The context for a connection that begins now."""
+        now = asyncio.get_running_loop().time()
+        if self._files and now - self._looked_at >= _LOOK_SECONDS:
+            self._looked_at = now
+            try:
+                if self.reload():
+                    _log.info("Serving certificate reloaded")
+            except (OSError, ValueError) as error:
+                _log.error("Serving certificate could not be reloaded, the old one stays in use", error=error)
+        return self._newest
 
     def reload(self) -> bool:
         """Take up the files if they have changed, for connections from now on. Says whether they had.
@@ -101,27 +161,69 @@ class ServerTls:
         Raises ``OSError`` or ``ValueError`` when they are not a certificate and its key; what was in use stays in
         use, and the next call tries again.
         """
-        if self._files is None:
+        if tuple(source.stamp() for source in self._files) == self._stamps:
             return False
-        stamp = self._stamp_now()
-        if stamp == self._stamp:
-            return False
-        # Into a context of its own first: a half-written pair must not spoil the one in use.
-        ServerTls.load(*self._files)
-        self._load(*self._files)
-        self._stamp = stamp
+        self._newest = self._made()
         return True
 
-    def _stamp_now(self) -> tuple[int, ...]:
-        assert self._files is not None
-        stats = [path.stat() for path in self._files]
-        return tuple(value for stat in stats for value in (stat.st_mtime_ns, stat.st_size, stat.st_ino))
+    # Contexts
 
-    def _load(self, certificate: Path, key: Path) -> None:
-        try:
-            self.context.load_cert_chain(certificate, key, password=_no_password)
-        except ssl.SSLError as error:
-            raise ValueError(f"{certificate} and {key} are not a certificate and its key: {error}") from error
+    def _made(self) -> ssl.SSLContext:
+        stamps = tuple(source.stamp() for source in self._files)
+        by_name: dict[str, ssl.SSLContext] = {}
+        for source in self._named:
+            pair = Pair.load(source.certificate, source.key)
+            context = self._context(source)
+            for name in source.names or names_of(pair):
+                by_name.setdefault(name.lower().rstrip("."), context)
+        context = self._context(self._default)
+        if by_name:
+            context.sni_callback = lambda tls, name, _context: _choose(tls, name, by_name)
+        self._stamps = stamps
+        return context
+
+    def _context(self, source: Pair | Files | None) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = self._policy.minimum_version
+        context.set_alpn_protocols(["http/1.1"])
+        context.sslobject_class = _Handshake
+        context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
+        if self._policy.ciphers:
+            context.set_ciphers(":".join(self._policy.ciphers))
+        if self._policy.groups and not openssl.set_groups(context, self._policy.groups):
+            _log.warning("Groups for key exchange can't be chosen with this Python", groups=self._policy.groups)
+        if self._authorities is not None:
+            if not openssl.accept_any_client_certificate(context):
+                try:
+                    context.load_verify_locations(cadata=self._authorities.pem.decode("ascii"))
+                except (ssl.SSLError, UnicodeDecodeError) as error:
+                    raise ValueError(f"the client authority is not a PEM certificate: {error}") from error
+            context.verify_mode = ssl.CERT_OPTIONAL
+        if isinstance(source, Files):
+            _load(context, source.certificate, source.key)
+        elif source is not None:
+            # OpenSSL reads keys from files only, as far as Python passes it on.
+            with tempfile.TemporaryDirectory(prefix="pilothouse-") as directory:
+                certificate, key = Path(directory) / "tls.crt", Path(directory) / "tls.key"
+                source.save(certificate, key)
+                _load(context, certificate, key)
+        return context
+
+
+def _choose(tls: ssl.SSLObject, name: str | None, by_name: dict[str, ssl.SSLContext]) -> None:
+    """Go's ``tls.Config.getCertificate``: the name itself, then the name with ``*`` as its first label."""
+    if name:
+        wanted = name.lower().rstrip(".")
+        chosen = by_name.get(wanted) or by_name.get(f"*.{wanted.partition('.')[2]}")
+        if chosen is not None:
+            tls.context = chosen
+
+
+def _load(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
+    try:
+        context.load_cert_chain(certificate, key, password=_no_password)
+    except ssl.SSLError as error:
+        raise ValueError(f"{certificate} and {key} are not a certificate and its key: {error}") from error
 
 
 def _no_password() -> str:

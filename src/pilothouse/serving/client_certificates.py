@@ -1,0 +1,144 @@
+"""Whether a client certificate is one of an authority's: Go's ``x509.Certificate.Verify`` as far as clients need it.
+
+``tls`` lets clients show what they like; who answers their requests asks ``Authorities`` before believing it. The
+rules are those of Go 1.24 ``crypto/x509`` with the key usage ``ClientAuth``: signatures and dates along the chain,
+authorities that may be some, their path lengths, extended key usages of every certificate below the root. Critical
+extensions that are not looked at here, name constraints among them, refuse the certificate.
+"""
+
+import datetime
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cryptography import x509
+
+_DEEPEST = 8
+_MOST_SIGNATURES = 100
+"""Signatures checked for one certificate (Go's ``maxChainSignatureChecks``); a hostile chain must not cost more."""
+
+
+class Authorities:
+    """The certificates in a PEM bundle, as roots. Raises ``ValueError`` when it has none, or one that can't be read."""
+
+    def __init__(self, pem: bytes) -> None:
+        from cryptography import x509
+
+        self.pem = pem
+        try:
+            self._roots = x509.load_pem_x509_certificates(pem)
+        except ValueError as error:
+            raise ValueError(f"the client authority is not a PEM certificate: {error}") from error
+
+    def refusal(self, chain: Sequence[bytes], now: datetime.datetime) -> str | None:
+        """Why the certificate, first in the chain as the client sent it (DER), is not believed; None when it is."""
+        from cryptography import x509
+
+        if not chain:
+            return "no certificate was shown"
+        try:
+            leaf, *others = [x509.load_der_x509_certificate(der) for der in chain[: _DEEPEST + 1]]
+            return _Search(self._roots, others, now).refusal(leaf)
+        except (ValueError, TypeError) as error:
+            return f"it can't be read: {error}"
+
+
+class _Search:
+    """One certificate's way to a root."""
+
+    def __init__(
+        self, roots: Sequence["x509.Certificate"], others: Sequence["x509.Certificate"], now: datetime.datetime
+    ) -> None:
+        self._roots = roots
+        self._others = others
+        self._now = now
+        self._signatures = 0
+        self._reason = "signed by unknown authority"
+
+    def refusal(self, leaf: "x509.Certificate") -> str | None:
+        unfit = self._unfit(leaf)
+        if unfit is not None:
+            return unfit
+        if leaf in self._roots or self._rises(leaf, [leaf]):
+            return None
+        return self._reason
+
+    def _rises(self, certificate: "x509.Certificate", path: list["x509.Certificate"]) -> bool:
+        if any(self._issued(root, certificate, len(path)) for root in self._roots):
+            return True
+        if len(path) > _DEEPEST:
+            return False
+        return any(
+            other not in path
+            and _is_authority(other)
+            and self._issued(other, certificate, len(path))
+            and self._rises(other, [*path, other])
+            for other in self._others
+        )
+
+    def _issued(self, issuer: "x509.Certificate", certificate: "x509.Certificate", below: int) -> bool:
+        """Whether the issuer may have signed it, did, and stands itself. ``below`` counts what hangs from it."""
+        from cryptography.exceptions import InvalidSignature
+
+        if issuer.subject != certificate.issuer or self._signatures >= _MOST_SIGNATURES:
+            return False
+        self._signatures += 1
+        try:
+            certificate.verify_directly_issued_by(issuer)
+        except (InvalidSignature, ValueError, TypeError):
+            return False
+        unfit = self._unfit(issuer) or _unfit_to_sign(issuer, below)
+        if unfit is not None:
+            self._reason = f"its authority can't be used: {unfit}"
+        return unfit is None
+
+    def _unfit(self, certificate: "x509.Certificate") -> str | None:
+        from cryptography import x509
+        from cryptography.x509.oid import ExtendedKeyUsageOID
+
+        if self._now < certificate.not_valid_before_utc:
+            return f"not valid before {certificate.not_valid_before_utc:%Y-%m-%dT%H:%M:%SZ}"
+        if self._now > certificate.not_valid_after_utc:
+            return f"expired at {certificate.not_valid_after_utc:%Y-%m-%dT%H:%M:%SZ}"
+        for extension in certificate.extensions:
+            value = extension.value
+            if isinstance(value, x509.ExtendedKeyUsage):
+                if not {ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE} & set(value):
+                    return "not meant for clients (extended key usage)"
+            elif extension.critical and not isinstance(
+                value, x509.BasicConstraints | x509.KeyUsage | x509.SubjectAlternativeName
+            ):
+                return f"unhandled critical extension {extension.oid.dotted_string}"
+        return None
+
+
+def _is_authority(certificate: "x509.Certificate") -> bool:
+    constraints = _constraints(certificate)
+    return constraints is not None and constraints.ca
+
+
+def _unfit_to_sign(issuer: "x509.Certificate", below: int) -> str | None:
+    """A root of the first version has no extensions and may sign; whoever has them must be allowed to."""
+    from cryptography import x509
+
+    constraints = _constraints(issuer)
+    if constraints is not None:
+        if not constraints.ca:
+            return "it is no authority"
+        # Example: path length 0, and the client's certificate alone hangs from it: 1 - 1 authorities between them.
+        if constraints.path_length is not None and below - 1 > constraints.path_length:
+            return "too many intermediates"
+    try:
+        usage = issuer.extensions.get_extension_for_class(x509.KeyUsage).value
+    except x509.ExtensionNotFound:
+        return None
+    return None if usage.key_cert_sign else "its key is not meant for signing certificates"
+
+
+def _constraints(certificate: "x509.Certificate") -> "x509.BasicConstraints | None":
+    from cryptography import x509
+
+    try:
+        return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
+    except x509.ExtensionNotFound:
+        return None

@@ -1,0 +1,120 @@
+"""Which client certificates are believed: the rules of Go's crypto/x509 that matter for clients."""
+
+import datetime
+from collections.abc import Sequence
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from pilothouse.serving.client_certificates import Authorities
+
+NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+DAY = datetime.timedelta(days=1)
+CLIENT, SERVER = ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH
+
+
+class Made:
+    """A certificate and its key."""
+
+    def __init__(
+        self,
+        name: str,
+        issuer: "Made | None" = None,
+        *,
+        authority: bool | None = None,
+        path_length: int | None = None,
+        usages: Sequence[x509.ObjectIdentifier] = (),
+        signs: bool | None = None,
+        days: tuple[int, int] = (-1, 1),
+        more: Sequence[tuple[x509.ExtensionType, bool]] = (),
+    ) -> None:
+        self.key = ec.generate_private_key(ec.SECP256R1())
+        self.name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        signer = issuer or self
+        builder = x509.CertificateBuilder(
+            subject_name=self.name,
+            issuer_name=signer.name,
+            public_key=self.key.public_key(),
+            serial_number=x509.random_serial_number(),
+            not_valid_before=NOW + days[0] * DAY,
+            not_valid_after=NOW + days[1] * DAY,
+        )
+        if authority is not None:
+            builder = builder.add_extension(x509.BasicConstraints(authority, path_length), critical=True)
+        if usages:
+            builder = builder.add_extension(x509.ExtendedKeyUsage(usages), critical=False)
+        if signs is not None:
+            usage = x509.KeyUsage(True, False, False, False, False, signs, False, False, False)
+            builder = builder.add_extension(usage, critical=True)
+        for extension, critical in more:
+            builder = builder.add_extension(extension, critical)
+        self.certificate = builder.sign(signer.key, hashes.SHA256())
+        self.der = self.certificate.public_bytes(serialization.Encoding.DER)
+        self.pem = self.certificate.public_bytes(serialization.Encoding.PEM)
+
+
+ROOT = Made("root", authority=True)
+MIDDLE = Made("middle", ROOT, authority=True)
+SHORT = Made("short", authority=True, path_length=0)
+BELOW_SHORT = Made("below", SHORT, authority=True)
+OLD = Made("old", authority=True, days=(-9, -3))
+BARE = Made("bare")
+LEAF_AS_CA = Made("leaf", ROOT, authority=False)
+SERVING_CA = Made("serving", ROOT, authority=True, usages=[SERVER])
+NO_SIGNER = Made("nosign", authority=True, signs=False)
+NAMES = x509.NameConstraints([x509.DNSName("example.com")], None)
+UNKNOWN = x509.UnrecognizedExtension(x509.ObjectIdentifier("1.2.3.4"), b"x")
+
+
+@pytest.mark.parametrize(
+    ("root", "chain", "refusal"),
+    [
+        pytest.param(ROOT, [Made("c", ROOT, usages=[CLIENT])], None, id="signed by the root"),
+        pytest.param(ROOT, [Made("c", ROOT)], None, id="without usages it is good for all"),
+        pytest.param(ROOT, [Made("c", MIDDLE), MIDDLE], None, id="through an intermediate that it brings along"),
+        pytest.param(BARE, [Made("c", BARE)], None, id="a root without constraints may sign"),
+        pytest.param(ROOT, [ROOT], None, id="the root itself"),
+        pytest.param(SHORT, [Made("c", SHORT)], None, id="path length 0 and nothing between"),
+        pytest.param(ROOT, [Made("c", MIDDLE)], "signed by unknown", id="an intermediate that it does not bring"),
+        pytest.param(ROOT, [Made("c", Made("root", authority=True))], "signed by unknown", id="a namesake's"),
+        pytest.param(ROOT, [Made("c")], "signed by unknown", id="signed by itself"),
+        pytest.param(ROOT, [Made("c", ROOT, usages=[SERVER])], "not meant for clients", id="a server's"),
+        pytest.param(ROOT, [Made("c", ROOT, days=(-5, -2))], "expired", id="expired"),
+        pytest.param(ROOT, [Made("c", ROOT, days=(2, 5))], "not valid before", id="not valid yet"),
+        pytest.param(OLD, [Made("c", OLD)], "its authority can't be used: expired", id="of an expired authority"),
+        pytest.param(SHORT, [Made("c", BELOW_SHORT), BELOW_SHORT], "its authority", id="a path that is too long"),
+        pytest.param(ROOT, [Made("c", LEAF_AS_CA), LEAF_AS_CA], "signed by", id="signed by somebody's certificate"),
+        pytest.param(ROOT, [Made("c", SERVING_CA), SERVING_CA], "its authority", id="of an authority for servers"),
+        pytest.param(NO_SIGNER, [Made("c", NO_SIGNER)], "its authority can't", id="of a key that must not sign"),
+        pytest.param(ROOT, [Made("c", ROOT, more=[(UNKNOWN, True)])], "unhandled", id="with a strange condition"),
+        pytest.param(ROOT, [Made("c", ROOT, more=[(UNKNOWN, False)])], None, id="with a strange remark"),
+        pytest.param(ROOT, [Made("c", ROOT, more=[(NAMES, True)])], "unhandled", id="with name constraints"),
+    ],
+)
+def test_who_is_believed(root: Made, chain: list[Made], refusal: str | None) -> None:
+    found = Authorities(root.pem).refusal([made.der for made in chain], NOW)
+    assert (found is None) == (refusal is None), found
+    assert refusal is None or (found or "").startswith(refusal)
+
+
+def test_what_is_no_certificate_is_refused() -> None:
+    authorities = Authorities(ROOT.pem)
+    assert authorities.refusal([b"garbage"], NOW) is not None
+    assert authorities.refusal([], NOW) == "no certificate was shown"
+    with pytest.raises(ValueError, match="not a PEM certificate"):
+        Authorities(b"garbage")
+
+
+def test_any_of_several_authorities_will_do() -> None:
+    authorities = Authorities(SHORT.pem + b"\n" + ROOT.pem)
+    assert authorities.refusal([Made("c", ROOT).der], NOW) is None
+
+
+def test_a_tangle_of_authorities_costs_a_bounded_number_of_signatures() -> None:
+    tangle = [Made("same", authority=True) for _ in range(8)]
+    tangle = [Made("same", tangle[i - 1], authority=True) for i in range(8)]
+    leaf = Made("c", tangle[0])
+    assert Authorities(ROOT.pem).refusal([leaf.der, *(made.der for made in tangle)], NOW) is not None
