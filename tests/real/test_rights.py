@@ -4,6 +4,7 @@ import re
 import ssl
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.programs import Program, free_port, pilothouse, until
@@ -94,3 +95,58 @@ def test_with_leader_election_the_locking_role_is_enough_too(view: View, directo
     check(view, manager, port)
     assert "Successfully acquired lease" in manager.log
     assert "Released lease" in manager.log
+
+
+NODE_ROLES = ("system:controller:node-controller", "system:controller:pod-garbage-collector")
+READ_ALL = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["list", "watch"]}
+"""What system:kube-controller-manager has for the informers that all controllers share."""
+
+
+def test_the_roles_of_nodes_and_of_their_pods_are_enough(view: View, directory: Path) -> None:
+    """A node never reports again: Unknown, taints, labels, pods marked, evicted, and forced off when it is out of
+    service. The other nodes renew their Leases every ten seconds."""
+    cluster, name, port = view.cluster, "silent-0", free_port()
+    node = f"/api/v1/nodes/{name}"
+    rules = [rule for role in NODE_ROLES for rule in role_of_v1_36("clusterroles", role)["rules"]]
+    user = cluster.user("only-nodes", rules=[*rules, READ_ALL])
+    words = [f"--kubeconfig={user}", "--controllers=nodelifecycle,taint-eviction-controller,podgc", "--v=4"]
+    timing = ["--node-monitor-period=500ms", "--node-monitor-grace-period=13s", "--node-eviction-rate=5"]
+    serving = [f"--secure-port={port}", "--authorization-always-allow-paths=/metrics", "--leader-elect=false"]
+
+    def merge(path: str, body: dict[str, Any]) -> None:
+        cluster.request("PATCH", path, body, content_type="application/merge-patch+json")
+
+    def conditions(path: str) -> dict[str, str]:
+        return {c["type"]: c["status"] for c in cluster.request("GET", path)["status"].get("conditions", ())}
+
+    labels = {"kubernetes.io/os": "linux"}
+    cluster.request("POST", "/api/v1/nodes", {"metadata": {"name": name, "labels": labels}})
+    merge(f"{node}/status", {"status": {"conditions": [{"type": "Ready", "status": "True"}]}})
+    pod = f"{view.pods_path}/p"
+    cluster.request(
+        "POST",
+        view.pods_path,
+        {"metadata": {"name": "p"}, "spec": {"nodeName": name, "containers": [{"name": "main", "image": "pause"}]}},
+    )
+    ready = [{"type": "Ready", "status": "True"}]
+    merge(f"{pod}/status", {"status": {"phase": "Running", "conditions": ready}})
+    try:
+        with pilothouse(directory, "manager", *words, *timing, *serving) as manager:
+            until(lambda: conditions(node)["Ready"] == "Unknown", "the node is called silent")
+            until(lambda: conditions(pod)["Ready"] == "False", "its pod is marked")
+            found = cluster.request("GET", node)
+            assert found["metadata"]["labels"]["beta.kubernetes.io/os"] == "linux"
+            until(lambda: len(cluster.request("GET", node)["spec"].get("taints", ())) == 2, "it is tainted twice")
+            out = {"key": "node.kubernetes.io/out-of-service", "value": "x", "effect": "NoExecute"}
+            merge(node, {"spec": {"taints": [*cluster.request("GET", node)["spec"]["taints"], out]}})
+            until(lambda: view.events("TaintManagerEviction"), "its pod must leave at once")
+            until(
+                lambda: not cluster.request("GET", view.pods_path)["items"], "and is forced off in the next pass", 40.0
+            )
+            counts = answers(port)
+            assert manager.stop() == 0
+    finally:
+        cluster.request("DELETE", node)
+    assert counts["200"] >= 8, "the metrics count requests"
+    assert "403" not in counts
+    assert not re.search(r"^[EW]\d{4} ", manager.log, re.MULTILINE)
