@@ -1,19 +1,13 @@
-"""What simulated nodes and the scheduler cost: CPU per heartbeat, per pod life, per decision. In this process, the
-embedded server included.
-"""
+"""What simulated nodes cost: CPU per heartbeat and per pod life. In this process, the embedded server included."""
 
 import asyncio
 import time
 
-import msgspec
-
 from bench.report import Figure, figure
-from pilothouse.api.core import PODS, Node, Pod
+from pilothouse.api.core import PODS
 from pilothouse.env import Env, TaskGroup, virtual
 from pilothouse.nodes import Profile
 from pilothouse.plane import Plane, PlaneOptions
-from pilothouse.scheduler.placement import place, wish_of
-from pilothouse.scheduler.snapshot import Snapshot
 from pilothouse.storage import MemoryStore
 
 ROUNDS = 3
@@ -56,36 +50,11 @@ def lives() -> tuple[float, float, float]:
     return virtual.run(main)
 
 
-def decision(nodes: int, count: int = 300) -> float:
-    """Microseconds per placement on that many equal nodes."""
-    snapshot = Snapshot()
-    allocatable = {"cpu": "32", "memory": "256Gi", "pods": "110"}
-    for number in range(nodes):
-        node = {"metadata": {"name": f"n{number}"}, "status": {"allocatable": allocatable}}
-        snapshot.set_node(msgspec.convert(node, Node))
-    pod = msgspec.convert({"metadata": {"name": "p"}, "spec": {"containers": [_CONTAINER]}}, Pod)
-    start = 0
-    began = time.perf_counter()
-    for number in range(count):
-        wish = wish_of(pod)
-        placement = place(wish, snapshot.order, start)
-        assert placement.node_name is not None
-        start = placement.next_start
-        snapshot.assume(f"default/p{number}", "u", placement.node_name, wish.demand)
-    return (time.perf_counter() - began) / count * 1e6
-
-
 def figures() -> list[Figure]:
     """One row each; nothing is promised for them, they are here to be watched."""
     runs = [lives() for _ in range(ROUNDS)]
     rows = ("nodes: registration", "nodes: heartbeat", "nodes and scheduler: a pod's life")
-    return [
-        *[figure(name, "µs CPU", [run[index] for run in runs]) for index, name in enumerate(rows)],
-        *[
-            figure(f"scheduler: decision at {nodes} nodes", "µs", [decision(nodes) for _ in range(ROUNDS)])
-            for nodes in (100, 1000, 5000)
-        ],
-    ]
+    return [figure(name, "µs CPU", [run[index] for run in runs]) for index, name in enumerate(rows)]
 
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ async def park(queue: PodQueue, key: str, *, attempts: int = 1) -> Entry:
     entry = await queue.get()
     assert entry.key == key
     entry.attempts = attempts
+    queue.refuse(entry, frozenset())
     queue.park(entry)
     return entry
 
@@ -98,6 +99,7 @@ def test_a_wake_up_while_the_pod_is_decided_is_not_lost() -> None:
     async def story(queue: PodQueue) -> None:
         queue.put("a", "u", 0)
         entry = await queue.get()
+        queue.refuse(entry, frozenset())
         queue.wake(always)
         queue.park(entry)
         assert await now_ready(queue) == ["a"]
@@ -109,6 +111,7 @@ def test_a_wake_up_that_would_not_help_does_not_count_later() -> None:
     async def story(queue: PodQueue) -> None:
         queue.put("a", "u", 0)
         entry = await queue.get()
+        queue.refuse(entry, frozenset())
         queue.wake(lambda _entry: False)
         queue.park(entry)
         await asyncio.sleep(60)

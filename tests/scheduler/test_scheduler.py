@@ -86,7 +86,10 @@ def test_a_pod_that_fits_nowhere_is_told_why_once() -> None:
         await w.create_node("b", cpu="4", unschedulable=True)
         await w.create_pod(cpu="2")
         await asyncio.sleep(1)
-        message = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were unschedulable."
+        message = (
+            "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were unschedulable. "
+            "preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."
+        )
         (condition,) = (await w.existing()).status.conditions
         assert (condition.type, condition.status, condition.reason, condition.message) == (
             "PodScheduled", "False", "Unschedulable", message,

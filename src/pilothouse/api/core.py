@@ -5,7 +5,7 @@ import datetime
 import msgspec
 
 from pilothouse.api.kinds import Kind
-from pilothouse.api.meta import Condition, ObjectMeta, View
+from pilothouse.api.meta import Condition, LabelSelector, ObjectMeta, View
 
 
 class PodCondition(View, frozen=True):
@@ -78,16 +78,64 @@ class NodeSelector(View, frozen=True):
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 
 
+class PreferredSchedulingTerm(View, frozen=True):
+    """Nodes a pod likes better, and how much."""
+
+    weight: int = 0
+    preference: NodeSelectorTerm = NodeSelectorTerm()
+
+
 class NodeAffinity(View, frozen=True):
-    """Which nodes a pod needs."""
+    """Which nodes a pod needs, and which it likes."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+    preferred_during_scheduling_ignored_during_execution: tuple[PreferredSchedulingTerm, ...] = ()
+
+
+class PodAffinityTerm(View, frozen=True):
+    """Other pods, and the label of nodes within whose equal values they count as near."""
+
+    label_selector: LabelSelector | None = None
+    namespaces: tuple[str, ...] = ()
+    namespace_selector: LabelSelector | None = None
+    topology_key: str = ""
+    match_label_keys: tuple[str, ...] = ()
+    mismatch_label_keys: tuple[str, ...] = ()
+
+
+class WeightedPodAffinityTerm(View, frozen=True):
+    """Pods to be near or far from rather than not, and how much."""
+
+    weight: int = 0
+    pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
+
+
+class PodAffinity(View, frozen=True):
+    """Pods to be near, or as ``podAntiAffinity`` pods to be far from."""
+
+    required_during_scheduling_ignored_during_execution: tuple[PodAffinityTerm, ...] = ()
+    preferred_during_scheduling_ignored_during_execution: tuple[WeightedPodAffinityTerm, ...] = ()
 
 
 class Affinity(View, frozen=True):
     """What a pod wants to be near."""
 
     node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class TopologySpreadConstraint(View, frozen=True):
+    """How evenly pods are to lie over the values of a node label."""
+
+    max_skew: int = 0
+    topology_key: str = ""
+    when_unsatisfiable: str = ""
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str = ""
+    node_taints_policy: str = ""
+    match_label_keys: tuple[str, ...] = ()
 
 
 class PodSchedulingGate(View, frozen=True):
@@ -120,6 +168,8 @@ class PodSpec(View, frozen=True):
     resources: ResourceRequirements = ResourceRequirements()
     overhead: dict[str, str] = {}
     priority: int | None = None
+    preemption_policy: str = ""
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
 
 
 class ContainerStatus(View, frozen=True):
@@ -174,6 +224,7 @@ class NodeSpec(View, frozen=True):
     unschedulable: bool = False
     taints: tuple[Taint, ...] = ()
     pod_cidr: str = msgspec.field(default="", name="podCIDR")
+    pod_cidrs: tuple[str, ...] = msgspec.field(default=(), name="podCIDRs")
 
 
 class NodeCondition(View, frozen=True):

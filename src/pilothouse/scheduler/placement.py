@@ -1,59 +1,57 @@
-"""Where a pod fits, and where it fits best. Pure.
+"""Where a pod goes: the nodes that fit, as many as are enough, and the best of them.
 
-Filters and their messages: kube-scheduler v1.36 ``pkg/scheduler/framework/plugins`` (nodename, nodeunschedulable,
-tainttoleration, nodeaffinity, noderesources). Score: LeastAllocated over cpu and memory, as the default profile; ties
-go to the node that was looked at first, and looking starts where the last pod's search ended, so that pods spread.
-Every filter looks at one node alone, which ``scheduler`` relies on: what happens to a node can help a pod only there.
+Nothing is written here; chance comes from the stream that is passed in. As kube-scheduler v1.36
+(``pkg/scheduler/schedule_one.go``): the nominated node first, then a search that begins where the last one ended and
+stops when enough nodes fit; then scores; equal ones are decided by lot.
 """
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import random
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from pilothouse.api.core import Pod, Taint
-from pilothouse.scheduler.snapshot import ASSUMED_CPU, ASSUMED_MEMORY, NodeInfo
-from pilothouse.semantics.node_affinity import matches_node_selection
-from pilothouse.semantics.nodes import untolerated_taint
-from pilothouse.semantics.pods import effective_requests
+from pilothouse.api.core import Pod
+from pilothouse.machinery.labels import Selector
+from pilothouse.scheduler.filters import why_not
+from pilothouse.scheduler.refusals import CONTRADICTION, NO_NODES, NOT_NAMED, Refusal, explain, tally
+from pilothouse.scheduler.relations import Namespaces, Relations, relation_scores
+from pilothouse.scheduler.scores import (
+    AFFINITY_WEIGHT,
+    RELATION_WEIGHT,
+    SPREAD_WEIGHT,
+    TAINT_WEIGHT,
+    normalized,
+)
+from pilothouse.scheduler.snapshot import NodeInfo, Placed, Snapshot
+from pilothouse.scheduler.spreading import default_spread, spread_scores
+from pilothouse.scheduler.tables import NO, UNKNOWN, Table, Tables
+from pilothouse.scheduler.wish import Wish
 
-UNSCHEDULABLE_TAINT = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 _MIN_FEASIBLE = 100
+_STRETCH = 64
 
-
-class Wish(msgspec.Struct, frozen=True):
-    """A pod and what placement needs to know of it, computed once for all nodes."""
-
-    pod: Pod
-    demand: dict[str, int]
-    positive: tuple[tuple[str, int], ...]
-    """The resources it asks more than nothing of."""
-    cpu: int
-    memory: int
-    selects: bool
-    """It names nodes, by labels, affinity or name."""
-    may_be_cordoned: bool
+Likes = Callable[[Pod], Selector | None]
+"""What selects the pods that are like this one (``Owners.selector``)."""
 
 
 class Placement(msgspec.Struct, frozen=True):
-    """A decision: the node, or why there is none (reason → number of nodes), and where the next search starts."""
+    """A decision: the node; or why there is none, node by node. ``before`` is what was wrong with the pod itself."""
 
     node_name: str | None
-    refusals: dict[str, int]
-    next_start: int
+    refusals: tuple[tuple[NodeInfo, Refusal], ...] = ()
+    nodes: int = 0
+    before: str = ""
 
-
-def wish_of(pod: Pod) -> Wish:
-    """What a pod asks of its node."""
-    spec, demand = pod.spec, effective_requests(pod)
-    return Wish(
-        pod=pod,
-        demand=demand,
-        positive=tuple((name, amount) for name, amount in demand.items() if amount > 0),
-        cpu=demand.get("cpu") or ASSUMED_CPU,
-        memory=demand.get("memory") or ASSUMED_MEMORY,
-        selects=bool(spec.node_selector or spec.node_name or spec.affinity is not None),
-        may_be_cordoned=untolerated_taint((UNSCHEDULABLE_TAINT,), spec.tolerations) is None,
-    )
+    def message(self, after: str = "") -> str:
+        """What the user is told when there is no node; ``after`` is what came of preemption."""
+        if not self.nodes:
+            return NO_NODES
+        counts = tally(refusal for _info, refusal in self.refusals)
+        left = self.nodes - len(self.refusals)
+        if left and not self.before:
+            counts[NOT_NAMED] = left
+        return explain(self.nodes, counts, before=self.before, after=after)
 
 
 def feasible_limit(nodes: int) -> int:
@@ -64,84 +62,191 @@ def feasible_limit(nodes: int) -> int:
     return max(nodes * percentage // 100, _MIN_FEASIBLE)
 
 
-def place(wish: Wish, nodes: Sequence[NodeInfo], start: int) -> Placement:
-    """Choose the best of the first ``feasible_limit`` nodes that fit, looking from ``start`` on."""
-    refusals: dict[str, int] = {}
-    count = len(nodes)
-    if not count:
-        return Placement(None, refusals, 0)
-    limit = feasible_limit(count)
-    start %= count
-    best, best_score, looked = None, -1, 0
-    for info in (*nodes[start:], *nodes[:start]) if start else nodes:
-        looked += 1
-        reasons = why_not(wish, info)
-        if reasons:
-            for reason in reasons:
-                refusals[reason] = refusals.get(reason, 0) + 1
-            continue
-        score = least_allocated(wish, info)
-        if score > best_score:
-            best, best_score = info, score
-        limit -= 1
-        if not limit:
-            break
-    # Having looked at all of them, begin one further on: equal nodes take turns.
-    next_start = (start + (looked if looked < count else 1)) % count
-    return Placement(best.name if best is not None else None, refusals, next_start)
+class Placer:
+    """Places pods on the nodes of one snapshot."""
+
+    def __init__(self, snapshot: Snapshot, namespaces: Namespaces, likes: Likes, chance: random.Random) -> None:
+        self.snapshot = snapshot
+        self._namespaces = namespaces
+        self._likes = likes
+        self._chance = chance
+        self._tables = Tables(snapshot)
+        self._start = 0
+
+    def place(self, wish: Wish) -> Placement:
+        """Decide. The snapshot is the same afterwards."""
+        order = self.snapshot.order
+        if not order:
+            return Placement(None)
+        if wish.names is not None and not wish.names:
+            return Placement(None, nodes=len(order), before=CONTRADICTION)
+        relations = self.relations(wish)
+        nominated = self.snapshot.nodes.get(self.snapshot.nomination(wish.key))
+        if nominated is not None and self.refusal(wish, nominated, relations) is None:
+            return Placement(nominated.name, nodes=len(order))
+        if wish.names is not None:
+            return self._place_by_name(wish, relations)
+        table = self._tables.get(wish)
+        found = self._search(wish, table, relations)
+        if not found:
+            return Placement(None, tuple(self._refusals(wish, table, relations)), len(order))
+        return Placement(self._best(wish, table, found).name, nodes=len(order))
+
+    def _place_by_name(self, wish: Wish, relations: Relations) -> Placement:
+        """The short way: the pod names its nodes, and nobody looks at any other."""
+        assert wish.names is not None
+        nodes = self.snapshot.nodes
+        found: list[int] = []
+        refused: list[tuple[NodeInfo, Refusal]] = []
+        for name in sorted(wish.names):
+            info = nodes.get(name)
+            if info is None:
+                continue
+            refusal = self.refusal(wish, info, relations)
+            if refusal is None:
+                found.append(info.index)
+            else:
+                refused.append((info, refusal))
+        if not found:
+            return Placement(None, tuple(refused), len(nodes))
+        if len(found) == 1:
+            return Placement(self.snapshot.order[found[0]].name, nodes=len(nodes))
+        table = self._tables.get(wish)
+        for index in found:
+            if table.scores[index] == UNKNOWN:
+                table.look(self.snapshot.order[index])
+        return Placement(self._best(wish, table, found).name, nodes=len(nodes))
+
+    def _search(self, wish: Wish, table: Table, relations: Relations) -> list[int]:
+        """The positions of the first nodes that fit, as many as are enough.
+
+        Nodes are judged in stretches, one rule for all nodes of a stretch, which is several times faster than one node
+        after the other.
+        """
+        order, scores, nominated = self.snapshot.order, table.scores, self.snapshot.nominated
+        count = len(order)
+        start = self._start % count
+        limit = feasible_limit(count)
+        found: list[int] = []
+        looked = 0
+        while looked < count and len(found) < limit:
+            low = (start + looked) % count
+            high = min(low + max(limit - len(found), _STRETCH), count, low + count - looked)
+            _look_at_unknown(order, table, low, high)
+            stretch = scores[low:high]
+            fitting = list(range(low, high)) if NO not in stretch else [i for i in range(low, high) if scores[i] >= 0]
+            if relations.active:
+                fitting = relations.keep(self.snapshot, fitting)
+            if nominated:
+                fitting = [
+                    i
+                    for i in fitting
+                    if order[i].name not in nominated or self._against_nominated(wish, order[i]) is None
+                ]
+            found += fitting
+            looked += high - low
+        if len(found) > limit:
+            del found[limit:]
+            looked = (found[-1] - start) % count + 1
+        self._start = (start + looked) % count
+        return found
+
+    def _refusals(self, wish: Wish, table: Table, relations: Relations) -> Iterator[tuple[NodeInfo, Refusal]]:
+        """What spoke against each node, when none was found."""
+        for index, info in enumerate(self.snapshot.order):
+            if table.scores[index] == NO:
+                yield info, table.refusal(index)
+            else:
+                refusal = relations.refusal(info) or self._against_nominated(wish, info)
+                assert refusal is not None, "a node that nothing speaks against would have been found"
+                yield info, refusal
+
+    # One node
+
+    def relations(self, wish: Wish) -> Relations:
+        """What the pod has to do with others, as things are now."""
+        return Relations(self.snapshot, wish, self._namespaces)
+
+    def refusal(self, wish: Wish, info: NodeInfo, relations: Relations | None = None) -> Refusal | None:
+        """What speaks against the node, by itself, for other pods' sake, or for those that were promised its room."""
+        refusal = why_not(wish, info) or (relations or self.relations(wish)).refusal(info)
+        return refusal or self._against_nominated(wish, info)
+
+    def _against_nominated(self, wish: Wish, info: NodeInfo) -> Refusal | None:
+        """Whether the pod fits beside those of its priority and above that wait for room on this node.
+
+        It must fit without them too, which the caller has seen to: they may never come (upstream's
+        ``RunFilterPluginsWithNominatedPods``).
+        """
+        waiting = [
+            Placed(other, info.name, assumed=True)
+            for key, other in self.snapshot.nominated.get(info.name, {}).items()
+            if other.priority >= wish.priority and key != wish.key and key not in info.placed
+        ]
+        if not waiting:
+            return None
+        for placed in waiting:
+            self._try(placed, info, 1)
+        refusal = why_not(wish, info) or self.relations(wish).refusal(info)
+        for placed in waiting:
+            self._try(placed, info, -1)
+        return refusal
+
+    def _try(self, placed: Placed, info: NodeInfo, sign: int) -> None:
+        """Count the pod for or against the node, to see what would be. Whoever does so takes it back."""
+        info.count(placed, sign)
+        self.snapshot.relate(placed, sign)
+
+    def without(self, placed: Placed, info: NodeInfo) -> None:
+        """As if the pod were not there, until ``with_again``."""
+        self._try(placed, info, -1)
+
+    def with_again(self, placed: Placed, info: NodeInfo) -> None:
+        """Take ``without`` back."""
+        self._try(placed, info, 1)
+
+    # The best node
+
+    def _best(self, wish: Wish, table: Table, found: Sequence[int]) -> NodeInfo:
+        order = self.snapshot.order
+        if len(found) == 1:
+            return order[found[0]]
+        totals = self.totals(wish, table, found)
+        highest = max(totals)
+        best = [index for index, total in zip(found, totals, strict=True) if total == highest]
+        return order[best[0] if len(best) == 1 else best[self._chance.randrange(len(best))]]
+
+    def totals(self, wish: Wish, table: Table, found: Sequence[int]) -> list[int]:
+        """The weighted scores of nodes that fit, by position, but for what would be the same for all of them."""
+        snapshot, order, scores = self.snapshot, self.snapshot.order, table.scores
+        totals = [scores[index] for index in found]
+        if wish.likes:
+            totals = _plus(totals, normalized([table.liking(order[index]) for index in found]), AFFINITY_WEIGHT)
+        if snapshot.soft_tainted:
+            raw = [table.dislike(order[index]) for index in found]
+            totals = _plus(totals, normalized(raw, reverse=True), TAINT_WEIGHT)
+        spreads = wish.soft_spread
+        defaults = spreads is None
+        if spreads is None:
+            spreads = default_spread(self._likes(wish.pod))
+        if spreads:
+            even = spread_scores(snapshot, wish, spreads, found, defaults=defaults)
+            totals = _plus(totals, even, SPREAD_WEIGHT)
+        if wish.terms is not None or snapshot.felt:
+            felt = relation_scores(snapshot, wish, self._namespaces, found)
+            totals = _plus(totals, felt, RELATION_WEIGHT)
+        return totals
 
 
-def why_not(wish: Wish, info: NodeInfo) -> tuple[str, ...]:
-    """The reasons against a node in upstream's words; none means that the pod fits."""
-    node = info.node
-    if wish.selects and wish.pod.spec.node_name and wish.pod.spec.node_name != info.name:
-        return ("node(s) didn't match the requested node name",)
-    if node.spec.unschedulable and not wish.may_be_cordoned:
-        return ("node(s) were unschedulable",)
-    if info.taints and untolerated_taint(info.taints, wish.pod.spec.tolerations) is not None:
-        return ("node(s) had untolerated taint(s)",)
-    if wish.selects and not matches_node_selection(wish.pod.spec, node):
-        return ("node(s) didn't match Pod's node affinity/selector",)
-    if info.pods >= info.max_pods:
-        return _short_of(wish, info)
-    allocatable, requested = info.allocatable, info.requested
-    for name, amount in wish.positive:
-        if amount > allocatable.get(name, 0) - requested.get(name, 0):
-            return _short_of(wish, info)
-    return ()
+def _look_at_unknown(order: Sequence[NodeInfo], table: Table, low: int, high: int) -> None:
+    scores, position = table.scores, low
+    with contextlib.suppress(ValueError):  # until there is none
+        while True:
+            position = scores.index(UNKNOWN, position, high)
+            table.look(order[position])
 
 
-def _short_of(wish: Wish, info: NodeInfo) -> tuple[str, ...]:
-    reasons = []
-    if info.pods >= info.max_pods:
-        reasons.append("Too many pods")
-    for name, amount in wish.positive:
-        if amount > info.allocatable.get(name, 0) - info.requested.get(name, 0):
-            reasons.append(f"Insufficient {name}")
-    return tuple(reasons)
-
-
-def least_allocated(wish: Wish, info: NodeInfo) -> int:
-    """0 to 100: the share of cpu and memory that would be left, averaged.
-
-    4 of 32 cpus and 64 of 256 GiB used, one cpu and no memory asked for: (32-5)/32 = 84, (256-64.2)/256 = 74, so 79.
-    """
-    total = 0
-    left = info.cpu - info.cpu_used - wish.cpu
-    if left > 0:
-        total = left * 100 // info.cpu
-    left = info.memory - info.memory_used - wish.memory
-    if left > 0:
-        total += left * 100 // info.memory
-    return total // 2
-
-
-def explain(nodes: int, refusals: Mapping[str, int]) -> str:
-    """The message of FailedScheduling.
-
-    ``0/3 nodes are available: 1 node(s) were unschedulable, 2 Insufficient cpu.``
-    """
-    if not nodes:
-        return "no nodes available to schedule pods"
-    listed = sorted(f"{count} {reason}" for reason, count in refusals.items())
-    return f"0/{nodes} nodes are available: {', '.join(listed)}."
+def _plus(totals: list[int], scores: Sequence[int] | None, weight: int) -> list[int]:
+    if scores is None:
+        return totals
+    return [total + weight * score for total, score in zip(totals, scores, strict=True)]

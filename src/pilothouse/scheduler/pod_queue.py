@@ -4,8 +4,9 @@ A pod is in one of these states:
 
 * *active*: to be decided next; higher priority first, then in the order of arrival.
 * *taken*: ``get`` handed it out, and what was decided is being carried out.
-* *parked*: it fits nowhere. ``wake`` takes it out when something happened that could help; a wake that comes while the
-  pod is still taken is not lost, it is remembered until ``park`` (upstream's in-flight events).
+* *refused*: it fits nowhere, and is being told so. A wake that comes meanwhile is not lost, it is remembered until
+  ``park`` (upstream's in-flight events).
+* *parked*: it fits nowhere, and knows. ``wake`` takes it out when something happened that could help.
 * *resting*: tried again when its backoff is over. A parked pod that was woken before that is taken earlier if nothing
   else waits (``SchedulerPopFromBackoffQ``, on since 1.33); one whose attempt failed for other reasons is not.
 
@@ -18,7 +19,7 @@ from collections.abc import Callable
 from enum import Enum, auto
 
 from pilothouse.env import Env
-from pilothouse.scheduler.placement import Wish
+from pilothouse.scheduler.wish import Wish
 
 BACKOFF_SECONDS = (1.0, 10.0)
 """First and longest pause between two attempts (``podInitialBackoffSeconds``, ``podMaxBackoffSeconds``)."""
@@ -29,14 +30,21 @@ PARKED_SECONDS = 300.0
 class _State(Enum):
     ACTIVE = auto()
     TAKEN = auto()
+    REFUSED = auto()
     PARKED = auto()
     RESTING = auto()
 
 
-class Entry:
-    """One pod in the queue, by key and uid. ``wish`` is for whoever takes it."""
+_OUT = (_State.TAKEN, _State.REFUSED)
 
-    __slots__ = ("attempts", "backoff_until", "key", "parked_at", "priority", "state", "ticket", "uid", "wish", "woken")
+
+class Entry:
+    """One pod in the queue, by key and uid. ``wish`` and ``rejected`` are for whoever takes it."""
+
+    __slots__ = (
+        "attempts", "backoff_until", "key", "parked_at", "priority", "rejected", "state", "ticket", "uid", "wish",
+        "woken",
+    )  # fmt: skip
 
     def __init__(self, key: str, uid: str, priority: int) -> None:
         self.key = key
@@ -46,6 +54,8 @@ class Entry:
         self.state = _State.ACTIVE
         self.woken = False
         self.wish: Wish | None = None
+        self.rejected: frozenset[str] = frozenset()
+        """Which filters refused it the last time."""
         self.parked_at = 0.0
         self.backoff_until = 0.0
         self.ticket = 0
@@ -61,6 +71,8 @@ class PodQueue:
     def __init__(self, env: Env) -> None:
         self._env = env
         self._entries: dict[str, Entry] = {}
+        self._waiting: dict[str, Entry] = {}
+        """The refused and the parked: those that an event may help."""
         # Entries leave their state without leaving the heap: what is stale is skipped, by state and ticket.
         self._active: list[_Item] = []
         self._resting: list[_Item] = []
@@ -76,11 +88,12 @@ class PodQueue:
         """The pod needs a place, or changed so that it may find one now."""
         entry = self._entries.get(key)
         if entry is None or entry.uid != uid:
+            self._waiting.pop(key, None)
             entry = self._entries[key] = Entry(key, uid, priority)
             self._activate(entry)
             return
         entry.priority = priority
-        if entry.state is _State.TAKEN:
+        if entry.state in _OUT:
             entry.woken = True
         elif entry.state is _State.PARKED:
             self._rouse(entry)
@@ -88,6 +101,12 @@ class PodQueue:
     def discard(self, key: str) -> None:
         """The pod needs no place any more."""
         self._entries.pop(key, None)
+        self._waiting.pop(key, None)
+
+    @property
+    def anybody_waits(self) -> bool:
+        """Whether ``wake`` could find anybody."""
+        return bool(self._waiting)
 
     def knows(self, key: str, uid: str) -> bool:
         """Whether this pod is here, in any state."""
@@ -95,7 +114,7 @@ class PodQueue:
         return entry is not None and entry.uid == uid
 
     async def get(self) -> Entry:
-        """Wait for the next pod and take it. Then call ``park``, ``retry`` or ``discard``."""
+        """Wait for the next pod and take it. Then call ``retry``, ``discard``, or ``refuse`` and ``park``."""
         while True:
             entry = self._next()
             if entry is not None:
@@ -114,8 +133,15 @@ class PodQueue:
                 if timer is not None:
                     timer.cancel()
 
+    def refuse(self, entry: Entry, rejected: frozenset[str]) -> None:
+        """The pod that was taken fits nowhere. From now on events count for it; ``park`` it when it was told."""
+        if self._entries.get(entry.key) is entry:
+            entry.state = _State.REFUSED
+            entry.rejected = rejected
+            self._waiting[entry.key] = entry
+
     def park(self, entry: Entry) -> None:
-        """The pod that was taken fits nowhere."""
+        """The pod that was refused waits from now on."""
         if self._entries.get(entry.key) is not entry:
             return
         entry.state = _State.PARKED
@@ -127,27 +153,29 @@ class PodQueue:
     def retry(self, entry: Entry) -> None:
         """The attempt failed for a reason that has nothing to do with the nodes: again after the backoff."""
         if self._entries.get(entry.key) is entry:
+            self._waiting.pop(entry.key, None)
             entry.state = _State.RESTING
             self._push(self._resting, self._env.monotonic() + self._backoff(entry), entry)
             self._notify()
 
     def wake(self, helps: Callable[[Entry], bool]) -> None:
-        """Something happened. Every parked pod that it ``helps`` is tried again."""
-        for entry in self._entries.values():
+        """Something happened. Every waiting pod that it ``helps`` is tried again."""
+        for entry in list(self._waiting.values()):
             if entry.state is _State.PARKED:
                 if helps(entry):
                     self._rouse(entry)
-            elif entry.state is _State.TAKEN and not entry.woken:
+            elif not entry.woken:
                 entry.woken = helps(entry)
 
     def wake_old(self) -> None:
         """Try pods again that nothing has woken for ``PARKED_SECONDS``, should a wake-up have been missed."""
         limit = self._env.monotonic() - PARKED_SECONDS
-        for entry in self._entries.values():
+        for entry in list(self._waiting.values()):
             if entry.state is _State.PARKED and entry.parked_at <= limit:
                 self._rouse(entry)
 
     def _rouse(self, entry: Entry) -> None:
+        self._waiting.pop(entry.key, None)
         if entry.backoff_until <= self._env.monotonic():
             self._activate(entry)
         else:
@@ -181,7 +209,7 @@ class PodQueue:
 
     def _is_stale(self, item: _Item) -> bool:
         _order, ticket, entry = item
-        return entry.ticket != ticket or entry.state is _State.TAKEN or self._entries.get(entry.key) is not entry
+        return entry.ticket != ticket or entry.state in _OUT or self._entries.get(entry.key) is not entry
 
     def _backoff(self, entry: Entry) -> float:
         """1 s after the first attempt, 2 s after the second, then 4, 8 and 10 s."""

@@ -5,28 +5,53 @@ slow part and does not hold up the next decision; a binding that fails takes its
 ``WRITES_AT_ONCE`` of them are on their way: past that decisions wait, so that a pod of high priority that comes
 meanwhile is still first.
 
-A pod that fits nowhere waits for an event that could help it: a node that came or changed, or room that became free on
-one, and then only if it would fit on that very node now (upstream's queueing hints ask the same per plugin).
+A pod that fits nowhere may push others aside (``preemption``); it then waits, nominated, for their room. In any case it
+waits for an event that could help it (``hints``).
 """
 
 import asyncio
+from collections.abc import Callable, Mapping
 
-from pilothouse.api.core import NODES, PODS, Node, Pod
-from pilothouse.client import Client, strategic_merge_patch
+from pilothouse.api.core import NAMESPACES, NODES, PODS, Node, Pod
+from pilothouse.api.policy import POD_DISRUPTION_BUDGETS, PodDisruptionBudget
+from pilothouse.client import Client
 from pilothouse.client.errors import ApiError, Conflict, NotFound, Timeout
 from pilothouse.env import Env, Log, TaskGroup
-from pilothouse.machinery.times import format_time
-from pilothouse.runtime import EventRecorder, InformerFactory, object_reference
-from pilothouse.scheduler.placement import Placement, Wish, explain, place, why_not, wish_of
+from pilothouse.machinery.labels import Selector
+from pilothouse.runtime import InformerFactory
+from pilothouse.runtime.informer import SharedInformer
+from pilothouse.scheduler.hints import NodeHint, arrival_helps, departure_helps, labels_help
+from pilothouse.scheduler.owners import Owners
+from pilothouse.scheduler.placement import Placement, Placer
 from pilothouse.scheduler.pod_queue import Entry, PodQueue
-from pilothouse.scheduler.snapshot import Snapshot
-from pilothouse.semantics.pods import effective_requests, is_terminal
+from pilothouse.scheduler.preemption import Outcome, Victims, by_lower_priority, preempt
+from pilothouse.scheduler.refusals import NOT_NAMED
+from pilothouse.scheduler.snapshot import NodeInfo, Placed, Snapshot
+from pilothouse.scheduler.wish import Wish
+from pilothouse.scheduler.writes import Writes
+from pilothouse.semantics.pods import is_terminal
 
 SCHEDULER_NAME = "default-scheduler"
 WRITES_AT_ONCE = 64
 _FLUSH_SECONDS = 30.0
-_NOTE_LIMIT = 1024
-"""Longest message of an event (``NoteLengthLimit``)."""
+_ASK_AGAIN_SECONDS = 1.0
+
+
+class KnownNamespaces:
+    """``relations.Namespaces`` from a cache."""
+
+    def __init__(self, informers: InformerFactory) -> None:
+        self.informer = informers.informer(NAMESPACES)
+
+    def labels(self, name: str) -> Mapping[str, str]:
+        """The labels of a namespace."""
+        found = self.informer.cache.get(name)
+        return found.metadata.labels if found is not None else {}
+
+    def matching(self, selector: Selector) -> frozenset[str]:
+        """The namespaces that match."""
+        found = self.informer.cache.list()
+        return frozenset(one.metadata.name for one in found if selector.matches(one.metadata.labels))
 
 
 class Scheduler:
@@ -43,13 +68,18 @@ class Scheduler:
     ) -> None:
         self._env = env
         self._client = client
+        self._informers = informers
         self._log = log or Log("scheduler")
         self._name = scheduler_name
+        self._chance = env.stream("scheduler")
         self._snapshot = Snapshot()
-        self._start = 0
+        self._namespaces = KnownNamespaces(informers)
+        self._owners = Owners(informers)
+        self._budgets: SharedInformer[PodDisruptionBudget] | None = None
+        self._placer = Placer(self._snapshot, self._namespaces, self._owners.selector, self._chance)
         self._queue = PodQueue(env)
-        self._writes = asyncio.Semaphore(WRITES_AT_ONCE)
-        self._recorder = EventRecorder(client, env, scheduler_name)
+        self._hands = asyncio.Semaphore(WRITES_AT_ONCE)
+        self._writes = Writes(client, env, scheduler_name, self._log)
         self._pods = informers.informer(PODS)
         self._nodes = informers.informer(NODES)
         self._pods.add_handler(
@@ -58,72 +88,144 @@ class Scheduler:
             on_delete=lambda pod, _unknown: self._lose_pod(pod),
         )
         self._nodes.add_handler(
-            on_add=lambda node, _initial: self._see_node(node),
-            on_update=lambda _old, node: self._see_node(node),
-            on_delete=lambda node, _unknown: self._snapshot.remove_node(node.metadata.name),
+            on_add=lambda node, _initial: self._see_node(None, node),
+            on_update=self._see_node,
+            on_delete=lambda node, _unknown: self._lose_node(node),
         )
 
     async def run(self) -> None:
         """Schedule until cancelled."""
         async with TaskGroup("scheduler") as group:
-            group.start(self._recorder.run(), name="scheduler events")
+            group.start(self._writes.recorder.run(), name="scheduler events")
             await self._nodes.wait_synced()
             await self._pods.wait_synced()
+            await self._namespaces.informer.wait_synced()
+            await self._owners.wait_synced()
+            await self._find_budgets()
             group.start(self._wake_old(), name="scheduler flush")
             while True:
                 # First a free hand, then the pod: whatever came with a higher priority meanwhile is served first.
-                await self._writes.acquire()
+                await self._hands.acquire()
                 entry = await self._queue.get()
                 self._schedule(entry, group)
                 # Bindings and events want their turn between two decisions.
                 await asyncio.sleep(0)
 
+    async def _find_budgets(self) -> None:
+        """Watch PodDisruptionBudgets where policy/v1 is served; older servers do without, and nothing is protected."""
+        while True:
+            try:
+                await self._client.list(POD_DISRUPTION_BUDGETS, limit=1)
+            except NotFound:
+                self._log.info("The server has no policy/v1: preemption knows of no PodDisruptionBudgets")
+                return
+            except (ApiError, OSError) as error:
+                self._log.error("Failed to look for PodDisruptionBudgets", error=error)
+                await asyncio.sleep(_ASK_AGAIN_SECONDS)
+            else:
+                break
+        self._budgets = self._informers.informer(POD_DISRUPTION_BUDGETS)
+        await self._budgets.wait_synced()
+
     # What happens around
 
     def _see_pod(self, old: Pod | None, pod: Pod) -> None:
-        key, uid = _key(pod), pod.metadata.uid
-        if old is not None and old.metadata.uid != uid:
+        if old is not None and old.metadata.uid != pod.metadata.uid:
             self._lose_pod(old)
             old = None
         if is_terminal(pod):
             self._lose_pod(pod)
         elif pod.spec.node_name:
+            self._see_placed(pod)
+        else:
+            self._see_unplaced(old, pod)
+
+    def _see_placed(self, pod: Pod) -> None:
+        key = _key(pod)
+        self._queue.discard(key)
+        self._snapshot.drop_nomination(key)
+        before, now = self._snapshot.confirm(pod)
+        if now is not None:
+            self._wake_for_pod(before, now)
+
+    def _see_unplaced(self, old: Pod | None, pod: Pod) -> None:
+        key, uid = _key(pod), pod.metadata.uid
+        if not self._is_mine(pod):
             self._queue.discard(key)
-            # Requests of a running pod change with its generation, if at all.
-            if (
-                old is None
-                or old.metadata.generation != pod.metadata.generation
-                or not self._snapshot.is_confirmed(key, uid, pod.spec.node_name)
-            ):
-                self._room_on(self._snapshot.confirm(key, uid, pod.spec.node_name, effective_requests(pod)))
-        elif not self._is_mine(pod):
-            self._queue.discard(key)
-        elif not self._snapshot.is_assumed(key, uid) and (
-            # What is written about the pod's status, by us for one, makes it fit nowhere new.
-            not self._queue.knows(key, uid) or old is None or old.spec != pod.spec
+            self._snapshot.drop_nomination(key)
+            return
+        if self._snapshot.is_assumed(key, uid):
+            return
+        promised = pod.status.nominated_node_name
+        before = old.status.nominated_node_name if old is not None else ""
+        # By us, which is known already, by somebody else, or in an earlier life of this program. That a promise was
+        # taken back says nothing about a newer one, which may be on its way to the server.
+        if promised != before and (promised or self._snapshot.nomination(key) == before):
+            self._snapshot.nominate(Wish(pod), promised)
+        # What is written about the pod's status, by us for one, makes it fit nowhere new.
+        if (
+            old is None
+            or not self._queue.knows(key, uid)
+            or old.spec != pod.spec
+            or old.metadata.labels != pod.metadata.labels
         ):
             self._queue.put(key, uid, pod.spec.priority or 0)
 
     def _lose_pod(self, pod: Pod) -> None:
         key = _key(pod)
         self._queue.discard(key)
-        self._room_on(self._snapshot.forget(key))
+        promised = self._snapshot.nomination(key)
+        self._snapshot.drop_nomination(key)
+        gone = self._snapshot.forget(key)
+        if gone is not None:
+            self._wake_for_pod(gone, None)
+        elif promised:
+            self._wake_on(self._snapshot.nodes.get(promised))
 
-    def _see_node(self, node: Node) -> None:
+    def _see_node(self, old: Node | None, node: Node) -> None:
         if self._snapshot.set_node(node):
-            self._room_on(node.metadata.name)
+            info = self._snapshot.nodes[node.metadata.name]
+            self._wake_on(info, labels=old is None or old.metadata.labels != node.metadata.labels)
 
-    def _room_on(self, node_name: str | None) -> None:
-        """Pods that fit on this node now are tried again."""
-        info = self._snapshot.nodes.get(node_name) if node_name is not None else None
-        if info is None:
-            return
+    def _lose_node(self, node: Node) -> None:
+        info = self._snapshot.remove_node(node.metadata.name)
+        if info is not None and self._queue.anybody_waits:
+            self._queue.wake(self._judge(lambda wish, entry: labels_help(wish, entry.rejected, info)))
 
-        def helps(entry: Entry) -> bool:
+    # Who is tried again
+
+    def _judge(self, helps: Callable[[Wish, Entry], bool]) -> Callable[[Entry], bool]:
+        def judge(entry: Entry) -> bool:
             pod = self._pods.cache.get(entry.key)
-            return pod is not None and not why_not(_wish(entry, pod), info)
+            return pod is not None and helps(_wish(entry, pod), entry)
 
-        self._queue.wake(helps)
+        return judge
+
+    def _wake_on(self, info: NodeInfo | None, *, labels: bool = False) -> None:
+        """There may be room on a node that was not there before."""
+        if info is None or not self._queue.anybody_waits:
+            return
+        hint = NodeHint(self._placer, info)
+        self._queue.wake(
+            self._judge(lambda wish, entry: hint.helps(wish) or (labels and labels_help(wish, entry.rejected, info)))
+        )
+
+    def _wake_for_pod(self, before: Placed | None, now: Placed | None) -> None:
+        """A pod came to a node, left one, or changed there."""
+        if not self._queue.anybody_waits:
+            return
+        namespaces = self._namespaces
+        info = self._snapshot.nodes.get(before.node_name) if before is not None else None
+        hint = NodeHint(self._placer, info) if info is not None else None
+
+        def helps(wish: Wish, entry: Entry) -> bool:
+            if hint is not None and hint.helps(wish):
+                return True
+            if before is not None and departure_helps(wish, entry.rejected, before, namespaces):
+                return True
+            return now is not None and arrival_helps(wish, entry.rejected, now, namespaces)
+
+        self._queue.wake(self._judge(helps))
 
     async def _wake_old(self) -> None:
         while True:
@@ -146,29 +248,48 @@ class Scheduler:
         if pod is None or pod.metadata.uid != entry.uid or pod.spec.node_name or not self._is_mine(pod):
             # While a new list is taken over the cache is ahead of the handlers.
             self._queue.discard(key)
-            self._writes.release()
+            self._hands.release()
             return
         wish = _wish(entry, pod)
-        placement = place(wish, self._snapshot.order, self._start)
-        self._start = placement.next_start
-        if placement.node_name is None:
-            group.start(self._refuse(entry, pod, placement), name=f"report {key}")
-        else:
-            self._snapshot.assume(key, entry.uid, placement.node_name, wish.demand)
+        placement = self._placer.place(wish)
+        if placement.node_name is not None:
+            self._snapshot.drop_nomination(key)
+            self._wake_for_pod(None, self._snapshot.assume(wish, placement.node_name))
             group.start(self._bind(entry, wish, placement.node_name), name=f"bind {key}")
+            return
+        outcome = self._preempt(wish, placement)
+        displaced = self._nominate(wish, outcome)
+        self._queue.refuse(entry, _rejected(placement))
+        group.start(self._refuse(entry, pod, placement, outcome, displaced), name=f"report {key}")
+
+    def _preempt(self, wish: Wish, placement: Placement) -> Outcome:
+        if not placement.nodes:
+            return Outcome()
+        budgets = self._budgets.cache.list() if self._budgets is not None else []
+        return preempt(self._placer, wish, placement, budgets, self._env.now(), self._chance)
+
+    def _nominate(self, wish: Wish, outcome: Outcome) -> list[Wish]:
+        """Remember for which node the pod waits. Returns those that waited for it and matter less."""
+        if outcome.keeps_nomination:
+            return []
+        victims = outcome.victims
+        self._snapshot.drop_nomination(wish.key)
+        if victims is None:
+            return []
+        displaced = by_lower_priority(self._snapshot.nominated.get(victims.info.name, {}), wish)
+        for other in displaced:
+            self._snapshot.drop_nomination(other.key)
+        self._snapshot.nominate(wish, victims.info.name)
+        return displaced
 
     async def _bind(self, entry: Entry, wish: Wish, node_name: str) -> None:
         meta, key = wish.pod.metadata, entry.key
-        binding = {
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid},
-            "target": {"kind": "Node", "name": node_name},
-        }
         try:
-            await self._client.create(PODS.raw, binding, meta.namespace, name=meta.name, subresource="binding")
+            await self._writes.bind(wish.pod, node_name)
         except (ApiError, OSError) as error:
-            self._room_on(self._snapshot.withdraw(key, meta.uid))
+            withdrawn = self._snapshot.withdraw(key, meta.uid)
+            if withdrawn is not None:
+                self._wake_for_pod(withdrawn, None)
             if isinstance(error, NotFound | Conflict):
                 # Gone, being deleted, or bound by someone else: the watch will say, and this decision is void.
                 self._log.info("Binding was refused", v=2, pod=key, node=node_name, err=str(error))
@@ -177,54 +298,56 @@ class Scheduler:
                 # Without an answer it may be bound all the same, and must not be told otherwise.
                 if isinstance(error, ApiError) and not isinstance(error, Timeout):
                     message = f'binding rejected: running Bind plugin "DefaultBinder": {error}'
-                    await self._report(wish.pod, "SchedulerError", message)
+                    await self._writes.report(wish.pod, "SchedulerError", message, nominated="")
             self._queue.retry(entry)
         else:
-            message = f"Successfully assigned {key} to {node_name}"
-            self._recorder.event(object_reference(PODS, meta), "Normal", "Scheduled", message)
             # The watch tells the rest. Until it does the pod is assumed, and not looked at again.
             if self._snapshot.is_assumed(key, meta.uid):
                 self._queue.discard(key)
         finally:
-            self._writes.release()
+            self._hands.release()
 
-    async def _refuse(self, entry: Entry, pod: Pod, placement: Placement) -> None:
-        """The pod stays taken until it was told: a later attempt must not be overtaken by this one's report."""
+    async def _refuse(
+        self, entry: Entry, pod: Pod, placement: Placement, outcome: Outcome, displaced: list[Wish]
+    ) -> None:
+        """The pod stays refused until it was told: a later attempt must not be overtaken by this one's report."""
+        victims = outcome.victims
+        nominated = None if outcome.keeps_nomination else victims.info.name if victims is not None else ""
+        evicted = True
         try:
-            await self._report(pod, "Unschedulable", explain(len(self._snapshot.order), placement.refusals))
+            await self._writes.report(pod, "Unschedulable", placement.message(outcome.message), nominated=nominated)
+            if victims is not None:
+                evicted = await self._push_aside(pod, victims, displaced)
         finally:
-            self._queue.park(entry)
-            self._writes.release()
+            if evicted:
+                self._queue.park(entry)
+            else:
+                self._queue.retry(entry)
+            self._hands.release()
 
-    async def _report(self, pod: Pod, reason: str, message: str) -> None:
-        """The event FailedScheduling and the condition PodScheduled; the condition only where it says something new."""
-        note = message if len(message) <= _NOTE_LIMIT else message[: _NOTE_LIMIT - 4] + " ..."
-        self._recorder.event(object_reference(PODS, pod.metadata), "Warning", "FailedScheduling", note)
-        present = next((c for c in pod.status.conditions if c.type == "PodScheduled"), None)
-        if present is not None and (present.status, present.reason, present.message) == ("False", reason, message):
-            return
-        since = present.last_transition_time if present is not None and present.status == "False" else None
-        condition = {
-            "type": "PodScheduled",
-            "status": "False",
-            "reason": reason,
-            "message": message,
-            "observedGeneration": pod.metadata.generation or None,
-            "lastProbeTime": None,
-            "lastTransitionTime": format_time(since or self._env.now()),
-        }
-        patch = strategic_merge_patch({"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [condition]}})
-        try:
-            await self._client.patch(PODS.raw, pod.metadata.name, patch, pod.metadata.namespace, subresource="status")
-        except (NotFound, Conflict):
-            return
-        except (ApiError, OSError) as error:
-            self._log.error("Error updating pod condition", error=error, pod=_key(pod))
+    async def _push_aside(self, pod: Pod, victims: Victims, displaced: list[Wish]) -> bool:
+        for other in displaced:
+            waiting = self._pods.cache.get(other.key)
+            if waiting is not None and waiting.metadata.uid == other.pod.metadata.uid:
+                await self._writes.clear_nomination(waiting)
+                # It may find another node before the one it waited for is taken.
+                if self._queue.knows(other.key, waiting.metadata.uid):
+                    self._queue.put(other.key, waiting.metadata.uid, other.priority)
+        name = victims.info.name
+        self._log.info("Preempting", v=2, pod=_key(pod), node=name, victims=len(victims.pods))
+        return await self._writes.evict([placed.pod for placed in victims.pods], pod, name)
+
+
+def _rejected(placement: Placement) -> frozenset[str]:
+    plugins = {refusal.plugin for _info, refusal in placement.refusals}
+    if placement.before or len(placement.refusals) < placement.nodes:
+        plugins.add(NOT_NAMED.plugin)
+    return frozenset(plugins)
 
 
 def _wish(entry: Entry, pod: Pod) -> Wish:
     if entry.wish is None or entry.wish.pod is not pod:
-        entry.wish = wish_of(pod)
+        entry.wish = Wish(pod)
     return entry.wish
 
 

@@ -24,10 +24,11 @@ def matches_node_selection(spec: PodSpec, node: Node) -> bool:
 
 def matches_node_selector(selector: NodeSelector, node: Node) -> bool:
     """Whether one of the terms fits. No terms fit nothing."""
-    return any(_matches_term(term, node) for term in selector.node_selector_terms)
+    return any(matches_node_selector_term(term, node) for term in selector.node_selector_terms)
 
 
-def _matches_term(term: NodeSelectorTerm, node: Node) -> bool:
+def matches_node_selector_term(term: NodeSelectorTerm, node: Node) -> bool:
+    """Whether all of a term's expressions hold. An empty term fits nothing."""
     if not term.match_expressions and not term.match_fields:
         return False
     # metadata.name is the only field there is (v1.36 validation refuses others).

@@ -14,6 +14,8 @@ from pilothouse.machinery.quantities import parse_quantity
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 
+ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - what pods write, nobody listens there
+NOTHING_ASSUMED: Mapping[str, int] = {}
 _integer = re.compile("0|-[0-9]+|[1-9][0-9]*", re.ASCII)
 
 
@@ -94,36 +96,52 @@ def max_restart_counts(pod: Pod) -> tuple[int, int]:
     )
 
 
-def effective_requests(pod: Pod) -> dict[str, int]:
+def effective_requests(pod: Pod, missing: Mapping[str, int] = NOTHING_ASSUMED) -> dict[str, int]:
     """What it needs of every resource on its node: ``cpu`` in thousandths, all else in whole units.
 
     Containers run together with the sidecars; a plain init container runs alone with the sidecars started before it,
     so the need is the larger of the two, plus the overhead of the runtime. What the pod itself requests for cpu,
-    memory and huge pages takes the place of the sum of its containers.
+    memory and huge pages takes the place of the sum of its containers. A container that says nothing about a resource
+    in ``missing`` is taken to need that much of it (upstream's ``NonMissingContainerRequests``).
     """
     spec = pod.spec
     total: dict[str, int] = {}
     for container in spec.containers:
-        _add(total, container.resources.requests)
+        _add(total, container.resources.requests, missing)
     if spec.init_containers:
         sidecars: dict[str, int] = {}
         peak: dict[str, int] = {}
         for container in spec.init_containers:
             if container.restart_policy == "Always":
-                _add(total, container.resources.requests)
-                _add(sidecars, container.resources.requests)
+                _add(total, container.resources.requests, missing)
+                _add(sidecars, container.resources.requests, missing)
                 need = sidecars
             else:
                 need = dict(sidecars)
-                _add(need, container.resources.requests)
+                _add(need, container.resources.requests, missing)
             _raise(peak, need)
         _raise(total, peak)
     for name, text in spec.resources.requests.items():
         if name in ("cpu", "memory") or name.startswith("hugepages-"):
             total[name] = _amount(name, text)
     if spec.overhead:
-        _add(total, spec.overhead)
+        _add(total, spec.overhead, NOTHING_ASSUMED)
     return total
+
+
+def host_ports(pod: Pod) -> tuple[tuple[str, str, int], ...]:
+    """(address, protocol, port) of every port that it takes on its node, without doubles.
+
+    Sidecars count, other init containers don't: they are over before anybody connects. No address means all.
+    """
+    spec = pod.spec
+    sidecars = tuple(c for c in spec.init_containers if c.restart_policy == "Always") if spec.init_containers else ()
+    taken: dict[tuple[str, str, int], None] = {}
+    for container in (*spec.containers, *sidecars):
+        for port in container.ports:
+            if port.host_port > 0:
+                taken[port.host_ip or ANY_ADDRESS, port.protocol or "TCP", port.host_port] = None
+    return tuple(taken)
 
 
 def _amount(name: str, text: str) -> int:
@@ -131,9 +149,12 @@ def _amount(name: str, text: str) -> int:
     return quantity.milli_value if name == "cpu" else quantity.value
 
 
-def _add(total: dict[str, int], more: Mapping[str, str]) -> None:
+def _add(total: dict[str, int], more: Mapping[str, str], missing: Mapping[str, int]) -> None:
     for name, text in more.items():
         total[name] = total.get(name, 0) + _amount(name, text)
+    for name, amount in missing.items():
+        if name not in more:
+            total[name] = total.get(name, 0) + amount
 
 
 def _raise(total: dict[str, int], floor: Mapping[str, int]) -> None:

@@ -1,0 +1,88 @@
+"""Whether something that happened can help a pod that fitted nowhere. Pure.
+
+A pod that waits is tried again only for events that touch what refused it, as upstream's queueing hints
+(kube-scheduler v1.36, ``EventsToRegister`` of each plugin). What happens on one node is judged by looking at that node.
+What spreading and affinity refused may be healed from far away: by any pod they count, and by labels of nodes.
+"""
+
+from collections.abc import Hashable
+
+from pilothouse.scheduler.placement import Placer
+from pilothouse.scheduler.relations import Namespaces
+from pilothouse.scheduler.snapshot import NodeInfo, Placed
+from pilothouse.scheduler.wish import Wish
+
+SPREAD, AFFINITY = "PodTopologySpread", "InterPodAffinity"
+
+
+class NodeHint:
+    """Something changed on one node. Made per event: pods of one shape get one answer."""
+
+    def __init__(self, placer: Placer, info: NodeInfo) -> None:
+        self._placer = placer
+        self._info = info
+        self._known: dict[Hashable, bool] = {}
+
+    def helps(self, wish: Wish) -> bool:
+        """Whether the pod would fit on that node now."""
+        if wish.terms is not None or wish.hard_spread or self._placer.snapshot.repelling:
+            return self._fits(wish)
+        key = (wish.shape, wish.priority) if self._placer.snapshot.nominated else wish.shape
+        if self._placer.snapshot.nomination(wish.key):
+            return self._fits(wish)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self._fits(wish)
+        return known
+
+    def _fits(self, wish: Wish) -> bool:
+        if wish.names is not None and self._info.name not in wish.names:
+            return False
+        return self._placer.refusal(wish, self._info) is None
+
+
+def labels_help(wish: Wish, rejected: frozenset[str], info: NodeInfo) -> bool:
+    """A node came, went, or has other labels: whether that moves a domain which the pod's relations count in."""
+    if SPREAD in rejected and any(spread.topology_key in info.labels for spread in wish.hard_spread):
+        return True
+    terms = wish.terms
+    return (
+        AFFINITY in rejected
+        and terms is not None
+        and any(term.topology_key in info.labels for term in (*terms.near, *terms.far))
+    )
+
+
+def arrival_helps(wish: Wish, rejected: frozenset[str], placed: Placed, namespaces: Namespaces) -> bool:
+    """A pod came to a node, or has other labels: whether the waiting one may be near it, or lie more evenly now."""
+    if SPREAD in rejected and _counts_in(wish, placed):
+        return True
+    if AFFINITY not in rejected or wish.terms is None or not wish.terms.near:
+        return False
+    other = placed.wish
+    labels = namespaces.labels(other.namespace)
+    return all(term.matches(other.namespace, labels, other.labels) for term in wish.terms.near)
+
+
+def departure_helps(wish: Wish, rejected: frozenset[str], placed: Placed, namespaces: Namespaces) -> bool:
+    """A pod left a node: whether it was in the way of the waiting one's relations, apart from the room it took."""
+    if SPREAD in rejected and _counts_in(wish, placed):
+        return True
+    if AFFINITY not in rejected:
+        return False
+    other = placed.wish
+    if wish.terms is not None:
+        labels = namespaces.labels(other.namespace)
+        if any(term.matches(other.namespace, labels, other.labels) for term in wish.terms.far):
+            return True
+    if other.terms is not None:
+        labels = namespaces.labels(wish.namespace)
+        return any(term.matches(wish.namespace, labels, wish.labels) for term in other.terms.far)
+    return False
+
+
+def _counts_in(wish: Wish, placed: Placed) -> bool:
+    other = placed.wish
+    return other.namespace == wish.namespace and any(
+        spread.selector.matches(other.labels) for spread in wish.hard_spread
+    )
