@@ -4,6 +4,7 @@ Mirrors kubelet v1.36 ``pkg/kubelet/kuberuntime/kuberuntime_manager_test.go`` (`
 ``pkg/kubelet/kubelet_pods_test.go`` (``TestPodPhase*``), client-go ``util/flowcontrol/backoff_test.go``.
 """
 
+import itertools
 from typing import Any
 
 import pytest
@@ -128,14 +129,15 @@ def test_containers_after_a_while(made: Any, until: float, expected: list[Any], 
 
 def test_restarts_wait_twice_as_long_each_time_up_to_five_minutes() -> None:
     seen = course(pod(annotations={"exit-code": "1", "run-time": "0s"}), Profile(start_delay=0.0, restart_gap=0.0))
-    starts, now = [], 0.0
+    starts: list[float] = []
+    now = 0.0
     while len(starts) < 9:
         restarts = seen.runs[0].restarts
         advance(seen, now)
         if seen.runs[0].restarts > restarts:
             starts.append(now)
         now = max(now + 0.5, next_change(seen))
-    waits = [b - a for a, b in zip(starts, starts[1:], strict=False)]
+    waits = [b - a for a, b in itertools.pairwise(starts)]
     assert waits == [10, 20, 40, 80, 160, 300, 300, 300]
 
 

@@ -1,13 +1,17 @@
 """What ``nodes`` and ``scheduler`` share: flags that say which API server, and a client of it."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from pilothouse.cli.program import UserError
 from pilothouse.env import Env
-from pilothouse.machinery.flags import BOOL, FLOAT, INT32, LEVEL, STRING, Flag, FlagSet
+from pilothouse.machinery.flags import BOOL, FLOAT, INT32, LEVEL, STRING, Flag, FlagSet, FlagType, Parsed
 
 if TYPE_CHECKING:
     from pilothouse.client import Client
+
+PATHS = FlagType("path", lambda text: (text,), " ".join, repeats=True)
 
 
 def connection_flags(flags: FlagSet, *, qps: float, burst: int) -> None:
@@ -28,6 +32,31 @@ def common_flags(flags: FlagSet) -> None:
         Flag("help", BOOL, False, "Print this text", shorthand="h"),
         Flag("v", LEVEL, 0, "Number for the log level verbosity", shorthand="v"),
     )
+
+
+@asynccontextmanager
+async def connected(parsed: Parsed, env: Env, agent: str) -> "AsyncIterator[Client]":
+    """A client of the API server that the flags name, once it answers. Raises ``UserError``."""
+    from pilothouse.client import Client, default_user_agent
+    from pilothouse.client.connect import connect
+    from pilothouse.client.errors import ConfigError
+
+    try:
+        transport = connect(env, kubeconfig=parsed["kubeconfig"], master=parsed["master"])
+    except ConfigError as error:
+        raise UserError(str(error)) from error
+    client = Client(
+        transport,
+        env,
+        qps=parsed["kube-api-qps"],
+        burst=parsed["kube-api-burst"],
+        user_agent=default_user_agent(agent),
+    )
+    try:
+        await wait(client, env)
+        yield client
+    finally:
+        await transport.close()
 
 
 async def wait(client: "Client", env: Env) -> None:

@@ -3,19 +3,31 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pilothouse.cli.clientside import common_flags, connection_flags, wait
+from pilothouse.cli.clientside import PATHS, common_flags, connected, connection_flags
 from pilothouse.cli.program import UserError, parse, serve
 from pilothouse.env import Env, TaskGroup
 from pilothouse.machinery.flags import DURATION, INT32, STRING, Flag, FlagSet, Parsed
 
 if TYPE_CHECKING:
     from pilothouse.nodes import Profile
+    from pilothouse.nodes.stages import Stage
 
 USAGE = """Simulated nodes: they register, heartbeat, and take the pods bound to them through their lives.
 
 Usage:
   {program} [flags]
 """
+
+
+_FIELDS = {
+    "pod-start-delay": "start_delay",
+    "pod-ready-delay": "ready_delay",
+    "pod-stop-delay": "stop_delay",
+    "node-cpu": "cpu",
+    "node-memory": "memory",
+    "node-pods": "pods",
+}
+_EVENTS = {"auto": None, "true": True, "false": False}
 
 
 def node_flags(flags: FlagSet) -> None:
@@ -30,6 +42,9 @@ def node_flags(flags: FlagSet) -> None:
         Flag("node-cpu", STRING, "32", "cpu of each node"),
         Flag("node-memory", STRING, "256Gi", "memory of each node"),
         Flag("node-pods", INT32, 110, "How many pods each node takes"),
+        Flag("pod-profile", STRING, "quick", "How quick pods are: instant, quick or lifelike; other flags change it"),
+        Flag("pod-events", STRING, "auto", "Send a kubelet's events: true, false, or auto: with up to 20 nodes"),
+        Flag("stages", PATHS, (), "File or folder of KWOK Stages that say how nodes and pods behave; repeatable"),
     )
 
 
@@ -46,55 +61,55 @@ def run(program: str, words: Sequence[str]) -> int:
 
 
 async def _simulate(parsed: Parsed) -> int:
-    from pilothouse.client import Client, default_user_agent
-    from pilothouse.client.connect import connect
-    from pilothouse.client.errors import ConfigError
     from pilothouse.nodes import NodeSimulator
     from pilothouse.runtime import InformerFactory
 
     env = Env()
-    profile = profile_from(parsed)
-    try:
-        transport = connect(env, kubeconfig=parsed["kubeconfig"], master=parsed["master"])
-    except ConfigError as error:
-        raise UserError(str(error)) from error
-    client = Client(
-        transport,
-        env,
-        qps=parsed["kube-api-qps"],
-        burst=parsed["kube-api-burst"],
-        user_agent=default_user_agent("pilothouse-nodes"),
-    )
-    informers = InformerFactory(client, env)
-    names = [f"{parsed['node-prefix']}{index}" for index in range(parsed["nodes"])]
-    nodes = NodeSimulator(env, names=names, informers=informers, client_for=lambda _name: client, profile=profile)
-    try:
-        await wait(client, env)
+    profile, stages = profile_from(parsed), stages_from(parsed)
+    async with connected(parsed, env, "pilothouse-nodes") as client:
+        informers = InformerFactory(client, env)
+        names = [f"{parsed['node-prefix']}{index}" for index in range(parsed["nodes"])]
+        nodes = NodeSimulator(
+            env, names=names, informers=informers, client_for=lambda _name: client, profile=profile, stages=stages
+        )
         async with TaskGroup("nodes program") as group:
             informers.start(group)
             group.start(nodes.run(), name="nodes")
-    finally:
-        await transport.close()
     return 0
 
 
 def profile_from(parsed: Parsed) -> "Profile":
-    """What the flags say about nodes. Raises ``UserError``."""
+    """What the flags say about nodes: the profile of that name, changed by the flags that were given.
+
+    Raises ``UserError``.
+    """
+    import msgspec
+
     from pilothouse.machinery.quantities import QuantityError, parse_quantity
-    from pilothouse.nodes import Profile
+    from pilothouse.nodes.profile import PROFILES
 
     if parsed["nodes"] < 0:
         raise UserError(f"--nodes must not be negative, got {parsed['nodes']}", code=2)
+    if parsed["pod-profile"] not in PROFILES:
+        raise UserError(f'--pod-profile must be one of {", ".join(PROFILES)}, got "{parsed["pod-profile"]}"', code=2)
+    if parsed["pod-events"] not in _EVENTS:
+        raise UserError(f'--pod-events must be auto, true or false, got "{parsed["pod-events"]}"', code=2)
     for flag in ("node-cpu", "node-memory"):
         try:
             parse_quantity(parsed[flag])
         except QuantityError as error:
             raise UserError(f'invalid argument "{parsed[flag]}" for "--{flag}" flag: {error}', code=2) from error
-    return Profile(
-        cpu=parsed["node-cpu"],
-        memory=parsed["node-memory"],
-        pods=parsed["node-pods"],
-        start_delay=parsed["pod-start-delay"],
-        ready_delay=parsed["pod-ready-delay"],
-        stop_delay=parsed["pod-stop-delay"],
-    )
+    given = {field: parsed[flag] for flag, field in _FIELDS.items() if flag in parsed.given}
+    return msgspec.structs.replace(PROFILES[parsed["pod-profile"]], events=_EVENTS[parsed["pod-events"]], **given)
+
+
+def stages_from(parsed: Parsed) -> "tuple[Stage, ...]":
+    """The stages of the files that the flags name. Raises ``UserError``."""
+    if not parsed["stages"]:
+        return ()
+    from pilothouse.nodes.stages import StageError, load_stages
+
+    try:
+        return load_stages(parsed["stages"])
+    except StageError as error:
+        raise UserError(str(error), code=2) from error

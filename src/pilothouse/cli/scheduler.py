@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from pilothouse.cli.clientside import common_flags, connection_flags, wait
-from pilothouse.cli.program import UserError, parse, serve
+from pilothouse.cli.clientside import common_flags, connected, connection_flags
+from pilothouse.cli.program import parse, serve
 from pilothouse.env import Env, TaskGroup
 from pilothouse.machinery.flags import STRING, Flag, FlagSet, Parsed
 
@@ -27,31 +27,14 @@ def run(program: str, words: Sequence[str]) -> int:
 
 
 async def _schedule(parsed: Parsed) -> int:
-    from pilothouse.client import Client, default_user_agent
-    from pilothouse.client.connect import connect
-    from pilothouse.client.errors import ConfigError
     from pilothouse.runtime import InformerFactory
     from pilothouse.scheduler import Scheduler
 
     env = Env()
-    try:
-        transport = connect(env, kubeconfig=parsed["kubeconfig"], master=parsed["master"])
-    except ConfigError as error:
-        raise UserError(str(error)) from error
-    client = Client(
-        transport,
-        env,
-        qps=parsed["kube-api-qps"],
-        burst=parsed["kube-api-burst"],
-        user_agent=default_user_agent("pilothouse-scheduler"),
-    )
-    informers = InformerFactory(client, env)
-    scheduler = Scheduler(env, client=client, informers=informers, scheduler_name=parsed["scheduler-name"])
-    try:
-        await wait(client, env)
+    async with connected(parsed, env, "pilothouse-scheduler") as client:
+        informers = InformerFactory(client, env)
+        scheduler = Scheduler(env, client=client, informers=informers, scheduler_name=parsed["scheduler-name"])
         async with TaskGroup("scheduler program") as group:
             informers.start(group)
             group.start(scheduler.run(), name="scheduler")
-    finally:
-        await transport.close()
     return 0

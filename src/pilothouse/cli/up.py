@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pilothouse.cli.apiserver import open_server, server_flags, start
-from pilothouse.cli.clientside import common_flags
-from pilothouse.cli.nodes import node_flags, profile_from
+from pilothouse.cli.clientside import PATHS, common_flags
+from pilothouse.cli.nodes import node_flags, profile_from, stages_from
 from pilothouse.cli.program import UserError, first_of, parse, serve
 from pilothouse.env import Env, TaskGroup
-from pilothouse.machinery.flags import BOOL, DURATION, STRING, STRINGS, Flag, FlagSet, FlagType, Parsed
+from pilothouse.machinery.flags import BOOL, DURATION, STRING, STRINGS, Flag, FlagSet, Parsed
 
 if TYPE_CHECKING:
     from pilothouse.cli.manifests import Brought, Manifest
@@ -23,7 +23,6 @@ USAGE = """A Kubernetes control plane in one process: API server, controllers, s
 Usage:
   {program} [flags]
 """
-PATHS = FlagType("path", lambda text: (text,), " ".join, repeats=True)
 _LOOK_SECONDS = 0.1
 
 
@@ -116,6 +115,7 @@ def _plane(env: Env, served: "ServedApiServer", parsed: Parsed) -> Any:
         nodes=parsed["nodes"],
         node_prefix=parsed["node-prefix"],
         profile=profile_from(parsed),
+        stages=stages_from(parsed),
         scheduler=not parsed["no-scheduler"],
         manager=None if parsed["no-manager"] else manager,
         manager_identity=identity,

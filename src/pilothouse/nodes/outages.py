@@ -1,8 +1,8 @@
 """What is wrong with which node: silent, slow, gone, under pressure. Everything that writes as a node asks here first.
 
-Commands come through ``NodeSimulator`` and, on a Node's annotations, through ``heartbeats``. A node that is *down*
-sends nothing: its containers run on (``silent``) or are lost with the machine (``gone``). One that is *slow* sends everything
-late. *Pressure* is the business of ``pressure``.
+Commands come through ``NodeSimulator``, and from a Node's annotations through ``heartbeats``. A node that is *down*
+sends nothing: its containers run on (``silent``) or are lost with the machine (``gone``). One that is *slow* sends
+everything late. *Pressure* is the business of ``pressure``.
 """
 
 from collections.abc import Callable

@@ -63,4 +63,4 @@ PROFILES = {
         accept_delay=0.05, start_delay=2.5, ready_delay=1.0, stop_delay=2.0, init_run_time=1.5, job_run_time=10.0
     ),
 }
-"""By name, as ``--profile`` takes them."""
+"""By name, as ``--pod-profile`` takes them."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -18,6 +19,9 @@ from pilothouse.runtime.descriptor import Descriptor
 from pilothouse.scheduler import Scheduler
 from pilothouse.storage import Store
 
+if TYPE_CHECKING:
+    from pilothouse.nodes.stages import Stage
+
 ADMIN = ("kubernetes-admin", ("system:masters",))
 
 
@@ -27,6 +31,8 @@ class PlaneOptions(msgspec.Struct, frozen=True, kw_only=True):
     nodes: int = 3
     node_prefix: str = "node-"
     profile: Profile = Profile()
+    stages: "tuple[Stage, ...]" = ()
+    """Take the place of what nodes or pods do by themselves (``pilothouse.nodes.stages``)."""
     scheduler: bool = True
     manager: Options | None = Options(leader_election=LeaderElection(enabled=False))
     """None for a plane without a manager."""
@@ -94,6 +100,7 @@ class Plane:
             informers=self.node_factory,
             client_for=lambda name: self.clients.client("nodes", f"system:node:{name}", ("system:nodes",)),
             profile=self.options.profile,
+            stages=self.options.stages,
         )
 
     async def run(self) -> None:
