@@ -1,5 +1,7 @@
 """``policy/v1``: how many pods of an application may be missing at once."""
 
+import datetime
+
 from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import LabelSelector, ObjectMeta, View
 
@@ -14,7 +16,7 @@ class PodDisruptionBudgetStatus(View, frozen=True):
     """How many of them may go now. ``disrupted_pods`` are on their way out already, by name."""
 
     disruptions_allowed: int = 0
-    disrupted_pods: dict[str, str] = {}
+    disrupted_pods: dict[str, datetime.datetime] = {}
 
 
 class PodDisruptionBudget(View, frozen=True):
