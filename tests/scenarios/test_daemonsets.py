@@ -2,23 +2,30 @@
 
 import asyncio
 import random
+from collections.abc import Awaitable, Callable
 
 import msgspec
 import pytest
 from tests.scenarios.users import NAMESPACE, Doc, User
 
-from pilothouse.client.errors import ApiError
+from pilothouse.client.errors import AlreadyExists, ApiError
 from pilothouse.controllers.workloads.daemonset import DaemonSetOptions
 from pilothouse.runtime import UidTrackingExpectations
 from pilothouse.sim import Invariant, Simulation, SimulationOptions, draw, simulate
-from pilothouse.sim.faults import FaultPlan, HoldWatches
+from pilothouse.sim.faults import FaultPlan, HoldWatches, JumpClock, SlowRequests
+from pilothouse.sim.invariants.daemonset_bounds import DaemonSetBounds
 from pilothouse.sim.invariants.daemonsets import DaemonSets
 
 SETS = "/apis/apps/v1/namespaces/default/daemonsets"
 AGENT = f"{SETS}/agent"
+REVISIONS = "/apis/apps/v1/namespaces/default/controllerrevisions"
 OPTIONS = SimulationOptions(nodes=4)
+# Without those that write to nodes and pods when heartbeats are late.
+BROAD = SimulationOptions(nodes=8, controllers=("daemonset", "garbagecollector"))
 RESOURCES = ("pods", "daemonsets", "nodes", "controllerrevisions")
 SECONDS = 90.0
+
+Act = Callable[[], Awaitable[None]]
 
 
 def invariants() -> list[Invariant]:
@@ -48,31 +55,79 @@ class Administrator(User):
     def __init__(self, simulation: Simulation) -> None:
         super().__init__(simulation.user)
         self._chance: random.Random = simulation.env.stream("user")
-        self._image = 0
+        self._loose = 0
 
-    async def work(self, seconds: float, count: int) -> None:
+    def orderly(self) -> tuple[Act, ...]:
+        """What is done every day."""
+        return (self._label, self._label, self._update, self._delete_pod, self._fail_pod, *[self.wake] * 5)
+
+    def wild(self) -> tuple[Act, ...]:
+        """And what should not be."""
+        return (
+            *self.orderly(),
+            self._update,
+            self._taint,
+            self._taint,
+            self._end_pod,
+            self._disown_pod,
+            self._relabel_pod,
+            self._label_pod_back,
+            self._make_loose_pod,
+            self._delete_revision,
+            self._strip_revision,
+            self._twin_revision,
+            self._make_again,
+        )
+
+    async def work(self, seconds: float, count: int, acts: tuple[Act, ...]) -> None:
         for _ in range(count):
             await asyncio.sleep(self._chance.uniform(0, 2 * seconds / count))
-            act = self._chance.choice(
-                (self._label, self._label, self._update, self._delete_pod, self._fail_pod, *[self.wake] * 5)
-            )
             try:
-                await act()
+                await self._chance.choice(acts)()
             except ApiError:
                 continue  # somebody was faster
 
+    # Nodes
+
+    def _node(self) -> str:
+        return f"/api/v1/nodes/node-{self._chance.randrange(4)}"
+
     async def _label(self) -> None:
-        node = f"/api/v1/nodes/node-{self._chance.randrange(4)}"
-        await self.merge(node, {"metadata": {"labels": {"pool": self._chance.choice(("yes", "no", None))}}})
+        await self.merge(self._node(), {"metadata": {"labels": {"pool": self._chance.choice(("yes", "no", None))}}})
+
+    async def _taint(self) -> None:
+        effect = self._chance.choice(("NoSchedule", "NoExecute", None))
+        taints = None if effect is None else [{"key": "special", "effect": effect}]
+        await self.merge(self._node(), {"spec": {"taints": taints}})
+
+    # The DaemonSet
 
     async def _update(self) -> None:
-        self._image = self._chance.randrange(3)
-        containers = [{"name": "main", "image": f"pause:{self._image}"}]
+        await self.set_image(self._chance.randrange(3))
+
+    async def set_image(self, number: int) -> None:
+        """Another template, or one that was there before."""
+        containers = [{"name": "main", "image": f"pause:{number}"}]
         await self.merge(AGENT, {"spec": {"template": {"spec": {"containers": containers}}}})
 
     async def wake(self) -> None:
         """Makes the controller look while its caches are what they are."""
         await self.merge(AGENT, {"metadata": {"annotations": {"wake": str(self._chance.random())}}})
+
+    async def _make_again(self) -> None:
+        found = await self.ask("GET", AGENT)
+        policy = self._chance.choice(("Background", "Orphan"))
+        await self.ask("DELETE", AGENT, {"propagationPolicy": policy})
+        again = {"metadata": {"name": "agent"}, "spec": found["spec"]}
+        for _try in range(20):
+            await asyncio.sleep(self._chance.choice((0.0, 0.05, 3.0)))
+            try:
+                await self.ask("POST", SETS, again)
+            except AlreadyExists:
+                continue  # it has not gone yet
+            return
+
+    # Pods
 
     async def _pod(self) -> str:
         pods = await self.items(f"{NAMESPACE}/pods")
@@ -84,12 +139,62 @@ class Administrator(User):
     async def _fail_pod(self) -> None:
         await self.merge(f"{await self._pod()}/status", {"status": {"phase": "Failed"}})
 
+    async def _end_pod(self) -> None:
+        await self.merge(f"{await self._pod()}/status", {"status": {"phase": "Succeeded"}})
 
-async def work_under_faults(simulation: Simulation, manifest: Doc, *, restarts: bool) -> None:
+    async def _disown_pod(self) -> None:
+        await self.merge(await self._pod(), {"metadata": {"ownerReferences": None}})
+
+    async def _relabel_pod(self) -> None:
+        await self.merge(await self._pod(), {"metadata": {"labels": {"app": "other"}}})
+
+    async def _label_pod_back(self) -> None:
+        await self.merge(await self._pod(), {"metadata": {"labels": {"app": "agent"}}})
+
+    async def _make_loose_pod(self) -> None:
+        self._loose += 1
+        node = f"node-{self._chance.randrange(4)}"
+        spec = {"nodeName": node, "containers": [{"name": "main", "image": "pause:0"}]}
+        meta = {"name": f"loose-{self._loose}", "labels": {"app": "agent"}}
+        await self.ask("POST", f"{NAMESPACE}/pods", {"metadata": meta, "spec": spec})
+
+    # Revisions
+
+    async def _revision(self) -> Doc | None:
+        found = await self.items(REVISIONS)
+        return self._chance.choice(found) if found else None
+
+    async def _delete_revision(self) -> None:
+        revision = await self._revision()
+        if revision is not None:
+            await self.ask("DELETE", f"{REVISIONS}/{revision['metadata']['name']}")
+
+    async def _strip_revision(self) -> None:
+        revision = await self._revision()
+        if revision is not None:
+            labels = {"controller-revision-hash": None}
+            await self.merge(f"{REVISIONS}/{revision['metadata']['name']}", {"metadata": {"labels": labels}})
+
+    async def _twin_revision(self) -> None:
+        """A second revision of the same template, under a name of its own."""
+        revision = await self._revision()
+        if revision is not None:
+            self._loose += 1
+            meta = {
+                "name": f"twin-{self._loose}",
+                "labels": {"app": "agent", "controller-revision-hash": f"twin-{self._loose}"},
+                "ownerReferences": revision["metadata"].get("ownerReferences"),
+            }
+            number = self._chance.choice((revision["revision"], revision["revision"] + 1))
+            await self.ask("POST", REVISIONS, {"metadata": meta, "data": revision["data"], "revision": number})
+
+
+async def work_under_faults(simulation: Simulation, manifest: Doc, *, restarts: bool, wild: bool = False) -> None:
     plan = draw(simulation.env.stream("plan"), SECONDS, count=12, resources=RESOURCES, restarts=restarts)
     user = Administrator(simulation)
     await user.ask("POST", SETS, manifest)
-    await asyncio.gather(simulation.follow(plan), user.work(SECONDS, 80))
+    acts = user.wild() if wild else user.orderly()
+    await asyncio.gather(simulation.follow(plan), user.work(SECONDS, 80, acts))
     await simulation.settle()
 
 
@@ -112,6 +217,42 @@ def test_managers_that_die_and_start_with_old_lists_come_to_the_same_end(seed: i
         await work_under_faults(simulation, daemon_set(maxUnavailable=1), restarts=True)
 
     simulate(tell, seed=seed, options=OPTIONS, invariants=invariants)
+
+
+@pytest.mark.parametrize("surge", [False, True], ids=["without surge", "with surge"])
+def test_whatever_is_done_to_pods_nodes_and_revisions_heals(seed: int, surge: bool) -> None:
+    async def tell(simulation: Simulation) -> None:
+        rolling = {"maxSurge": "30%", "maxUnavailable": 0} if surge else {"maxUnavailable": "30%"}
+        manifest = daemon_set(**rolling)
+        manifest["spec"]["revisionHistoryLimit"] = 1
+        await work_under_faults(simulation, manifest, restarts=True, wild=True)
+
+    simulate(tell, seed=seed, options=OPTIONS, invariants=invariants)
+
+
+@pytest.mark.parametrize("surge", [False, True], ids=["without surge", "with surge"])
+def test_a_rolling_update_stays_within_its_bound(seed: int, surge: bool) -> None:
+    """Templates change while watches break and managers die; nobody else touches nodes or pods."""
+    bounds = DaemonSetBounds()
+
+    async def tell(simulation: Simulation) -> None:
+        rolling = {"maxSurge": 2, "maxUnavailable": 0} if surge else {"maxUnavailable": 2}
+        user, chance = Administrator(simulation), simulation.env.stream("user")
+        await user.ask("POST", SETS, daemon_set(**rolling))
+        await asyncio.sleep(30)
+        plan = draw(simulation.env.stream("plan"), SECONDS, count=12, resources=RESOURCES)
+        # What is decided is to be what is asked for, and the oldest pod is the one that serves: see the invariant.
+        plan = FaultPlan(tuple(fault for fault in plan.faults if not isinstance(fault, SlowRequests | JumpClock)))
+        following = asyncio.ensure_future(simulation.follow(plan))
+        for number in range(12):
+            await asyncio.sleep(chance.choice((0.5, 5.0, 15.0)))
+            await user.set_image(number % 3)
+            await user.wake()
+        await following
+        await simulation.settle()
+
+    simulate(tell, seed=seed, options=BROAD, invariants=lambda: [DaemonSets(), bounds])
+    assert bounds.surges if surge else bounds.deletions, "something was judged"
 
 
 @pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without guard and expectations"])

@@ -1,14 +1,27 @@
-"""What must hold for DaemonSets: one live pod on a node, during a surge one old and one new, and an honest end."""
+"""What must hold for DaemonSets: one live pod on a node, during a surge one old and one new, and an honest end.
 
+Which nodes a DaemonSet wants is taken from ``placement``, the pure decision that tables hold to upstream's; everything
+else is counted here anew, from what was committed. The bounds of rolling updates are judged in ``daemonset_bounds``.
+"""
+
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from pilothouse.api.apps import DaemonSet
-from pilothouse.api.core import Pod
+from pilothouse.api.apps import ControllerRevision, DaemonSet
+from pilothouse.api.core import Node, Pod, PodTemplateSpec
 from pilothouse.client.interceptor import Answered, Observation, Opened
+from pilothouse.controllers.shared.history import newest, same_data, template_patch
+from pilothouse.controllers.workloads.daemonset.placement import Placement, decide_placement, wants_of
+from pilothouse.controllers.workloads.daemonset.pod_template import (
+    HASH_LABEL,
+    is_updated,
+    target_node,
+    template_generation,
+)
 from pilothouse.machinery.owners import controller_of
-from pilothouse.semantics.pods import is_active
+from pilothouse.semantics.pods import is_active, is_ready, is_terminal
 from pilothouse.sim.invariants import Invariant, Violation
 from pilothouse.sim.story import Origin
 from pilothouse.storage import Change
@@ -18,57 +31,57 @@ if TYPE_CHECKING:
 
 _pod = msgspec.json.Decoder(Pod).decode
 _set = msgspec.json.Decoder(DaemonSet).decode
+_node = msgspec.json.Decoder(Node).decode
+_revision = msgspec.json.Decoder(ControllerRevision).decode
+_template = msgspec.json.Decoder(PodTemplateSpec).decode
 
 
-class DaemonSets(Invariant):
-    """Judged is each creation by a manager: it must not make two live pods of one DaemonSet on one node, or three while
-    a surge is allowed. Each process that began with an old list of pods may add one.
-    """
+class Daemons(Invariant):
+    """DaemonSets with their pods, nodes and revisions as they are committed, and which processes began with old pods.
+    Judges nothing by itself."""
 
     def __init__(self) -> None:
-        self._sets: dict[str, DaemonSet] = {}
+        self.sets: dict[str, DaemonSet] = {}
         """By uid; those that exist."""
-        self._surged: dict[str, None] = {}
-        """Uids of those that ever allowed a surge."""
-        self._pods: dict[str, Pod] = {}
+        self.pods: dict[str, Pod] = {}
         """By key."""
+        self.nodes: dict[str, Node] = {}
+        self.revisions: dict[str, ControllerRevision] = {}
         self._newest_pod_change = 0
-        self._stale: dict[int, None] = {}
-        self.created = 0
+        self.stale: dict[int, None] = {}
+        """Numbers of the processes that began with a list of pods that was old."""
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        """Pods and DaemonSets."""
+        """Keep up; the hooks below are told of what managers did."""
+        gone = change.type == "DELETED"
         if change.key.startswith("/pods/"):
             self._newest_pod_change = change.revision
-            if change.type == "DELETED":
-                self._pods.pop(change.key, None)
-                return
-            pod = self._pods[change.key] = _pod(change.value)
-            if change.type == "ADDED" and origin is not None and origin.program.startswith("manager"):
-                self._created(change.key, pod)
+            old = self.pods.pop(change.key, None)
+            new = None if gone else _pod(change.value)
+            if new is not None:
+                self.pods[change.key] = new
+            self.pod_changed(change.key, old, new, origin)
+        elif change.key.startswith("/nodes/"):
+            node = _node(change.value)
+            self.nodes.pop(node.metadata.name, None)
+            if not gone:
+                self.nodes[node.metadata.name] = node
         elif change.key.startswith("apps/daemonsets/"):
             owner = _set(change.value)
-            if change.type == "DELETED":
-                self._sets.pop(owner.metadata.uid, None)
-                return
-            self._sets[owner.metadata.uid] = owner
-            rolling = owner.spec.update_strategy.rolling_update
-            if rolling is not None and rolling.max_surge not in (None, 0, "0%"):
-                self._surged[owner.metadata.uid] = None
+            old_owner = self.sets.pop(owner.metadata.uid, None)
+            if not gone:
+                self.sets[owner.metadata.uid] = owner
+                self.set_changed(old_owner, owner)
+        elif change.key.startswith("apps/controllerrevisions/"):
+            self.revisions.pop(change.key, None)
+            if not gone:
+                self.revisions[change.key] = _revision(change.value)
 
-    def _created(self, key: str, pod: Pod) -> None:
-        owner = _owner(pod)
-        if owner is None:
-            return
-        self.created += 1
-        node = _target(pod)
-        there = sorted(
-            other.metadata.name
-            for other in self._pods.values()
-            if is_active(other) and _owner(other) == owner and _target(other) == node
-        )
-        if len(there) > (2 if owner in self._surged else 1) + len(self._stale):
-            raise Violation(f"{key} is one too many on {node}: {there}")
+    def pod_changed(self, key: str, old: Pod | None, new: Pod | None, origin: Origin | None) -> None:
+        """A pod was written."""
+
+    def set_changed(self, old: DaemonSet | None, new: DaemonSet) -> None:
+        """A DaemonSet was written."""
 
     def observed(self, process: "Process", seen: Observation) -> None:
         """Notes which processes begin with old pods."""
@@ -77,36 +90,157 @@ class DaemonSets(Invariant):
             return
         first = seen.call.verb == "list" or (seen.call.verb == "watch" and "sendInitialEvents" in seen.request.target)
         if first and "resourceVersion=0" in seen.request.target and replica.revision < self._newest_pod_change:
-            self._stale[process.number] = None
+            self.stale[process.number] = None
+
+    def placements(self, owner: DaemonSet) -> dict[str, Placement]:
+        """What each node is to the DaemonSet."""
+        wants = wants_of(_template(owner.spec.template).spec)
+        return {name: decide_placement(wants, self.nodes[name]) for name in sorted(self.nodes)}
+
+    def live_pods(self, uid: str) -> list[Pod]:
+        """The pods of a DaemonSet that have not ended and are not being deleted."""
+        return [pod for pod in self.pods.values() if owner_of(pod) == uid and is_active(pod)]
+
+
+class DaemonSets(Daemons):
+    """Judged at each creation by a manager: without surge nothing of the DaemonSet is on that node but what has ended;
+    where a surge was ever allowed at most one live pod, and that of another revision. Each process that began with an
+    old list of pods may add one. At each commit: a pod has one controller, never exchanged for another without a
+    release; ``observedGeneration`` does not go back; no number is negative. In the end: see ``settled``.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._surged: dict[str, None] = {}
+        """Uids of those that ever allowed a surge."""
+        self.created = 0
+
+    def set_changed(self, old: DaemonSet | None, new: DaemonSet) -> None:
+        """Its status is honest about its generation."""
+        said, name = new.status.observed_generation, new.metadata.name
+        if said > new.metadata.generation:
+            raise Violation(f"{name} observed generation {said} of {new.metadata.generation}")
+        if old is not None and said < old.status.observed_generation:
+            raise Violation(f"{name} observed generation {old.status.observed_generation}, now {said}")
+        numbers = [value for value in msgspec.structs.astuple(new.status) if isinstance(value, int)]
+        if min(numbers) < 0:
+            raise Violation(f"{name} reports a number below 0: {new.status}")
+        rolling = new.spec.update_strategy.rolling_update
+        if rolling is not None and rolling.max_surge not in (None, 0, "0%"):
+            self._surged[new.metadata.uid] = None
+
+    def pod_changed(self, key: str, old: Pod | None, new: Pod | None, origin: Origin | None) -> None:
+        """One controller; and no pod too many."""
+        if new is None:
+            return
+        controllers = [reference.uid for reference in new.metadata.owner_references if reference.controller]
+        if len(controllers) > 1:
+            raise Violation(f"{key} has {len(controllers)} controllers: {controllers}")
+        was = controller_of(old.metadata) if old is not None and old.metadata.uid == new.metadata.uid else None
+        if was is not None and controllers and was.uid != controllers[0]:
+            raise Violation(f"{key} went from controller {was.uid} to {controllers[0]} without being released")
+        if old is None and origin is not None and origin.program.startswith("manager"):
+            self._created(key, new)
+
+    def _created(self, key: str, pod: Pod) -> None:
+        owner = owner_of(pod)
+        if owner is None:
+            return
+        self.created += 1
+        node = target_node(pod)
+        beside = [
+            other
+            for other in self.pods.values()
+            if other is not pod and owner_of(other) == owner and target_node(other) == node
+        ]
+        if owner in self._surged:
+            there = [other for other in beside if is_active(other)]
+            twins = [other for other in there if _hash(other) == _hash(pod)]
+            many = max(len(there) - 1, len(twins))
+        else:
+            there = [other for other in beside if not is_terminal(other)]
+            many = len(there)
+        if many > len(self.stale):
+            names = sorted(other.metadata.name for other in there)
+            raise Violation(f"{key} is one too many on {node}: beside it are {names}")
 
     def settled(self) -> None:
-        """Every node that counts has one pod, of the newest template, and the status says so."""
-        for uid, owner in self._sets.items():
-            if owner.metadata.deletion_timestamp is not None:
-                continue
-            pods = [pod for pod in self._pods.values() if is_active(pod) and _owner(pod) == uid]
-            nodes = sorted(_target(pod) for pod in pods)
-            status = owner.status
-            if len(set(nodes)) != len(nodes):
-                raise Violation(f"{owner.metadata.name} has two pods on a node: {nodes}")
-            said = (status.current_number_scheduled + status.number_misscheduled, status.observed_generation)
-            if said != (len(pods), owner.metadata.generation):
-                raise Violation(
-                    f"{owner.metadata.name} has {len(pods)} pods, generation {owner.metadata.generation}; says {said}"
-                )
-            if status.desired_number_scheduled != status.updated_number_scheduled:
-                raise Violation(f"{owner.metadata.name} has not finished its update: {status}")
+        """Every node that wants a pod has one, of the newest template, and no other node has one, but that NoSchedule
+        sends none away. The status says so, the newest revision holds the template, and the old ones are within the
+        limit or carried by a pod."""
+        for owner in self.sets.values():
+            if owner.metadata.deletion_timestamp is None:
+                self._judge(owner)
+
+    def _judge(self, owner: DaemonSet) -> None:
+        name, status = owner.metadata.name, owner.status
+        placements = self.placements(owner)
+        pods = self.live_pods(owner.metadata.uid)
+        on = Counter(target_node(pod) for pod in pods)
+        wanted = sorted(node for node, placement in placements.items() if placement.should_run)
+        kept = sorted(node for node, each in placements.items() if each.should_continue and not each.should_run)
+        if any(on[node] != 1 for node in wanted) or any(
+            count > 1 or node not in (*wanted, *kept) for node, count in on.items()
+        ):
+            raise Violation(f"{name} wants a pod on {wanted}, may keep one on {kept}, and has them on {dict(on)}")
+        current = self._judge_revisions(owner, pods)
+        generation = template_generation(owner.metadata.annotations)
+
+        def new(pod: Pod) -> bool:
+            return is_updated(pod, current, generation)
+
+        if owner.spec.update_strategy.type == "RollingUpdate":
+            older = [pod.metadata.name for pod in pods if target_node(pod) in wanted and not new(pod)]
+            if older:
+                raise Violation(f"{name} has not finished its update: {older} are not of {current}")
+        if status.observed_generation != owner.metadata.generation:
+            raise Violation(f"{name} observed {status.observed_generation}, is {owner.metadata.generation}")
+        if status.current_number_scheduled + status.number_misscheduled != len(pods):
+            raise Violation(f"{name} has {len(pods)} pods and says {status}")
+        if any(on[node] for node in kept):
+            return  # a NoSchedule taint beside a pod shows with the next event only: so upstream
+        ready = sum(1 for pod in pods if is_ready(pod))
+        updated = sum(1 for pod in pods if new(pod))
+        said = (
+            status.desired_number_scheduled,
+            status.current_number_scheduled,
+            status.number_ready,
+            status.number_available,
+            status.updated_number_scheduled,
+            status.number_unavailable,
+        )
+        if said != (len(wanted), len(pods), ready, ready, updated, len(wanted) - ready):
+            raise Violation(f"{name} wants {len(wanted)}, has {len(pods)}, {ready} ready, {updated} new; says {status}")
+
+    def _judge_revisions(self, owner: DaemonSet, pods: list[Pod]) -> str:
+        """Returns the hash of the current one."""
+        name = owner.metadata.name
+        own = [
+            each
+            for each in self.revisions.values()
+            if (reference := controller_of(each.metadata)) is not None and reference.uid == owner.metadata.uid
+        ]
+        if not own:
+            raise Violation(f"{name} has no revision")
+        patch = template_patch(owner.spec.template)
+        current = newest(sorted(own, key=lambda each: each.metadata.name))
+        # There may be two: one that somebody else makes is found with the next look only.
+        same = [each.metadata.name for each in own if same_data(each.data, patch)]
+        if current.metadata.name not in same:
+            raise Violation(f"the template of {name} is held by {same}; the newest revision is {current.metadata.name}")
+        hashes = {_hash(pod) for pod in pods}
+        free = [each for each in own if each is not current and each.metadata.labels.get(HASH_LABEL) not in hashes]
+        limit = 10 if owner.spec.revision_history_limit is None else owner.spec.revision_history_limit
+        if free and len(own) - 1 > limit:
+            raise Violation(f"{name} keeps {len(own) - 1} old revisions, {len(free)} of no use, and may keep {limit}")
+        return current.metadata.labels.get(HASH_LABEL, "")
 
 
-def _owner(pod: Pod) -> str | None:
+def owner_of(pod: Pod) -> str | None:
+    """The uid of the DaemonSet that controls the pod."""
     reference = controller_of(pod.metadata)
     return reference.uid if reference is not None and reference.kind == "DaemonSet" else None
 
 
-def _target(pod: Pod) -> str:
-    """The node a pod is on or pinned to."""
-    if pod.spec.node_name or pod.spec.affinity is None or pod.spec.affinity.node_affinity is None:
-        return pod.spec.node_name
-    required = pod.spec.affinity.node_affinity.required_during_scheduling_ignored_during_execution
-    assert required is not None, "a daemon pod is pinned"
-    return required.node_selector_terms[0].match_fields[0].values[0]
+def _hash(pod: Pod) -> str:
+    return pod.metadata.labels.get(HASH_LABEL, "")

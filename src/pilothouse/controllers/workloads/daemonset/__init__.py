@@ -28,8 +28,7 @@ class DaemonSetOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What can be set. The last is upstream's gate ``StaleControllerConsistencyDaemonSet``, on in v1.36."""
 
     workers: int = 2
-    node_workers: int = 2
-    """Workers on the queue of nodes that have changed. Not a flag, as upstream."""
+    """So many on the queue of DaemonSets, and as many on that of nodes that have changed."""
     burst: int = 250
     """At most so many creates, and so many deletes, in one look. Not a flag, as upstream."""
     wait_for_own_writes: bool = True

@@ -6,13 +6,13 @@
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 import msgspec
 
 from pilothouse.api.apps import CONTROLLER_REVISIONS, DAEMON_SETS, ControllerRevision, DaemonSet, DaemonSetStatus
-from pilothouse.api.core import NODES, PODS, ObjectReference
+from pilothouse.api.core import NODES, PODS, ObjectReference, Pod
 from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import LabelSelector, Object, ObjectMeta
 from pilothouse.client.errors import ApiError, NotFound, has_cause
@@ -32,7 +32,7 @@ from pilothouse.controllers.workloads.daemonset.sites import Rules
 from pilothouse.controllers.workloads.daemonset.status import encode, next_status
 from pilothouse.env import TaskGroup
 from pilothouse.machinery.labels import Selector
-from pilothouse.machinery.owners import new_controller_reference
+from pilothouse.machinery.owners import controller_of, new_controller_reference
 from pilothouse.machinery.splice import replace_fields, take_field
 from pilothouse.runtime import (
     Backoff,
@@ -49,6 +49,7 @@ from pilothouse.runtime import (
     WorkerPool,
     WorkQueue,
     index_by_controller,
+    object_key,
     object_reference,
     run_all,
     slow_start,
@@ -171,7 +172,7 @@ class DaemonSetController(Controller):
             f"{name}-nodes",
             self.node_queue,
             self.node_events.sync_node,
-            workers=options.node_workers,
+            workers=options.workers,
             metrics=context.metrics,
             log=self.log,
         )
@@ -266,9 +267,10 @@ class DaemonSetController(Controller):
         look.board.look(look.rules, look.selector, look.blueprint.placements, self._nodes, self.env.now())
 
     async def _revisions(self, look: _Look) -> tuple[ControllerRevision, list[ControllerRevision]]:
-        def pods() -> list[Any]:
+        async def pods() -> list[Pod]:
             # Before the rules are known: what the board shows does not matter, only whose pods they are.
             self._see(look)
+            await self._claim(look)
             return look.board.pods()
 
         try:
@@ -279,13 +281,28 @@ class DaemonSetController(Controller):
             raise HistoryFailed(f"failed to construct revisions of DaemonSet: {error}") from error
 
     async def _claim(self, look: _Look) -> None:
-        """Take pods that match and have no controller, give up own ones that no longer match."""
+        """Take pods that match and have no controller, give up own ones that no longer match.
+
+        Until there are no more of them: others may come up while requests are under way, and none of them may be there
+        still when a pod is made in its place.
+        """
+        claims: Claims[Pod] | None = None
+        done: dict[str, None] = {}
+        while doubtful := self._doubtful(look, done):
+            done.update((object_key(pod.metadata), None) for pod in doubtful)
+            claims = claims or self._claims(look)
+            for pod in await claims.claim(doubtful):
+                self._take(look, pod)
+            self._see(look)
+
+    def _doubtful(self, look: _Look, done: Container[str]) -> list[Pod]:
         matches = look.selector.matches
         orphans = self._pods.by_index(CONTROLLER_INDEX, look.meta.namespace)
-        doubtful = [pod for pod in orphans if matches(pod.metadata.labels)] + look.board.strays()
-        if not doubtful:
-            return
-        claims = Claims(
+        found = [pod for pod in orphans if matches(pod.metadata.labels)] + look.board.strays()
+        return [pod for pod in found if object_key(pod.metadata) not in done]
+
+    def _claims(self, look: _Look) -> Claims[Pod]:
+        return Claims(
             self._client,
             PODS,
             look.meta,
@@ -294,11 +311,15 @@ class DaemonSetController(Controller):
             read_live=lambda: self._read_live(look.meta),
             on_write=lambda written: self._writes.patched(look.key, look.meta.uid, written),
         )
-        # From now on an adopted pod is on the board, and its node needs no other one; the event of the adoption will
-        # put it there once more.
-        for pod in await claims.claim(doubtful):
-            self._boards.put(pod, board_key(look.meta))
-        self._see(look)
+
+    def _take(self, look: _Look, pod: Pod) -> None:
+        """From now on an adopted pod is on the board, and its node needs no other one; the event of the adoption will
+        put it there once more. What the cache has let go or given to somebody meanwhile stays as it is: no event would
+        ever take it off again."""
+        cached = self._pods.get(object_key(pod.metadata))
+        if cached is None or cached.metadata.uid != pod.metadata.uid or controller_of(cached.metadata) is not None:
+            return
+        self._boards.put(pod, board_key(look.meta))
 
     async def _read_live(self, meta: ObjectMeta) -> ObjectMeta:
         return (await self._client.get(DAEMON_SETS.read_as(Object), meta.name, meta.namespace)).metadata
@@ -422,8 +443,8 @@ class DaemonSetController(Controller):
         if status is not None:
             try:
                 await self._put_status(look, look.raw, status)
-            except (ApiError, OSError):
-                await self._put_status_on_live(look, status)
+            except (ApiError, OSError) as error:
+                await self._put_status_on_live(look, status, error)
         seconds = look.owner.spec.min_ready_seconds
         waits = [float(seconds)] if seconds > 0 and seen.ready != seen.available else []
         unmet = self._expectations.expires_in(look.key)
@@ -431,7 +452,7 @@ class DaemonSetController(Controller):
             waits.append(unmet)
         return Requeue(min(waits)) if waits else None
 
-    async def _put_status_on_live(self, look: _Look, status: DaemonSetStatus) -> None:
+    async def _put_status_on_live(self, look: _Look, status: DaemonSetStatus, refusal: Exception) -> None:
         meta = look.meta
         try:
             live = await self._client.get(DAEMON_SETS.raw, meta.name, meta.namespace)
@@ -443,6 +464,9 @@ class DaemonSetController(Controller):
             # Another one of that name: what was counted is not about it.
             self._writes.owner_missing(look.key, meta)
             raise ReplacedOwner(f"DaemonSet {look.key} was replaced by another one of its name")
+        reported = take_field(live, "status.observedGeneration")
+        if reported is not None and int(bytes(reported)) > meta.generation:
+            raise refusal  # somebody has reported on a newer generation than this look was about
         await self._put_status(look, bytes(live), status)
 
     async def _put_status(self, look: _Look, raw: bytes, status: DaemonSetStatus) -> None:

@@ -71,11 +71,12 @@ class DaemonEvents(PodEvents[DaemonSet]):
     # Revisions
 
     def revision_added(self, revision: ControllerRevision, _initial: bool) -> None:
-        """Only an orphan is news: our own ones are made by us."""
-        if revision.metadata.deletion_timestamp is not None:
-            self.revision_gone(revision, False)
-        elif controller_of(revision.metadata) is None:
+        """Ours are no news, but somebody else may have made one in our name: upstream finds it with the next look."""
+        reference = controller_of(revision.metadata)
+        if reference is None:
             self._wake_selecting(revision)
+        else:
+            self._wake_owner(revision.metadata.namespace, reference)
 
     def revision_changed(self, old: ControllerRevision, new: ControllerRevision) -> None:
         """Somebody may have touched it."""
@@ -91,10 +92,14 @@ class DaemonEvents(PodEvents[DaemonSet]):
             self._wake_selecting(new)
 
     def revision_gone(self, revision: ControllerRevision, _final_state_unknown: bool) -> None:
-        """Its owner may need it again."""
+        """Its owner may need it again, and so may another one of that name and template. A DaemonSet that is made again
+        finds the revision of the one before under the name that its own would get, and goes by it until the garbage
+        collector takes it away; upstream is then left without."""
         reference = controller_of(revision.metadata)
-        if reference is not None:
-            self._wake_owner(revision.metadata.namespace, reference)
+        if reference is not None and reference.kind == DAEMON_SETS.kind:
+            key = f"{revision.metadata.namespace}/{reference.name}"
+            if key in self._owners:
+                self._queue.add(key)
 
     def _wake_owner(self, namespace: str, reference: OwnerReference) -> None:
         key = self.owner_key(namespace, reference)

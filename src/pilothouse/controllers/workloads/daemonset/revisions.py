@@ -57,12 +57,12 @@ class DaemonHistory:
         selector: Selector,
         *,
         read_live: Callable[[], Awaitable[ObjectMeta]],
-        pods: Callable[[], list[Pod]],
+        pods: Callable[[], Awaitable[list[Pod]]],
     ) -> tuple[ControllerRevision, list[ControllerRevision]]:
         """The revision of the template as it is, made if there is none, and all others.
 
-        ``pods`` gives the DaemonSet's pods, for when two revisions are of the same template: those of the one that goes
-        are relabelled first, so that none of them seems old.
+        ``pods`` claims the DaemonSet's pods and gives them, for when two revisions are of the same template: those of
+        the one that goes are relabelled first, so that none of them seems old.
         """
         meta = owner.metadata
         reference = new_controller_reference(meta, DAEMON_SETS)
@@ -80,7 +80,7 @@ class DaemonHistory:
             return await self._snapshot(owner, blueprint, number), old
         kept = newest(current)
         if len(current) > 1:
-            await self._merge_into(kept, current, owner, pods())
+            await self._merge_into(kept, current, owner, await pods())
         if kept.revision < number:
             kept = await self._history.renumber(kept, number)
             self._wrote_revision(owner, kept)

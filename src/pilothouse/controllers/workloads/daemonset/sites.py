@@ -55,7 +55,8 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def in_order(pods: Iterable[Pod]) -> tuple[Pod, ...]:
-    """Those with a node first, then the older, then by name: the first one counts and stays.
+    """Those with a node first, then the older, then by name: the first one counts and stays. Of those made in one
+    second one that is ready comes first (upstream leaves that to their names).
 
     Pods that have run to their end *and* are being deleted are left out: nothing of them is there any more but a
     record (v1.36 ``getNodesToDaemonPods``, kubernetes#95711).
@@ -66,8 +67,8 @@ def in_order(pods: Iterable[Pod]) -> tuple[Pod, ...]:
     return tuple(kept)
 
 
-def _rank(pod: Pod) -> tuple[bool, datetime.datetime, str]:
-    return (not pod.spec.node_name, pod.metadata.creation_timestamp or _LATEST, pod.metadata.name)
+def _rank(pod: Pod) -> tuple[bool, datetime.datetime, bool, str]:
+    return (not pod.spec.node_name, pod.metadata.creation_timestamp or _LATEST, not is_ready(pod), pod.metadata.name)
 
 
 def waits_for_time(site: Site, rules: Rules, now: datetime.datetime) -> bool:

@@ -1,0 +1,105 @@
+"""A rolling update of a DaemonSet stays within its bounds, judged at each write of a manager.
+
+For runs in which nobody but managers deletes pods or changes nodes, and requests are not slowed: then a pod that was
+shown to be available is, and what a manager decided is what it was shown when the request came.
+"""
+
+from typing import TYPE_CHECKING
+
+from pilothouse.api.apps import DaemonSet
+from pilothouse.api.core import Pod
+from pilothouse.client.interceptor import Observation
+from pilothouse.controllers.workloads.daemonset.pod_template import HASH_LABEL, target_node
+from pilothouse.controllers.workloads.daemonset.rolling import Bounds, bounds_of
+from pilothouse.semantics.pods import is_active, is_ready
+from pilothouse.sim.invariants import Violation
+from pilothouse.sim.invariants.cached import Shown
+from pilothouse.sim.invariants.daemonsets import Daemons, owner_of
+from pilothouse.sim.story import Origin
+
+if TYPE_CHECKING:
+    from pilothouse.sim.simulation import Process
+
+
+class DaemonSetBounds(Daemons):
+    """Without surge: when a manager deletes a pod that it was shown to serve, no more nodes than ``maxUnavailable`` are
+    without a serving pod. With surge: it deletes such a pod only where another one serves, and makes a pod beside one
+    only while no more than ``maxSurge`` nodes have a new pod that does not serve yet. Once more the bound for each
+    process that began with an old list of pods.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._shown: dict[int, Shown[Pod]] = {}
+        self.deletions = 0
+        self.surges = 0
+
+    def observed(self, process: "Process", seen: Observation) -> None:
+        """Keep up what the process is shown."""
+        super().observed(process, seen)
+        shown = self._shown.get(process.number)
+        if shown is None:
+            shown = self._shown[process.number] = Shown("pods", Pod, lambda _old, _new: None)
+        shown.observe(seen)
+
+    def pod_changed(self, key: str, old: Pod | None, new: Pod | None, origin: Origin | None) -> None:
+        """A manager deletes, or creates."""
+        if origin is None or origin.controller != "daemon-set-controller":
+            return
+        number = int(origin.program.partition("#")[2])
+        if old is not None and is_active(old) and (new is None or new.metadata.deletion_timestamp is not None):
+            self._deleted(number, old)
+        elif old is None and new is not None:
+            self._created(number, new)
+
+    def _deleted(self, process: int, pod: Pod) -> None:
+        owner, node = self.sets.get(owner_of(pod) or ""), target_node(pod)
+        if owner is None or not self._serves_as_shown(process, pod):
+            return
+        wanted = [name for name, placement in self.placements(owner).items() if placement.should_run]
+        live = [each for each in self.live_pods(owner.metadata.uid) if each.metadata.name != pod.metadata.name]
+        if node not in wanted:
+            return
+        self.deletions += 1
+        serving = {target_node(each) for each in live if is_ready(each)}
+        bounds = self._bounds(owner, len(wanted))
+        if bounds.surge:
+            if node not in serving and not self.stale:
+                raise Violation(f"{pod.metadata.name} was the only pod that served {node}")
+            return
+        missing = sorted(name for name in wanted if name not in serving)
+        allowed = bounds.unavailable * (1 + len(self.stale))
+        if len(missing) > allowed:
+            raise Violation(f"after {pod.metadata.name} nobody serves {missing}; {allowed} may be missing")
+
+    def _created(self, process: int, pod: Pod) -> None:
+        owner, node = self.sets.get(owner_of(pod) or ""), target_node(pod)
+        if owner is None:
+            return
+        live = self.live_pods(owner.metadata.uid)
+        wanted = sum(1 for placement in self.placements(owner).values() if placement.should_run)
+        bounds = self._bounds(owner, wanted)
+        beside = [each for each in live if target_node(each) == node and each.metadata.name != pod.metadata.name]
+        if not bounds.surge or not any(self._serves_as_shown(process, each) for each in beside):
+            return
+        self.surges += 1
+        current = pod.metadata.labels.get(HASH_LABEL)
+        surging = []
+        for name in sorted(self.nodes):
+            here = [each for each in live if target_node(each) == name]
+            coming = [each for each in here if each.metadata.labels.get(HASH_LABEL) == current and not is_ready(each)]
+            # Beside a pod that does not serve a new one may come whatever the bound.
+            leaving = [each for each in here if each not in coming and self._serves_as_shown(process, each)]
+            if coming and leaving:
+                surging.append(name)
+        allowed = bounds.surge * (1 + len(self.stale))
+        if len(surging) > allowed:
+            raise Violation(f"with {pod.metadata.name} there are two pods on {surging}; {allowed} may have two")
+
+    def _serves_as_shown(self, process: int, pod: Pod) -> bool:
+        shown = self._shown[process].objects.get(f"{pod.metadata.namespace}/{pod.metadata.name}")
+        return shown is not None and is_active(shown) and is_ready(shown)
+
+    @staticmethod
+    def _bounds(owner: DaemonSet, desired: int) -> Bounds:
+        return bounds_of(owner.spec.update_strategy, desired)
