@@ -75,6 +75,12 @@ def terminated(pods: list[Pod]) -> list[Pod]:
             ["c", "a"],
             id="the evicted one first, though it is the youngest (TestGCTerminated, TestSortByEvictionAndCreation…)",
         ),
+        pytest.param(
+            [pod("a", "Running", age=2), pod("b", "Succeeded", age=1), pod("c", "Failed", reason="Evicted")],
+            1,
+            ["c"],
+            id="the evicted one, while another runs (TestGCTerminated)",
+        ),
         pytest.param([pod("a", ""), pod("b", "Failed")], 1, ["a"], id="a pod without a phase counts as finished"),
         pytest.param([pod("a", "Unknown"), pod("b", "Pending")], 1, [], id="Unknown and Pending have not ended"),
     ],

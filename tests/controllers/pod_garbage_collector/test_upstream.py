@@ -1,0 +1,276 @@
+"""The cases of v1.36 ``pkg/controller/podgc/gc_controller_test.go``, in our words, and where each of them is."""
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.controllers.node_world import NODES, PODS, World, play
+from tests.controllers.upstream_coverage import Cases, missing
+
+from pilothouse.controllers.cleanup.pod_garbage_collector import DESCRIPTOR, PodGarbageCollectorOptions
+
+OUT = "node.kubernetes.io/out-of-service"
+
+COVERED: Cases = {
+    "TestGCTerminated: delete pod a which is PodFailed and pod b which is PodSucceeded": (
+        "test_finished_pods_that_are_too_many"
+    ),
+    "TestGCTerminated: threshold = 0, disables terminated pod deletion": "test_finished_pods_that_are_too_many",
+    "TestGCTerminated: threshold = 1, delete pod a which is PodFailed and pod b which is PodSucceeded": (
+        "test_finished_pods_that_are_too_many"
+    ),
+    "TestGCTerminated: threshold = 1, delete pod b which is PodSucceeded": "test_finished_pods_that_are_too_many",
+    "TestGCTerminated: threshold = 1, delete pod a which is PodFailed": "test_finished_pods_that_are_too_many",
+    "TestGCTerminated: threshold = 5, don't delete pod": "test_finished_pods_that_are_too_many",
+    "TestGCTerminated: (evicted first)": "test_finished_pods_that_are_too_many",
+    "TestGCTerminated: (evicted first, one running)": "test_finished_pods_that_are_too_many",
+    "TestGCOrphaned: nodes present in lister": "test_pods_of_nodes_that_may_be_gone",
+    "TestGCOrphaned: nodes present in client": "test_pods_of_nodes_that_may_be_gone",
+    "TestGCOrphaned: no nodes": "test_pods_of_nodes_that_may_be_gone",
+    "TestGCOrphaned: no nodes, one running pod": "test_pods_of_nodes_that_may_be_gone",
+    "TestGCOrphaned: quarantine not finished": "test_pods_of_nodes_that_may_be_gone",
+    "TestGCOrphaned: wrong nodes": "test_pods_of_nodes_that_may_be_gone",
+    "TestGCOrphaned: some nodes missing": "test_pods_of_nodes_that_may_be_gone",
+    "TestGCOrphaned: node added to client after quarantine": "test_pods_of_nodes_that_may_be_gone",
+    "TestGCOrphaned: node added to informer after quarantine": "test_pods_of_nodes_that_may_be_gone",
+    "TestGCOrphaned: node deleted from client after quarantine": "test_pods_of_nodes_that_may_be_gone",
+    "TestGCOrphaned: node deleted from informer after quarantine": "test_pods_of_nodes_that_may_be_gone",
+    "TestGCUnscheduledTerminating: Unscheduled pod in any phase must be deleted": "test_pods_that_were_never_bound",
+    "TestGCUnscheduledTerminating: Scheduled pod in any phase must not be deleted": "test_pods_that_were_never_bound",
+    "TestGCTerminating: pods have deletion timestamp set and the corresponding nodes are not ready": (
+        "test_pods_that_leave_nodes"
+    ),
+    "TestGCTerminating: some of the corresponding nodes have an outofservice taint that are not ready": (
+        "test_pods_that_leave_nodes"
+    ),
+    "TestGCTerminating: pods deleted from node tainted out-of-service": (
+        "test_whoever_has_ended_leaves_a_node_out_of_service_unmarked"
+    ),
+    "TestGCInspectingPatchedPodBeforeDeletion: orphaned pod should have DisruptionTarget condition": (
+        "test_the_patch_of_an_orphan_is_upstreams"
+    ),
+}
+
+
+def test_no_upstream_case_is_missing() -> None:
+    assert missing(COVERED, Path(__file__).parent) == []
+
+
+class Row(msgspec.Struct):
+    """Pods by name as (node, phase), the nodes there are, what happens in second 50, who is deleted and marked."""
+
+    pods: dict[str, tuple[str, str]]
+    known: tuple[str, ...] = ()
+    """To the server and to the cache."""
+    unseen: tuple[str, ...] = ()
+    """To the server only."""
+    added: tuple[str, ...] = ()
+    added_unseen: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    end: float = 85.0
+    deleted: str = ""
+    marked: str = ""
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        pytest.param(
+            Row(pods={"a": ("n1", "Running"), "b": ("n2", "Failed"), "c": ("n2", "Succeeded")}, known=("n1", "n2")),
+            id="the cache has the nodes (nodes present in lister)",
+        ),
+        pytest.param(
+            Row(pods={"a": ("n1", "Running"), "b": ("n2", "Failed"), "c": ("n2", "Succeeded")}, unseen=("n1", "n2")),
+            id="only the server has them (nodes present in client)",
+        ),
+        pytest.param(
+            Row(pods={"a": ("gone", "Failed"), "b": ("gone", "Succeeded")}, deleted="ab"),
+            id="there are none (no nodes)",
+        ),
+        pytest.param(
+            Row(
+                pods={"a": ("gone", "Failed"), "b": ("gone", "Succeeded"), "c": ("gone", "Running")},
+                deleted="abc",
+                marked="c",
+            ),
+            id="whoever has not ended is marked (no nodes, one running pod)",
+        ),
+        pytest.param(
+            Row(pods={"a": ("gone", "Failed")}, end=55.0), id="not missing for long enough (quarantine not finished)"
+        ),
+        pytest.param(
+            Row(pods={"a": ("gone", "Running")}, known=("n1",), deleted="a", marked="a"),
+            id="there is another node (wrong nodes)",
+        ),
+        pytest.param(
+            Row(
+                pods={
+                    "a": ("gone", "Failed"),
+                    "b": ("n1", "Failed"),
+                    "c": ("gone", "Succeeded"),
+                    "d": ("gone", "Running"),
+                },
+                known=("n1",),
+                deleted="acd",
+                marked="d",
+            ),
+            id="one of two is there (some nodes missing)",
+        ),
+        pytest.param(
+            Row(pods={"a": ("n1", "Running")}, added_unseen=("n1",)),
+            id="it comes in time, the cache is late (node added to client after quarantine)",
+        ),
+        pytest.param(
+            Row(pods={"a": ("n1", "Failed")}, added=("n1",)),
+            id="it comes in time (node added to informer after quarantine)",
+        ),
+        pytest.param(
+            Row(pods={"a": ("n1", "Failed")}, unseen=("n1",), removed=("n1",), deleted="a"),
+            id="the cache has never seen it, and it goes (node deleted from client after quarantine)",
+        ),
+        pytest.param(
+            Row(pods={"a": ("n1", "Succeeded")}, known=("n1",), removed=("n1",)),
+            id="it goes: its own quarantine begins (node deleted from informer after quarantine)",
+        ),
+    ],
+)
+def test_pods_of_nodes_that_may_be_gone(row: Row) -> None:
+    """TestGCOrphaned. Passes are in seconds 0, 20, 40, …; a node that is missing in second 20 is looked up in 60."""
+
+    async def story(world: World) -> None:
+        await world.start(DESCRIPTOR)
+        await asyncio.sleep(1)
+        for name in row.known:
+            await world.node(name)
+        await asyncio.sleep(1)
+        hold = world.faults.hold(resource="nodes") if row.unseen or row.added_unseen else None
+        if hold is not None:
+            hold.__enter__()
+        for name in row.unseen:
+            await world.node(name)
+        for pod, (node, phase) in row.pods.items():
+            await world.pod(pod, node=node, phase=phase)
+        await asyncio.sleep(48)
+        assert "delete" not in {text.split()[0] for text in world.requests()}
+        for name in (*row.added, *row.added_unseen):
+            await world.node(name)
+        for name in row.removed:
+            await world.delete(f"{NODES}/{name}")
+        await asyncio.sleep(row.end - 50)
+        await judge(world, row.deleted, row.marked, "orphaned")
+        if hold is not None:
+            hold.__exit__(None, None, None)
+
+    play(story)
+
+
+async def judge(world: World, deleted: str, marked: str, reason: str) -> None:
+    """Who was deleted and who was patched before, and that the metric says so."""
+    asked = world.requests(reads=False)
+    assert sorted(text.split()[-1] for text in asked if text.startswith("delete pods")) == sorted(deleted)
+    assert sorted(text.split()[-1] for text in asked if text.startswith("patch pods/status")) == sorted(marked)
+    assert world.metrics.value("pod_gc_collector_force_delete_pods_total", "default", reason) == len(deleted)
+    assert world.metrics.value("pod_gc_collector_force_delete_pod_errors_total", "default", reason) == 0
+
+
+@pytest.mark.parametrize(
+    ("node", "leaving", "deleted", "marked"),
+    [
+        pytest.param("", "abc", "abc", "c", id="in any phase (Unscheduled pod in any phase must be deleted)"),
+        pytest.param("", "", "", "", id="nobody deletes them"),
+        pytest.param("n1", "c", "", "", id="bound (Scheduled pod in any phase must not be deleted)"),
+    ],
+)
+def test_pods_that_were_never_bound(node: str, leaving: str, deleted: str, marked: str) -> None:
+    """TestGCUnscheduledTerminating. Finalizers keep what an API server would let go at once."""
+
+    async def story(world: World) -> None:
+        await world.start(DESCRIPTOR, PodGarbageCollectorOptions(terminated_threshold=-1))
+        await world.node("n1")
+        for name, phase in (("a", "Failed"), ("b", "Succeeded"), ("c", "Running")):
+            await world.pod(name, node=node, phase=phase, finalizers=["example.com/hold"])
+        for name in leaving:
+            await world.merge(f"{PODS}/{name}/status", {"status": {"phase": "Running"}})
+            await world.delete(f"{PODS}/{name}", grace=30)
+            phase = {"a": "Failed", "b": "Succeeded", "c": "Running"}[name]
+            await world.merge(f"{PODS}/{name}/status", {"status": {"phase": phase}})
+        held = [p["metadata"].get("deletionGracePeriodSeconds") for p in (await world.see(PODS))["items"]]
+        assert node or all(seconds == 0 for seconds in held if seconds is not None), "unbound pods get no grace"
+        await asyncio.sleep(25)
+        # An ended pod that is held by finalizers alone is left alone: the API server has deleted it already.
+        told = "".join(name for name in deleted if name in marked)
+        await judge(world, told, marked, "unscheduled")
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "pods", "deleted"),
+    [
+        pytest.param(
+            {"n0": ("False", ""), "n1": ("False", "")},
+            {"a": ("n0", True), "b": ("n1", True)},
+            "",
+            id="not ready alone is not enough",
+        ),
+        pytest.param(
+            {
+                "n0": ("False", "NoExecute"),
+                "n1": ("False", ""),
+                "n2": ("True", ""),
+                "n3": ("False", "NoSchedule"),
+                "n4": ("False", "PreferNoSchedule"),
+                "n5": ("Unknown", "NoExecute"),
+                "n6": ("True", "NoExecute"),
+            },
+            {
+                "a": ("n0", True),
+                "b": ("n1", True),
+                "c": ("n2", True),
+                "d": ("n3", True),
+                "e": ("n4", True),
+                "f": ("n5", True),
+                "g": ("n6", True),
+                "h": ("n0", False),
+                "i": ("n3", False),
+            },
+            "adef",
+            id="not ready, tainted with whatever effect, and only who is leaving",
+        ),
+    ],
+)
+def test_pods_that_leave_nodes(
+    nodes: dict[str, tuple[str, str]], pods: dict[str, tuple[str, bool]], deleted: str
+) -> None:
+    """TestGCTerminating."""
+
+    async def story(world: World) -> None:
+        await world.start(DESCRIPTOR)
+        for name, (ready, effect) in nodes.items():
+            taints = ({"key": OUT, "effect": effect},) if effect else ()
+            await world.node(name, conditions={"Ready": ready}, taints=taints)
+        for name, (node, leaving) in pods.items():
+            await world.pod(name, node=node)
+            if leaving:
+                await world.delete(f"{PODS}/{name}")
+        await asyncio.sleep(25)
+        await judge(world, deleted, deleted, "out-of-service")
+
+    play(story)
+
+
+def test_whoever_has_ended_leaves_a_node_out_of_service_unmarked() -> None:
+    """TestGCTerminating 'pods deleted from node tainted out-of-service'."""
+
+    async def story(world: World) -> None:
+        await world.start(DESCRIPTOR)
+        await world.node("n", conditions={"Ready": "False"}, taints=({"key": OUT, "effect": "NoExecute"},))
+        for name, phase in (("a", "Running"), ("b", "Failed"), ("c", "Succeeded")):
+            await world.pod(name, node="n")
+            await world.delete(f"{PODS}/{name}")
+            await world.merge(f"{PODS}/{name}/status", {"status": {"phase": phase}})
+        await asyncio.sleep(25)
+        await judge(world, "abc", "a", "out-of-service")
+
+    play(story)
