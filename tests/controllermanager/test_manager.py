@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 from tests.runtime.cluster import Cluster
 
@@ -149,6 +150,26 @@ def test_a_controller_whose_api_is_missing_is_left_out() -> None:
             await asyncio.sleep(1)
             assert Probe.log == ["here runs"]
             assert "strange" not in manager.health.report("healthz", verbose=True).text
+            group.cancel()
+
+    run(main)
+
+
+class Switched(msgspec.Struct, frozen=True):
+    on: bool = False
+
+
+def test_a_controller_that_is_switched_off_is_not_even_built() -> None:
+    async def main(env: Env) -> None:
+        descriptors = [probe("plain"), *(probe(name, options=Switched, switch="on") for name in ("off", "given"))]
+        options = msgspec.structs.replace(ALONE, controller_options={"given": Switched(on=True)})
+        manager = Manager(env, options, Factory(Cluster(env).client()), descriptors)
+        async with TaskGroup("test") as group:
+            group.start(manager.run())
+            await manager.leading.wait()
+            await asyncio.sleep(1)
+            assert Probe.log == ["plain runs", "given runs"]
+            assert "off" not in manager.health.report("healthz", verbose=True).text
             group.cancel()
 
     run(main)

@@ -128,15 +128,12 @@ def test_kubeadms_command_line_is_understood() -> None:
     assert absent_names(options.controllers, DESCRIPTORS) == ["bootstrapsigner", "tokencleaner"]
     ignored = [name for name in parsed.given if flags.flag(name).ignored]
     assert ignored == [
-        "allocate-node-cidrs",
-        "cluster-cidr",
         "cluster-name",
         "cluster-signing-cert-file",
         "cluster-signing-key-file",
         "requestheader-client-ca-file",
         "root-ca-file",
         "service-account-private-key-file",
-        "service-cluster-ip-range",
     ]
 
 

@@ -34,6 +34,7 @@ async def _manage(options: Options, ignored: Sequence[str]) -> int:
     from pilothouse.client.errors import ApiError, ConfigError
     from pilothouse.controllermanager import app
     from pilothouse.runtime import LeadershipLost
+    from pilothouse.runtime.guards import CannotRun
 
     log = Log("controllermanager")
     for flag in ignored:
@@ -42,7 +43,7 @@ async def _manage(options: Options, ignored: Sequence[str]) -> int:
         log.warning("Controller is not part of this release and does not run", controller=name)
     try:
         await app.run(Env(), options, DESCRIPTORS)
-    except* (ApiError, ConfigError, LeadershipLost, OSError) as failed:
+    except* (ApiError, CannotRun, ConfigError, LeadershipLost, OSError) as failed:
         # Alone, or in the groups of those who led or served at that moment.
         raise UserError(str(first_of(failed))) from None
     return 0

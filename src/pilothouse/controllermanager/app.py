@@ -22,7 +22,8 @@ from pilothouse.runtime.metrics import Registry
 async def run(env: Env, options: Options, descriptors: Sequence[Descriptor]) -> None:
     """Manage until cancelled.
 
-    Raises ``ConfigError``, ``ApiError``, ``OSError`` or ``runtime.LeadershipLost``; their texts are for people.
+    Raises ``ConfigError``, ``ApiError``, ``OSError``, ``guards.CannotRun`` or ``runtime.LeadershipLost``; their texts
+    are for people.
     """
     metrics = Registry()
     clients = RemoteClients(

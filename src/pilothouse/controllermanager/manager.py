@@ -176,6 +176,10 @@ class Manager:
         if not Selection(self._options.controllers).enables(descriptor):
             self._log.info("Controller is disabled", v=1, controller=descriptor.name)
             return False
+        chosen = self._options.controller_options.get(descriptor.name) or descriptor.default_options()
+        if descriptor.switch and not getattr(chosen, descriptor.switch):
+            self._log.info("Skipping controller: it is switched off", controller=descriptor.name)
+            return False
         for watch in descriptor.watches:
             if not discovery.serves(watch.kind):
                 self._log.warning(

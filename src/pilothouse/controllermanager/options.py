@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from pilothouse.controllermanager.compatibility import upstream_flags
-from pilothouse.controllermanager.selection import unknown_names
+from pilothouse.controllermanager.selection import Selection, unknown_names
 from pilothouse.machinery.flags import (
     BOOL,
     DURATION,
@@ -25,7 +25,7 @@ from pilothouse.machinery.flags import (
     FlagSet,
     Parsed,
 )
-from pilothouse.runtime.descriptor import Descriptor
+from pilothouse.runtime.descriptor import CheckedOptions, Descriptor
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 HOUR = 3600.0
@@ -229,7 +229,7 @@ def flag_set(program: str, descriptors: Sequence[Descriptor]) -> FlagSet:
     )
     for descriptor in descriptors:
         for spec in descriptor.flags:
-            flags.add(descriptor.name, spec.flag)
+            flags.add(spec.group or descriptor.name, spec.flag)
     for group, flag in upstream_flags():
         if flag.name not in flags:
             flags.add(group, flag)
@@ -282,6 +282,17 @@ def options_from(parsed: Parsed, descriptors: Sequence[Descriptor]) -> Options:
     for name in (spec.flag.name for d in descriptors for spec in d.flags):
         if name.startswith("concurrent") and parsed[name] <= 0:
             problems.append(f"--{name} must be greater than 0, but got {parsed[name]}")
+    controller_options = {
+        d.name: d.options(**{spec.field: parsed[spec.flag.name] for spec in d.flags})
+        for d in descriptors
+        if d.options is not None
+    }
+    chosen = Selection(parsed["controllers"])
+    for descriptor in descriptors:
+        wanted = controller_options.get(descriptor.name)
+        # Upstream finds out when the controller is built, with the lease already in its hands.
+        if isinstance(wanted, CheckedOptions) and chosen.enables(descriptor):
+            problems += wanted.problems()
     if problems:
         raise FlagError(problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]")
     return Options(
@@ -312,11 +323,7 @@ def options_from(parsed: Parsed, descriptors: Sequence[Descriptor]) -> Options:
             unauthorized_cache_seconds=parsed["authorization-webhook-cache-unauthorized-ttl"],
         ),
         v=parsed["v"],
-        controller_options={
-            d.name: d.options(**{spec.field: parsed[spec.flag.name] for spec in d.flags})
-            for d in descriptors
-            if d.options is not None
-        },
+        controller_options=controller_options,
     )
 
 

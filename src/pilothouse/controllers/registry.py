@@ -3,6 +3,7 @@
 from pilothouse.controllers.cleanup.garbage_collector import DESCRIPTOR as GARBAGE_COLLECTOR
 from pilothouse.controllers.cleanup.namespace import DESCRIPTOR as NAMESPACE
 from pilothouse.controllers.cleanup.pod_garbage_collector import DESCRIPTOR as POD_GARBAGE_COLLECTOR
+from pilothouse.controllers.node.node_ipam import DESCRIPTOR as NODE_IPAM
 from pilothouse.controllers.node.node_lifecycle import DESCRIPTOR as NODE_LIFECYCLE
 from pilothouse.controllers.node.taint_eviction import DESCRIPTOR as TAINT_EVICTION
 from pilothouse.controllers.node.ttl import DESCRIPTOR as TTL
@@ -14,6 +15,7 @@ DESCRIPTORS: tuple[Descriptor, ...] = (
     DAEMON_SET,
     GARBAGE_COLLECTOR,
     NAMESPACE,
+    NODE_IPAM,
     NODE_LIFECYCLE,
     POD_GARBAGE_COLLECTOR,
     REPLICA_SET,

@@ -3,7 +3,7 @@ behind ``factory`` is imported when the controller is built."""
 
 import importlib
 from collections.abc import Callable
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, cast, runtime_checkable
 
 import msgspec
 
@@ -26,10 +26,23 @@ class RunnableController(Protocol):
 
 
 class FlagSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """A command-line flag and the field of the options struct that it sets. Their defaults must agree."""
+    """A command-line flag and the field of the options struct that it sets. Their defaults must agree.
+
+    ``--help`` shows it in the controller's group, or in ``group``.
+    """
 
     field: str
     flag: Flag
+    group: str = ""
+
+
+@runtime_checkable
+class CheckedOptions(Protocol):
+    """An options struct that knows which of its values cannot go together."""
+
+    def problems(self) -> list[str]:
+        """What is wrong, in words for people; nothing if it can be used."""
+        ...
 
 
 class Watch(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,8 +62,9 @@ class Descriptor(msgspec.Struct, frozen=True, kw_only=True):
     ``name`` is upstream's canonical name (``replicaset-controller``), ``aliases`` are the older ones that
     ``--controllers`` takes too, ``client_name`` the service account and User-Agent suffix. ``gates`` must all be on.
     ``qps_factor`` and ``burst_factor`` widen the client's rate limit where upstream widens it (garbage collector,
-    namespaces). ``factory`` is ``"module:function"``; the function takes a ``ControllerContext`` and returns a
-    ``RunnableController``.
+    namespaces). ``switch`` names the field of the options without which the controller has nothing to do and is not
+    even built, however it was asked for. ``factory`` is ``"module:function"``; the function takes a
+    ``ControllerContext`` and returns a ``RunnableController``.
     """
 
     name: str
@@ -61,6 +75,7 @@ class Descriptor(msgspec.Struct, frozen=True, kw_only=True):
     burst_factor: int = 1
     gates: tuple[str, ...] = ()
     options: type[msgspec.Struct] | None = None
+    switch: str = ""
     flags: tuple[FlagSpec, ...] = ()
     watches: tuple[Watch, ...] = ()
     factory: str

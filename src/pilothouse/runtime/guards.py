@@ -28,6 +28,10 @@ class RetryLater(Exception):  # a request, like Requeue, more than an error
     logged as an error."""
 
 
+class CannotRun(Exception):
+    """A controller must not work on what it found when it was started: the program ends, and says this text."""
+
+
 class LostLease(RuntimeError):
     """A write was stopped because this process may no longer be the leader (``election.Fence``)."""
 

@@ -55,7 +55,7 @@ class OwnWrites:
 
     def failed(self, key: str, error: Exception) -> None:
         """A create or delete failed. If it may have happened all the same, the next look finds out first."""
-        if self._guard is not None and _may_have_happened(error):
+        if self._guard is not None and may_have_happened(error):
             self._undecided[key] = None
 
     def owner_missing(self, key: str, owner: ObjectMeta, error: NotFound | None = None) -> None:
@@ -121,7 +121,7 @@ class OwnWrites:
             self._guard.forget(key)
 
 
-def _may_have_happened(error: Exception) -> bool:
+def may_have_happened(error: Exception) -> bool:
     """Whether a write that failed like this may have been carried out: no answer, or none that settles it."""
     if isinstance(error, ApiError):
         return error.code >= 500

@@ -1,0 +1,115 @@
+"""Gives every node its own range of pod addresses, or one of each family.
+
+Promises: with ``--allocate-node-cidrs`` a node without ``spec.podCIDRs`` gets a block of the size of
+``--node-cidr-mask-size`` out of each of the ``--cluster-cidr``; it is written once and never changed. No two nodes are
+given the same block, and none that a service range overlaps: not under conflicts, lost answers, a lagging or broken
+watch, or restarts. A block is free again when its node is gone, and not before. A node that nothing is left for gets
+its block as soon as one is free.
+
+Not promised: to keep nodes apart whose ranges somebody else has written. And a write of a former leader that the server
+carries out only after the new leader has read the nodes is not known to that one.
+
+Files: ``settings`` what the flags come to, ``cidr_set`` which blocks are used, ``ledger`` by whom, ``measures`` the
+metrics, ``controller`` the wiring. docs/controllers/node_ipam.md has where it differs from upstream.
+"""
+
+import msgspec
+
+from pilothouse.api.core import NODES
+from pilothouse.machinery.flags import BOOL, INT32, STRING, Flag
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch
+
+
+class NodeIpamOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What can be set. Ranges are lists with commas, sizes are lengths of prefixes and 0 for the default."""
+
+    allocate: bool = False
+    allocator_type: str = "RangeAllocator"
+    cluster_cidr: str = ""
+    service_ranges: str = ""
+    mask_size: int = 0
+    mask_size_ipv4: int = 0
+    mask_size_ipv6: int = 0
+
+    def problems(self) -> list[str]:
+        """What makes these settings unusable."""
+        # Only whoever asks pays for the import: descriptors cost nothing.
+        from pilothouse.controllers.node.node_ipam.settings import problems_of
+
+        return problems_of(self)
+
+
+DESCRIPTOR = Descriptor(
+    name="node-ipam-controller",
+    aliases=("nodeipam",),
+    client_name="node-controller",
+    options=NodeIpamOptions,
+    switch="allocate",
+    flags=(
+        FlagSpec(
+            field="allocate",
+            group="generic",
+            flag=Flag(
+                "allocate-node-cidrs",
+                BOOL,
+                False,
+                "Should CIDRs for Pods be allocated and set on the cloud provider. Requires --cluster-cidr.",
+            ),
+        ),
+        FlagSpec(
+            field="allocator_type",
+            group="generic",
+            flag=Flag("cidr-allocator-type", STRING, "RangeAllocator", "Type of CIDR allocator to use"),
+        ),
+        FlagSpec(
+            field="cluster_cidr",
+            group="generic",
+            flag=Flag(
+                "cluster-cidr",
+                STRING,
+                "",
+                "CIDR Range for Pods in cluster. Only used when --allocate-node-cidrs=true; if false, this option will "
+                "be ignored.",
+            ),
+        ),
+        FlagSpec(
+            field="service_ranges",
+            flag=Flag(
+                "service-cluster-ip-range",
+                STRING,
+                "",
+                "CIDR Range for Services in cluster. Only used when --allocate-node-cidrs=true; if false, this option "
+                "will be ignored.",
+            ),
+        ),
+        FlagSpec(
+            field="mask_size",
+            flag=Flag(
+                "node-cidr-mask-size",
+                INT32,
+                0,
+                "Mask size for node cidr in cluster. Default is 24 for IPv4 and 64 for IPv6.",
+            ),
+        ),
+        FlagSpec(
+            field="mask_size_ipv4",
+            flag=Flag(
+                "node-cidr-mask-size-ipv4",
+                INT32,
+                0,
+                "Mask size for IPv4 node cidr in dual-stack cluster. Default is 24.",
+            ),
+        ),
+        FlagSpec(
+            field="mask_size_ipv6",
+            flag=Flag(
+                "node-cidr-mask-size-ipv6",
+                INT32,
+                0,
+                "Mask size for IPv6 node cidr in dual-stack cluster. Default is 64.",
+            ),
+        ),
+    ),
+    watches=(Watch(kind=NODES),),
+    factory="pilothouse.controllers.node.node_ipam.controller:build",
+)

@@ -1,0 +1,222 @@
+"""The wiring: nodes are entered in the ledger, those without ranges get some.
+
+The ledger is filled from a list of the server's newest state before anything is given out: the cache may be behind what
+a former leader has written. Upstream: v1.36 ``pkg/controller/nodeipam/ipam/range_allocator.go``.
+"""
+
+import asyncio
+
+from pilothouse.api.core import NODES, Node, ObjectReference
+from pilothouse.api.meta import Object, ObjectMeta
+from pilothouse.client import strategic_merge_patch
+from pilothouse.client.errors import ApiError, NotFound
+from pilothouse.controllers.node.node_ipam import DESCRIPTOR, NodeIpamOptions
+from pilothouse.controllers.node.node_ipam.cidr_set import CidrSet
+from pilothouse.controllers.node.node_ipam.ledger import Holding, Ledger, NoneLeft, WrongRanges
+from pilothouse.controllers.node.node_ipam.measures import SetMeasures
+from pilothouse.controllers.node.node_ipam.settings import settings_from
+from pilothouse.controllers.shared.own_writes import may_have_happened
+from pilothouse.env import TaskGroup
+from pilothouse.machinery.resource_versions import compare
+from pilothouse.runtime import Controller, ControllerContext, EventRecorder, Requeue, RetryLater, TerminalError
+from pilothouse.runtime.events import NORMAL
+from pilothouse.runtime.guards import CannotRun
+
+WORKERS = 30
+TRIES = 3
+LIST_EVERY_SECONDS = 10.0
+LIST_FOR_SECONDS = 600.0
+EVENT_SOURCE = "cidrAllocator"
+NOT_AVAILABLE = "CIDRNotAvailable"
+ASSIGNMENT_FAILED = "CIDRAssignmentFailed"
+
+_NODE_META = NODES.read_as(Object)
+
+
+def build(context: ControllerContext) -> "NodeIpamController":
+    """The factory of the descriptor. Raises ``ValueError`` for settings that make no sense."""
+    return NodeIpamController(context)
+
+
+class NodeIpamController(Controller):
+    """See the package for the promises."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        settings = settings_from(context.options_as(NodeIpamOptions))
+        nodes = context.informers.informer(NODES)
+        super().__init__(
+            DESCRIPTOR.name,
+            context.env,
+            workers=WORKERS,
+            waits_for=(nodes,),
+            metrics=context.metrics,
+            queue_name="cidrallocator_node",
+            log=context.log,
+        )
+        for warning in settings.warnings:
+            self.log.warning(warning)
+        sets = [CidrSet(cluster, mask) for cluster, mask in zip(settings.clusters, settings.masks, strict=True)]
+        measures = [SetMeasures(context.metrics, str(blocks.cluster), blocks.size) for blocks in sets]
+        self.ledger = Ledger(sets, measures, settings.services)
+        self._client = context.client
+        self._informer = nodes
+        self._recorder = EventRecorder(context.client, context.env, EVENT_SOURCE)
+        self._waiting: dict[str, None] = {}  # nodes that nothing was left for
+        # Upstream has this one metric of all its controllers for this one only, under this name.
+        self._running = context.metrics.gauge(
+            "running_managed_controllers", "Indicates where instances of a controller are currently running",
+            ("name", "manager"),
+        ).labels_of("nodeipam", "kube-controller-manager")  # fmt: skip
+        nodes.add_handler(lambda node, _initial: self.queue.add(node.metadata.name), self._changed, self._gone)
+
+    async def run(self) -> None:
+        """Learn what is used, then work until cancelled. Raises ``CannotRun`` if that makes no sense with the ranges
+        that there are."""
+        self._running.set(1)
+        try:
+            async with TaskGroup(self.name) as group:
+                group.start(self._recorder.run(), name=f"{self.name}-events")
+                await self._informer.wait_synced()
+                await self._learn()
+                await super().run()
+        finally:
+            self.queue.shut_down()
+            self._running.set(0)
+
+    async def _learn(self) -> None:
+        """Enter every node that there is, as the server knows it now."""
+        until = self.env.monotonic() + LIST_FOR_SECONDS
+        while True:
+            try:
+                page = await self._client.list_all(NODES)
+                break
+            except (ApiError, OSError) as error:
+                self.log.warning("Failed to list all nodes", error=error)
+            if self.env.monotonic() + LIST_EVERY_SECONDS > until:
+                raise CannotRun("failed to list all nodes in 10m0s, cannot proceed without updating CIDR map")
+            await asyncio.sleep(LIST_EVERY_SECONDS)
+        for entry in page.items:
+            node = entry.object
+            if node.spec.pod_cidrs:
+                try:
+                    self._enter(node)
+                except WrongRanges as error:
+                    # Ranges of nodes never change: to go on would be to give out what may be in use.
+                    raise CannotRun(str(error)) from None
+
+    # Events
+
+    def _changed(self, old: Node, node: Node) -> None:
+        if old.metadata.uid != node.metadata.uid:
+            self._gone(old, True)
+        elif old.spec.pod_cidrs == node.spec.pod_cidrs and node.spec.pod_cidrs:
+            return  # of most changes of nodes there is nothing to learn here
+        self.queue.add(node.metadata.name)
+
+    def _gone(self, node: Node, _final_state_unknown: bool) -> None:
+        # A write that is under way carries the uid, so from here on it can do nothing.
+        name = node.metadata.name
+        self._waiting.pop(name, None)
+        if self.ledger.give_back(name, node.metadata.uid):
+            self._wake_waiting()
+        self.queue.add(name)
+
+    def _wake_waiting(self) -> None:
+        for name in list(self._waiting)[: self.ledger.free]:
+            del self._waiting[name]
+            self.queue.add(name)
+
+    # One node
+
+    async def reconcile(self, key: str) -> Requeue | None:
+        """Enter what the node has, or give it what it lacks."""
+        node = self._informer.cache.get(key)
+        if node is None:
+            return None
+        meta = node.metadata
+        if self.ledger.knows_newer(key, meta.uid, meta.resource_version):
+            raise RetryLater(f"the cache shows a node {key} that is gone")
+        if node.spec.pod_cidrs:
+            try:
+                self._enter(node)
+            except WrongRanges as error:
+                raise TerminalError(str(error)) from None
+            return None
+        if meta.deletion_timestamp is not None:
+            return None
+        try:
+            holding = self._reserve(meta)
+        except NoneLeft:
+            self._waiting[key] = None
+            self._tell(meta, NOT_AVAILABLE)
+            raise
+        if not holding.settled:  # else it is written, and the cache will read it
+            await self._assign(meta, holding)
+        return None
+
+    def _enter(self, node: Node) -> None:
+        meta = node.metadata
+        others = self.ledger.enter(meta.name, meta.uid, meta.resource_version, node.spec.pod_cidrs)
+        if others:
+            self.log.error(
+                "Nodes have the same pod addresses", node=meta.name, podCIDRs=list(node.spec.pod_cidrs), others=others
+            )
+
+    def _reserve(self, meta: ObjectMeta) -> Holding:
+        try:
+            return self.ledger.reserve(meta.name, meta.uid, meta.resource_version)
+        except NoneLeft:
+            if not self.ledger.forget_unless(self._exists):
+                raise
+        return self.ledger.reserve(meta.name, meta.uid, meta.resource_version)
+
+    def _exists(self, name: str, holding: Holding) -> bool:
+        """False if the cache has come past the node that was entered and does not show it: one that was listed at the
+        start and went while no watch could tell."""
+        node = self._informer.cache.get(name)
+        if node is not None and node.metadata.uid == holding.uid:
+            return True
+        order = compare(self._informer.cache.resource_version, holding.version)
+        return order is None or order < 0
+
+    async def _assign(self, meta: ObjectMeta, holding: Holding) -> None:
+        """Write the ranges on the node.
+
+        With the uid, which upstream leaves out: a request that is late must not meet a later node of the same name.
+        """
+        name = meta.name
+        patch = strategic_merge_patch(
+            {"metadata": {"uid": meta.uid}, "spec": {"podCIDR": holding.ranges[0], "podCIDRs": holding.ranges}}
+        )
+        undecided = False
+        for attempt in range(1, TRIES + 1):
+            try:
+                written = await self._client.patch(_NODE_META, name, patch)
+            except NotFound:
+                self._give_back(meta)
+                return
+            except (ApiError, OSError) as error:
+                undecided = undecided or may_have_happened(error)
+                if attempt == TRIES:
+                    self.log.warning(
+                        "Failed to update node PodCIDR after multiple attempts",
+                        error=error, node=name, podCIDRs=list(holding.ranges),
+                    )  # fmt: skip
+                    self._tell(meta, ASSIGNMENT_FAILED)
+                    if not undecided:
+                        self._give_back(meta)
+                    # Else the node keeps what may be on it already, and the next try writes the same. Upstream frees it
+                    # unless the server said that it ran out of time.
+                    raise
+            else:
+                self.ledger.settle(name, meta.uid, written.metadata.resource_version)
+                self.log.info("Set node PodCIDR", node=name, podCIDRs=list(holding.ranges))
+                return
+
+    def _give_back(self, meta: ObjectMeta) -> None:
+        if self.ledger.give_back(meta.name, meta.uid):
+            self._wake_waiting()
+
+    def _tell(self, meta: ObjectMeta, reason: str) -> None:
+        about = ObjectReference(api_version=NODES.api_version, kind=NODES.kind, name=meta.name, uid=meta.uid)
+        self._recorder.event(about, NORMAL, reason, f"Node {meta.name} status is now: {reason}")

@@ -1,0 +1,45 @@
+"""The controller's metrics: upstream's names and texts (v1.36 ``pkg/controller/nodeipam/ipam/cidrset/metrics.go``)."""
+
+from pilothouse.runtime.metrics import Registry, exponential_buckets
+
+_PREFIX = "node_ipam_controller_"
+_LABELS = ("clusterCIDR",)
+
+
+class SetMeasures:
+    """What is counted of one range."""
+
+    def __init__(self, metrics: Registry, cluster: str, size: int) -> None:
+        self._size = size
+        self._allocations = metrics.counter(
+            f"{_PREFIX}cidrset_cidrs_allocations_total", "[ALPHA] Counter measuring total number of CIDR allocations.",
+            _LABELS,
+        ).labels_of(cluster)  # fmt: skip
+        self._releases = metrics.counter(
+            f"{_PREFIX}cidrset_cidrs_releases_total", "[ALPHA] Counter measuring total number of CIDR releases.",
+            _LABELS,
+        ).labels_of(cluster)  # fmt: skip
+        # The spelling is upstream's.
+        metrics.gauge(
+            f"{_PREFIX}cirdset_max_cidrs", "[ALPHA] Maximum number of CIDRs that can be allocated.", _LABELS
+        ).labels_of(cluster).set(size)
+        self._usage = metrics.gauge(
+            f"{_PREFIX}cidrset_usage_cidrs", "[ALPHA] Gauge measuring percentage of allocated CIDRs.", _LABELS
+        ).labels_of(cluster)
+        # The text is upstream's, and another metric's.
+        self._tries = metrics.histogram(
+            f"{_PREFIX}cidrset_allocation_tries_per_request", "[ALPHA] Number of endpoints added on each Service sync",
+            _LABELS, exponential_buckets(1, 5, 5),
+        ).labels_of(cluster)  # fmt: skip
+
+    def taken(self, blocks: int, used: int, *, tries: int | None = None) -> None:
+        """So many blocks came into use; ``tries`` if one was allocated."""
+        self._allocations.inc(blocks)
+        self._usage.set(used / self._size)
+        if tries is not None:
+            self._tries.observe(tries)
+
+    def freed(self, blocks: int, used: int) -> None:
+        """So many blocks went out of use."""
+        self._releases.inc(blocks)
+        self._usage.set(used / self._size)

@@ -1,0 +1,115 @@
+"""What the flags come to: ranges, and the size of a node's block in each. Pure.
+
+Upstream: v1.36 ``cmd/kube-controller-manager/app/core.go`` (newNodeIpamController, validateCIDRs,
+setNodeCIDRMaskSizes), ``app/options/nodeipamcontroller.go``, ``pkg/controller/nodeipam/node_ipam_controller.go``.
+"""
+
+import msgspec
+
+from pilothouse.controllers.node.node_ipam import NodeIpamOptions
+from pilothouse.machinery.cidrs import Network, parse_cidr
+
+RANGE_ALLOCATOR = "RangeAllocator"
+CLOUD_ALLOCATOR = "CloudAllocator"
+DEFAULT_MASK = {4: 24, 6: 64}
+LARGEST_DIFFERENCE_IPV6 = 16
+"""An IPv6 range has at most 65,536 blocks (kubernetes#44918)."""
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """``masks`` are the lengths of a node's prefixes, in the order of ``clusters``. Warnings are for the log."""
+
+    clusters: tuple[Network, ...]
+    masks: tuple[int, ...]
+    services: tuple[Network, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def problems_of(options: NodeIpamOptions) -> list[str]:
+    """What makes the options unusable: nothing, or the first problem of what is used."""
+    if len(options.service_ranges.split(",")) > 2:
+        return ["--service-cluster-ip-range can not contain more than two entries"]
+    if not options.allocate:
+        return []
+    try:
+        settings_from(options)
+    except ValueError as error:
+        return [str(error)]
+    return []
+
+
+def settings_from(options: NodeIpamOptions) -> Settings:
+    """The settings. Raises ``ValueError`` with upstream's words."""
+    if options.allocator_type == CLOUD_ALLOCATOR:
+        raise ValueError("--cidr-allocator-type is set to 'CloudAllocator' but cloud provider is not configured")
+    if options.allocator_type != RANGE_ALLOCATOR:
+        raise ValueError(f"invalid CIDR allocator type: {options.allocator_type}")
+    clusters = _clusters(options.cluster_cidr)
+    services, warnings = _services(options.service_ranges)
+    masks = _masks(options, clusters)
+    for cluster, mask in zip(clusters, masks, strict=True):
+        if cluster.prefixlen > mask:
+            raise ValueError(
+                "Controller: Invalid --cluster-cidr, mask size of cluster CIDR must be less than or equal to "
+                "--node-cidr-mask-size configured for CIDR family"
+            )
+        if mask > cluster.max_prefixlen:
+            raise ValueError(f"node CIDR mask size {mask} is larger than {cluster.max_prefixlen} bits of {cluster}")
+        if cluster.version == 6 and mask - cluster.prefixlen > LARGEST_DIFFERENCE_IPV6:
+            raise ValueError("New CIDR set failed; the node CIDR size is too big")
+    return Settings(clusters=clusters, masks=masks, services=services, warnings=warnings)
+
+
+def _clusters(text: str) -> tuple[Network, ...]:
+    if not text.strip():
+        raise ValueError("Controller: Must specify --cluster-cidr if --allocate-node-cidrs is set")
+    found = []
+    for part in text.strip().split(","):
+        try:
+            found.append(parse_cidr(part))
+        except ValueError as error:
+            raise ValueError(f'failed to parse cidr value:"{part}" with error:{error}') from None
+    if len(found) > 1 and len({cluster.version for cluster in found}) == 1:
+        raise ValueError(
+            f"len of ClusterCIDRs=={len(found)} and they are not configured as dual stack (at least one from each "
+            "IPFamily"
+        )
+    if len(found) > 2:
+        raise ValueError(f"length of clusterCIDRs is:{len(found)} more than max allowed of 2")
+    return tuple(found)
+
+
+def _services(text: str) -> tuple[tuple[Network, ...], tuple[str, ...]]:
+    found, warnings = [], []
+    for part in text.split(","):
+        if not part.strip():
+            continue
+        try:
+            found.append(parse_cidr(part))
+        except ValueError as error:
+            warnings.append(f"Unsuccessful parsing of service CIDR, nothing is kept free for it: {error}")
+    if len(found) == 2 and found[0].version == found[1].version:
+        raise ValueError("serviceCIDR and secondaryServiceCIDR are not dualstack (from different IPfamiles)")
+    return tuple(found), tuple(warnings)
+
+
+def _masks(options: NodeIpamOptions, clusters: tuple[Network, ...]) -> tuple[int, ...]:
+    given = {4: options.mask_size_ipv4, 6: options.mask_size_ipv6}
+    if len(clusters) > 1:
+        if options.mask_size:
+            raise ValueError("usage of --node-cidr-mask-size is not allowed with dual-stack clusters")
+    elif options.mask_size:
+        if any(given.values()):
+            raise ValueError(
+                "usage of --node-cidr-mask-size-ipv4 and --node-cidr-mask-size-ipv6 is not allowed if "
+                "--node-cidr-mask-size is set. For dual-stack clusters please unset it and use IPFamily specific flags"
+            )
+        given = {4: options.mask_size, 6: options.mask_size}
+    else:
+        version = clusters[0].version
+        other = 6 if version == 4 else 4
+        if given[other]:
+            raise ValueError(
+                f"usage of --node-cidr-mask-size-ipv{other} is not allowed for a single-stack IPv{version} cluster"
+            )
+    return tuple(given[cluster.version] or DEFAULT_MASK[cluster.version] for cluster in clusters)

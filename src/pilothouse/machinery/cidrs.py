@@ -1,0 +1,33 @@
+"""Ranges of addresses as they are written in flags and objects: ``10.0.0.0/16``, ``2001:db8::/48``."""
+
+import ipaddress
+import re
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+_leading_zeros = re.compile(r"(?<![0-9])0+(?=[0-9])")
+
+
+def parse_cidr(text: str) -> Network:
+    """The range that ``text`` lies in: host bits are dropped, ``10.1.2.3/16`` is ``10.1.0.0/16``.
+
+    As Go's ``ParseCIDRSloppy`` (k8s.io/utils/net): an address and the length of a prefix, nothing else; leading zeros
+    of an IPv4 address mean nothing. Raises ``ValueError``.
+    """
+    address, slash, length = text.partition("/")
+    if not (slash and length.isascii() and length.isdigit()) or "%" in address:
+        raise ValueError(f"invalid CIDR address: {text}")
+    if ":" not in address:
+        address = _leading_zeros.sub("", address)
+    try:
+        return ipaddress.ip_network(f"{address}/{length}", strict=False)
+    except ValueError:
+        raise ValueError(f"invalid CIDR address: {text}") from None
+
+
+def overlap(a: Network, b: Network) -> bool:
+    """Whether some address is in both. Never so for two families."""
+    if a.version != b.version:
+        return False
+    free_bits = a.max_prefixlen - min(a.prefixlen, b.prefixlen)
+    return int(a.network_address) >> free_bits == int(b.network_address) >> free_bits

@@ -1,0 +1,372 @@
+"""The controller on the embedded server in virtual time: requests, failures, restarts, a watch that lags."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from tests.controllers.node_world import NODES, Doc, World, play
+
+from pilothouse.client import Client
+from pilothouse.client.interceptor import Action, Rule, conflict, delay, fail, lose_answer, lose_request, time_out
+from pilothouse.controllers.node.node_ipam import DESCRIPTOR, NodeIpamOptions
+from pilothouse.runtime import ControllerContext, InformerFactory
+from pilothouse.runtime.guards import CannotRun
+
+FOUR = NodeIpamOptions(allocate=True, cluster_cidr="10.0.0.0/24", mask_size=26)
+ONE = NodeIpamOptions(allocate=True, cluster_cidr="10.0.0.0/26", mask_size=26)
+BOTH = NodeIpamOptions(
+    allocate=True, cluster_cidr="10.0.0.0/16,2001:db8::/48", service_ranges="10.0.0.0/20,2001:db8::/50"
+)
+
+
+async def new_node(world: World, name: str, *ranges: str, **metadata: Any) -> Doc:
+    """As a kubelet registers, with ranges if somebody has chosen them already."""
+    spec = {"podCIDR": ranges[0], "podCIDRs": list(ranges)} if ranges else {}
+    return await world.request("POST", NODES, {"metadata": {"name": name, **metadata}, "spec": spec})
+
+
+async def ranges_of(world: World, name: str) -> list[str]:
+    found: list[str] = (await world.see(f"{NODES}/{name}"))["spec"].get("podCIDRs", [])
+    return found
+
+
+async def all_ranges(world: World) -> dict[str, list[str]]:
+    return {item["metadata"]["name"]: item["spec"].get("podCIDRs", []) for item in (await world.see(NODES))["items"]}
+
+
+def managed(story: Callable[[World], Awaitable[None]], options: NodeIpamOptions = FOUR, *, seed: int = 0) -> None:
+    """With the controller started on an empty cluster."""
+
+    async def tell(world: World) -> None:
+        await world.start(DESCRIPTOR, options)
+        await asyncio.sleep(1)
+        await story(world)
+
+    play(tell, seed=seed)
+
+
+def used(world: World, cluster: str = "10.0.0.0/24") -> float:
+    return world.metrics.value("node_ipam_controller_cidrset_usage_cidrs", cluster)
+
+
+def test_every_node_gets_a_range_with_one_request() -> None:
+    async def story(world: World) -> None:
+        made = [await new_node(world, name) for name in ("a", "b")]
+        await asyncio.sleep(1)
+        assert await all_ranges(world) == {"a": ["10.0.0.0/26"], "b": ["10.0.0.64/26"]}
+        assert (await world.see(f"{NODES}/a"))["spec"]["podCIDR"] == "10.0.0.0/26"
+        assert world.requests() == ["patch nodes a", "patch nodes b"]
+        body = {
+            "metadata": {"uid": made[0]["metadata"]["uid"]},
+            "spec": {"podCIDR": "10.0.0.0/26", "podCIDRs": ["10.0.0.0/26"]},
+        }
+        assert world.bodies("patch", "nodes")[0] == body
+        assert world.seen[-1].request.headers["content-type"] == "application/strategic-merge-patch+json"
+        await world.report_node("a", {"Ready": "True"})
+        await asyncio.sleep(3600)
+        assert len(world.requests()) == 2, "that was all"
+        assert await world.events() == []
+
+    managed(story)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        pytest.param(BOTH, ["10.0.16.0/24", "2001:db8:0:4000::/64"], id="IPv4 first, after the services"),
+        pytest.param(
+            NodeIpamOptions(allocate=True, cluster_cidr="2001:db8::/48,10.0.0.0/16", mask_size_ipv6=56),
+            ["2001:db8::/56", "10.0.0.0/24"],
+            id="IPv6 first",
+        ),
+    ],
+)
+def test_with_two_families_a_node_gets_one_of_each(options: NodeIpamOptions, expected: list[str]) -> None:
+    async def story(world: World) -> None:
+        await new_node(world, "a")
+        await asyncio.sleep(1)
+        spec = (await world.see(f"{NODES}/a"))["spec"]
+        assert (spec["podCIDR"], spec["podCIDRs"]) == (expected[0], expected)
+
+    managed(story, options)
+
+
+def test_what_nodes_have_when_the_manager_starts_stays_and_is_not_given_out() -> None:
+    async def story(world: World) -> None:
+        await new_node(world, "a", "10.0.0.0/26")
+        await new_node(world, "b")
+        await new_node(world, "c", "10.0.0.128/26")
+        manager = await world.start(DESCRIPTOR, FOUR)
+        await asyncio.sleep(1)
+        expected = {"a": ["10.0.0.0/26"], "b": ["10.0.0.64/26"], "c": ["10.0.0.128/26"]}
+        assert await all_ranges(world) == expected
+        manager.cancel()
+        await asyncio.sleep(1)
+        await world.start(DESCRIPTOR, FOUR)
+        await new_node(world, "d")
+        await asyncio.sleep(1)
+        assert await all_ranges(world) == expected | {"d": ["10.0.0.192/26"]}
+
+    play(story)
+
+
+def test_what_a_former_leader_wrote_last_is_read_from_the_server_not_from_the_cache() -> None:
+    async def story(world: World) -> None:
+        for name in ("a", "b"):
+            await new_node(world, name)
+        first_list = world.faults.add(Rule(fail(503), verb="list", resource="nodes", times=1))
+        await world.start(DESCRIPTOR, FOUR)
+        with world.faults.hold(resource="nodes"):
+            await world.merge(f"{NODES}/b", {"spec": {"podCIDR": "10.0.0.0/26", "podCIDRs": ["10.0.0.0/26"]}})
+            await asyncio.sleep(20)
+            assert first_list.hits == 1
+            assert await all_ranges(world) == {"a": ["10.0.0.64/26"], "b": ["10.0.0.0/26"]}
+        await asyncio.sleep(1)
+        assert world.requests() == ["patch nodes a"]
+
+    play(story)
+
+
+def test_a_cache_that_shows_the_former_node_of_a_name_takes_nothing_from_the_present_one() -> None:
+    async def story(world: World) -> None:
+        for name in ("a", "waiting"):
+            await new_node(world, name)
+        world.faults.add(Rule(fail(503), verb="list", resource="nodes", times=1))
+        await world.start(DESCRIPTOR, ONE)
+        with world.faults.hold(resource="nodes") as hold:
+            await world.delete(f"{NODES}/a")
+            await new_node(world, "a", "10.0.0.0/26")
+            await asyncio.sleep(60)
+            assert await all_ranges(world) == {"a": ["10.0.0.0/26"], "waiting": []}
+            hold.release(1)  # that the former one is gone
+            await asyncio.sleep(60)
+            assert await all_ranges(world) == {"a": ["10.0.0.0/26"], "waiting": []}
+        await asyncio.sleep(1100)
+        assert await all_ranges(world) == {"a": ["10.0.0.0/26"], "waiting": []}
+        assert world.requests() == []
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    ("action", "freed"),
+    [
+        pytest.param(lose_answer(), False, id="it was written, and the answer was lost"),
+        pytest.param(time_out(sent=True), False, id="it was written after we stopped waiting"),
+        pytest.param(lose_request(), False, id="it was not written, and we cannot know"),
+        pytest.param(fail(500), False, id="the server failed in the middle of something"),
+        pytest.param(fail(403), True, id="it was refused"),
+        pytest.param(conflict(), True, id="it met conflicts"),
+    ],
+)
+def test_a_block_is_free_again_only_if_it_was_certainly_not_written(action: Action, freed: bool) -> None:
+    async def story(world: World) -> None:
+        rule = world.faults.add(Rule(action, verb="patch", resource="nodes", name="a", times=3))
+        with world.faults.hold(resource="nodes") as hold:
+            await new_node(world, "a")
+            await new_node(world, "b")
+            hold.release(2)  # the nodes are seen, what is written on them is not
+            await asyncio.sleep(5)
+        await asyncio.sleep(5)
+        assert rule.hits == 3
+        assert await world.events() == ["Node/a Node a status is now: CIDRAssignmentFailed"]
+        first, *_rest = await ranges_of(world, "a")
+        assert (first != "10.0.0.0/26") is freed
+        assert await ranges_of(world, "b") == ["10.0.0.64/26"]
+        assert used(world) == 0.5
+
+    managed(story)
+
+
+def test_two_failures_are_no_more_than_two_requests() -> None:
+    async def story(world: World) -> None:
+        world.faults.add(Rule(conflict(), verb="patch", resource="nodes", times=2))
+        await new_node(world, "a")
+        await asyncio.sleep(5)
+        assert await ranges_of(world, "a") == ["10.0.0.0/26"]
+        assert world.requests() == ["patch nodes a"] * 3
+        assert len({str(body) for body in world.bodies("patch", "nodes")}) == 1
+        assert await world.events() == []
+
+    managed(story)
+
+
+def test_a_node_that_goes_while_it_is_written_to_leaves_nothing_behind() -> None:
+    async def story(world: World) -> None:
+        world.faults.add(Rule(delay(2.0), verb="patch", resource="nodes"))
+        await new_node(world, "a")
+        await asyncio.sleep(1)
+        await world.delete(f"{NODES}/a")
+        await asyncio.sleep(5)
+        assert used(world) == 0
+        assert world.requests() == ["patch nodes a"]
+        assert await world.events() == []
+
+    managed(story)
+
+
+def test_a_late_write_does_not_meet_the_next_node_of_that_name() -> None:
+    async def story(world: World) -> None:
+        world.faults.add(Rule(delay(2.0), verb="patch", resource="nodes", times=1))
+        await new_node(world, "a")
+        await asyncio.sleep(1)
+        await world.delete(f"{NODES}/a")
+        await new_node(world, "a")
+        await new_node(world, "b")
+        await asyncio.sleep(0.5)
+        assert await all_ranges(world) == {"a": [], "b": ["10.0.0.64/26"]}, "the new a waits for the old one's write"
+        await asyncio.sleep(10)
+        assert await all_ranges(world) == {"a": ["10.0.0.128/26"], "b": ["10.0.0.64/26"]}
+        assert used(world) == 0.5
+
+    managed(story)
+
+
+def test_whoever_nothing_is_left_for_gets_the_next_block_that_is_free() -> None:
+    """Upstream's node would wait for its back-off, which has grown to minutes by then."""
+
+    async def story(world: World) -> None:
+        for number in range(4):
+            await new_node(world, f"n{number}")
+        await asyncio.sleep(1)
+        await new_node(world, "late")
+        await new_node(world, "later")
+        await asyncio.sleep(3600)
+        events = await world.events("CIDRNotAvailable")
+        assert set(events) == {f"Node/{n} Node {n} status is now: CIDRNotAvailable" for n in ("late", "later")}
+        assert used(world) == 1
+        for gone, gets in (("n2", "late"), ("n0", "later")):
+            freed = await ranges_of(world, gone)
+            await world.delete(f"{NODES}/{gone}")
+            await asyncio.sleep(0.1)
+            assert await ranges_of(world, gets) == freed
+
+    managed(story)
+
+
+def test_what_goes_while_the_watch_is_broken_is_free_too() -> None:
+    async def story(world: World) -> None:
+        for number in range(4):
+            await new_node(world, f"n{number}")
+        await asyncio.sleep(1)
+        with world.faults.hold(resource="nodes"):
+            for number in (0, 1, 2):
+                await world.delete(f"{NODES}/n{number}")
+            await new_node(world, "n1")  # of the same name, and another one
+            world.faults.end_watches(resource="nodes")
+        await asyncio.sleep(30)
+        assert await ranges_of(world, "n1") == ["10.0.0.0/26"]
+        assert used(world) == 0.5
+
+    managed(story)
+
+
+def test_a_node_that_came_and_went_while_nobody_watched_keeps_nothing() -> None:
+    """It was listed at the start. No event ever tells of it."""
+
+    async def story(world: World) -> None:
+        world.faults.add(Rule(fail(503), verb="list", resource="nodes", times=1))
+        await world.start(DESCRIPTOR, ONE)
+        with world.faults.hold(resource="nodes"):
+            await new_node(world, "ghost", "10.0.0.0/26")
+            await asyncio.sleep(15)
+            assert used(world, "10.0.0.0/26") == 1
+            await world.delete(f"{NODES}/ghost")
+            world.faults.end_watches(resource="nodes")
+        await asyncio.sleep(5)
+        await new_node(world, "a")
+        await asyncio.sleep(5)
+        assert await ranges_of(world, "a") == ["10.0.0.0/26"]
+        assert await world.events() == []
+
+    play(story)
+
+
+def test_a_node_that_a_finalizer_keeps_keeps_its_block() -> None:
+    """Upstream gives its block back when it is marked for deletion, and so to another node."""
+
+    async def story(world: World) -> None:
+        await new_node(world, "a", finalizers=["example.com/hold"])
+        await asyncio.sleep(1)
+        await world.delete(f"{NODES}/a")
+        await new_node(world, "b")
+        await asyncio.sleep(100)
+        assert await all_ranges(world) == {"a": ["10.0.0.0/26"], "b": []}
+        await world.merge(f"{NODES}/a", {"metadata": {"finalizers": None}})
+        await asyncio.sleep(1)
+        assert await all_ranges(world) == {"b": ["10.0.0.0/26"]}
+
+    managed(story, ONE)
+
+
+def test_a_node_that_is_being_deleted_gets_none() -> None:
+    async def story(world: World) -> None:
+        await new_node(world, "a", finalizers=["example.com/hold"])
+        await world.delete(f"{NODES}/a")
+        await world.start(DESCRIPTOR, FOUR)
+        await asyncio.sleep(10)
+        assert world.requests() == []
+
+    play(story)
+
+
+def test_ranges_that_fit_nowhere_trouble_nobody_else(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(world: World) -> None:
+        await new_node(world, "stranger", "172.16.0.0/26")
+        await new_node(world, "a")
+        await new_node(world, "twin", "10.0.0.0/26")
+        await asyncio.sleep(3600)
+        assert await ranges_of(world, "a") == ["10.0.0.0/26"]
+
+    managed(story)
+    said = [record.getMessage() for record in caplog.records]
+    assert sum("is out the range of cluster cidr 10.0.0.0/24" in str(record.__dict__) for record in caplog.records) == 1
+    assert any("Nodes have the same pod addresses" in message for message in said)
+
+
+async def run_alone(world: World) -> None:
+    """The controller as a program would run it, until it ends by itself."""
+    client = Client(world.faults, world.env)
+    informers = InformerFactory(client, world.env)
+    context = ControllerContext(
+        env=world.env, client=client, informers=informers, metadata_informers=informers, options=FOUR
+    )
+    controller = DESCRIPTOR.build(context)
+    watching = asyncio.create_task(informers.informer(DESCRIPTOR.watches[0].kind).run())
+    try:
+        await controller.run()
+    finally:
+        watching.cancel()
+
+
+def test_nodes_that_do_not_fit_end_the_program_at_its_start() -> None:
+    """TestOccupyPreExistingCIDR: the allocator cannot be made."""
+
+    async def story(world: World) -> None:
+        await new_node(world, "stranger", "172.16.0.0/26")
+        with pytest.raises(CannotRun) as caught:
+            await run_alone(world)
+        assert "failed to mark cidr[172.16.0.0/26] at idx [0] as occupied for node: stranger" in str(caught.value)
+
+    play(story)
+
+
+def test_nodes_are_listed_every_ten_seconds_for_ten_minutes() -> None:
+    async def story(world: World) -> None:
+        rule = world.faults.add(Rule(fail(500), verb="list", resource="nodes"))
+        began = world.env.monotonic()
+        with pytest.raises(CannotRun, match="failed to list all nodes in 10m0s"):
+            await run_alone(world)
+        assert rule.hits == 61
+        assert world.env.monotonic() - began == pytest.approx(600, abs=1)
+
+    play(story)
+
+
+def test_settings_that_make_no_sense_build_nothing() -> None:
+    async def story(world: World) -> None:
+        with pytest.raises(ValueError, match="Must specify --cluster-cidr"):
+            await world.start(DESCRIPTOR, NodeIpamOptions(allocate=True))
+
+    play(story)

@@ -1,0 +1,136 @@
+"""Nodes that come and go while requests fail, answers are lost, the cache lags and managers die: no two nodes ever have
+the same addresses, none has others than before, and in the end every node has its own."""
+
+import asyncio
+import random
+
+import pytest
+from tests.controllers.node_ipam.test_component import all_ranges, new_node
+from tests.controllers.node_world import NODES, World, play
+
+from pilothouse.client.errors import ApiError
+from pilothouse.client.interceptor import Action, Rule, conflict, delay, fail, lose_answer, lose_request, time_out
+from pilothouse.controllers.node.node_ipam import DESCRIPTOR, NodeIpamOptions
+from pilothouse.machinery.cidrs import overlap, parse_cidr
+from pilothouse.machinery.splice import take_field
+from pilothouse.storage import Change
+
+NAMES = tuple(f"n{number}" for number in range(6))
+FAMILIES = {
+    "eight blocks": NodeIpamOptions(allocate=True, cluster_cidr="10.0.0.0/24", mask_size=27),
+    "four blocks": NodeIpamOptions(allocate=True, cluster_cidr="10.0.0.0/25", mask_size=27),
+    "two families": NodeIpamOptions(
+        allocate=True, cluster_cidr="10.0.0.0/24,2001:db8::/60", mask_size_ipv4=27, mask_size_ipv6=63,
+        service_ranges="10.0.0.0/28",
+    ),
+}  # fmt: skip
+
+
+class Apart:
+    """Judges every write: what the nodes that are there have, and had."""
+
+    def __init__(self, world: World) -> None:
+        self.nodes: dict[str, tuple[bytes, bytes]] = {}
+        self.wrong: list[str] = []
+        self.given = 0
+        world.store.on_commit.append(self.look)
+
+    def look(self, changes: list[Change]) -> None:
+        for change in changes:
+            if not change.key.startswith("/nodes/"):
+                continue
+            if change.type == "DELETED":
+                self.nodes.pop(change.key, None)
+                continue
+            seen = (
+                bytes(take_field(change.value, "metadata.uid") or b""),
+                bytes(take_field(change.value, "spec.podCIDRs") or b""),
+            )
+            before = self.nodes.get(change.key)
+            if before is not None and before[0] == seen[0] and before[1] not in (b"", seen[1]):
+                self.wrong.append(f"{change.key} had {before[1]!r} and has {seen[1]!r}")
+            if seen[1] and (before is None or before[1] != seen[1]):
+                self.given += 1
+                twins = [key for key, other in self.nodes.items() if key != change.key and other[1] == seen[1]]
+                self.wrong += [f"{change.key} and {twin} have {seen[1]!r}" for twin in twins]
+            self.nodes[change.key] = seen
+
+
+def trouble(chance: random.Random) -> list[Rule]:
+    """Two kinds of it."""
+    kinds: tuple[tuple[Action, str, float], ...] = (
+        (lose_answer(), "patch", 0.5),
+        (lose_request(), "patch", 0.4),
+        (time_out(sent=True), "patch", 0.4),
+        (conflict(), "patch", 0.5),
+        (fail(500), "patch", 0.5),
+        (fail(403), "patch", 0.5),
+        (delay(0.0, 3.0), "patch", 1.0),
+        (delay(0.0, 20.0), "watch", 1.0),
+        (fail(503), "list", 0.5),
+    )
+    chosen = chance.sample(kinds, 2)
+    return [Rule(action, verb=verb, probability=probability) for action, verb, probability in chosen]
+
+
+async def live(world: World, chance: random.Random, options: NodeIpamOptions) -> None:
+    """Whatever happens to nodes, and to those who look after them."""
+    manager = await world.start(DESCRIPTOR, options)
+    for _ in range(40):
+        name = chance.choice(NAMES)
+        act = chance.randrange(10)
+        try:
+            if act < 4:
+                held = ["example.com/hold"] if chance.random() < 0.2 else []
+                await new_node(world, name, finalizers=held)
+            elif act < 6:
+                await world.delete(f"{NODES}/{name}")
+            elif act < 7:
+                await world.merge(f"{NODES}/{name}", {"metadata": {"finalizers": None}})
+            elif act < 8:
+                await world.report_node(name, {"Ready": chance.choice(("True", "False"))})
+            elif act < 9:
+                world.faults.end_watches(resource="nodes")
+            else:
+                manager.cancel()
+                await asyncio.wait_for(asyncio.gather(manager, return_exceptions=True), 60)
+                manager = await world.start(DESCRIPTOR, options)
+        except ApiError:
+            pass  # there is such a node already, or none; users live with that
+        await asyncio.sleep(chance.choice((0, 0, 0.01, 1.0, 15.0)))
+
+
+@pytest.mark.parametrize("case", sorted(FAMILIES))
+def test_no_two_nodes_ever_have_the_same_addresses(case: str, seed: int) -> None:
+    options = FAMILIES[case]
+
+    async def story(world: World) -> None:
+        chance = random.Random(seed)
+        judge = Apart(world)
+        for rule in trouble(chance):
+            world.faults.add(rule)
+        await live(world, chance, options)
+        world.faults.clear()
+        for name in NAMES:
+            if await world.get(f"{NODES}/{name}") is not None:
+                await world.merge(f"{NODES}/{name}", {"metadata": {"finalizers": None}})
+        for name in NAMES[4:]:
+            if await world.get(f"{NODES}/{name}") is not None:
+                await world.delete(f"{NODES}/{name}")
+        for name in NAMES[:4]:
+            if await world.get(f"{NODES}/{name}") is None:
+                await new_node(world, name)
+        await asyncio.sleep(1100)  # longer than any back-off
+        found = await all_ranges(world)
+        count = len(options.cluster_cidr.split(","))
+        assert {name: len(ranges) for name, ranges in found.items()} == dict.fromkeys(NAMES[:4], count)
+        services = [parse_cidr(text) for text in options.service_ranges.split(",") if text]
+        ranges = [parse_cidr(text) for each in found.values() for text in each]
+        assert not any(overlap(one, service) for one in ranges for service in services)
+        world.seen.clear()
+        await asyncio.sleep(1100)
+        assert world.requests() == [], "the end is quiet"
+        assert judge.wrong == []
+        assert judge.given >= 4
+
+    play(story, seed=seed)

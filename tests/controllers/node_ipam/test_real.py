@@ -1,0 +1,75 @@
+"""The program on a real API server, with the rights of its role: two families, a restart, a node that is gone, one that
+does not fit.
+
+On a server of its own, because v1.20 takes a second range only if it is told so.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.programs import pilothouse, until
+from tests.real_cluster import RealCluster, missing_programs, running
+
+NODES = "/api/v1/nodes"
+FLAGS = (
+    "--controllers=nodeipam", "--allocate-node-cidrs=true", "--cluster-cidr=10.7.0.0/24,2001:db8:7::/56",
+    "--service-cluster-ip-range=10.7.0.0/27", "--node-cidr-mask-size-ipv4=28", "--node-cidr-mask-size-ipv6=62",
+    "--leader-elect=false", "--secure-port=0",
+)  # fmt: skip
+
+
+@pytest.fixture
+def dual_stack_cluster() -> Iterator[RealCluster]:
+    why_not = missing_programs()
+    if why_not:
+        pytest.skip(why_not)
+    with running(["--feature-gates=IPv6DualStack=true"]) as cluster:
+        yield cluster
+
+
+def test_nodes_get_their_ranges_across_a_restart(dual_stack_cluster: RealCluster, tmp_path: Path) -> None:
+    real_cluster = dual_stack_cluster
+    roles = ["system:kube-controller-manager", "system:controller:node-controller"]
+    flags = ("--kubeconfig", str(real_cluster.user("nodeipam", cluster_roles=roles)), *FLAGS)
+    names = [f"n{number}" for number in range(12)]
+    found: dict[str, tuple[str, ...]] = {}
+
+    def create(name: str, *ranges: str) -> None:
+        spec = {"podCIDR": ranges[0], "podCIDRs": list(ranges)} if ranges else {}
+        real_cluster.request("POST", NODES, {"metadata": {"name": name}, "spec": spec})
+
+    def have_ranges(*wanted: str) -> bool:
+        for name in wanted:
+            spec = real_cluster.request("GET", f"{NODES}/{name}")["spec"]
+            found[name] = tuple(spec.get("podCIDRs", ()))
+            assert spec.get("podCIDR", "") == (found[name][0] if found[name] else "")
+        return all(len(found[name]) == 2 for name in wanted)
+
+    create(names[0])
+    with pilothouse(tmp_path, "manager", *flags) as manager:
+        for name in names[1:8]:
+            create(name)
+        until(lambda: have_ranges(*names[:8]), "eight nodes have ranges")
+        assert manager.stop() == 0
+    gone = found.pop(names[3])
+    real_cluster.request("DELETE", f"{NODES}/{names[3]}")
+    with pilothouse(tmp_path, "manager", *flags):
+        for name in names[8:]:
+            create(name)
+        until(lambda: have_ranges(*names[8:]), "four more nodes have ranges")
+    everything = [text for ranges in found.values() for text in ranges]
+    assert len(set(everything)) == len(everything) == 22, "no two nodes have the same"
+    assert gone in found.values(), "what is free is given out again"
+    assert not {"10.7.0.0/28", "10.7.0.16/28"} & set(everything), "those are of services"
+    create("stranger", "192.168.0.0/28", "2001:db8:7:f0::/62")
+    with pilothouse(tmp_path, "manager", *flags) as manager:
+        assert manager.wait() == 1
+        assert "Error: failed to mark cidr[192.168.0.0/28] at idx [0] as occupied for node: stranger" in manager.log
+        assert "Traceback" not in manager.log
+
+
+def test_settings_that_cannot_be_used_are_told_at_once(tmp_path: Path) -> None:
+    with pilothouse(tmp_path, "manager", "--kubeconfig=nowhere", "--allocate-node-cidrs") as manager:
+        assert manager.wait() == 2
+        assert "Must specify --cluster-cidr if --allocate-node-cidrs is set" in manager.log

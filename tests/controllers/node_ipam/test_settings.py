@@ -1,0 +1,207 @@
+"""Flags of the range allocator and what is wrong with them.
+
+Rows mirror kubernetes v1.36 ``cmd/kube-controller-manager/app/core_test.go`` (Test_setNodeCIDRMaskSizes and its like),
+``app/options/options_test.go`` and ``pkg/controller/nodeipam/node_ipam_controller_test.go``.
+"""
+
+from typing import Any
+
+import pytest
+
+from pilothouse.controllermanager.options import flag_set, options_from
+from pilothouse.controllers.node.node_ipam import DESCRIPTOR, NodeIpamOptions
+from pilothouse.controllers.node.node_ipam.settings import problems_of, settings_from
+from pilothouse.controllers.registry import DESCRIPTORS
+from pilothouse.machinery.cidrs import overlap, parse_cidr
+from pilothouse.machinery.flags import FlagError
+
+
+def options(**changes: Any) -> NodeIpamOptions:
+    return NodeIpamOptions(**{"allocate": True, "cluster_cidr": "10.0.0.0/16", **changes})
+
+
+V6, BOTH = "2001:db8::/48", "10.0.0.0/16,2001:db8::/48"
+
+
+@pytest.mark.parametrize(
+    ("changes", "clusters", "masks"),
+    [
+        pytest.param({}, ["10.0.0.0/16"], [24], id="IPv4: /24"),
+        pytest.param({"cluster_cidr": V6}, ["2001:db8::/48"], [64], id="IPv6: /64"),
+        pytest.param({"cluster_cidr": BOTH}, ["10.0.0.0/16", "2001:db8::/48"], [24, 64], id="both"),
+        pytest.param(
+            {"cluster_cidr": "2001:db8::/48,10.0.0.0/16"},
+            ["2001:db8::/48", "10.0.0.0/16"],
+            [64, 24],
+            id="in their order",
+        ),
+        pytest.param({"mask_size": 19}, ["10.0.0.0/16"], [19], id="a size for IPv4"),
+        pytest.param({"cluster_cidr": V6, "mask_size": 62}, ["2001:db8::/48"], [62], id="the same flag for IPv6"),
+        pytest.param({"mask_size_ipv4": 20}, ["10.0.0.0/16"], [20], id="the flag of IPv4 alone"),
+        pytest.param({"cluster_cidr": V6, "mask_size_ipv6": 60}, ["2001:db8::/48"], [60], id="the flag of IPv6 alone"),
+        pytest.param(
+            {"cluster_cidr": BOTH, "mask_size_ipv4": 25, "mask_size_ipv6": 56},
+            ["10.0.0.0/16", "2001:db8::/48"],
+            [25, 56],
+            id="one for each family",
+        ),
+        pytest.param(
+            {"cluster_cidr": " 10.0.7.1/16 "}, None, [24], id="spaces around the list: upstream trims the list"
+        ),
+        pytest.param({"cluster_cidr": "10.0.0.0/8", "mask_size": 32}, ["10.0.0.0/8"], [32], id="IPv4 has no limit"),
+    ],
+)
+def test_sizes_of_blocks(changes: dict[str, Any], clusters: list[str] | None, masks: list[int]) -> None:
+    settings = settings_from(options(**changes))
+    assert list(settings.masks) == masks
+    if clusters is not None:
+        assert [str(cluster) for cluster in settings.clusters] == clusters
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        pytest.param(
+            {"cluster_cidr": ""}, "Must specify --cluster-cidr if --allocate-node-cidrs is set", id="no range"
+        ),
+        pytest.param(
+            {"cluster_cidr": "10.0.0.0"},
+            'failed to parse cidr value:"10.0.0.0" with error:invalid CIDR address: 10.0.0.0',
+            id="an address",
+        ),
+        pytest.param({"cluster_cidr": "10.0.0.0/16,x"}, 'failed to parse cidr value:"x"', id="one of two is nothing"),
+        pytest.param(
+            {"cluster_cidr": "10.0.0.0/16,10.1.0.0/16"},
+            "len of ClusterCIDRs==2 and they are not configured as dual stack",
+            id="twice the same family",
+        ),
+        pytest.param(
+            {"cluster_cidr": f"{BOTH},10.1.0.0/16"},
+            "length of clusterCIDRs is:3 more than max allowed of 2",
+            id="three",
+        ),
+        pytest.param(
+            {"cluster_cidr": BOTH, "mask_size": 24},
+            "usage of --node-cidr-mask-size is not allowed with dual-stack clusters",
+            id="one size for two families",
+        ),
+        pytest.param(
+            {"mask_size": 24, "mask_size_ipv4": 24},
+            "is not allowed if --node-cidr-mask-size is set",
+            id="two flags for one size",
+        ),
+        pytest.param(
+            {"mask_size_ipv6": 64},
+            "usage of --node-cidr-mask-size-ipv6 is not allowed for a single-stack IPv4 cluster",
+            id="IPv4 with a size for IPv6",
+        ),
+        pytest.param(
+            {"cluster_cidr": V6, "mask_size_ipv4": 24},
+            "usage of --node-cidr-mask-size-ipv4 is not allowed for a single-stack IPv6 cluster",
+            id="IPv6 with a size for IPv4",
+        ),
+        pytest.param(
+            {"cluster_cidr": "10.0.0.0/25"},
+            "mask size of cluster CIDR must be less than or equal to --node-cidr-mask-size",
+            id="a block is larger than the range",
+        ),
+        pytest.param({"mask_size": 33}, "node CIDR mask size 33 is larger than 32 bits", id="smaller than an address"),
+        pytest.param({"mask_size": -1}, "mask size of cluster CIDR must be less", id="below nothing"),
+        pytest.param(
+            {"cluster_cidr": "beef:1234::/32", "mask_size": 49},
+            "New CIDR set failed; the node CIDR size is too big",
+            id="IPv6 has at most 65536 blocks (TestCIDRSetv6)",
+        ),
+        pytest.param(
+            {"allocator_type": "CloudAllocator"},
+            "--cidr-allocator-type is set to 'CloudAllocator' but cloud provider is not configured",
+            id="clouds give their own, and none is here",
+        ),
+        pytest.param(
+            {"allocator_type": "IPAMFromCloud"}, "invalid CIDR allocator type: IPAMFromCloud", id="synced with a cloud"
+        ),
+        pytest.param(
+            {"service_ranges": "10.96.0.0/12,10.112.0.0/12"},
+            "serviceCIDR and secondaryServiceCIDR are not dualstack",
+            id="two service ranges of one family",
+        ),
+        pytest.param(
+            {"service_ranges": "10.0.0.0/16,244.0.0.0/16,3000::/108"},
+            "--service-cluster-ip-range can not contain more than two entries",
+            id="three service ranges",
+        ),
+    ],
+)
+def test_what_is_refused(changes: dict[str, Any], message: str) -> None:
+    (problem,) = problems_of(options(**changes))
+    assert message in problem
+
+
+def test_an_unreadable_service_range_is_left_out_with_a_warning() -> None:
+    settings = settings_from(options(service_ranges="10.96.0.0/12,nonsense"))
+    assert [str(network) for network in settings.services] == ["10.96.0.0/12"]
+    assert "invalid CIDR address: nonsense" in settings.warnings[0]
+
+
+def parse(*words: str) -> NodeIpamOptions:
+    flags = flag_set("pilothouse manager", DESCRIPTORS)
+    found = options_from(flags.parse(words), DESCRIPTORS).controller_options[DESCRIPTOR.name]
+    assert isinstance(found, NodeIpamOptions)
+    return found
+
+
+def test_flags_have_upstreams_names_and_defaults() -> None:
+    assert parse() == NodeIpamOptions()
+    assert parse(
+        "--allocate-node-cidrs", "--cluster-cidr=10.0.0.0/16", "--service-cluster-ip-range=10.96.0.0/12",
+        "--node-cidr-mask-size-ipv4=20", "--cidr-allocator-type=RangeAllocator",
+    ) == options(service_ranges="10.96.0.0/12", mask_size_ipv4=20)  # fmt: skip
+    text = flag_set("pilothouse manager", DESCRIPTORS).help(120)
+    generic = text[text.index("Generic flags") : text.index("Secure serving flags")]
+    assert "--allocate-node-cidrs" in generic
+    assert "--cluster-cidr string" in generic
+    assert "--node-cidr-mask-size-ipv6 int32" not in generic
+
+
+def test_settings_are_judged_when_the_program_starts_and_only_if_they_are_used() -> None:
+    with pytest.raises(FlagError, match="Must specify --cluster-cidr"):
+        parse("--allocate-node-cidrs")
+    assert parse("--allocate-node-cidrs", "--controllers=*,-nodeipam").allocate
+    assert parse("--cluster-cidr=nonsense").cluster_cidr == "nonsense"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("10.1.2.3/16", "10.1.0.0/16", id="host bits go"),
+        pytest.param("010.001.0.0/16", "10.1.0.0/16", id="leading zeros mean nothing"),
+        pytest.param("2001:0db8::1/32", "2001:db8::/32", id="IPv6 in its short form"),
+        pytest.param("0.0.0.0/0", "0.0.0.0/0", id="everything"),
+        pytest.param("10.0.0.0/33", None, id="too long"),
+        pytest.param("10.0.0.0/255.0.0.0", None, id="no masks"),
+        pytest.param("10.0.0.0/", None, id="no length"),
+        pytest.param("fe80::1%eth0/64", None, id="no zones"),
+        pytest.param("10.0.0/8", None, id="three parts"),
+        pytest.param("", None, id="nothing"),
+    ],
+)
+def test_ranges_are_read_as_in_go(text: str, expected: str | None) -> None:
+    if expected is None:
+        with pytest.raises(ValueError, match="invalid CIDR address"):
+            parse_cidr(text)
+    else:
+        assert str(parse_cidr(text)) == expected
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "expected"),
+    [
+        ("10.0.0.0/8", "10.1.0.0/16", True),
+        ("10.0.0.0/16", "10.1.0.0/16", False),
+        ("0.0.0.0/0", "10.1.0.0/16", True),
+        ("::/0", "10.1.0.0/16", False),
+        ("2001:db8::/32", "2001:db8:1::/48", True),
+    ],
+)
+def test_ranges_overlap_when_one_is_in_the_other(a: str, b: str, expected: bool) -> None:
+    assert overlap(parse_cidr(a), parse_cidr(b)) == overlap(parse_cidr(b), parse_cidr(a)) == expected
