@@ -45,6 +45,7 @@ DESCRIPTOR = Descriptor(
     flags=(
         FlagSpec(
             field="monitor_period",
+            group="generic",
             flag=Flag("node-monitor-period", DURATION, 5.0, "The period for syncing NodeStatus in NodeController."),
         ),
         FlagSpec(
