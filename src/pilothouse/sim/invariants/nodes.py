@@ -129,6 +129,9 @@ class NodeHealth(Invariant):
                 raise Violation(f"{name} is called silent {now - heard:.3f} s after it was heard of")
         if _leave_for(node) and not _leave_for(before):
             self._judge_taint(name, node, origin, now)
+        new = [key for key in _leave_for(node) if key not in _leave_for(before)]
+        if new and tuple(new) != EXPECTED.get(_ready(before) or "", ()):
+            raise Violation(f"{name} is Ready={_ready(before)} and gets the NoExecute taints {new}")
 
     def _judge_taint(self, name: str, node: Node, origin: Origin, now: float) -> None:
         self.tainted += 1

@@ -11,7 +11,7 @@ from pilothouse.controllers.node.node_lifecycle import DESCRIPTOR, NodeLifecycle
 from pilothouse.controllers.node.node_lifecycle.measures import Measures
 from pilothouse.controllers.node.node_lifecycle.monitor import NodeMonitor
 from pilothouse.controllers.node.node_lifecycle.node_writes import NodeWrites
-from pilothouse.controllers.node.node_lifecycle.pod_writes import PodWrites
+from pilothouse.controllers.node.node_lifecycle.pod_writes import PodWrites, needs_mark
 from pilothouse.controllers.node.node_lifecycle.taints import no_execute_swap, no_schedule_changes, older_labels
 from pilothouse.controllers.node.node_lifecycle.zones import zone_of
 from pilothouse.controllers.shared.pods_by_node import NODE_INDEX, index_by_node
@@ -152,20 +152,21 @@ class NodeLifecycleController(Controller):
                 continue
             ready = node_ready_condition(node)
             swap = no_execute_swap(ready.status) if ready is not None else None
-            if swap is None:
+            if ready is None or swap is None:
                 # Ready again. If it is the cache that has not yet read that it is not, the next pass asks again.
                 queue.done(name)
                 continue
             if not queue.limiter.take(self.env.monotonic()):
                 break
             try:
-                await self._writes.swap_taints(node, [swap[0]], [swap[1]])
+                tainted = await self._writes.swap_taints(node, [swap[0]], [swap[1]], while_ready_is=ready.status)
             except (ApiError, OSError) as error:
                 self.log.warning("Unable to taint a node", error=error, node=name)
                 queue.retry(name, self.env.monotonic())
             else:
                 queue.done(name)
-                self._measures.evictions.labels_of(zone_of(node)).inc()
+                if tainted:
+                    self._measures.evictions.labels_of(zone_of(node)).inc()
         # At rate 0 only a new rate can change anything, and that adds the zone.
         return Requeue(TAINTING_SECONDS) if len(queue) and queue.limiter.rate > 0 else None
 
@@ -179,6 +180,11 @@ class NodeLifecycleController(Controller):
     async def _mark_pod(self, key: str) -> Requeue | None:
         pod = self._pods.get(key)
         if pod is None or not self._monitor.is_down(pod.spec.node_name):
+            return None
+        try:
+            if not needs_mark(pod) or await self._writes.is_ready(pod.spec.node_name):
+                return None  # the cache of nodes is late
+        except NotFound:
             return None
         if not await self._pod_writes.mark_not_ready([pod]):
             raise RetryLater(f"pod {key} could not be marked as not ready")

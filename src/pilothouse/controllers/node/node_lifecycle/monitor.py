@@ -96,6 +96,10 @@ class NodeMonitor:
         """One pass."""
         began = self._env.monotonic()
         nodes = self._nodes.list()
+        if not nodes and not self._known and not self._states and self.has_weighed:
+            # There is no node, and was none in the last pass: nothing to compare and nothing to weigh.
+            self._measures.pass_duration.observe(0.0)
+            return
         restless, ready = self._calm.part(nodes, self._now())
         calm = len(nodes) - len(restless)
         if calm:
@@ -217,7 +221,8 @@ class NodeMonitor:
         taint, opposite = swap
         if has_taint(node, opposite):
             # Its pods are leaving already; only the reason is another one.
-            await self._try(name, self._node_writes.swap_taints(node, [taint], [opposite]))
+            swap_now = self._node_writes.swap_taints(node, [taint], [opposite], while_ready_is=ready.status)
+            await self._try(name, swap_now)
         elif not has_taint(node, taint) and queue.add(name, self._env.monotonic(), again=True):
             self._log.info("Node is not ready or not heard of. Adding it to the Taint queue", v=2, node=name)
             self._taint(zone)
@@ -229,9 +234,22 @@ class NodeMonitor:
             self._tell(name, node.metadata.uid, "NodeNotReady", f"Node {name} status is now: NodeNotReady")
         if went_down or (name in self._unmarked and ready.status != "True"):
             self._unmarked[name] = None
+            # When it went down just now it was read live for that.
+            if not went_down and await self._is_ready_now(name):
+                return
             if not await self._pod_writes.mark_not_ready(self._pods.by_index(NODE_INDEX, name)):
                 return
         self._unmarked.pop(name, None)
+
+    async def _is_ready_now(self, name: str) -> bool:
+        """Whether the node as it is now is ready, and the cache late; also when that can't be told."""
+        try:
+            return await self._node_writes.is_ready(name)
+        except NotFound:
+            return False
+        except (ApiError, OSError) as error:
+            self._log.error("Error while getting node", error=error, node=name)
+            return True
 
     async def _spare(self, node: Node) -> None:
         """Take both NoExecute taints off, where they are. What fails is tried again in the next pass."""
@@ -239,7 +257,7 @@ class NodeMonitor:
             if has_taint(node, taint):
                 await self._try(node.metadata.name, self._node_writes.remove_taints(node, [taint]))
 
-    async def _try(self, name: str, request: Awaitable[None]) -> None:
+    async def _try(self, name: str, request: Awaitable[object]) -> None:
         try:
             await request
         except NotFound:

@@ -18,6 +18,7 @@ from pilothouse.controllers.node.node_lifecycle.taints import has_taint, with_ta
 from pilothouse.env import Env
 from pilothouse.machinery.splice import replace_fields, take_field
 from pilothouse.machinery.times import format_time
+from pilothouse.semantics.nodes import is_node_ready, node_ready_condition
 
 TRIES = 5
 PAUSE_SECONDS = 0.1
@@ -34,23 +35,43 @@ class NodeWrites:
         self._env = env
         self._random = env.stream("node-writes")
 
-    async def swap_taints(self, node: Node, add: Sequence[Taint], remove: Sequence[Taint]) -> None:
-        """Add and then remove, two requests as upstream: in between there are both, never none."""
+    async def swap_taints(
+        self, node: Node, add: Sequence[Taint], remove: Sequence[Taint], *, while_ready_is: str = ""
+    ) -> bool:
+        """Add and then remove, two requests as upstream: in between there are both, never none.
+
+        ``while_ready_is``: only on a node whose condition Ready has that status in the very state that is changed.
+        False if it has another one by now; then nothing was done.
+        """
         now = self._env.now()
         stamped = [msgspec.structs.replace(taint, time_added=now) for taint in add]
+        applies = True
+
+        def change(found: Node) -> Sequence[Taint]:
+            nonlocal applies
+            ready = node_ready_condition(found)
+            applies = not while_ready_is or (ready is not None and ready.status == while_ready_is)
+            return _with_all(found.spec.taints, stamped) if applies else found.spec.taints
+
         if stamped:
-            await self._change_taints(node.metadata.name, lambda taints: _with_all(taints, stamped))
-        await self.remove_taints(node, remove)
+            await self._change_taints(node.metadata.name, change)
+        if applies:
+            await self.remove_taints(node, remove)
+        return applies
 
     async def remove_taints(self, node: Node, taints: Sequence[Taint]) -> None:
         """Take these off, if the node as known carries any of them."""
         if any(has_taint(node, taint) for taint in taints):
-            await self._change_taints(node.metadata.name, lambda known: without(known, taints))
+            await self._change_taints(node.metadata.name, lambda found: without(found.spec.taints, taints))
 
     async def set_labels(self, name: str, labels: dict[str, str]) -> None:
         """Set these labels."""
         await self._client.get(_NODE_META, name, resource_version="0")
         await self._client.patch(_NODE_META, name, strategic_merge_patch({"metadata": {"labels": labels}}))
+
+    async def is_ready(self, name: str) -> bool:
+        """Whether the node is ready now."""
+        return is_node_ready(await self._client.get(NODES, name))
 
     async def read_whole(self, name: str) -> msgspec.Raw:
         """The node as it is now, with all that this program does not know of."""
@@ -69,13 +90,13 @@ class NodeWrites:
         name = msgspec.json.decode(take_field(raw, "metadata.name") or b'""')
         await self._client.update(_NODE_META, name, body, subresource="status")
 
-    async def _change_taints(self, name: str, change: Callable[[Sequence[Taint]], list[Taint]]) -> None:
+    async def _change_taints(self, name: str, change: Callable[[Node], Sequence[Taint]]) -> None:
         for attempt in range(TRIES):
             if attempt:
                 await asyncio.sleep(PAUSE_SECONDS * (1.0 + self._random.random()))
             # What the server has at hand will do at first: if it is old, the write is refused.
             node = await self._client.get(NODES, name, resource_version="" if attempt else "0")
-            after = change(node.spec.taints)
+            after = change(node)
             if tuple(after) == node.spec.taints:
                 return
             body = {
