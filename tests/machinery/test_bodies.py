@@ -70,6 +70,20 @@ def test_nulls_are_absent_and_zero_inside_lists_and_maps() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("sent", "kept"),
+    [
+        pytest.param("2026-01-02T03:04:05.000000Z", "2026-01-02T03:04:05.000000Z", id="as it is written"),
+        pytest.param("2026-02-28T23:59:59.999999Z", "2026-02-28T23:59:59.999999Z", id="as it is written, at the end"),
+        pytest.param("2028-02-29T00:00:00.000001Z", "2028-02-29T00:00:00.000001Z", id="on a leap day"),
+        pytest.param("2026-01-02T05:04:05.678900+02:00", "2026-01-02T03:04:05.678900Z", id="elsewhere"),
+    ],
+)
+def test_micro_times_come_out_canonical(sent: str, kept: str) -> None:
+    body = b'{"spec":{"renewTime":"%s"}}' % sent.encode()
+    assert decode_body(body, LEASE).document == {"spec": {"renewTime": kept}}
+
+
 def test_quantities_and_times_come_out_canonical() -> None:
     body = {
         "metadata": {"creationTimestamp": "2026-01-01T01:00:00.5+01:00"},

@@ -112,6 +112,11 @@ _canonical_time = re.compile(
 ).fullmatch
 
 
+_canonical_micro_time = re.compile(
+    r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d\.\d{6}Z", re.ASCII
+).fullmatch
+
+
 class TextHooks:
     """Reads quantities and times while msgspec decodes, and writes them canonically.
 
@@ -127,7 +132,7 @@ class TextHooks:
             # Nearly all times are written by us or by Go, and canonical already.
             return TimeText(value if _canonical_time(value) else format_time(parse_time(value)))
         if kind is MicroTimeText:
-            return MicroTimeText(format_micro_time(parse_micro_time(value)))
+            return MicroTimeText(value if _canonical_micro_time(value) else format_micro_time(parse_micro_time(value)))
         if not isinstance(value, str):
             if isinstance(value, bool) or not isinstance(value, int | float):
                 raise ValueError("not a quantity")  # noqa: TRY004 - the caller expects one error for bad values
