@@ -35,6 +35,7 @@ _WORKERS = 32
 _RETRY_SECONDS = (0.2, 7.0)
 """Back-off of registration and of Leases, first and longest."""
 _LEASE_TRIES = 5
+_TAINT_TRIES = 5
 _START_TAINT = ("node.kubernetes.io/not-ready", "NoSchedule")
 _OUT_OF_SERVICE = Taint(key="node.kubernetes.io/out-of-service", value="nodeshutdown", effect="NoExecute")
 
@@ -265,17 +266,30 @@ class Heartbeats:
         wanted = self._outages.is_out_of_service(heart.name)
         client = self._clients[heart.name]
         node = await client.get(NODES, heart.name)
-        taints = [t for t in node.spec.taints if (t.key, t.effect) != (_OUT_OF_SERVICE.key, _OUT_OF_SERVICE.effect)]
-        taints += [_OUT_OF_SERVICE] if wanted else []
-        if len(taints) != len(node.spec.taints):
-            await self._set_taints(client, node, taints)
+        taint = _OUT_OF_SERVICE
+        await self._edit_taints(client, node, taint.key, taint.effect, *([taint] if wanted else []))
         heart.tainted = wanted
 
-    async def _set_taints(self, client: Client, node: Node, taints: list[Taint]) -> None:
-        """The list goes as a whole, it has no merge key; so only into the version that it was made from."""
-        spec = {"taints": [msgspec.to_builtins(t) for t in taints] or None}
-        meta = {"resourceVersion": node.metadata.resource_version}
-        await client.patch(NODES.raw, node.metadata.name, strategic_merge_patch({"metadata": meta, "spec": spec}))
+    async def _edit_taints(self, client: Client, node: Node, key: str, effect: str, *instead: Taint) -> None:
+        """Take a taint off, or put another in its place.
+
+        The list goes as a whole, it has no merge key; so only into the version that it was made from.
+        """
+        for tries in range(1, _TAINT_TRIES + 1):
+            taints = [t for t in node.spec.taints if (t.key, t.effect) != (key, effect)] + list(instead)
+            if len(taints) == len(node.spec.taints):
+                return
+            spec = {"taints": [msgspec.to_builtins(t) for t in taints] or None}
+            meta = {"resourceVersion": node.metadata.resource_version}
+            patch = strategic_merge_patch({"metadata": meta, "spec": spec})
+            try:
+                await client.patch(NODES.raw, node.metadata.name, patch)
+            except Conflict:
+                if tries == _TAINT_TRIES:
+                    raise
+                node = await client.get(NODES, node.metadata.name)
+            else:
+                return
 
     async def _register(self, heart: _Heart) -> None:
         name = heart.name
@@ -339,9 +353,8 @@ class Heartbeats:
 
         Where that controller doesn't run nobody would, and no pod could ever be placed.
         """
-        left = [t for t in node.spec.taints if (t.key, t.effect) != _START_TAINT]
-        if self._profile.clears_start_taint and len(left) < len(node.spec.taints):
-            await self._set_taints(client, node, left)
+        if self._profile.clears_start_taint and any((t.key, t.effect) == _START_TAINT for t in node.spec.taints):
+            await self._edit_taints(client, node, *_START_TAINT)
 
     async def _renew(self, heart: _Heart) -> None:
         """PUT the last known Lease with a new renewTime, up to five times at once; look at it again after a conflict.

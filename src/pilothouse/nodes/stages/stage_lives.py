@@ -54,7 +54,10 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
 
 class _Job(msgspec.Struct):
-    """A stage that was chosen for an object, and how much of it is done. ``due`` is a loop time."""
+    """What was chosen for a version of an object, and how much of it is done. ``due`` is a loop time.
+
+    Versions older than ``floor``, our own last write, say nothing.
+    """
 
     version: str
     uid: str
@@ -63,6 +66,7 @@ class _Job(msgspec.Struct):
     due: float = math.inf
     step: int = 0
     written: bytes | None = None
+    floor: str = ""
 
 
 class StageLives:
@@ -160,12 +164,12 @@ class StageLives:
             return None
         job = self._jobs.get(key)
         meta = thing.metadata
-        fresh = job is None or job.uid != meta.uid or is_newer(meta.resource_version, job.version)
-        if fresh:
+        if job is not None and job.uid == meta.uid and is_newer(job.floor, meta.resource_version):
+            return None  # the watch will bring what we wrote
+        if job is None or job.uid != meta.uid or job.version != meta.resource_version:
             raw = self._informer.cache.raw(key)
             assert raw is not None, "the informer keeps what it read"
             job = self._jobs[key] = self._match(raw, meta.resource_version, meta.uid)
-        assert job is not None, "there is a job for every object that was looked at"
         if job.stage is None:
             return None
         left = job.due - self._env.monotonic()
@@ -203,7 +207,7 @@ class StageLives:
         job.stage, job.document = None, {}  # until the object changes
         if written is not None:
             meta = _meta(written)
-            job.version = meta.resource_version
+            job.floor = meta.resource_version
             if stage.immediate:
                 again = self._jobs[key] = self._match(written, meta.resource_version, meta.uid)
                 return Requeue(after=again.due - self._env.monotonic()) if again.stage is not None else None
