@@ -1,7 +1,7 @@
 """What is stored of a minimal object, against what kube-apiserver v1.36.2 stored (data/defaults.json).
 
-The real server's admission plugins had their say in that data; what those add that are not here (token volumes,
-priorities) is taken out of it before comparing.
+The real server's admission plugins had their say in that data; what those add that are not here (token volumes)
+is taken out of it before comparing.
 """
 
 import json
@@ -19,7 +19,7 @@ def _without_admission(kind: str, stored: dict[str, Any]) -> dict[str, Any]:
     if kind != "Pod":
         return stored
     spec = stored["spec"]
-    for field in ("serviceAccountName", "serviceAccount", "priority", "preemptionPolicy"):
+    for field in ("serviceAccountName", "serviceAccount"):
         del spec[field]
     spec["volumes"] = [volume for volume in spec["volumes"] if not volume["name"].startswith("kube-api-access")]
     if not spec["volumes"]:

@@ -13,6 +13,7 @@ from pilothouse.apiserver import errors, startup
 from pilothouse.apiserver.addresses import ServiceAddresses
 from pilothouse.apiserver.admission.default_toleration_seconds import DefaultTolerationSeconds
 from pilothouse.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
+from pilothouse.apiserver.admission.priority import Priority
 from pilothouse.apiserver.admission.taint_nodes_by_condition import TaintNodesByCondition
 from pilothouse.apiserver.core import Call, Core, Handler
 from pilothouse.apiserver.customresources.controller import CustomResources
@@ -76,6 +77,7 @@ class ApiServer:
             NamespaceLifecycle(store),
             TaintNodesByCondition(),
             DefaultTolerationSeconds(),
+            Priority(store),
             ServiceAddresses(env, store, self.options.service_range),
         ]
         self.presenter: Presenter = NegotiatingPresenter(env.now)
@@ -94,6 +96,9 @@ class ApiServer:
     async def run(self) -> None:
         """Work in the background until cancelled."""
         await self._settle()
+        classes = startup.stage_priority_classes(self.core)
+        if classes is not None:
+            await self.store.commit(classes)
         async with TaskGroup("API server") as group:
             group.start(self.custom_resources.run(), name="custom resource definitions")
             group.start(self._events.run(), name="event expiry")

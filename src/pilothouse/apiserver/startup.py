@@ -1,6 +1,7 @@
 """Objects that are there before anybody asks for them."""
 
 from pilothouse.apiserver.addresses import first_address
+from pilothouse.apiserver.admission.priority import SYSTEM_CLASSES
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.objects import Object, encode_object
 from pilothouse.storage import Staged
@@ -35,8 +36,23 @@ def stage_objects(core: Core) -> Staged | None:
     return service or staged
 
 
-def _stage(core: Core, resource: str, namespace: str, obj: Object) -> Staged | None:
-    info = core.table.find("", "v1", resource)
+def stage_priority_classes(core: Core) -> Staged | None:
+    """Stage the two classes for what the cluster itself runs, as ``stage_objects``. Upstream makes them when it has
+    started (``scheduling/bootstrap-system-priority-classes``); pods may name them before."""
+    staged = None
+    for name, (value, description) in SYSTEM_CLASSES.items():
+        found = {
+            "metadata": {"name": name, "generation": 1},
+            "value": value,
+            "description": description,
+            "preemptionPolicy": "PreemptLowerPriority",
+        }
+        staged = _stage(core, "priorityclasses", "", found, group="scheduling.k8s.io") or staged
+    return staged
+
+
+def _stage(core: Core, resource: str, namespace: str, obj: Object, *, group: str = "") -> Staged | None:
+    info = core.table.find(group, "v1", resource)
     assert info is not None, f"{resource} are built in"
     strategy = core.strategy(info)
     meta = obj["metadata"]

@@ -1,0 +1,92 @@
+"""Priority: a pod's number and whether it pushes others aside come from its PriorityClass, or from the default one.
+
+After kubernetes' ``plugin/pkg/admission/priority/admission.go`` (v1.36). The scheduler reads only the numbers.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.admission import Admission, Plugin
+from pilothouse.apiserver.errors import StatusError
+from pilothouse.apiserver.objects import Object, decode
+from pilothouse.apiserver.resources import storage_prefix
+from pilothouse.storage import Store
+
+PREFIX = storage_prefix("scheduling.k8s.io", "priorityclasses")
+SYSTEM_CLASSES: dict[str, tuple[int, str]] = {
+    "system-node-critical": (
+        2000001000,
+        "Used for system critical pods that must not be moved from their current node.",
+    ),
+    "system-cluster-critical": (
+        2000000000,
+        "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
+    ),
+}
+"""The classes that every cluster has (``pkg/apis/scheduling/v1/helpers.go``)."""
+
+
+class Priority(Plugin):
+    """Fills in ``priority`` and ``preemptionPolicy`` of new pods, and allows one default class."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def admit(self, write: Admission) -> None:
+        if write.info.resource != "pods" or write.info.group or write.subresource or write.obj is None:
+            return
+        spec = write.obj.get("spec")
+        if not isinstance(spec, dict):
+            return
+        if write.operation == "CREATE":
+            self._fill(write, spec)
+        elif write.old is not None:
+            # A client that does not know the fields must not be told that it changed them.
+            for field in ("priority", "preemptionPolicy"):
+                if spec.get(field) is None and write.old["spec"].get(field) is not None:
+                    spec[field] = write.old["spec"][field]
+
+    def review(self, write: Admission) -> None:
+        if write.info.resource != "priorityclasses" or write.info.group != "scheduling.k8s.io":
+            return
+        if write.operation == "DELETE" or write.obj is None or not write.obj.get("globalDefault"):
+            return
+        for other in self._defaults():
+            name = other["metadata"]["name"]
+            if name != write.obj["metadata"].get("name"):
+                why = f"PriorityClass {name} is already marked as default. Only one default can exist"
+                raise errors.forbidden(write.info, write.name, why)
+
+    def _fill(self, write: Admission, spec: dict[str, Any]) -> None:
+        name = spec.get("priorityClassName")
+        if name:
+            record = self._store.staged(PREFIX + name)
+            if record is None and name not in SYSTEM_CLASSES:
+                raise errors.forbidden(write.info, write.name, f"no PriorityClass with name {name} was found")
+            found: Object | None = decode(record.value) if record is not None else {"value": SYSTEM_CLASSES[name][0]}
+        else:
+            found = min(self._defaults(), key=lambda one: int(one["value"]), default=None)
+            if found is not None:
+                spec["priorityClassName"] = found["metadata"]["name"]
+        value = int(found.get("value") or 0) if found is not None else 0
+        policy = (found.get("preemptionPolicy") if found is not None else None) or "PreemptLowerPriority"
+        if spec.get("priority") not in (None, value):
+            raise _contradicts(write, f"the integer value of priority ({spec['priority']})", str(value))
+        if spec.get("preemptionPolicy") not in (None, policy):
+            raise _contradicts(write, f"the string value of PreemptionPolicy ({spec['preemptionPolicy']})", policy)
+        spec["priority"], spec["preemptionPolicy"] = value, policy
+
+    def _defaults(self) -> Iterator[Object]:
+        for record in self._store.list(PREFIX).records:
+            if b'"globalDefault":true' in record.value:
+                yield decode(record.value)
+
+
+def _contradicts(write: Admission, given: str, computed: str) -> StatusError:
+    return errors.forbidden(
+        write.info,
+        write.name,
+        f"{given} must not be provided in pod spec; priority admission controller computed {computed} from the given "
+        "PriorityClass name",
+    )

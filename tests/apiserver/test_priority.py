@@ -1,0 +1,108 @@
+"""Priorities come from classes (kubernetes ``plugin/pkg/admission/priority/admission_test.go``, v1.36)."""
+
+from typing import Any
+
+import pytest
+from tests.apiserver.api import Answer, Api, on
+
+CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+PODS = "/api/v1/namespaces/default/pods"
+
+
+def a_class(name: str, value: int, **more: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": name},
+        "value": value,
+        **more,
+    }
+
+
+def a_pod(**spec: Any) -> dict[str, Any]:
+    return {"kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}], **spec}}
+
+
+DEFAULT = a_class("usual", 7, globalDefault=True)
+
+
+@pytest.mark.parametrize(
+    ("classes", "spec", "expected"),
+    [
+        pytest.param([], {}, (None, 0, "PreemptLowerPriority"), id="no class, no default"),
+        pytest.param([DEFAULT], {}, ("usual", 7, "PreemptLowerPriority"), id="the default class"),
+        pytest.param(
+            [DEFAULT, a_class("c", 3)], {"priorityClassName": "c"}, ("c", 3, "PreemptLowerPriority"), id="a class"
+        ),
+        pytest.param(
+            [a_class("c", 3, preemptionPolicy="Never")],
+            {"priorityClassName": "c"},
+            ("c", 3, "Never"),
+            id="never pushes",
+        ),
+        pytest.param(
+            [],
+            {"priorityClassName": "system-node-critical"},
+            ("system-node-critical", 2000001000, "PreemptLowerPriority"),
+            id="a class of the system",
+        ),
+        pytest.param(
+            [a_class("c", 3)],
+            {"priorityClassName": "c", "priority": 3, "preemptionPolicy": "PreemptLowerPriority"},
+            ("c", 3, "PreemptLowerPriority"),
+            id="numbers that agree",
+        ),
+    ],
+)
+def test_a_new_pod(classes: list[dict[str, Any]], spec: dict[str, Any], expected: tuple[Any, ...]) -> None:
+    async def main(api: Api) -> Answer:
+        for one in classes:
+            await api.made(CLASSES, one)
+        return await api.post(PODS, a_pod(**spec))
+
+    answer = on(main)
+    assert answer.status == 201, answer.text
+    got = answer.body["spec"]
+    assert (got.get("priorityClassName"), got["priority"], got["preemptionPolicy"]) == expected
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        pytest.param(
+            {"priorityClassName": "none"},
+            'pods "p" is forbidden: no PriorityClass with name none was found',
+            id="missing",
+        ),
+        pytest.param(
+            {"priority": 5},
+            'pods "p" is forbidden: the integer value of priority (5) must not be provided in pod spec; priority '
+            "admission controller computed 0 from the given PriorityClass name",
+            id="a number of one's own",
+        ),
+        pytest.param(
+            {"preemptionPolicy": "Never"},
+            'pods "p" is forbidden: the string value of PreemptionPolicy (Never) must not be provided in pod spec; '
+            "priority admission controller computed PreemptLowerPriority from the given PriorityClass name",
+            id="a policy of one's own",
+        ),
+    ],
+)
+def test_a_pod_that_is_refused(spec: dict[str, Any], why: str) -> None:
+    async def main(api: Api) -> Answer:
+        return await api.post(PODS, a_pod(**spec))
+
+    answer = on(main)
+    assert (answer.status, answer.body["message"]) == (403, why)
+
+
+def test_there_is_one_default() -> None:
+    async def main(api: Api) -> Answer:
+        await api.made(CLASSES, DEFAULT)
+        return await api.post(CLASSES, a_class("other", 8, globalDefault=True))
+
+    answer = on(main)
+    assert answer.status == 403
+    assert answer.body["message"].endswith(
+        "PriorityClass usual is already marked as default. Only one default can exist"
+    )
