@@ -1,0 +1,97 @@
+"""What a change costs follows the change, not the cluster (kubernetes#121474: hours behind at 5,000 nodes)."""
+
+import pytest
+from tests.controllers.daemonset.world import AGENT, NODES, PODS, World, story
+
+from pilothouse.controllers.workloads.daemonset import placement
+from pilothouse.controllers.workloads.daemonset.board import Board
+from pilothouse.controllers.workloads.daemonset.controller import DaemonSetController
+
+SETS = ("agent", "broom", "crane")
+
+
+class Counts:
+    """How often the controller looked at a DaemonSet, at one of its nodes, and decided about a node."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.looks = self.surveys = self.placements = 0
+        survey, act, decide = Board._survey, DaemonSetController._act, placement.decide_placement
+
+        def counting_survey(board: Board, *args: object) -> None:
+            self.surveys += 1
+            survey(board, *args)  # type: ignore[arg-type]  # handed through
+
+        async def counting_act(controller: DaemonSetController, *args: object) -> object:
+            self.looks += 1
+            return await act(controller, *args)  # type: ignore[arg-type]  # handed through
+
+        def counting_decide(*args: object) -> object:
+            self.placements += 1
+            return decide(*args)  # type: ignore[arg-type]  # handed through
+
+        monkeypatch.setattr(Board, "_survey", counting_survey)
+        monkeypatch.setattr(DaemonSetController, "_act", counting_act)
+        monkeypatch.setattr(placement, "decide_placement", counting_decide)
+
+    def take(self) -> tuple[int, int, int]:
+        """Looks, surveys and placements since the last time."""
+        taken = self.looks, self.surveys, self.placements
+        self.looks = self.surveys = self.placements = 0
+        return taken
+
+
+def costs(monkeypatch: pytest.MonkeyPatch, nodes: int) -> dict[str, tuple[int, int, int]]:
+    """What some changes cost with so many nodes and three DaemonSets."""
+    found: dict[str, tuple[int, int, int]] = {}
+
+    async def tell(world: World) -> None:
+        world.kubelets = False
+        for name in SETS:
+            await world.create_set(name)
+        await world.settle(10)
+        for name in SETS:
+            assert len(await world.pods(name)) == nodes
+        counts = Counts(monkeypatch)
+        before = len(world.requests)
+
+        async def note(what: str) -> None:
+            await world.settle(2)
+            found[what] = counts.take()
+
+        for number in range(nodes):
+            body = {"status": {"conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}]}}
+            await world.merge(f"{NODES}/n{number}/status", body)
+        await note("a heartbeat of every node")
+        await world.merge(f"{NODES}/n1", {"metadata": {"labels": {"some": "label"}}})
+        await note("a label of one node that nobody asks for")
+        assert len(world.requests) == before, "nothing was sent"
+        await world.taint("n1", ("special", "NoExecute"))
+        await note("a taint of one node that sends three pods away")
+        await world.taint("n1")
+        for pod in (await world.request("GET", PODS))["items"]:
+            if "deletionTimestamp" in pod["metadata"]:
+                await world.remove(pod["metadata"]["name"])
+        await note("and comes off again")
+        victim = (await world.pods())[0]["metadata"]["name"]
+        await world.bind(victim, "n0")
+        await world.report(victim)
+        await note("one pod that starts")
+        await world.merge(AGENT, {"metadata": {"annotations": {"some": "thing"}}})
+        await note("a DaemonSet that changes without its template")
+
+    story(tell, nodes=nodes)
+    monkeypatch.undo()
+    return found
+
+
+def test_with_ten_times_the_nodes_a_change_costs_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    few, many = costs(monkeypatch, 20), costs(monkeypatch, 200)
+    assert few == many
+    assert many["a heartbeat of every node"] == (0, 0, 0)
+    looks, surveys, placements = many["a label of one node that nobody asks for"]
+    assert (looks, placements) == (0, 3)
+    looks, surveys, placements = many["a taint of one node that sends three pods away"]
+    assert placements == 3
+    # Each of the three DaemonSets: the taint, the deletion, the status.
+    assert looks <= 3 * 4
+    assert surveys <= 3 * 4
