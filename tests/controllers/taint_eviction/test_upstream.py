@@ -1,0 +1,221 @@
+"""The cases of v1.36 ``pkg/controller/tainteviction``'s ``taint_eviction_test.go`` and ``timed_workers_test.go``, in our
+words, and where each of them is."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from tests.controllers.node_world import PODS, Doc, World, no_execute, play, toleration
+from tests.controllers.upstream_coverage import NOT, Cases, missing
+
+from pilothouse.client.interceptor import Rule, delay
+from pilothouse.controllers.node.taint_eviction import DESCRIPTOR
+
+COVERED: Cases = {
+    "TestFilterNoExecuteTaints": "test_only_no_execute_makes_pods_leave",
+    "TestCreatePod: not scheduled - ignore": "test_a_pod_is_created",
+    "TestCreatePod: scheduled on untainted Node": "test_a_pod_is_created",
+    "TestCreatePod: schedule on tainted Node": "test_a_pod_is_created",
+    "TestCreatePod: schedule on tainted Node with finite toleration": "test_a_pod_is_created",
+    "TestCreatePod: schedule on tainted Node with zero-second toleration": "test_a_pod_is_created",
+    "TestCreatePod: schedule on tainted Node with infinite toleration": "test_a_pod_is_created",
+    "TestCreatePod: schedule on tainted Node with infinite invalid toleration": "test_a_pod_is_created",
+    "TestDeletePod": "test_a_pod_that_goes_is_forgotten",
+    "TestUpdatePod: scheduling onto tainted Node": "test_when_a_pod_is_evicted",
+    "TestUpdatePod: scheduling onto tainted Node with toleration": "test_when_a_pod_is_evicted",
+    "TestUpdatePod: removing toleration": NOT
+    + "the API server refuses it; without one a pod goes at once (test_decide)",
+    "TestUpdatePod: lengthening toleration shouldn't work": "test_when_a_pod_is_evicted",
+    "TestCreateNode: Creating Node matching already assigned Pod": "test_a_node_is_created",
+    "TestCreateNode: Creating tainted Node matching already assigned Pod": "test_a_node_is_created",
+    "TestCreateNode: Creating tainted Node matching already assigned tolerating Pod": "test_a_node_is_created",
+    "TestDeleteNode": "test_when_a_pod_is_evicted",
+    "TestUpdateNode: Added taint": "test_when_a_pod_is_evicted",
+    "TestUpdateNode: Added tolerated taint": "test_when_a_pod_is_evicted",
+    "TestUpdateNode: Only one added taint tolerated": "test_what_becomes_of_a_pod",
+    "TestUpdateNode: Taint removed": "test_when_a_pod_is_evicted",
+    "TestUpdateNode: Pod with multiple tolerations are evicted when first one runs out": "test_what_becomes_of_a_pod",
+    "TestUpdateNodeWithMultipleTaints": "test_when_a_pod_is_evicted",
+    "TestUpdateNodeWithMultiplePods: Pods with different toleration times are evicted appropriately": (
+        "test_pods_of_one_node_go_each_at_its_time"
+    ),
+    "TestUpdateNodeWithMultiplePods: Evict all pods not matching all taints instantly": (
+        "test_pods_of_one_node_go_each_at_its_time"
+    ),
+    "TestGetMinTolerationTime": "test_what_becomes_of_a_pod",
+    "TestEventualConsistency: existing pod2 scheduled onto tainted Node": "test_a_pod_that_is_seen_late",
+    "TestEventualConsistency: existing pod2 with taint toleration scheduled onto tainted Node": (
+        "test_a_pod_that_is_seen_late"
+    ),
+    "TestEventualConsistency: new pod2 created on tainted Node": "test_a_pod_that_is_seen_late",
+    "TestEventualConsistency: new pod2 with tait toleration created on tainted Node": "test_a_pod_that_is_seen_late",
+    "TestPodDeletionEvent: emitPodDeletionEvent": "test_requests_events_and_condition_are_upstreams",
+    "TestPodDeletionEvent: emitCancelPodDeletionEvent": "test_calling_off_is_told_only_while_the_time_runs",
+    "timed_workers_test.go TestExecute": "test_deletions_that_are_set",
+    "timed_workers_test.go TestExecuteDelayed": "test_deletions_that_are_set",
+    "timed_workers_test.go TestCancel": "test_deletions_that_are_set",
+    "timed_workers_test.go TestCancelAndRead": "test_deletions_that_are_set",
+    "timed_workers_test.go TestRunningWorkerCompletionDoesNotRemoveReplacement (after v1.36)": (
+        "test_a_deletion_under_way_leaves_its_successor_alone"
+    ),
+}
+
+
+def test_no_upstream_case_is_missing() -> None:
+    assert missing(COVERED, Path(__file__).parent) == []
+
+
+A = no_execute("a")
+
+
+def with_controller(story: Callable[[World], Awaitable[None]]) -> None:
+    async def started(world: World) -> None:
+        await world.start(DESCRIPTOR)
+        await story(world)
+
+    play(started)
+
+
+CREATED = [
+    pytest.param("", A, (), False, id="not bound (not scheduled - ignore)"),
+    pytest.param("n1", None, (), False, id="no taint (scheduled on untainted Node)"),
+    pytest.param("n1", A, (), True, id="a taint (schedule on tainted Node)"),
+    pytest.param("n1", A, (toleration("a", 100),), False, id="tolerated for a time (finite toleration)"),
+    pytest.param("n1", A, (toleration("a", 0),), True, id="for no time (zero-second toleration)"),
+    pytest.param("n1", A, (toleration("a"),), False, id="for ever (infinite toleration)"),
+    pytest.param("n1", A, (toleration("b"),), True, id="another one is (infinite invalid toleration)"),
+]
+
+
+@pytest.mark.parametrize(("node", "taint", "tolerations", "expected"), CREATED)
+def test_a_pod_is_created(node: str, taint: Doc | None, tolerations: tuple[Doc, ...], expected: bool) -> None:
+    """TestCreatePod."""
+
+    async def story(world: World) -> None:
+        await world.node("n1", taints=(taint,) if taint else ())
+        await asyncio.sleep(1)
+        await world.pod("p", node=node, tolerations=tolerations)
+        await asyncio.sleep(5)
+        writes = world.requests(reads=False)
+        assert writes == (["patch pods/status p", "delete pods p"] if expected else [])
+
+    with_controller(story)
+
+
+@pytest.mark.parametrize(("node", "taint", "tolerations", "expected"), CREATED)
+def test_a_node_is_created(node: str, taint: Doc | None, tolerations: tuple[Doc, ...], expected: bool) -> None:
+    """TestCreateNode: the same comes of it when the pod was there first."""
+
+    async def story(world: World) -> None:
+        await world.pod("p", node=node, tolerations=tolerations)
+        await asyncio.sleep(1)
+        await world.node("n1", taints=(taint,) if taint else ())
+        await asyncio.sleep(5)
+        writes = world.requests(reads=False)
+        assert writes == (["patch pods/status p", "delete pods p"] if expected else [])
+
+    with_controller(story)
+
+
+def test_a_pod_that_goes_is_forgotten() -> None:
+    """TestDeletePod: whether it was to be evicted or not."""
+
+    async def story(world: World) -> None:
+        await world.node("n1", taints=(A,))
+        await world.pod("waits", node="n1", tolerations=(toleration("a", 100),))
+        await world.pod("stays", node="n1", tolerations=(toleration("a"),))
+        await asyncio.sleep(1)
+        for name in ("waits", "stays"):
+            await world.delete(f"{PODS}/{name}", grace=0)
+        await asyncio.sleep(300)
+        assert world.requests() == []
+        assert await world.events() == ["Pod/waits Cancelling deletion of Pod default/waits"]
+
+    with_controller(story)
+
+
+@pytest.mark.parametrize("bound_late", [True, False], ids=["existing pod2 scheduled", "new pod2 created"])
+@pytest.mark.parametrize("tolerations", [(), (toleration("a", 100),)], ids=["not tolerating", "for a time"])
+def test_a_pod_that_is_seen_late(bound_late: bool, tolerations: tuple[Doc, ...]) -> None:
+    """TestEventualConsistency: the node's event comes first, and does not know of the second pod yet."""
+
+    async def story(world: World) -> None:
+        await world.node("n1")
+        await world.pod("pod1", node="n1")
+        if bound_late:
+            await world.pod("pod2", tolerations=tolerations)
+        await asyncio.sleep(1)
+        with world.faults.hold(resource="pods"):
+            if bound_late:
+                target = {"apiVersion": "v1", "kind": "Node", "name": "n1"}
+                await world.request("POST", f"{PODS}/pod2/binding", {"metadata": {"name": "pod2"}, "target": target})
+            else:
+                await world.pod("pod2", node="n1", tolerations=tolerations)
+            await world.taint("n1", A)
+            await asyncio.sleep(5)
+            assert await world.pods() == ["pod2"]
+        await asyncio.sleep(5)
+        assert await world.pods() == (["pod2"] if tolerations else [])
+        await asyncio.sleep(100)
+        assert await world.pods() == []
+
+    with_controller(story)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "off_at", "on_at", "expected"),
+    [
+        pytest.param(0, None, None, {0: 5}, id="at once (TestExecute)"),
+        pytest.param(10, None, None, {10: 5}, id="later, though looked at twice (TestExecuteDelayed)"),
+        pytest.param(10, 4, None, {10: 3}, id="two are called off (TestCancel)"),
+        pytest.param(10, 4, 6, {10: 3, 16: 2}, id="and set anew (TestCancelAndRead)"),
+    ],
+)
+def test_deletions_that_are_set(seconds: int, off_at: int | None, on_at: int | None, expected: dict[int, int]) -> None:
+    """Pods 1, 3 and 5 are on one node, 2 and 4 on another, whose taint comes and goes."""
+
+    async def story(world: World) -> None:
+        for name in ("n0", "n1"):
+            await world.node(name)
+        for number in range(1, 6):
+            await world.pod(str(number), node=f"n{number % 2}", tolerations=(toleration("a", seconds),))
+        await asyncio.sleep(1)
+        for name in ("n0", "n1"):
+            await world.taint(name, A)
+        found: dict[int, int] = {}
+        for second in range(30):
+            if second == off_at:
+                await world.taint("n0")
+            if second == on_at:
+                await world.taint("n0", A)
+            if second == 2:
+                for name in ("n0", "n1"):
+                    await world.merge(f"/api/v1/nodes/{name}", {"metadata": {"labels": {"look": "again"}}})
+            before = len([text for text in world.requests() if text.startswith("delete pods")])
+            await asyncio.sleep(1)
+            after = len([text for text in world.requests() if text.startswith("delete pods")])
+            if after > before:
+                found[second] = after - before
+        assert found == expected
+
+    with_controller(story)
+
+
+def test_a_deletion_under_way_leaves_its_successor_alone() -> None:
+    """A StatefulSet's pod is back under its name while the answer about the old one is still on its way."""
+
+    async def story(world: World) -> None:
+        await world.node("n1", taints=(A,))
+        await asyncio.sleep(1)
+        world.faults.add(Rule(delay(8.0, 8.0), verb="delete", resource="pods", nth=1))
+        await world.pod("web-0", node="n1")
+        await asyncio.sleep(2)
+        await world.delete(f"{PODS}/web-0", grace=0)
+        await world.pod("web-0", node="n1", tolerations=(toleration("a", 20),))
+        await asyncio.sleep(15)
+        assert await world.pods() == ["web-0"], "the late deletion means another uid"
+        await asyncio.sleep(10)
+        assert await world.pods() == []
+
+    with_controller(story)
