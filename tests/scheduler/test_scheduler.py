@@ -250,7 +250,7 @@ def test_pods_of_high_priority_get_scarce_room_first() -> None:
                 "POST", "/apis/scheduling.k8s.io/v1/priorityclasses", body=msgspec.json.encode(body),
                 headers={"content-type": "application/json"},
             )  # fmt: skip
-            await w.create_pod(f"p{number}", cpu="3", priority=priority)
+            await w.create_pod(f"p{number}", cpu="3", priorityClassName=f"c{number}")
         await asyncio.sleep(60)
         await w.create_node("a")
         await asyncio.sleep(60)
