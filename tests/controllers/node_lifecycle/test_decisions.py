@@ -350,6 +350,7 @@ def test_a_taint_that_is_there_keeps_its_time() -> None:
     ("labels", "expected"),
     [
         pytest.param({}, {}, id="no labels (TestReconcileNodeLabels)"),
+        pytest.param({"topology.kubernetes.io/region": "r"}, {}, id="no such labels (TestReconcileNodeLabels)"),
         pytest.param(
             {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"},
             {"beta.kubernetes.io/os": "linux", "beta.kubernetes.io/arch": "amd64"},

@@ -1,0 +1,413 @@
+"""The cases of v1.36 ``pkg/controller/nodelifecycle/node_lifecycle_controller_test.go`` and
+``scheduler/rate_limited_queue_test.go``, in our words, and where each of them is."""
+
+import asyncio
+import datetime
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.controllers.node_world import HEALTHY, NODES, PODS, World, play
+from tests.controllers.upstream_coverage import NOT, Cases, missing
+
+from pilothouse.api.coordination import Lease, LeaseSpec
+from pilothouse.api.core import Node, NodeCondition, NodeStatus
+from pilothouse.api.meta import ObjectMeta
+from pilothouse.client.interceptor import Rule, fail
+from pilothouse.controllers.node.node_lifecycle import DESCRIPTOR, NodeLifecycleOptions
+from pilothouse.controllers.node.node_lifecycle.health import Health, Instant, is_silent, observe, unknown_conditions
+from pilothouse.controllers.node.node_lifecycle.taint_queue import TaintQueue
+from pilothouse.controllers.node.node_lifecycle.zones import ZoneState, counts_in_its_zone, plan, report, zone_of
+
+HEALTH, LEASE = "test_the_states_of_zones_in_two_passes", "test_what_is_written_of_a_node"
+QUEUE = "rate_limited_queue_test.go "
+COVERED: Cases = {
+    "TestMonitorNodeHealth: Node created recently without failure domain labels": HEALTH,
+    "TestMonitorNodeHealth: Initially both zones down, one comes back": HEALTH,
+    "TestMonitorNodeHealth: Nodes created recently without status conditions": HEALTH,
+    "TestMonitorNodeHealth: one Node failed leading … to exceed the configured threshold": HEALTH,
+    "TestMonitorNodeHealth: the zone has less than 2 Nodes down, the last healthy Node has failed": HEALTH,
+    "TestMonitorNodeHealth: all the Nodes in one zone are down": HEALTH,
+    "TestMonitorNodeHealth: all the Nodes in both the zones are down": HEALTH,
+    "TestMonitorNodeHealth: Ready condition removed from the Node": HEALTH,
+    "TestMonitorNodeHealth: the only available Node has the exclude-disruption label": HEALTH,
+    "TestPodStatusChange": NOT + "it tests a helper that writes NodeLost on pods and that no controller calls any more",
+    "TestMonitorNodeHealthUpdateStatus: long ago, without status": LEASE,
+    "TestMonitorNodeHealthUpdateStatus: recently, without status": LEASE,
+    "TestMonitorNodeHealthUpdateStatus: long ago, status exceeds grace period": LEASE,
+    "TestMonitorNodeHealthUpdateStatus: long ago, status updated recently": LEASE,
+    "TestMonitorNodeHealthUpdateNodeAndPodStatusWithLease: recently, no status, Lease missing": LEASE,
+    "TestMonitorNodeHealthUpdateNodeAndPodStatusWithLease: recently, no status, Lease renewed": LEASE,
+    "TestMonitorNodeHealthUpdateNodeAndPodStatusWithLease: long ago, no status, Lease missing": LEASE,
+    "TestMonitorNodeHealthUpdateNodeAndPodStatusWithLease: long ago, no status, Lease renewed": LEASE,
+    "TestMonitorNodeHealthUpdateNodeAndPodStatusWithLease: long ago, no status, Lease expired": LEASE,
+    "TestMonitorNodeHealthUpdateNodeAndPodStatusWithLease: status exceeds grace, Lease renewed": LEASE,
+    "TestMonitorNodeHealthUpdateNodeAndPodStatusWithLease: status recent, Lease expired": LEASE,
+    "TestMonitorNodeHealthUpdateNodeAndPodStatusWithLease: status exceeds grace, Lease expired": LEASE,
+    "TestMonitorNodeHealthMarkPodsNotReady: recently, without status": "test_whose_pods_are_marked",
+    "TestMonitorNodeHealthMarkPodsNotReady: long ago, status updated recently": "test_whose_pods_are_marked",
+    "TestMonitorNodeHealthMarkPodsNotReady: long ago, status exceeds grace period": "test_whose_pods_are_marked",
+    "TestMonitorNodeHealthMarkPodsNotReadyWithWorkerSize": "test_all_pods_of_many_nodes_are_marked",
+    "TestMonitorNodeHealthMarkPodsNotReadyRetry: successful pod status update, no retry required": (
+        "test_how_often_a_pod_is_marked"
+    ),
+    "TestMonitorNodeHealthMarkPodsNotReadyRetry: unsuccessful pod status update, retry required": (
+        "test_how_often_a_pod_is_marked"
+    ),
+    "TestMonitorNodeHealthMarkPodsNotReadyRetry: unsuccessful pod list, retry required": (
+        NOT + "pods come from an index in memory, which does not fail"
+    ),
+    "TestApplyNoExecuteTaints": "test_a_condition_that_vanishes_while_the_node_waits",
+    "TestApplyNoExecuteTaintsToUnreachableNode (after v1.36)": "test_a_node_that_is_heard_of_again_is_spared",
+    "TestApplyNoExecuteTaintsToNodesEnqueueTwice": "test_who_is_ready_again_does_not_hold_up_the_others",
+    "TestSwapUnreachableNotReadyTaints": "test_from_not_ready_to_silent_the_taints_are_swapped_at_once",
+    "TestTaintsNodeByCondition: NetworkUnavailable is true": "test_conditions_as_taints",
+    "TestTaintsNodeByCondition: Ready is false": "test_conditions_as_taints",
+    "TestTaintsNodeByCondition: Ready is unknown": "test_conditions_as_taints",
+    "TestNodeEventGeneration": "test_the_event_of_a_new_node_has_its_uid",
+    "TestReconcileNodeLabels: No-op if node has no labels": "test_older_labels",
+    "TestReconcileNodeLabels: No-op if no target labels present": "test_older_labels",
+    "TestReconcileNodeLabels: Create OS/arch beta labels when they don't exist": "test_older_labels",
+    "TestReconcileNodeLabels: Reconcile OS/arch beta labels to match stable labels": "test_older_labels",
+    "TestTryUpdateNodeHealth": "test_what_is_remembered_is_what_was_seen_or_written",
+    "Test_isNodeExcludedFromDisruptionChecks": "test_a_label_keeps_a_node_out_of_the_zones",
+    "TestProcessPodMarkPodNotReady: the scheduled node's healthy is not gathered yet": "test_a_pod_that_comes",
+    "TestProcessPodMarkPodNotReady: the scheduled node is ready": "test_a_pod_that_comes",
+    "TestProcessPodMarkPodNotReady: the scheduled node is not ready": "test_a_pod_that_comes",
+    f"{QUEUE}TestAddNode": "test_the_queue_keeps_the_order_and_takes_each_name_once",
+    f"{QUEUE}TestDelNode": "test_whoever_is_removed_is_not_tried",
+    f"{QUEUE}TestTry": "test_whoever_is_removed_is_not_tried",
+    f"{QUEUE}TestTryOrdering": "test_who_failed_waits_and_others_go_first",
+    f"{QUEUE}TestTryRemovingWhileTry": "test_who_failed_waits_and_others_go_first",
+    f"{QUEUE}TestClear": NOT + "nothing clears a queue, nor does upstream outside of this test",
+    f"{QUEUE}TestSwapLimiter": "test_changing_the_rate",
+    f"{QUEUE}TestAddAfterTry": "test_the_queue_keeps_the_order_and_takes_each_name_once",
+}
+
+
+def test_no_upstream_case_is_missing() -> None:
+    assert missing(COVERED, Path(__file__).parent) == []
+
+
+EPOCH = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+FULL, NORMAL, PARTIAL = ZoneState.FULL, ZoneState.NORMAL, ZoneState.PARTIAL
+EXCLUDED = "node.kubernetes.io/exclude-disruption"
+
+
+def at(seconds: float) -> datetime.datetime:
+    return EPOCH + datetime.timedelta(seconds=seconds)
+
+
+def node(status: str, zone: str, *, excluded: bool = False) -> Node:
+    """Ready: T, F, U, or none at all."""
+    labels = {"topology.kubernetes.io/zone": zone} if zone else {}
+    if excluded:
+        labels[EXCLUDED] = ""
+    names = {"T": "True", "F": "False", "U": "Unknown"}
+    conditions = (NodeCondition(type="Ready", status=names[status]),) if status in names else ()
+    return Node(metadata=ObjectMeta(labels=labels), status=NodeStatus(conditions=conditions))
+
+
+@pytest.mark.parametrize(
+    ("zones", "first", "then", "initially", "following"),
+    [
+        pytest.param(("",), "T", "T", {"": NORMAL}, {"": NORMAL}, id="one node, no zone labels"),
+        pytest.param(
+            ("a", "b"),
+            "UU",
+            "UT",
+            {"a": FULL, "b": FULL},
+            {"a": FULL, "b": NORMAL},
+            id="both zones down, one comes back",
+        ),
+        pytest.param(("a",) * 4, "----", "UUUT", {"a": FULL}, {"a": PARTIAL}, id="nobody has reported yet"),
+        pytest.param(("a",) * 5, "UUTTT", "UUUTT", {"a": NORMAL}, {"a": PARTIAL}, id="the third of five fails"),
+        pytest.param(
+            ("a",) * 3, "UUT", "UUU", {"a": NORMAL}, {"a": FULL}, id="two down are normal, the last one fails"
+        ),
+        pytest.param(("a", "b"), "UT", "UT", {"a": FULL, "b": NORMAL}, {"a": FULL, "b": NORMAL}, id="one zone down"),
+        pytest.param(("a", "b"), "UU", "UU", {"a": FULL, "b": FULL}, {"a": FULL, "b": FULL}, id="both zones down"),
+        pytest.param(("a",), "T", "-", {"a": NORMAL}, {"a": FULL}, id="the condition is removed"),
+        pytest.param(("a", "a!"), "UT", "UT", {"a": FULL}, {"a": FULL}, id="the only ready one is excluded"),
+    ],
+)
+def test_the_states_of_zones_in_two_passes(
+    zones: tuple[str, ...], first: str, then: str, initially: dict[str, ZoneState], following: dict[str, ZoneState]
+) -> None:
+    """TestMonitorNodeHealth. ``!`` marks an excluded node."""
+    states: dict[str, ZoneState] = {}
+    for statuses, expected in ((first, initially), (then, following)):
+        conditions: dict[str, list[NodeCondition | None]] = {}
+        for zone, status in zip(zones, statuses, strict=True):
+            one = node(status, zone.removesuffix("!"), excluded=zone.endswith("!"))
+            if counts_in_its_zone(one):
+                ready = one.status.conditions[0] if one.status.conditions else None
+                conditions.setdefault(zone_of(one).rpartition(":")[2], []).append(ready)
+        reports = {zone: report(found, 0.55) for zone, found in conditions.items()}
+        states = plan(states, reports, NodeLifecycleOptions()).states
+        assert states == expected
+
+
+HOUR = 3600.0
+NEVER, STOPPED = "NodeStatusNeverUpdated", "NodeStatusUnknown"
+ALL = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """What the caches have in a pass: when the node last reported and renewed; None for never."""
+
+    at: float
+    reported: float | None = None
+    renewed: float | None = None
+
+
+@pytest.mark.parametrize(
+    ("created", "passes", "expected"),
+    [
+        pytest.param(-3 * HOUR, (Seen(0),), dict.fromkeys(ALL, NEVER), id="old, never reported"),
+        pytest.param(0, (Seen(0),), None, id="new, has not reported yet"),
+        pytest.param(
+            -HOUR,
+            (Seen(0, reported=0), Seen(HOUR, reported=0)),
+            {"Ready": STOPPED, "MemoryPressure": NEVER, "DiskPressure": NEVER, "PIDPressure": NEVER},
+            id="reported an hour ago",
+        ),
+        pytest.param(-HOUR, (Seen(0, reported=0),), None, id="reported just now"),
+        pytest.param(0, (Seen(0), Seen(5)), None, id="new, never reported, no Lease"),
+        pytest.param(0, (Seen(0, renewed=0), Seen(5, renewed=5)), None, id="new, never reported, renews its Lease"),
+        pytest.param(-HOUR, (Seen(0), Seen(HOUR)), dict.fromkeys(ALL, NEVER), id="old, never reported, no Lease"),
+        pytest.param(
+            -HOUR, (Seen(0, renewed=0), Seen(HOUR, renewed=HOUR)), None, id="old, never reported, renews its Lease"
+        ),
+        pytest.param(
+            -HOUR,
+            (Seen(0, renewed=0), Seen(HOUR, renewed=0)),
+            dict.fromkeys(ALL, NEVER),
+            id="old, never reported, and no longer renews",
+        ),
+        pytest.param(
+            -HOUR,
+            (Seen(0, reported=0, renewed=0), Seen(HOUR, reported=0, renewed=HOUR)),
+            None,
+            id="reported an hour ago and renews",
+        ),
+        pytest.param(
+            -HOUR,
+            (Seen(0, reported=0, renewed=0), Seen(HOUR, reported=HOUR, renewed=0)),
+            None,
+            id="reports and no longer renews",
+        ),
+        pytest.param(
+            -HOUR,
+            (Seen(0, reported=0, renewed=0), Seen(HOUR, reported=0, renewed=0)),
+            {"Ready": STOPPED, "MemoryPressure": NEVER, "DiskPressure": NEVER, "PIDPressure": NEVER},
+            id="neither reports nor renews",
+        ),
+    ],
+)
+def test_what_is_written_of_a_node(created: float, passes: tuple[Seen, ...], expected: dict[str, str] | None) -> None:
+    """TestMonitorNodeHealthUpdateStatus and …UpdateNodeAndPodStatusWithLease: the reason by condition, or nothing."""
+    health: Health | None = None
+    written = None
+    for seen in passes:
+        now = Instant(10 * HOUR + seen.at, at(seen.at))
+        reported = () if seen.reported is None else (ready_since(seen.reported),)
+        one = Node(metadata=ObjectMeta(creation_timestamp=at(created)), status=NodeStatus(conditions=reported))
+        lease = None if seen.renewed is None else Lease(spec=LeaseSpec(renew_time=at(seen.renewed)))
+        health = observe(health, one, lease, now)
+        silent = is_silent(health, now, monitor_grace=50, startup_grace=60)
+        written = unknown_conditions(one, now) if silent else None
+    if expected is None:
+        assert written is None
+    else:
+        assert written is not None
+        assert {c.type: c.reason for c in written} == expected
+        assert {c.status for c in written} == {"Unknown"}
+        heard = {c.type: c.last_heartbeat_time for c in written}
+        assert all(heard[kind] == at(created) for kind, reason in expected.items() if reason == NEVER)
+
+
+def ready_since(seconds: float) -> NodeCondition:
+    return NodeCondition(type="Ready", status="True", last_heartbeat_time=at(seconds), last_transition_time=at(seconds))
+
+
+def monitored(story: Callable[[World], Awaitable[None]], *, eviction_rate: float = 100.0) -> None:
+    async def started(world: World) -> None:
+        await world.start(DESCRIPTOR, NodeLifecycleOptions(eviction_rate=eviction_rate))
+        await asyncio.sleep(1)
+        await story(world)
+
+    play(started)
+
+
+async def keep_alive(world: World, *names: str, seconds: float) -> None:
+    for _ in range(int(seconds / 10)):
+        for name in names:
+            await world.renew(name)
+        await asyncio.sleep(10)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "seconds", "marked"),
+    [
+        pytest.param({}, 50, False, id="new, has not reported yet"),
+        pytest.param(HEALTHY, 50, False, id="reported in time"),
+        pytest.param(HEALTHY, 70, True, id="reported too long ago"),
+    ],
+)
+def test_whose_pods_are_marked(conditions: dict[str, str], seconds: float, marked: bool) -> None:
+    """TestMonitorNodeHealthMarkPodsNotReady."""
+
+    async def story(world: World) -> None:
+        await world.node("other")
+        await world.node("n1", conditions=conditions)
+        await world.pod("p", node="n1", ready=True)
+        await keep_alive(world, "other", seconds=seconds)
+        assert (await world.conditions(f"{PODS}/p"))["Ready"]["status"] == str(not marked)
+
+    monitored(story)
+
+
+def test_all_pods_of_many_nodes_are_marked() -> None:
+    """TestMonitorNodeHealthMarkPodsNotReadyWithWorkerSize; how many are looked at together is no option here."""
+
+    async def story(world: World) -> None:
+        await world.node("other")
+        for number in range(20):
+            await world.node(f"n{number}")
+            for serial in range(5):
+                await world.pod(f"p-{number}-{serial}", node=f"n{number}", ready=True)
+        await keep_alive(world, "other", seconds=70)
+        assert len([text for text in world.requests() if text.startswith("update pods/status")]) == 100
+
+    monitored(story)
+
+
+@pytest.mark.parametrize(("failures", "writes"), [pytest.param(0, 1, id="no retry"), pytest.param(1, 2, id="a retry")])
+def test_how_often_a_pod_is_marked(failures: int, writes: int) -> None:
+    """TestMonitorNodeHealthMarkPodsNotReadyRetry."""
+
+    async def story(world: World) -> None:
+        await world.node("other")
+        await world.node("n1")
+        await world.pod("p", node="n1", ready=True)
+        if failures:
+            world.faults.add(Rule(fail(500), verb="update", resource="pods", nth=1))
+        await keep_alive(world, "other", seconds=70)
+        await world.report_node("n1", {**HEALTHY, "Ready": "False"})
+        await keep_alive(world, "other", "n1", seconds=30)
+        assert len([text for text in world.requests() if text.startswith("update pods/status")]) == writes
+        assert (await world.conditions(f"{PODS}/p"))["Ready"]["status"] == "False"
+
+    monitored(story)
+
+
+def test_a_condition_that_vanishes_while_the_node_waits() -> None:
+    """TestApplyNoExecuteTaints, its fourth node; the others are in ``test_component``."""
+
+    async def story(world: World) -> None:
+        for name in ("other", "n1", "n2"):
+            await world.node(name)
+        for name in ("n1", "n2"):
+            await world.report_node(name, {**HEALTHY, "Ready": "False"})
+        await keep_alive(world, "other", "n1", "n2", seconds=10)
+        assert await world.taints("n1") == ["not-ready:NoSchedule", "not-ready:NoExecute"]
+        assert await world.taints("n2") == ["not-ready:NoSchedule"], "it waits for a token"
+        await world.report_node("n2", {"MemoryPressure": "Unknown"})
+        await keep_alive(world, "other", "n1", "n2", seconds=40)
+        assert await world.taints("n2") == []
+
+    monitored(story, eviction_rate=0.05)
+
+
+def test_who_is_ready_again_does_not_hold_up_the_others() -> None:
+    """TestApplyNoExecuteTaintsToNodesEnqueueTwice."""
+
+    async def story(world: World) -> None:
+        names = ("other", "more", "most", "n1", "n2", "n3")
+        for name in names:
+            await world.node(name)
+        for name in ("n1", "n2", "n3"):
+            await world.report_node(name, {**HEALTHY, "Ready": "False"})
+        await keep_alive(world, *names, seconds=10)
+        assert "not-ready:NoExecute" in await world.taints("n1")
+        await world.report_node("n2", HEALTHY)
+        await keep_alive(world, *names, seconds=20)
+        assert await world.taints("n2") == []
+        assert "not-ready:NoExecute" in await world.taints("n3"), "the next token is for the next one"
+
+    monitored(story, eviction_rate=0.05)
+
+
+def test_the_event_of_a_new_node_has_its_uid() -> None:
+    """TestNodeEventGeneration."""
+
+    async def story(world: World) -> None:
+        made = await world.node("n1")
+        await asyncio.sleep(6)
+        [event] = (await world.see("/api/v1/events"))["items"]
+        assert (event["reason"], event["involvedObject"]["uid"]) == ("RegisteredNode", made["metadata"]["uid"])
+
+    monitored(story)
+
+
+@pytest.mark.parametrize("status", ["True", "False", "Unknown", "none"])
+@pytest.mark.parametrize("after", [False, True], ids=["in time", "after the grace period"])
+def test_what_is_remembered_is_what_was_seen_or_written(status: str, after: bool) -> None:
+    """TestTryUpdateNodeHealth, seen from outside: a pod that comes is marked if and only if what the node says now, or
+    what was written on it, is not ready."""
+
+    async def story(world: World) -> None:
+        await world.node("other")
+        await world.node("n1", conditions={} if status == "none" else {**HEALTHY, "Ready": status})
+        await keep_alive(world, "other", seconds=70 if after else 10)
+        await world.pod("p", node="n1")
+        with world.faults.hold(resource="pods"):
+            await world.pod("late", node="n1", ready=True)
+        await asyncio.sleep(1)
+        now = (await world.conditions(f"{NODES}/n1")).get("Ready")
+        down = now is not None and now["status"] != "True"
+        assert down is (after or status in ("False", "Unknown"))
+        assert ((await world.conditions(f"{PODS}/late"))["Ready"]["status"] == "False") is down
+
+    monitored(story)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "known", "marked"),
+    [
+        pytest.param({**HEALTHY, "Ready": "False"}, False, False, id="its node has not been looked at yet"),
+        pytest.param(HEALTHY, True, False, id="its node is ready"),
+        pytest.param({**HEALTHY, "Ready": "False"}, True, True, id="its node is not ready"),
+    ],
+)
+def test_a_pod_that_comes(conditions: dict[str, str], known: bool, marked: bool) -> None:
+    """TestProcessPodMarkPodNotReady. Passes are in seconds 0, 5, 10, …"""
+
+    async def story(world: World) -> None:
+        await world.node("n1", conditions=conditions)
+        await asyncio.sleep(7 if known else 1)
+        with world.faults.hold(resource="pods"):
+            await world.pod("p", node="n1", ready=True)
+        await asyncio.sleep(1)
+        assert ((await world.conditions(f"{PODS}/p"))["Ready"]["status"] == "False") is marked
+
+    monitored(story)
+
+
+@pytest.mark.parametrize("gone", ["first", "second", "third"])
+def test_whoever_is_removed_is_not_tried(gone: str) -> None:
+    """TestDelNode, TestTry."""
+    queue = TaintQueue(1.0, 0.0)
+    names = ["first", "second", "third"]
+    for name in names:
+        queue.add(name, 0.0)
+    queue.remove(gone)
+    tried = []
+    while (head := queue.head(1.0)) is not None:
+        tried.append(head)
+        queue.done(head)
+    assert tried == [name for name in names if name != gone]
+    assert queue.add(gone, 2.0), "it may come again"
+    assert not queue.add(tried[0], 2.0), "who was dealt with does not, unless it is removed (TestAddAfterTry)"
