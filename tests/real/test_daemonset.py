@@ -1,56 +1,64 @@
-"""DaemonSets of ``pilothouse manager`` in front of a real kube-apiserver, with simulated nodes and our scheduler."""
+"""DaemonSets of ``pilothouse manager`` in front of a real kube-apiserver, with simulated nodes and our scheduler.
 
-from collections.abc import Iterator
-from typing import Any
+The stories are those of ``tests/clients/test_daemonset.py``, all but the surge: a v1.20 server drops the field.
+"""
+
+from collections.abc import Callable, Iterator
 
 import pytest
+from tests.clients import daemon_stories as stories
+from tests.clients.daemon_stories import Ground
 from tests.programs import Program, pilothouse, until
-from tests.real.cluster_view import View
 from tests.real_cluster import RealCluster
 
-pytestmark = pytest.mark.usefixtures("machines")
+NODES = [f"daemons-{number}" for number in range(5)]
+DELAYS = ["--pod-start-delay=50ms", "--pod-ready-delay=50ms", "--pod-stop-delay=50ms"]
 
 
 @pytest.fixture(scope="module")
-def manager(real_cluster: RealCluster, machines: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
-    flags = [f"--kubeconfig={real_cluster.kubeconfig}", "--secure-port=0", "--leader-elect=false", "--v=2"]
-    with pilothouse(
-        tmp_path_factory.mktemp("manager"), "manager", "--controllers=daemonset,garbagecollector", *flags
-    ) as program:
-        yield program
+def programs(real_cluster: RealCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Program, ...]]:
+    """Five nodes of this module's own, a scheduler, and the manager."""
+    directory = tmp_path_factory.mktemp("daemons")
+    login = f"--kubeconfig={real_cluster.kubeconfig}"
+    flags = ["--controllers=daemonset,garbagecollector", "--secure-port=0", "--leader-elect=false", "--v=2"]
+    with (
+        pilothouse(directory, "nodes", login, "--nodes=5", "--node-prefix=daemons-", *DELAYS) as nodes,
+        pilothouse(directory, "scheduler", login) as scheduler,
+        pilothouse(directory, "manager", login, *flags) as manager,
+    ):
+        until(
+            lambda: (
+                real_cluster.kubectl("get", "nodes", *NODES, "--no-headers", "--ignore-not-found").count(" Ready")
+                == len(NODES)
+            ),
+            "the nodes are ready",
+        )
+        yield nodes, scheduler, manager
+    # Nobody else's pods are to be scheduled to nodes that are no longer there.
+    real_cluster.kubectl("delete", "node", *NODES)
 
 
-def daemon_set() -> dict[str, Any]:
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "DaemonSet",
-        "metadata": {"name": "agent"},
-        "spec": {
-            "selector": {"matchLabels": {"app": "agent"}},
-            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 2}},
-            "template": {
-                "metadata": {"labels": {"app": "agent"}},
-                "spec": {"containers": [{"name": "main", "image": "pause:1"}]},
-            },
-        },
-    }
+@pytest.fixture
+def ground(real_cluster: RealCluster, programs: tuple[Program, ...]) -> Iterator[Ground]:
+    """A namespace of the test's own, and the five nodes without marks."""
+    namespace = real_cluster.namespace("daemons")
+    command = [str(real_cluster.assets / "kubectl"), f"--kubeconfig={real_cluster.kubeconfig}", f"-n={namespace}"]
+    made = Ground(command, stories.environment(str(real_cluster.directory)), NODES)
+    yield made
+    made.clear()
+    for program in programs:
+        assert "Traceback" not in program.log, program.name
 
 
-def test_daemons_run_are_updated_and_go_back(view: View, manager: Program) -> None:
-    nodes = 3
-    until(lambda: len(view.kubectl("get", "nodes", "-o", "name").split()) == nodes, "the nodes have registered")
-    view.cluster.request("POST", f"/apis/apps/v1/namespaces/{view.namespace}/daemonsets", daemon_set())
-    until(lambda: len(view.ready()) == nodes, "every node has a ready pod")
-    view.kubectl("rollout", "status", "ds/agent", "--timeout=30s")
-    view.kubectl("set", "image", "ds/agent", "main=pause:2")
-    view.kubectl("rollout", "status", "ds/agent", "--timeout=60s")
-    images = {pod["spec"]["containers"][0]["image"] for pod in view.pods().values()}
-    assert images == {"pause:2"}
-    view.kubectl("rollout", "undo", "ds/agent")
-    view.kubectl("rollout", "status", "ds/agent", "--timeout=60s")
-    history = view.kubectl("rollout", "history", "ds/agent")
-    assert [line.split()[0] for line in history.splitlines() if line[:1].isdigit()] == ["2", "3"]
-    assert "already matches revision 3" in view.kubectl("rollout", "undo", "ds/agent", "--to-revision=3")
-    until(lambda: len(view.pods()) == nodes, "old pods are gone")
-    places = sorted(pod["spec"]["nodeName"] for pod in view.pods().values())
-    assert len(places) == len(set(places)) == nodes
+@pytest.mark.parametrize(
+    "story",
+    [
+        stories.lands_exactly_where_it_should,
+        stories.follows_nodes_that_come_and_go,
+        stories.never_misses_more_than_two,
+        stories.goes_back,
+        stories.heals,
+    ],
+)
+def test_a_daemon(story: Callable[[Ground], None], ground: Ground) -> None:
+    story(ground)
