@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 from tests.controllers.node_world import HEALTHY, NODES, PODS, World, play, toleration
 
-from pilothouse.client.interceptor import Rule, conflict, fail, lose_answer
+from pilothouse.client.interceptor import Rule, conflict, delay, fail, lose_answer
 from pilothouse.controllers.cleanup.pod_garbage_collector import DESCRIPTOR as POD_GARBAGE_COLLECTOR
 from pilothouse.controllers.node.node_lifecycle import DESCRIPTOR
 from pilothouse.controllers.node.taint_eviction import DESCRIPTOR as TAINT_EVICTION
@@ -75,6 +75,18 @@ def test_a_new_node_loses_the_taint_of_new_nodes_and_gets_the_older_labels() -> 
         assert taints[-1]["spec"] == {"taints": None}
         assert taints[-1]["metadata"]["resourceVersion"]
         assert all("resourceVersion=0" in s.request.target for s in world.seen if s.call.verb == "get")
+
+    monitored(story)
+
+
+def test_labels_that_the_cache_has_not_read_yet_are_not_written_again() -> None:
+    async def story(world: World, alive: dict[str, None]) -> None:
+        world.faults.add(Rule(delay(3.0), verb="watch", resource="nodes"))
+        await world.request("POST", NODES, {"metadata": {"name": "n1", "labels": {"kubernetes.io/os": "linux"}}})
+        await asyncio.sleep(1)
+        await world.report_node("n1", HEALTHY)
+        await asyncio.sleep(20)
+        assert sum("labels" in body["metadata"] for body in world.bodies("patch", "nodes")) == 1
 
     monitored(story)
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from tests.controllers.node_world import NODES, World, play
 
-from pilothouse.client.interceptor import Rule, fail
+from pilothouse.client.interceptor import Rule, delay, fail
 from pilothouse.controllers.node.ttl import DESCRIPTOR
 from pilothouse.controllers.node.ttl.decide import ANNOTATION, STEPS, says, step_after_add, step_after_delete
 
@@ -14,9 +14,11 @@ from pilothouse.controllers.node.ttl.decide import ANNOTATION, STEPS, says, step
 @pytest.mark.parametrize(
     ("step", "nodes", "after"),
     [
+        pytest.param(0, 1, 0, id="the first node"),
         pytest.param(0, 100, 0, id="100 are the most of step 0"),
         pytest.param(0, 101, 1, id="101 are too many"),
         pytest.param(0, 5000, 1, id="one step at a time"),
+        pytest.param(1, 92, 1, id="who is on step 1 stays"),
         pytest.param(1, 500, 1, id="500 are the most of step 1"),
         pytest.param(1, 501, 2, id="501 are too many"),
         pytest.param(2, 1001, 3, id="1001: step 3"),
@@ -33,6 +35,7 @@ def test_growing(step: int, nodes: int, after: int) -> None:
     ("step", "nodes", "after"),
     [
         pytest.param(0, 0, 0, id="no nodes: step 0"),
+        pytest.param(1, 100, 1, id="100 may stay on step 1"),
         pytest.param(1, 90, 1, id="90 may stay on step 1"),
         pytest.param(1, 89, 0, id="89 may not"),
         pytest.param(2, 449, 1, id="449: step 1"),
@@ -51,19 +54,25 @@ def test_the_seconds_of_the_steps() -> None:
 
 
 @pytest.mark.parametrize(
-    ("annotations", "expected"),
+    ("annotations", "seconds", "expected"),
     [
-        pytest.param({}, False, id="missing (TestPatchNode)"),
-        pytest.param({ANNOTATION: "15"}, True, id="it says so"),
-        pytest.param({ANNOTATION: "30"}, False, id="another number"),
-        pytest.param({ANNOTATION: "+015"}, True, id="the number counts, not the spelling"),
-        pytest.param({ANNOTATION: "soon"}, False, id="no number"),
-        pytest.param({ANNOTATION: ""}, False, id="empty"),
+        pytest.param({}, 0, False, id="missing, and 0 is wanted (TestPatchNode)"),
+        pytest.param({}, 15, False, id="missing"),
+        pytest.param({}, 30, False, id="missing, step 2"),
+        pytest.param({"a": "b", ANNOTATION: "0"}, 10, False, id="another number among other annotations"),
+        pytest.param({"a": "b", ANNOTATION: "10"}, 10, True, id="it says so among others"),
+        pytest.param({ANNOTATION: "0"}, 60, False, id="the number of a smaller cluster"),
+        pytest.param({ANNOTATION: "60"}, 60, True, id="it says so"),
+        pytest.param({ANNOTATION: "60"}, 30, False, id="the number of a larger cluster"),
+        pytest.param({ANNOTATION: "+015"}, 15, True, id="the number counts, not the spelling"),
+        pytest.param({ANNOTATION: "soon"}, 15, False, id="no number"),
+        pytest.param({ANNOTATION: "1_5"}, 15, False, id="no number in Go"),
+        pytest.param({ANNOTATION: ""}, 0, False, id="empty"),
     ],
 )
-def test_what_the_annotation_says(annotations: dict[str, str], expected: bool) -> None:
+def test_what_the_annotation_says(annotations: dict[str, str], seconds: int, expected: bool) -> None:
     """TestUpdateNodeIfNeeded."""
-    assert says(annotations, 15) is expected
+    assert says(annotations, seconds) is expected
 
 
 def counting(story: Callable[[World], Awaitable[None]]) -> None:
@@ -120,6 +129,27 @@ def test_a_patch_that_fails_is_tried_again() -> None:
         world.faults.add(Rule(fail(500), verb="patch", resource="nodes", nth=1))
         await world.node("n1")
         await asyncio.sleep(5)
+        assert await ttl(world, "n1") == "0"
+
+    counting(story)
+
+
+def test_a_cache_behind_our_own_write_is_waited_for() -> None:
+    """Upstream writes once more."""
+
+    async def story(world: World) -> None:
+        world.faults.add(Rule(delay(3.0), verb="watch", resource="nodes"))
+        await world.request("POST", NODES, {"metadata": {"name": "n1"}})
+        await asyncio.sleep(1)
+        await world.merge(f"{NODES}/n1", {"metadata": {"labels": {"a": "b"}}})
+        await asyncio.sleep(20)
+        assert world.requests() == ["patch nodes n1"]
+        await world.merge(f"{NODES}/n1", {"metadata": {"annotations": {ANNOTATION: None}}})
+        await asyncio.sleep(20)
+        assert await ttl(world, "n1") == "0"
+        await world.delete(f"{NODES}/n1")
+        await world.request("POST", NODES, {"metadata": {"name": "n1"}})
+        await asyncio.sleep(20)
         assert await ttl(world, "n1") == "0"
 
     counting(story)

@@ -65,8 +65,10 @@ class NodeWrites:
             await self._change_taints(node.metadata.name, lambda found: without(found.spec.taints, taints))
 
     async def set_labels(self, name: str, labels: dict[str, str]) -> None:
-        """Set these labels."""
-        await self._client.get(_NODE_META, name, resource_version="0")
+        """Set these labels, unless the node has them by now: the cache may not yet have read that it was us."""
+        node = await self._client.get(_NODE_META, name, resource_version="0")
+        if labels.items() <= node.metadata.labels.items():
+            return
         await self._client.patch(_NODE_META, name, strategic_merge_patch({"metadata": {"labels": labels}}))
 
     async def is_ready(self, name: str) -> bool:
