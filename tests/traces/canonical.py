@@ -20,6 +20,10 @@ _TIMES = {
     "creationTimestamp": r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ",
     "deletionTimestamp": r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ",
     "lastTransitionTime": r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ",
+    "lastHeartbeatTime": r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ",
+    "timeAdded": r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ",
+    "startTime": r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ",
+    "startedAt": r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ",
     "firstTimestamp": r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ",
     "lastTimestamp": r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ",
     "acquireTime": r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z",
@@ -109,9 +113,7 @@ class Names:
 
     def line(self, record: Record) -> Doc:
         """What is compared of a request."""
-        name = self.name(record.name)
-        if record.is_event:
-            name = name.rpartition(".")[0]
+        name = self.name(record.name.rpartition(".")[0] if record.is_event else record.name)
         if record.verb == "create" and record.code >= 400:
             name = ""
         return {

@@ -110,11 +110,13 @@ def play(
     latency: tuple[float, float] | None = None,
     prepare: Callable[[AuditedServer], None] | None = None,
     before: Scene | None = None,
+    options: Options = OPTIONS,
 ) -> AuditedServer:
     """Play a scenario; the server has written down what the controllers sent from its first step on.
 
     ``latency`` is how long every request and event of the programs takes at least and at most; None is no time at all.
     ``prepare`` may change the server before anybody talks to it, ``before`` is played before the first step.
+    ``options`` are the manager's.
     """
 
     async def main(env: Env) -> AuditedServer:
@@ -130,7 +132,7 @@ def play(
                 transport = slow
             return Traced(transport, server) if program == "manager" else transport
 
-        plane = Plane(env, store, PlaneOptions(nodes=3, manager=OPTIONS), server=server, wrap=wrap)
+        plane = Plane(env, store, PlaneOptions(nodes=3, manager=options), server=server, wrap=wrap)
         stage = Stage(env, plane, server, scenario)
         async with TaskGroup("replay") as group:
             group.start(plane.run(), name="plane")

@@ -1,0 +1,339 @@
+"""The recorded scenarios of a node that falls silent and of one that is deleted, replayed: ours sends what the
+controllers of v1.36.2 sent.
+
+What differs is said here, each with its reason, and nothing else does. Reads: ours looks at the server before it
+declares a node silent, marks a pod, evicts one or removes it, where upstream trusts its caches (docs/controllers/ says
+so for each). Order: requests about one object come in the recorded one, those about several do not.
+"""
+
+import asyncio
+import functools
+import textwrap
+from collections import Counter
+from collections.abc import Iterable
+
+import msgspec
+import pytest
+from tests.traces.canonical import Doc, Trace, assert_same
+from tests.traces.records import DATA, Record
+from tests.traces.stage import OPTIONS, Scene, Stage, play
+from tests.traces.statuses import turns, walk
+
+from pilothouse.controllers.node.node_lifecycle import NodeLifecycleOptions
+from pilothouse.env import TaskGroup
+from pilothouse.machinery.times import format_micro_time, format_time
+
+NODE_CONTROLLERS = "node-controller"
+"""Node lifecycle and taint eviction have one user."""
+POD_GC = "pod-garbage-collector"
+REPLICA_SETS = "replicaset-controller"
+TTL = "ttl-controller"
+MANAGER = msgspec.structs.replace(
+    OPTIONS,
+    controller_options={
+        "node-lifecycle-controller": NodeLifecycleOptions(monitor_period=2.0, monitor_grace_period=16.0)
+    },
+)
+POD_IP = "10.9.0.1"
+LEASES = "apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+
+POD = """
+apiVersion: v1
+kind: Pod
+metadata:
+  name: %s
+  labels: {app: x}
+spec:
+  containers:
+  - {name: main, image: "registry.k8s.io/pause:3.10"}
+  nodeName: %s
+"""
+TOLERATIONS = """
+  tolerations:
+  - {key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute}
+  - {key: node.kubernetes.io/not-ready, operator: Exists, effect: NoExecute}
+"""
+FOR_FIVE_SECONDS = TOLERATIONS.replace("NoExecute}", "NoExecute, tolerationSeconds: 5}")
+WEB = """
+apiVersion: apps/v1
+kind: ReplicaSet
+metadata:
+  name: web
+spec:
+  replicas: 1
+  selector:
+    matchLabels: {app: web}
+  template:
+    metadata:
+      labels: {app: web}
+    spec:
+      containers:
+      - {name: main, image: "registry.k8s.io/pause:3.10"}
+      nodeSelector: {kubernetes.io/hostname: %s}
+"""
+SERVICE = """
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec:
+  ports: [{name: 80-8080, port: 80, protocol: TCP, targetPort: 8080}]
+  selector: {app: web}
+"""
+BUDGET = """
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: web}
+spec: {minAvailable: 1, selector: {matchLabels: {app: web}}}
+"""
+
+
+class Kubelet:
+    """The recorded one: renews its Lease every 8 s, and pods turn Running and Ready 0.3 s after they are bound."""
+
+    def __init__(self, stage: Stage, name: str) -> None:
+        self._stage = stage
+        self._name = name
+        self._pods: set[str] = set()
+
+    async def _merge(self, path: str, body: Doc) -> None:
+        await self._stage.request("PATCH", path, body, "application/strategic-merge-patch+json")
+
+    def _now(self) -> str:
+        return format_time(self._stage.env.now())
+
+    def _conditions(self, kinds: str, status: str, **more: str | None) -> list[Doc]:
+        return [{"type": kind, "status": status, "lastTransitionTime": self._now(), **more} for kind in kinds.split()]
+
+    async def register(self) -> None:
+        """Not ready, then ready."""
+        name = self._name
+        room = {"cpu": "64", "ephemeral-storage": "500Gi", "memory": "256Gi", "pods": "500"}
+        info = dict.fromkeys(
+            ("machineID", "systemUUID", "bootID", "osImage", "operatingSystem", "architecture"), "fake"
+        )
+        versions = ("kernelVersion", "containerRuntimeVersion", "kubeletVersion", "kubeProxyVersion")
+        labels = {"arch": "amd64", "hostname": name, "os": "linux"}
+        status: Doc = {
+            "capacity": room,
+            "allocatable": room,
+            "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
+            "nodeInfo": info | dict.fromkeys(versions, "v1.20.2"),
+            "conditions": self._conditions("Ready", "False", lastHeartbeatTime=self._now()),
+        }
+        metadata = {"name": name, "labels": {f"kubernetes.io/{key}": value for key, value in labels.items()}}
+        await self._stage.request("POST", "api/v1/nodes", {"metadata": metadata, "status": status})
+        spec = {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": self._moment()}
+        await self._stage.request("POST", LEASES, {"metadata": {"name": name}, "spec": spec})
+        well = self._conditions("Ready", "True", reason="KubeletReady", lastHeartbeatTime=self._now())
+        well += self._conditions("MemoryPressure DiskPressure PIDPressure", "False", lastHeartbeatTime=self._now())
+        await self._merge(f"api/v1/nodes/{name}/status", {"status": {"conditions": well}})
+
+    def _moment(self) -> str:
+        return format_micro_time(self._stage.env.now())
+
+    async def renew(self) -> None:
+        while True:
+            await asyncio.sleep(8.0)
+            await self._merge(f"{LEASES}/{self._name}", {"spec": {"renewTime": self._moment()}})
+
+    async def run_pods(self) -> None:
+        while True:
+            for pod in (await self._stage.request("GET", self._stage.path("Pod")))["items"]:
+                name = pod["metadata"]["name"]
+                if pod["spec"].get("nodeName") == self._name and name not in self._pods:
+                    self._pods.add(name)
+                    await asyncio.sleep(0.3)
+                    await self._merge(f"{self._stage.path('Pod', name)}/status", {"status": self._running()})
+            await asyncio.sleep(0.01)
+
+    def _running(self) -> Doc:
+        container = {
+            "name": "main", "state": {"running": {"startedAt": self._now()}}, "lastState": {}, "ready": True,
+            "restartCount": 0, "image": "registry.k8s.io/pause:3.10", "imageID": "fake", "containerID": "fake://x",
+            "started": True,
+        }  # fmt: skip
+        return {
+            "phase": "Running",
+            "conditions": self._conditions("Initialized Ready ContainersReady PodScheduled", "True"),
+            "hostIP": "127.0.0.1", "podIP": POD_IP, "podIPs": [{"ip": POD_IP}], "startTime": self._now(),
+            "containerStatuses": [container],
+        }  # fmt: skip
+
+
+async def silent(stage: Stage) -> None:
+    """13: the kubelet stops, the node is declared out of service, and is deleted."""
+    kubelet = Kubelet(stage, "silent-0")
+    async with TaskGroup("silent-0") as group:
+        await kubelet.register()
+        group.start(kubelet.renew())
+        group.start(kubelet.run_pods())
+        await stage.at(3.749)
+        for name, tolerations in (("short", FOR_FIVE_SECONDS), ("forever", TOLERATIONS), ("default", "")):
+            await stage.create(POD % (name, "silent-0") + tolerations.lstrip("\n"))
+        await stage.at(3.892)
+        await stage.create(WEB % "silent-0" + textwrap.indent(FOR_FIVE_SECONDS.lstrip("\n"), "    "))
+        await stage.at(4.363)
+        await stage.create(SERVICE)
+        budgets = f"apis/policy/v1/namespaces/{stage.namespace}/poddisruptionbudgets"
+        await stage.request("POST", budgets, msgspec.yaml.decode(BUDGET.encode()))
+        await stage.at(7.54)
+        group.cancel()
+    await stage.at(81.819)
+    taints = (await stage.request("GET", "api/v1/nodes/silent-0"))["spec"]["taints"]
+    out = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
+    await stage.request(
+        "PATCH", "api/v1/nodes/silent-0", {"spec": {"taints": [*taints, out]}}, "application/merge-patch+json"
+    )
+    await stage.at(108.009)
+    await stage.request("DELETE", "api/v1/nodes/silent-0")
+    await stage.at(115.0)
+
+
+async def deleted(stage: Stage) -> None:
+    """13b: the kubelet stops and its node is deleted at once."""
+    kubelet = Kubelet(stage, "gone-0")
+    async with TaskGroup("gone-0") as group:
+        await kubelet.register()
+        group.start(kubelet.renew())
+        group.start(kubelet.run_pods())
+        await stage.at(3.91)
+        await stage.create(POD % ("bare", "gone-0"))
+        await stage.at(4.022)
+        await stage.create(WEB % "gone-0")
+        await stage.at(6.513)
+        group.cancel()
+    await stage.request("DELETE", "api/v1/nodes/gone-0")
+    await stage.at(80.0)
+
+
+SCENES: dict[str, Scene] = {"13-node-silent": silent, "13b-node-deleted": deleted}
+
+
+@functools.cache
+def replayed(scenario: str, seed: int) -> Trace:
+    latency = (0.001, 0.004) if seed else None
+    return Trace(play(scenario, SCENES[scenario], seed=seed, latency=latency, options=MANAGER).records)
+
+
+@functools.cache
+def upstream(scenario: str) -> Trace:
+    text = (DATA / f"{scenario}.jsonl").read_text().replace('"IP1"', f'"{POD_IP}"')
+    return Trace(msgspec.json.decode(line, type=Record) for line in text.splitlines())
+
+
+def writes(trace: Trace, user: str) -> list[Record]:
+    """What a user changed, without what met a conflict and status updates of the ReplicaSet, whose number varies."""
+    return [
+        record
+        for record in trace.of(user)
+        if not record.is_read and record.code != 409 and record.resource != "replicasets/status"
+    ]
+
+
+def comparable(trace: Trace, records: Iterable[Record], *, ours: bool) -> list[str]:
+    """These requests as lines, without what is meant to differ.
+
+    A deletion of ours carries the uid of the pod that was judged; upstream's is of whoever has the name. The spec of a
+    pod is left out of PUTs: admission (service accounts) put volumes into the recorded ones, that does not exist here.
+    """
+    lines = []
+    for doc in trace.docs(records):
+        if doc["verb"] == "delete":
+            name = doc["where"].partition("/")[2]
+            assert doc["body"].pop("preconditions", None) == ({"uid": f"uid of {name}"} if ours else None)
+        if (doc["verb"], doc["resource"]) == ("update", "v1 pods/status"):
+            del doc["body"]["spec"]
+        lines.append(msgspec.json.encode(doc, order="sorted").decode())
+    return lines
+
+
+@pytest.mark.parametrize("scenario", SCENES)
+@pytest.mark.parametrize("user", [NODE_CONTROLLERS, POD_GC, REPLICA_SETS, TTL])
+def test_the_same_is_written(scenario: str, user: str, seed: int) -> None:
+    ours, theirs = replayed(scenario, seed), upstream(scenario)
+    assert_same(comparable(ours, writes(ours, user), ours=True), comparable(theirs, writes(theirs, user), ours=False))
+
+
+@pytest.mark.parametrize("scenario", SCENES)
+def test_the_replica_sets_status_takes_the_same_turns(scenario: str, seed: int) -> None:
+    ours, theirs = replayed(scenario, seed), upstream(scenario)
+    assert turns(walk(ours, ours.of(REPLICA_SETS))) == turns(walk(theirs, theirs.of(REPLICA_SETS)))
+
+
+def steps(trace: Trace, *resources: str) -> dict[str, list[str]]:
+    """By name what was written to objects of these kinds, in order. Labels come when they come."""
+    found: dict[str, list[str]] = {}
+    for user in (NODE_CONTROLLERS, POD_GC):
+        records = [record for record in writes(trace, user) if record.resource in resources]
+        for doc in trace.docs(records):
+            taints = (doc["body"].get("spec") or {}).get("taints") or []
+            what = "" if doc["verb"] == "update" else [*sorted(doc["body"]), *(taint["effect"] for taint in taints)]
+            if what != ["metadata"]:
+                found.setdefault(doc["where"], []).append(f"{user}: {doc['verb']} {doc['resource']} {what}")
+    return found
+
+
+@pytest.mark.parametrize("scenario", SCENES)
+def test_what_is_written_about_one_object_comes_in_the_same_order(scenario: str, seed: int) -> None:
+    ours, theirs = replayed(scenario, seed), upstream(scenario)
+    assert steps(ours, "nodes", "nodes/status") == steps(theirs, "nodes", "nodes/status")
+    assert steps(ours, "pods/status") == steps(theirs, "pods/status")
+    for name in {record.name for record in ours.records if record.resource == "pods" and record.verb == "delete"}:
+        verbs = [record.verb for record in ours.records if record.name == name and not record.is_read]
+        changes = [verb for verb in verbs if verb in ("update", "patch", "delete")]
+        assert changes[-2:] == ["patch", "delete"], "first the reason, then the end"
+
+
+def reads(trace: Trace, user: str) -> Counter[str]:
+    return Counter(
+        f"{record.verb} {doc['resource']} {doc['where']} {record.query.get('resourceVersion', 'newest')}"
+        for record, doc in zip(trace.of(user), trace.docs(trace.of(user)), strict=True)
+        if record.is_read
+    )
+
+
+def test_what_is_read_beyond_upstream() -> None:
+    """Every difference, in runs without latency and so without conflicts."""
+    ours, theirs = replayed("13-node-silent", 0), upstream("13-node-silent")
+    mine, its = reads(ours, NODE_CONTROLLERS), reads(theirs, NODE_CONTROLLERS)
+    pods = {
+        name: f"get v1 pods 13-node-silent/{name} newest" for name in ("short", "forever", "default", "web-GENERATED")
+    }
+    node = "get v1 nodes /silent-0 newest"
+    # The node before it is declared silent, and before pods go, twice; each pod before it is marked.
+    assert mine - its == Counter({node: 3, **dict.fromkeys(pods.values(), 1)})
+    assert not its - mine
+    assert reads(ours, POD_GC) == Counter({node: 1}), "whether the node is still out of service"
+    assert not reads(theirs, POD_GC)
+
+
+def test_a_node_that_is_gone_is_asked_for_once() -> None:
+    ours, theirs = replayed("13b-node-deleted", 0), upstream("13b-node-deleted")
+    assert reads(ours, POD_GC) == reads(theirs, POD_GC) == Counter({"get v1 nodes /gone-0 newest": 1})
+    # Two controllers wrote to the new node at once upstream, and one of them had to read it again.
+    assert reads(theirs, NODE_CONTROLLERS) - reads(ours, NODE_CONTROLLERS) == Counter(
+        {"get v1 nodes /gone-0 newest": 1}
+    )
+
+
+def at(trace: Trace, verb: str, resource: str, name: str = "", user: str = NODE_CONTROLLERS) -> list[float]:
+    """When a user sent such requests."""
+    return [
+        record.t
+        for record in trace.of(user)
+        if (record.verb, record.resource) == (verb, resource) and name in record.name
+    ]
+
+
+def test_it_takes_as_long(seed: int) -> None:
+    for trace in (replayed("13-node-silent", seed), upstream("13-node-silent")):
+        (unknown,) = at(trace, "update", "nodes/status")
+        assert 16.0 <= unknown < 20.1, "sixteen seconds after the first pass that saw it, and a pass every two"
+        executed = at(trace, "patch", "nodes")[-1]
+        assert executed - unknown < 0.25
+        first, second = at(trace, "delete", "pods", "short")
+        assert first - executed == pytest.approx(5.0, abs=0.05), "its tolerationSeconds"
+        assert 0 <= second - 81.819 < 0.25, "the taint that it does not tolerate at all"
+        assert all(0 < t - 81.819 <= 20.1 for t in at(trace, "delete", "pods", user=POD_GC))
+    for trace in (replayed("13b-node-deleted", seed), upstream("13b-node-deleted")):
+        assert all(40.0 < t - 6.513 <= 60.2 for t in at(trace, "delete", "pods", user=POD_GC)), "quarantine, and a pass"
