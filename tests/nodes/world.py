@@ -18,6 +18,8 @@ from pilothouse.client.errors import NotFound
 from pilothouse.client.interceptor import Interceptor
 from pilothouse.env import Env, TaskGroup
 from pilothouse.nodes import NodeSimulator, Profile
+from pilothouse.nodes.behaviour import PREFIX
+from pilothouse.nodes.stages import Stage
 from pilothouse.runtime import InformerFactory
 from pilothouse.scheduler import Scheduler
 from pilothouse.storage import Change, MemoryStore
@@ -31,6 +33,7 @@ class World:
     def __init__(self, env: Env, group: TaskGroup) -> None:
         self.env = env
         self.group = group
+        self.simulator: NodeSimulator | None = None
         store = MemoryStore(env)
         self.writes: list[Change] = []
         store.on_commit.append(self.writes.extend)
@@ -45,18 +48,28 @@ class World:
 
     # Programs
 
-    async def start_nodes(self, *names: str, profile: Profile = QUIET) -> asyncio.Task[None]:
+    async def start_nodes(
+        self, *names: str, profile: Profile = QUIET, stages: tuple[Stage, ...] = ()
+    ) -> asyncio.Task[None]:
         """Start the simulator and wait until its nodes are ready. Cancel the task to end it."""
         ready = asyncio.Event()
-        task = self.group.start(self._nodes(names, profile, ready), name="nodes")
+        task = self.group.start(self._nodes(names, profile, stages, ready), name="nodes")
         await ready.wait()
         return task
 
-    async def _nodes(self, names: tuple[str, ...], profile: Profile, ready: asyncio.Event) -> None:
+    @property
+    def nodes(self) -> NodeSimulator:
+        """The simulator that was started last."""
+        assert self.simulator is not None, "no nodes were started"
+        return self.simulator
+
+    async def _nodes(
+        self, names: tuple[str, ...], profile: Profile, stages: tuple[Stage, ...], ready: asyncio.Event
+    ) -> None:
         client = Client(self.node_faults, self.env)
         informers = InformerFactory(client, self.env)
-        nodes = NodeSimulator(
-            self.env, names=names, informers=informers, client_for=lambda _name: client, profile=profile
+        nodes = self.simulator = NodeSimulator(
+            self.env, names=names, informers=informers, client_for=lambda _name: client, profile=profile, stages=stages
         )
         async with TaskGroup("nodes") as group:
             informers.start(group)
@@ -120,6 +133,21 @@ class World:
         """The Node."""
         return await self.client.get(NODES, name)
 
+    async def document_of_node(self, name: str) -> dict[str, Any]:
+        """The Node as it is stored."""
+        raw = await self.client.get(NODES.raw, name)
+        document: dict[str, Any] = msgspec.json.decode(raw)
+        return document
+
+    async def set_node_condition(self, name: str, kind: str, status: str) -> None:
+        """Write one condition of a Node, as the node lifecycle controller would."""
+        patch = strategic_merge_patch({"status": {"conditions": [{"type": kind, "status": status}]}})
+        await self.client.patch(NODES.raw, name, patch, subresource="status")
+
+    async def node_events(self) -> list[Event]:
+        """The events about Nodes."""
+        return [event for event in (await self.client.list(EVENTS)).items if event.involved_object.kind == "Node"]
+
     async def events(self) -> list[Event]:
         """All events, in the order in which they were created."""
         found = (await self.client.list(EVENTS, "default")).items
@@ -129,6 +157,22 @@ class World:
         """Write one condition of a pod, as some controller would."""
         patch = strategic_merge_patch({"status": {"conditions": [{"type": kind, "status": status}]}})
         await self.client.patch(PODS.raw, name, patch, "default", subresource="status")
+
+    async def label_node(self, name: str, key: str, value: str) -> None:
+        """Label a Node."""
+        await self.client.patch(NODES.raw, name, strategic_merge_patch({"metadata": {"labels": {key: value}}}))
+
+    async def annotate_node(self, name: str, **annotations: str | None) -> None:
+        """Change annotations of a Node, under the simulator's prefix."""
+        changes = {f"{PREFIX}{key}": text for key, text in annotations.items()}
+        patch = strategic_merge_patch({"metadata": {"annotations": changes}})
+        await self.client.patch(NODES.raw, name, patch)
+
+    async def annotate(self, name: str = "p", **annotations: str | None) -> None:
+        """Change annotations of a pod, under the simulator's prefix, with - for _."""
+        changes = {f"{PREFIX}{key.replace('_', '-')}": text for key, text in annotations.items()}
+        patch = strategic_merge_patch({"metadata": {"annotations": changes}})
+        await self.client.patch(PODS.raw, name, patch, "default")
 
     async def delete(self, name: str = "p", grace: int | None = None) -> None:
         """Delete a pod."""

@@ -234,7 +234,8 @@ def _conditions(pod: NodePod, course: Course, phase: str, verdict: Verdict | Non
             rows.append(("Ready", False, "ReadinessGatesNotReady", gates) if gates else ("Ready", True, "", ""))
             rows.append(("ContainersReady", True, "", ""))
     if verdict is not None and verdict.disruption:
-        rows.append(("DisruptionTarget", True, "TerminationByKubelet", verdict.message))
+        # First, as in the order that is asked for: the API server refuses a patch whose two orders differ.
+        rows.insert(0, ("DisruptionTarget", True, "TerminationByKubelet", verdict.message))
     return rows
 
 

@@ -1,0 +1,122 @@
+"""Which pods a node takes, and what it says to those that it does not.
+
+Mirrors kubelet v1.36 ``pkg/kubelet/lifecycle/predicate_test.go``, ``handlers_test.go`` and
+``pkg/kubelet/eviction/eviction_manager_test.go`` (``*Admit*``).
+"""
+
+from typing import Any
+
+import msgspec
+import pytest
+from tests.nodes.courses import pod
+
+from pilothouse.api.core import Node
+from pilothouse.nodes.admission import Loads, load_of, refuse
+from pilothouse.nodes.views import NodePod
+
+ROOM = {"cpu": "2", "memory": "1Gi", "pods": "3"}
+
+
+def node(*taints: dict[str, str], labels: Any = None, gpu: str = "", **room: str) -> Node:
+    return msgspec.convert(
+        {"metadata": {"name": "n", "labels": labels or {}}, "spec": {"taints": taints},
+         "status": {"allocatable": {**ROOM, **room, **({"example.com/gpu": gpu} if gpu else {})}}},
+        Node,
+    )  # fmt: skip
+
+
+def wants(
+    qos: str = "Burstable", port: int = 0, host: str = "", gpu: str = "", more: Any = None, **requests: str
+) -> NodePod:
+    requests |= {"example.com/gpu": gpu} if gpu else {}
+    container: dict[str, Any] = {"name": "c", "resources": {"requests": requests}}
+    if port:
+        container["ports"] = [{"containerPort": 80, "hostPort": port, "hostIP": host}]
+    return pod(containers=[container], status={"qosClass": qos}, **(more or {}))
+
+
+AFFINE = {"nodeSelector": {"disk": "ssd"}}
+NO_EXECUTE = {"key": "k", "effect": "NoExecute"}
+NO_SCHEDULE = {"key": "k", "effect": "NoSchedule"}
+TOLERANT = {"tolerations": [{"operator": "Exists"}]}
+CRITICAL = {"priority": 2_000_000_000}
+OTHER = wants(cpu="1500m", memory="512Mi", port=8080)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "others", "on", "pressures", "reason", "message"),
+    [
+        pytest.param(wants(cpu="2"), 0, node(), [], "", "", id="fits exactly"),
+        pytest.param(
+            wants(cpu="600m"), 1, node(), [], "OutOfcpu",
+            "Node didn't have enough resource: cpu, requested: 600, used: 1500, capacity: 2000", id="cpu",
+        ),
+        pytest.param(
+            wants(memory="513Mi"), 1, node(), [], "OutOfmemory",
+            "Node didn't have enough resource: memory, requested: 537919488, used: 536870912, capacity: 1073741824",
+            id="memory",
+        ),
+        pytest.param(
+            wants(cpu="3", memory="9Gi"), 0, node(), [], "OutOfcpu",
+            "Node didn't have enough resource: cpu, requested: 3000, used: 0, capacity: 2000", id="both: cpu is told",
+        ),
+        pytest.param(
+            wants(), 3, node(cpu="99", memory="9Gi"), [], "OutOfpods",
+            "Node didn't have enough resource: pods, requested: 1, used: 3, capacity: 3", id="pods",
+        ),
+        pytest.param(
+            wants(gpu="2"), 0, node(gpu="1"), [], "OutOfexample.com/gpu",
+            "Node didn't have enough resource: example.com/gpu, requested: 2, used: 0, capacity: 1", id="extended",
+        ),
+        pytest.param(wants(gpu="2"), 0, node(), [], "", "", id="an extended one nobody has: not ours"),
+        pytest.param(
+            wants(more=AFFINE), 0, node(), [], "NodeAffinity",
+            "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector", id="node selector",
+        ),
+        pytest.param(wants(more=AFFINE), 0, node(labels={"disk": "ssd"}), [], "", "", id="node selector fits"),
+        pytest.param(
+            wants(port=8080), 1, node(), [], "NodePorts",
+            "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports", id="host port",
+        ),
+        pytest.param(wants(port=8080, host="10.0.0.9"), 1, node(), [], "NodePorts",
+            "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports",
+            id="host port of one address, taken on all"),
+        pytest.param(wants(port=8081), 1, node(), [], "", "", id="another host port"),
+        pytest.param(
+            wants(), 0, node(NO_EXECUTE), [], "TaintToleration",
+            "Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate", id="NoExecute",
+        ),
+        pytest.param(wants(more=TOLERANT), 0, node(NO_EXECUTE), [], "", "", id="NoExecute tolerated"),
+        pytest.param(wants(), 0, node(NO_SCHEDULE), [], "", "", id="NoSchedule is the scheduler's business"),
+        pytest.param(
+            wants(qos="BestEffort"), 0, node(), ["MemoryPressure"], "Evicted",
+            "The node had condition: [MemoryPressure]. ", id="memory pressure: best effort",
+        ),
+        pytest.param(wants(), 0, node(), ["MemoryPressure"], "", "", id="memory pressure: others come"),
+        pytest.param(
+            wants(qos="BestEffort", more=TOLERANT), 0, node(), ["MemoryPressure"], "", "",
+            id="memory pressure: tolerated",
+        ),
+        pytest.param(
+            wants(more=TOLERANT), 0, node(), ["DiskPressure"], "Evicted", "The node had condition: [DiskPressure]. ",
+            id="disk pressure: nobody",
+        ),
+        pytest.param(wants(more=CRITICAL), 0, node(), ["DiskPressure"], "", "", id="disk pressure: but critical ones"),
+    ],
+)  # fmt: skip
+def test_admission(wanted: NodePod, others: int, on: Node, pressures: list[str], reason: str, message: str) -> None:
+    loads = Loads()
+    for number in range(others):
+        loads.add(f"ns/o{number}", load_of(OTHER if number == 0 else wants()))
+    verdict = refuse(wanted, "ns/p", load_of(wanted), loads, on, pressures)
+    assert (verdict.reason, verdict.message) == (reason, message) if verdict else reason == ""
+
+
+def test_what_has_left_leaves_room() -> None:
+    loads = Loads()
+    loads.add("ns/o", load_of(OTHER))
+    loads.add("ns/o", load_of(OTHER))
+    assert loads.requests["cpu"] == 1500, "counted once"
+    loads.drop("ns/o")
+    loads.drop("ns/o")
+    assert refuse(wants(cpu="2"), "ns/p", load_of(wants(cpu="2")), loads, node(), []) is None
