@@ -1,78 +1,83 @@
-"""Callers of the secure port are told apart and judged by the API server, and its answers are kept for a while."""
+"""The API server is asked about callers of the secure port, and its answers are kept for a while."""
 
 import asyncio
 from typing import Any
 
+import pytest
 from tests.controllermanager.scripted import Scripted, status
 
-from pilothouse.controllermanager.delegation import Authenticator, Authorizer, User
+from pilothouse.controllermanager.authentication import ANONYMOUS
+from pilothouse.controllermanager.delegation import Authorizer, TokenReviews, Unanswered, User
 from pilothouse.env import Env
 from pilothouse.env.virtual import run
-
-ANONYMOUS = User(username="system:anonymous", groups=("system:unauthenticated",))
 
 
 def review(_method: str, target: str, body: Any) -> tuple[int, Any]:
     """Knows one token, and lets ``reader`` read metrics."""
-    if target.endswith("/tokenreviews"):
+    if target.partition("?")[0].endswith("/tokenreviews"):
         good = body["spec"]["token"] == "good"
         user = {"username": "reader", "uid": "7", "groups": ["staff"]} if good else {}
         return 201, {"status": {"authenticated": good, "user": user}}
-    assert target == "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+    assert target.partition("?")[0] == "/apis/authorization.k8s.io/v1/subjectaccessreviews"
     spec = body["spec"]
     allowed = spec["user"] == "reader" and spec["nonResourceAttributes"] == {"path": "/metrics", "verb": "get"}
-    return 201, {"status": {"allowed": allowed}}
-
-
-def test_who_is_asking() -> None:
-    async def main(env: Env) -> None:
-        server = Scripted(review)
-        authenticator = Authenticator(env, server.client(env), cache_seconds=10)
-        assert await authenticator.user(None, "") == ANONYMOUS
-        assert await authenticator.user(None, "Basic abc") == ANONYMOUS
-        assert server.asked == []
-        reader = User(username="reader", uid="7", groups=("staff", "system:authenticated"))
-        assert await authenticator.user(None, "Bearer good") == reader
-        assert await authenticator.user(None, "bearer  good ") == reader
-        assert await authenticator.user(None, "Bearer bad") is None
-        # A certificate goes before a token.
-        by_certificate = await authenticator.user(User(username="admin", groups=("system:masters",)), "Bearer bad")
-        assert by_certificate == User(username="admin", groups=("system:masters", "system:authenticated"))
-
-    run(main)
+    return 201, {"status": {"allowed": allowed, "reason": "" if allowed else "no role"}}
 
 
 def test_answers_about_tokens_are_kept_good_and_bad() -> None:
     async def main(env: Env) -> None:
         server = Scripted(review)
-        authenticator = Authenticator(env, server.client(env), cache_seconds=10)
+        tokens = TokenReviews(env, server.client(env), cache_seconds=10)
         for _time in range(3):
-            await authenticator.user(None, "Bearer good")
-            await authenticator.user(None, "Bearer bad")
+            assert await tokens.user("good") == User(username="reader", uid="7", groups=("staff",))
+            assert await tokens.user("bad") is None
         assert len(server.asked) == 2
         await asyncio.sleep(10)
-        await authenticator.user(None, "Bearer good")
+        await tokens.user("good")
         assert len(server.asked) == 3
 
     run(main)
 
 
-def test_an_api_server_that_is_away_lets_no_token_in_and_nothing_is_kept() -> None:
+def test_an_api_server_that_is_away_is_no_answer_and_nothing_is_kept() -> None:
     async def main(env: Env) -> None:
         server = Scripted(review)
         server.down = True
-        authenticator = Authenticator(env, server.client(env), cache_seconds=10)
-        assert await authenticator.user(None, "Bearer good") is None
+        tokens = TokenReviews(env, server.client(env), cache_seconds=10)
+        with pytest.raises(Unanswered, match="connection refused"):
+            await tokens.user("good")
+        assert env.monotonic() < 0.1, "nobody there is not asked again"
         server.down = False
-        assert await authenticator.user(None, "Bearer good") is not None
+        assert await tokens.user("good") is not None
 
     run(main)
 
 
-def test_without_delegation_everybody_is_anonymous() -> None:
+def test_passing_trouble_is_asked_through() -> None:
     async def main(env: Env) -> None:
-        authenticator = Authenticator(env, None, cache_seconds=10)
-        assert await authenticator.user(None, "Bearer good") == ANONYMOUS
+        refusals = [status(500, "InternalError"), status(429, "TooManyRequests"), status(504, "Timeout")]
+        server = Scripted(lambda *asked: refusals.pop() if refusals else review(*asked))
+        tokens = TokenReviews(env, server.client(env), cache_seconds=10)
+        assert await tokens.user("good") is not None
+        assert len(server.asked) == 4
+        # 0.5, 0.75 and 1.125 s, each up to a fifth longer.
+        assert 2.375 <= env.monotonic() <= 2.375 * 1.2
+        refusals.extend([status(500, "InternalError")] * 9)
+        with pytest.raises(Unanswered):
+            await tokens.user("other")
+        assert len(server.asked) == 9, "five tries are enough"
+
+    run(main)
+
+
+def test_an_answer_that_says_what_went_wrong_is_not_kept() -> None:
+    async def main(env: Env) -> None:
+        server = Scripted(lambda *_: (201, {"status": {"error": "the issuer is away"}}))
+        tokens = TokenReviews(env, server.client(env), cache_seconds=10)
+        for _time in range(2):
+            with pytest.raises(Unanswered, match="the issuer is away"):
+                await tokens.user("good")
+        assert len(server.asked) == 2
 
     run(main)
 
@@ -86,27 +91,33 @@ def authorizer(env: Env, server: Scripted | None, **changes: Any) -> Authorizer:
     return Authorizer(env, server.client(env) if server is not None else None, **{**settings, **changes})
 
 
-READER = User(username="reader", uid="7", groups=("staff",))
+READER = User(username="reader", uid="7", groups=("staff",), extra={"scopes": ("a", "b")})
 
 
 def test_who_may_what() -> None:
     async def main(env: Env) -> None:
         server = Scripted(review)
         judge = authorizer(env, server)
+
+        async def allows(user: User, verb: str, path: str) -> bool:
+            return (await judge.verdict(user, verb, path)).allowed
+
         for path in ("/healthz", "/livez", "/open/", "/open/more"):
-            assert await judge.allows(ANONYMOUS, "get", path), path
-        assert await judge.allows(User(username="x", groups=("system:masters",)), "delete", "/anything")
+            assert await allows(ANONYMOUS, "get", path), path
+        assert await allows(User(username="x", groups=("system:masters",)), "delete", "/anything")
         assert server.asked == [], "nobody had to be asked for these"
-        assert await judge.allows(READER, "get", "/metrics")
+        assert await allows(READER, "get", "/metrics")
         assert server.asked[0][2]["spec"] == {
             "user": "reader",
             "uid": "7",
             "groups": ["staff"],
+            "extra": {"scopes": ["a", "b"]},
             "nonResourceAttributes": {"path": "/metrics", "verb": "get"},
         }
-        assert not await judge.allows(READER, "get", "/configz")
-        assert not await judge.allows(READER, "post", "/metrics")
-        assert not await judge.allows(ANONYMOUS, "get", "/healthz/more")
+        assert not await allows(READER, "get", "/configz")
+        assert (await judge.verdict(READER, "get", "/configz")).reason == "no role"
+        assert not await allows(READER, "post", "/metrics")
+        assert not await allows(ANONYMOUS, "get", "/healthz/more")
 
     run(main)
 
@@ -116,8 +127,8 @@ def test_yes_and_no_are_kept_each_for_its_time() -> None:
         server = Scripted(review)
         judge = authorizer(env, server)
         for _second in range(10):
-            await judge.allows(READER, "get", "/metrics")
-            await judge.allows(READER, "get", "/configz")
+            await judge.verdict(READER, "get", "/metrics")
+            await judge.verdict(READER, "get", "/configz")
             await asyncio.sleep(1)
         paths = [body["spec"]["nonResourceAttributes"]["path"] for _method, _target, body in server.asked]
         assert paths == ["/metrics", "/configz", "/configz"]
@@ -125,14 +136,26 @@ def test_yes_and_no_are_kept_each_for_its_time() -> None:
     run(main)
 
 
-def test_a_failed_question_is_a_no_that_is_not_kept() -> None:
+def test_very_long_questions_are_not_kept() -> None:
+    async def main(env: Env) -> None:
+        server = Scripted(review)
+        judge = authorizer(env, server)
+        for _time in range(2):
+            await judge.verdict(READER, "get", f"/{'x' * 10_000}")
+        assert len(server.asked) == 2
+
+    run(main)
+
+
+def test_a_failed_question_is_no_answer_and_not_kept() -> None:
     async def main(env: Env) -> None:
         broken = True
         server = Scripted(lambda *asked: status(403, "Forbidden") if broken else review(*asked))
         judge = authorizer(env, server)
-        assert not await judge.allows(READER, "get", "/metrics")
+        with pytest.raises(Unanswered):
+            await judge.verdict(READER, "get", "/metrics")
         broken = False
-        assert await judge.allows(READER, "get", "/metrics")
+        assert (await judge.verdict(READER, "get", "/metrics")).allowed
 
     run(main)
 
@@ -140,7 +163,7 @@ def test_a_failed_question_is_a_no_that_is_not_kept() -> None:
 def test_without_delegation_only_open_paths_and_masters_pass() -> None:
     async def main(env: Env) -> None:
         judge = authorizer(env, None)
-        assert await judge.allows(READER, "get", "/healthz")
-        assert not await judge.allows(READER, "get", "/metrics")
+        assert (await judge.verdict(READER, "get", "/healthz")).allowed
+        assert not (await judge.verdict(READER, "get", "/metrics")).allowed
 
     run(main)

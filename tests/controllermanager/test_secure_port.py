@@ -1,17 +1,21 @@
-"""Who signs client certificates: looked up when the port opens, and looked at again while it is open."""
+"""Opening the secure port: the cluster's part of the trust, certificates, versions and ciphers."""
 
 import asyncio
-from typing import Any, cast
+import ssl
+from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.controllermanager.certificates import NOW, USERS
 from tests.controllermanager.scripted import Scripted, status
 
 from pilothouse.client.errors import ConfigError
 from pilothouse.controllermanager import secure_port
-from pilothouse.controllermanager.options import Serving
+from pilothouse.controllermanager.client_trust import ClientTrust
+from pilothouse.controllermanager.options import Serving, SniCertificate
 from pilothouse.env import Env
 from pilothouse.env.virtual import run
-from pilothouse.serving.tls import ServerTls
+from pilothouse.serving.certificates import issue_server
 
 TARGET = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
 
@@ -19,39 +23,18 @@ TARGET = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authenti
 class ConfigMap:
     """The API server's ConfigMap."""
 
-    def __init__(self, authority: str = "first") -> None:
-        self.authority = authority
+    def __init__(self) -> None:
         self.refusal: tuple[int, Any] | None = None
 
     def __call__(self, method: str, target: str, _body: Any) -> tuple[int, Any]:
         assert (method, target) == ("GET", TARGET)
-        return self.refusal or (200, {"data": {"client-ca-file": self.authority}})
+        return self.refusal or (200, {"data": {"client-ca-file": USERS.certificate.decode()}})
 
 
-class Trusting:
-    """Stands in for ``ServerTls``: writes down whom it is told to trust."""
-
-    def __init__(self) -> None:
-        self.trusted: list[bytes] = []
-
-    def trust(self, authority: bytes) -> None:
-        if authority == b"garbage":
-            raise ValueError("the client authority is not a PEM certificate")
-        self.trusted.append(authority)
-
-
-async def look_up(env: Env, server: Scripted | None, **changes: Any) -> bytes:
-    client = server.client(env) if server is not None else None
-    return await secure_port._client_authority(env, client, Serving(**changes))
-
-
-def test_it_is_in_the_api_servers_config_map() -> None:
-    async def main(env: Env) -> None:
-        assert await look_up(env, Scripted(ConfigMap())) == b"first"
-        assert await look_up(env, None) == b""
-        assert await look_up(env, Scripted(ConfigMap()), authentication_skip_lookup=True) == b""
-
-    run(main)
+async def look_up(env: Env, server: Scripted, *, tolerant: bool = False) -> bytes:
+    trust = ClientTrust(env, Serving())
+    await secure_port._look_up(env, server.client(env), trust, tolerant=tolerant)
+    return trust.pem
 
 
 def test_an_api_server_that_comes_late_is_waited_for_ten_seconds() -> None:
@@ -59,7 +42,7 @@ def test_an_api_server_that_comes_late_is_waited_for_ten_seconds() -> None:
         server = Scripted(ConfigMap())
         server.down = True
         asyncio.get_running_loop().call_later(5, setattr, server, "down", False)
-        assert await look_up(env, server) == b"first"
+        assert await look_up(env, server) == USERS.certificate
         server.down = True
         began = env.monotonic()
         with pytest.raises(ConfigError, match="--authentication-skip-lookup or"):
@@ -76,29 +59,46 @@ def test_a_refusal_ends_the_start_unless_it_is_tolerated() -> None:
         with pytest.raises(ConfigError, match="unable to load configmap kube-system/extension-"):
             await look_up(env, Scripted(config))
         assert env.monotonic() < 1
-        assert await look_up(env, Scripted(config), authentication_tolerate_lookup_failure=True) == b""
+        assert await look_up(env, Scripted(config), tolerant=True) == b""
 
     run(main)
 
 
-def test_a_new_authority_counts_within_a_minute_and_failures_change_nothing() -> None:
-    async def main(env: Env) -> None:
-        config, tls = ConfigMap(), Trusting()
-        server = Scripted(config)
-        following = secure_port._follow(server.client(env), b"first", cast("ServerTls", tls))
-        task = asyncio.get_running_loop().create_task(following)
-        await asyncio.sleep(61)
-        assert tls.trusted == []
-        config.authority = "second"
-        await asyncio.sleep(60)
-        assert tls.trusted == [b"second"]
-        config.authority = "garbage"
-        await asyncio.sleep(60)
-        server.down = True
-        await asyncio.sleep(60)
-        server.down, config.authority = False, "third"
-        await asyncio.sleep(120)
-        assert tls.trusted == [b"second", b"third"]
-        task.cancel()
+@pytest.mark.parametrize(
+    ("asked", "minimum"),
+    [
+        pytest.param("", ssl.TLSVersion.TLSv1_2, id="1.2 by default"),
+        pytest.param("VersionTLS13", ssl.TLSVersion.TLSv1_3, id="1.3 on request"),
+        pytest.param("VersionTLS10", ssl.TLSVersion.TLSv1_2, id="nothing below 1.2"),
+    ],
+)
+def test_the_lowest_version(asked: str, minimum: ssl.TLSVersion) -> None:
+    assert secure_port._policy(Serving(tls_min_version=asked)).minimum_version == minimum
 
-    run(main)
+
+def test_ciphers_have_gos_names() -> None:
+    names = ("TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "TLS_AES_128_GCM_SHA256", "TLS_RSA_WITH_RC4_128_SHA")
+    assert secure_port._policy(Serving(tls_cipher_suites=names)).ciphers == ("ECDHE-RSA-AES128-GCM-SHA256",)
+    only_13 = secure_port._policy(Serving(tls_cipher_suites=names[1:]))
+    assert (only_13.ciphers, only_13.minimum_version) == ((), ssl.TLSVersion.TLSv1_3)
+
+
+def test_every_cipher_is_one_of_openssls() -> None:
+    from pilothouse.controllermanager.cipher_suites import _OPENSSL
+
+    for cipher in _OPENSSL.values():
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).set_ciphers(cipher)
+
+
+def test_certificates_that_can_not_be_used_are_named(tmp_path: Path) -> None:
+    env = Env()
+    certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
+    issue_server(USERS, ["localhost"], NOW).save(certificate, key)
+    absent = SniCertificate(cert_file=str(tmp_path / "absent.crt"), key_file=str(key))
+    for serving, match in (
+        (Serving(cert_file=str(tmp_path / "absent.crt"), key_file=str(key)), r"absent\.crt: No such file"),
+        (Serving(cert_file=str(certificate), key_file=str(certificate)), "are not a certificate and its key"),
+        (Serving(sni_certificates=(absent,)), r"absent\.crt: No such file"),
+    ):
+        with pytest.raises(ConfigError, match=match):
+            secure_port._tls(env, serving, b"")

@@ -1,6 +1,7 @@
 """The secure port of ``pilothouse manager``, with the real kube-apiserver to ask who may read it."""
 
 import base64
+import datetime
 import http.client
 import json
 import ssl
@@ -11,12 +12,21 @@ import pytest
 from tests.programs import free_port, pilothouse, until
 from tests.real_cluster import ADMIN_TOKEN, RealCluster
 
+from pilothouse.serving.certificates import issue_client, make_authority
+
 SHORT = ("--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=1s")
 ALL_THREE = "--controllers=replicaset,garbagecollector,namespace"
 
 
 def get(
-    port: int, path: str, *, token: str = "", certificate: tuple[Path, Path] | None = None, ca: Path | None = None
+    port: int,
+    path: str,
+    *,
+    token: str = "",
+    certificate: tuple[Path, Path] | None = None,
+    ca: Path | None = None,
+    method: str = "GET",
+    headers: dict[str, str] | None = None,
 ) -> tuple[int, str]:
     """Status and body of a page of the secure port."""
     context = ssl.create_default_context(cafile=str(ca)) if ca else ssl._create_unverified_context()
@@ -24,7 +34,8 @@ def get(
         context.load_cert_chain(*certificate)
     connection = http.client.HTTPSConnection("localhost", port, timeout=10, context=context)
     try:
-        connection.request("GET", path, headers={"Authorization": f"Bearer {token}"} if token else {})
+        login = {"Authorization": f"Bearer {token}"} if token else {}
+        connection.request(method, path, headers={**login, **(headers or {})})
         answer = connection.getresponse()
         return answer.status, answer.read().decode()
     finally:
@@ -95,15 +106,18 @@ def test_health_is_open_to_everybody_and_names_every_check(served: Served) -> No
     assert 'warn: some health checks cannot be excluded: no matches for "other"' in text
 
 
-def test_only_the_exact_path_is_served(served: Served) -> None:
-    assert served.get("/healthz/leaderElection")[0] == 404
+def test_single_checks_and_unknown_paths(served: Served) -> None:
+    assert served.get("/healthz/leaderElection") == (200, "ok")
+    assert served.get("/healthz/leaderElection", token="")[0] == 403
+    assert served.get("/healthz/nothing")[0] == 404
     assert served.get("/nothing") == (404, "404 page not found\n")
 
 
 def test_metrics_need_a_right(served: Served, directory: Path) -> None:
     cluster = served.cluster
     assert served.get("/metrics", token="")[0] == 403
-    assert served.get("/metrics", token="wrong") == (401, "Unauthorized")
+    status, text = served.get("/metrics", token="wrong")
+    assert (status, json.loads(text)["message"]) == (401, "Unauthorized")
     assert served.get("/healthz", token="wrong")[0] == 401
     status, text = served.get("/metrics")
     assert status == 200
@@ -114,7 +128,10 @@ def test_metrics_need_a_right(served: Served, directory: Path) -> None:
     reader = certificate_of(cluster.user("metrics-reader", rules=rights), directory)
     assert get(served.port, "/metrics", certificate=reader)[0] == 200
     status, text = get(served.port, "/configz", certificate=reader)
-    assert (status, text) == (403, 'forbidden: User "metrics-reader" cannot get path "/configz"')
+    assert (status, json.loads(text)["message"]) == (
+        403,
+        'forbidden: User "metrics-reader" cannot get path "/configz"',
+    )
 
 
 def test_a_token_of_a_service_account_counts(served: Served) -> None:
@@ -157,6 +174,69 @@ def test_the_certificate_is_kept_in_cert_dir(served: Served) -> None:
     ]
     assert (folder / "kube-controller-manager.key").stat().st_mode & 0o077 == 0
     assert get(served.port, "/healthz", ca=folder / "kube-controller-manager.crt")[0] == 200
+
+
+PAGES = (
+    "/metrics", "/metrics/slis", "/configz", "/flagz", "/statusz", "/debug/pprof/", "/debug/pprof/cmdline",
+    "/debug/pprof/goroutine", "/debug/pprof/heap", "/debug/flags/v", "/readyz/controllers",
+    "/debug/controllers/garbage-collector-controller/graph", "/nothing",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
+def test_no_page_is_for_everybody(served: Served, directory: Path, method: str) -> None:
+    stranger = directory / "eve.crt", directory / "eve.key"
+    now = datetime.datetime.now(datetime.UTC)
+    issue_client(make_authority("others", now), "eve", ["system:masters"], now).save(*stranger)
+    nobody = certificate_of(served.cluster.user("nobody", rules=[]), directory)
+    for path in PAGES:
+        assert get(served.port, path, method=method)[0] == 403, path
+        assert get(served.port, path, method=method, token="wrong")[0] == 401, path
+        assert get(served.port, path, method=method, certificate=stranger)[0] == 401, path
+        assert get(served.port, path, method=method, certificate=nobody)[0] == 403, path
+        vouched = {"X-Remote-User": "admin", "X-Remote-Group": "system:masters"}
+        assert get(served.port, path, method=method, headers=vouched)[0] == 403, path
+        assert get(served.port, path, method=method, certificate=nobody, headers=vouched)[0] == 403, path
+
+
+def test_a_wrong_certificate_is_answered_and_a_token_beside_it_counts(served: Served, directory: Path) -> None:
+    stranger = directory / "eve.crt", directory / "eve.key"
+    now = datetime.datetime.now(datetime.UTC)
+    issue_client(make_authority("others", now), "eve", ["system:masters"], now).save(*stranger)
+    status, text = get(served.port, "/healthz", certificate=stranger)
+    assert (status, json.loads(text)["reason"]) == (401, "Unauthorized")
+    assert get(served.port, "/metrics", certificate=stranger, token=ADMIN_TOKEN)[0] == 200
+
+
+def test_the_pages_for_debugging(served: Served) -> None:
+    assert "strict digraph full {" in served.get("/debug/controllers/garbage-collector-controller/graph")[1]
+    assert "task lead-served:" in served.get("/debug/pprof/goroutine?debug=2")[1]
+    assert "kube-controller-manager statusz" in served.get("/statusz")[1]
+    assert (
+        'kubernetes_healthchecks_total{name="leaderElection",status="success",type="' in served.get("/metrics/slis")[1]
+    )
+    assert served.get("/debug/pprof/profile?seconds=1&format=collapsed")[0] == 200
+
+
+def test_the_clusters_authority_is_followed_both_ways(served: Served, directory: Path) -> None:
+    cluster = served.cluster
+    now = datetime.datetime.now(datetime.UTC)
+    other = make_authority("rotated", now)
+    rotated = directory / "new.crt", directory / "new.key"
+    issue_client(other, "newcomer", ["system:masters"], now).save(*rotated)
+    path = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
+    before = cluster.request("GET", path)["data"]["client-ca-file"]
+
+    def says(bundle: str) -> None:
+        document = cluster.request("GET", path)
+        document["data"]["client-ca-file"] = bundle
+        cluster.request("PUT", path, document)
+
+    assert get(served.port, "/metrics", certificate=rotated)[0] == 401
+    says(before + other.certificate.decode())
+    until(lambda: get(served.port, "/metrics", certificate=rotated)[0] == 200, "the new authority counts", 10)
+    says(before)
+    until(lambda: get(served.port, "/metrics", certificate=rotated)[0] == 401, "and counts no more", 10)
 
 
 def test_a_second_manager_stands_by_healthy(served: Served, directory: Path) -> None:

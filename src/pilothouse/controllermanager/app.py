@@ -5,14 +5,27 @@ standby, as upstream's.
 """
 
 from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Protocol, runtime_checkable
 
 from pilothouse.client.connect import find
-from pilothouse.controllermanager.configz import page
+from pilothouse.controllermanager import configz, profiling, zpages
 from pilothouse.controllermanager.health import Health
-from pilothouse.controllermanager.identities import RemoteClients
+from pilothouse.controllermanager.identities import PROGRAM, RemoteClients
 from pilothouse.controllermanager.manager import Manager
 from pilothouse.controllermanager.options import Options
+from pilothouse.controllermanager.pages import (
+    NOT_FOUND,
+    Answer,
+    Page,
+    Pages,
+    Request,
+    health_page,
+    metrics_page,
+    single_checks,
+)
 from pilothouse.controllermanager.secure_port import secure_port
+from pilothouse.controllermanager.slis import Slis
 from pilothouse.env import Env
 from pilothouse.runtime.client_metrics import RestClientMetrics
 from pilothouse.runtime.descriptor import Descriptor
@@ -35,14 +48,43 @@ async def run(env: Env, options: Options, descriptors: Sequence[Descriptor]) -> 
     health, readiness = Health(), Health()
     manager = Manager(env, options, clients, descriptors, metrics=metrics, health=health, readiness=readiness)
     try:
-        async with secure_port(
-            env,
-            options.serving,
-            health=health,
-            readiness=readiness,
-            metrics=metrics,
-            config=lambda: page(options),
-        ):
+        async with secure_port(env, options.serving, pages_of(env, options, manager)):
             await manager.run()
     finally:
         await clients.close()
+
+
+@runtime_checkable
+class _HasGraph(Protocol):
+    """The garbage collector, as far as its debugging page goes."""
+
+    def graph_as_dot(self, uids: Sequence[str] = ()) -> str: ...
+
+
+def pages_of(env: Env, options: Options, manager: Manager) -> Pages:
+    """What a manager shows on its secure port."""
+    serving, pages, slis = options.serving, Pages(), Slis(env, manager.health, manager.readiness)
+    for endpoint, health in (("healthz", manager.health), ("livez", manager.health), ("readyz", manager.readiness)):
+        pages.add(f"/{endpoint}", health_page(health, endpoint))
+        pages.add(f"/{endpoint}/", single_checks(health, endpoint), below=True)
+    pages.add("/metrics", metrics_page(manager.metrics))
+    pages.add("/metrics/slis", slis.page)
+    pages.add("/configz", lambda _request: Answer(HTTPStatus.OK, configz.page(options), "application/json"))
+    pages.add("/debug/controllers/garbage-collector-controller/graph", _graph_page(manager))
+    if serving.flagz:
+        pages.add("/flagz", zpages.flagz_page(env, PROGRAM, options.flag_values))
+    if serving.statusz:
+        pages.add("/statusz", zpages.statusz_page(env, PROGRAM, lambda: pages.paths))
+    if serving.profiling:
+        profiling.install(pages, env)
+    return pages
+
+
+def _graph_page(manager: Manager) -> Page:
+    def page(request: Request) -> Answer:
+        collector = manager.controllers.get("garbage-collector-controller")
+        if not isinstance(collector, _HasGraph):
+            return NOT_FOUND
+        return Answer(HTTPStatus.OK, collector.graph_as_dot(request.query.get("uid", ())), "text/vnd.graphviz")
+
+    return page

@@ -1,12 +1,14 @@
-"""Who may read the secure port: asked of the API server, answers kept for a while.
+"""What the API server is asked about callers of the secure port, and how long its answers are kept.
 
-Tokens go into a TokenReview, what they may do into a SubjectAccessReview, as the apiserver library's delegating
-authenticator and authorizer do (v0.36 ``pkg/authentication/authenticatorfactory``,
-``pkg/authorization/authorizerfactory``).
+Tokens go into a TokenReview, what users may do into a SubjectAccessReview, as the apiserver library's webhooks do
+(v0.36 ``plugin/pkg/authenticator/token/webhook``, ``plugin/pkg/authorizer/webhook``). ``authentication`` asks the
+first, ``endpoints`` the second.
 """
 
+import asyncio
 import hashlib
 from collections import OrderedDict
+from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
 import msgspec
@@ -14,16 +16,22 @@ import msgspec
 from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import View
 from pilothouse.client import Client
-from pilothouse.client.errors import ApiError
+from pilothouse.client.errors import ApiError, ConnectionLost, InternalError, ServerTimeout, Timeout, TooManyRequests
 from pilothouse.env import Env, Log
 
 V = TypeVar("V")
 
-ANONYMOUS = "system:anonymous"
-UNAUTHENTICATED = "system:unauthenticated"
-AUTHENTICATED = "system:authenticated"
 MASTERS = "system:masters"
+REQUEST_SECONDS = 10.0
 _CACHE_ENTRIES = 4096
+_KEPT_BYTES = 10_000
+"""Questions about longer attributes are asked anew each time (``webhook.go`` ``maxControlledAttrCacheSize``, v0.36)."""
+_TRIES = 5
+_FIRST_PAUSE_SECONDS = 0.5
+_GROWTH = 1.5
+_JITTER = 0.2
+_PASSING = (ConnectionLost, InternalError, ServerTimeout, Timeout, TooManyRequests)
+"""What is asked again (``webhook.DefaultShouldRetry``, v0.36): a server that is not there is not."""
 
 
 class User(View, frozen=True):
@@ -32,6 +40,11 @@ class User(View, frozen=True):
     username: str = ""
     uid: str = ""
     groups: tuple[str, ...] = ()
+    extra: dict[str, tuple[str, ...]] = {}
+
+
+class Unanswered(Exception):
+    """The API server could not be asked, or would not answer."""
 
 
 class _TokenReviewStatus(View, frozen=True):
@@ -44,13 +57,15 @@ class _TokenReview(View, frozen=True):
     status: _TokenReviewStatus = _TokenReviewStatus()
 
 
-class _AccessReviewStatus(View, frozen=True):
+class Verdict(View, frozen=True):
+    """Whether somebody may do something, and the reason that the API server gave."""
+
     allowed: bool = False
     reason: str = ""
 
 
 class _AccessReview(View, frozen=True):
-    status: _AccessReviewStatus = _AccessReviewStatus()
+    status: Verdict = Verdict()
 
 
 _TOKEN_REVIEWS = Kind("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", False, _TokenReview)
@@ -80,42 +95,43 @@ class _Kept(Generic[V]):
             self._entries.popitem(last=False)
 
 
-class Authenticator:
-    """Tells users by certificate or token.
+async def _asked(env: Env, ask: Callable[[], Awaitable[V]]) -> V:
+    """An answer, asked for up to five times with growing pauses while the trouble looks passing."""
+    chance, pause = env.stream("delegation"), _FIRST_PAUSE_SECONDS
+    for attempt in range(_TRIES):
+        try:
+            async with asyncio.timeout(REQUEST_SECONDS):
+                return await ask()
+        except (ApiError, ConnectionError, TimeoutError) as error:
+            if attempt == _TRIES - 1 or not isinstance(error, _PASSING):
+                raise Unanswered(str(error) or type(error).__name__) from error
+        await asyncio.sleep(pause * (1 + chance.random() * _JITTER))
+        pause *= _GROWTH
+    raise AssertionError("the last try returns or raises")
 
-    Without a client, tokens can't be checked and everybody else is anonymous.
-    """
 
-    def __init__(self, env: Env, client: Client | None, *, cache_seconds: float) -> None:
-        self._client = client
+class TokenReviews:
+    """Whose a bearer token is."""
+
+    def __init__(self, env: Env, client: Client, *, cache_seconds: float) -> None:
+        self._env = env
+        self._client = client.limited(REQUEST_SECONDS)
         self._seconds = cache_seconds
         self._kept: _Kept[User | bool] = _Kept(env)
-        self._log = Log("authentication")
 
-    async def user(self, certificate_user: User | None, authorization: str) -> User | None:
-        """The user of a request, or None for a credential that is wrong (401). No credential is the anonymous user."""
-        if certificate_user is not None:
-            return _authenticated(certificate_user)
-        scheme, _space, token = authorization.partition(" ")
-        if scheme.lower() != "bearer" or not token.strip() or self._client is None:
-            return User(username=ANONYMOUS, groups=(UNAUTHENTICATED,))
-        return await self._review(self._client, token.strip())
-
-    async def _review(self, client: Client, token: str) -> User | None:
+    async def user(self, token: str) -> User | None:
+        """Its user, or None when the API server does not know it. Raises ``Unanswered``."""
         # Only a digest is kept, so that a dump of this process shows no tokens beyond the requests under way.
         key = hashlib.sha256(token.encode()).hexdigest()
         known = self._kept.get(key)
         if known is not None:
             return known if isinstance(known, User) else None
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
-        try:
-            status = (await client.create(_TOKEN_REVIEWS, body)).status
-        except (ApiError, ConnectionError, TimeoutError) as error:
-            self._log.error("Unable to authenticate the request", error=error)
-            return None
-        user = _authenticated(status.user) if status.authenticated else None
-        self._kept.put(key, user if user is not None else False, self._seconds)
-        return user
+        status = (await _asked(self._env, lambda: self._client.create(_TOKEN_REVIEWS, body))).status
+        if status.error and not status.authenticated:
+            raise Unanswered(status.error)  # as upstream: such a no is not kept
+        self._kept.put(key, status.user if status.authenticated else False, self._seconds)
+        return status.user if status.authenticated else None
 
 
 class Authorizer:
@@ -130,44 +146,43 @@ class Authorizer:
         authorized_seconds: float,
         unauthorized_seconds: float,
     ) -> None:
-        self._client = client
+        self._env = env
+        self._client = client.limited(REQUEST_SECONDS) if client is not None else None
         self._exact = frozenset(_path(p) for p in always_allow_paths if not p.endswith("*"))
         self._prefixes = tuple(_path(p[:-1]) for p in always_allow_paths if p.endswith("*"))
         self._seconds = {True: authorized_seconds, False: unauthorized_seconds}
-        self._kept: _Kept[bool] = _Kept(env)
+        self._kept: _Kept[Verdict] = _Kept(env)
         self._log = Log("authorization")
 
-    async def allows(self, user: User, verb: str, path: str) -> bool:
-        """Whether the user may do that."""
+    async def verdict(self, user: User, verb: str, path: str) -> Verdict:
+        """Whether the user may do that. Raises ``Unanswered``."""
         if MASTERS in user.groups or path in self._exact or any(path.startswith(p) for p in self._prefixes):
-            return True
+            return Verdict(allowed=True)
         if self._client is None:
-            return False
-        spec = {
+            return Verdict()
+        client = self._client
+        spec: dict[str, object] = {
             "user": user.username,
             "groups": list(user.groups),
             "nonResourceAttributes": {"path": path, "verb": verb},
         }
         if user.uid:
             spec["uid"] = user.uid
+        if user.extra:
+            spec["extra"] = {name: list(user.extra[name]) for name in sorted(user.extra)}
         key = msgspec.json.encode(spec).decode()
         known = self._kept.get(key)
         if known is not None:
             return known
         body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
         try:
-            allowed = (await self._client.create(_ACCESS_REVIEWS, body)).status.allowed
-        except (ApiError, ConnectionError, TimeoutError) as error:
+            verdict = (await _asked(self._env, lambda: client.create(_ACCESS_REVIEWS, body))).status
+        except Unanswered as error:
             self._log.error("Failed to make webhook authorizer request", error=error)
-            return False
-        self._kept.put(key, allowed, self._seconds[allowed])
-        return allowed
-
-
-def _authenticated(user: User) -> User:
-    if AUTHENTICATED in user.groups:
-        return user
-    return msgspec.structs.replace(user, groups=(*user.groups, AUTHENTICATED))
+            raise
+        if len(key) < _KEPT_BYTES:
+            self._kept.put(key, verdict, self._seconds[verdict.allowed])
+        return verdict
 
 
 def _path(path: str) -> str:

@@ -1,95 +1,106 @@
-"""The secure port's answers: ``/healthz``, ``/metrics``, ``/configz`` as upstream, ``/livez`` and ``/readyz`` in
-addition.
+"""The secure port as an ASGI application: who is it, may they, what is there.
 
-An ASGI application. ``serving`` below it has the sockets, ``delegation`` says who may read what. Facts: upstream/flags
-of kube-controller-manager v1.36 (only the exact path ``/healthz`` is routed; anything unknown is a plain 404).
+Authentication, authorization and refusals in the apiserver library's order and words (v0.36
+``pkg/endpoints/filters``). ``serving`` below it has the sockets, ``pages`` what can be read.
 """
 
 from collections.abc import Awaitable, Callable, MutableMapping
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qs
 
-from pilothouse.controllermanager.delegation import Authenticator, Authorizer, User
-from pilothouse.controllermanager.health import Health, Report
+import msgspec
+
+from pilothouse.controllermanager.authentication import Authenticator
+from pilothouse.controllermanager.delegation import Authorizer, Unanswered
+from pilothouse.controllermanager.pages import Answer, Pages, Request
 from pilothouse.env import Log
-from pilothouse.runtime.metrics import Registry
+from pilothouse.serving.peer import presented_by
+
+__all__ = ["Endpoints", "Pages"]
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
-_TEXT = "text/plain; charset=utf-8"
-_METRICS = "text/plain; version=0.0.4; charset=utf-8"
+_BODY_BYTES = 64 * 1024
+_log = Log("serving")
 
 
 class Endpoints:
-    """Everything served on the secure port. ``config`` returns the JSON of ``/configz``."""
+    """Everything served on the secure port, behind authentication and authorization."""
 
-    def __init__(
-        self,
-        *,
-        health: Health,
-        readiness: Health,
-        metrics: Registry,
-        authenticator: Authenticator,
-        authorizer: Authorizer,
-        config: Callable[[], bytes],
-        certificate_user: Callable[[Scope], User | None],
-    ) -> None:
-        self._health = health
-        self._readiness = readiness
-        self._metrics = metrics
+    def __init__(self, pages: Pages, authenticator: Authenticator, authorizer: Authorizer) -> None:
+        self._pages = pages
         self._authenticator = authenticator
         self._authorizer = authorizer
-        self._config = config
-        self._certificate_user = certificate_user
-        self._log = Log("serving")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        if scope["type"] != "http":
-            return
+        if scope["type"] == "http":
+            answer = await self._answer(scope, receive)
+            _log.info("HTTP", v=3, verb=scope["method"], URI=scope["path"], resp=int(answer.status))
+            await _send(answer, send, head=scope["method"] == "HEAD")
+
+    async def _answer(self, scope: Scope, receive: Receive) -> Answer:
         path, method = scope["path"], scope["method"]
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        user = await self._authenticator.user(self._certificate_user(scope), headers.get("authorization", ""))
+        peer, _refusal = presented_by(scope)
+        user = await self._authenticator.user(peer, scope["headers"])
         if user is None:
-            await _answer(send, 401, "Unauthorized", _TEXT)
-        elif not await self._authorizer.allows(user, method.lower(), path):
+            return _refused(HTTPStatus.UNAUTHORIZED, "Unauthorized", "Unauthorized")
+        try:
+            verdict = await self._authorizer.verdict(user, method.lower(), path)
+        except Unanswered as error:
+            return Answer(HTTPStatus.INTERNAL_SERVER_ERROR, f'Internal Server Error: "{path}": {error}\n')
+        if not verdict.allowed:
             why = f'forbidden: User "{user.username}" cannot {method.lower()} path "{path}"'
-            await _answer(send, 403, why, _TEXT)
-        else:
-            status, body, content_type = self._page(path, scope.get("query_string", b"").decode("latin-1"))
-            await _answer(send, status, body, content_type)
-
-    def _page(self, path: str, query: str) -> tuple[int, str | bytes, str]:
-        if path in {"/healthz", "/livez"}:
-            return self._report(self._health.report(path[1:], **_health_options(query)))
-        if path == "/readyz":
-            return self._report(self._readiness.report("readyz", **_health_options(query)))
-        if path == "/metrics":
-            return 200, self._metrics.exposition(), _METRICS
-        if path == "/configz":
-            return 200, self._config(), "application/json"
-        return 404, "404 page not found\n", _TEXT
-
-    def _report(self, report: Report) -> tuple[int, str, str]:
-        for name, reason in report.failures.items():
-            self._log.info("Health check failed", v=2, check=name, reason=reason)
-        return (200 if report.healthy else 500), report.text, _TEXT
+            reason = f": {verdict.reason}" if verdict.reason else ""
+            return _refused(HTTPStatus.FORBIDDEN, "Forbidden", why + reason)
+        accept = b", ".join(value for name, value in scope["headers"] if name.lower() == b"accept")
+        query = scope.get("query_string", b"").decode("latin-1")
+        return await self._pages.answer(
+            Request(
+                method=method,
+                path=path,
+                query=parse_qs(query, keep_blank_values=True),
+                accept=accept.decode("latin-1"),
+                body=lambda: _read(receive),
+            )
+        )
 
 
-def _health_options(query: str) -> dict[str, Any]:
-    asked = parse_qs(query, keep_blank_values=True)
-    return {"verbose": "verbose" in asked, "exclude": asked.get("exclude", ())}
+async def _read(receive: Receive) -> bytes:
+    body = bytearray()
+    while True:
+        message = await receive()
+        body += message.get("body", b"")
+        if not message.get("more_body") or len(body) > _BODY_BYTES:
+            return bytes(body[:_BODY_BYTES])
 
 
-async def _answer(send: Send, status: int, body: str | bytes, content_type: str) -> None:
-    payload = body.encode() if isinstance(body, str) else body
+def _refused(status: HTTPStatus, reason: str, message: str) -> Answer:
+    """A ``Status``, as every refusal of the apiserver library is."""
+    document = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": message,
+        "reason": reason,
+        **({"details": {}} if status == HTTPStatus.FORBIDDEN else {}),
+        "code": int(status),
+    }
+    return Answer(status, msgspec.json.encode(document) + b"\n", "application/json")
+
+
+async def _send(answer: Answer, send: Send, *, head: bool) -> None:
+    payload = answer.body.encode("utf-8", "replace") if isinstance(answer.body, str) else answer.body
     headers = [
-        (b"content-type", content_type.encode()),
+        (b"content-type", answer.content_type.encode()),
         (b"content-length", str(len(payload)).encode()),
         (b"cache-control", b"no-cache, private"),
         (b"x-content-type-options", b"nosniff"),
+        *((name.encode(), value.encode()) for name, value in answer.headers),
     ]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": payload})
+    await send({"type": "http.response.start", "status": int(answer.status), "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if head else payload})

@@ -12,6 +12,10 @@ Check = Callable[[], str | None]
 """Returns None when all is well, else the reason, which is logged but not told to whoever asks."""
 
 
+def _nobody(_name: str, _endpoint: str, _passed: bool) -> None:
+    return None
+
+
 class Report(msgspec.Struct, frozen=True):
     """An answer to a health request."""
 
@@ -25,6 +29,8 @@ class Health:
 
     def __init__(self) -> None:
         self._checks: dict[str, Check] = {}
+        self.observe: Callable[[str, str, bool], object] = _nobody
+        """Told of every check that was run: its name, the endpoint, and whether it passed."""
 
     def add(self, name: str, check: Check) -> None:
         """Add a check, or replace the one of that name."""
@@ -33,6 +39,16 @@ class Health:
     def remove(self, name: str) -> None:
         """Forget a check, if it is there."""
         self._checks.pop(name, None)
+
+    def single(self, name: str) -> Report | None:
+        """Run one check, or None when there is none of that name."""
+        check = self._checks.get(name)
+        if check is None:
+            return None
+        reason = check()
+        if reason is None:
+            return Report(True, "ok")
+        return Report(False, f"internal server error: {reason}\n", {name: reason})
 
     def report(self, endpoint: str, *, verbose: bool = False, exclude: Iterable[str] = ()) -> Report:
         """Run every check. Failing reports are always verbose."""
@@ -45,6 +61,7 @@ class Health:
                 lines.append(f"[+]{name} excluded: ok")
                 continue
             reason = check()
+            self.observe(name, endpoint, reason is None)
             if reason is None:
                 lines.append(f"[+]{name} ok")
             else:

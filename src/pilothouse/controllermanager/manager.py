@@ -70,6 +70,8 @@ class Manager:
         self._log = Log("controllermanager")
         self.leading = asyncio.Event()
         """Set while the controllers of this process are running with filled caches."""
+        self.controllers: dict[str, RunnableController] = {}
+        """Those that were built, by name."""
         self.readiness.add("controllers", self._why_not_ready)
         self._standby = False
 
@@ -209,7 +211,7 @@ class Manager:
             rest_mapper=mapper,
             log=Log(descriptor.name),
         )
-        controller = descriptor.build(context)
+        controller = self.controllers[descriptor.name] = descriptor.build(context)
         self.health.add(descriptor.name, lambda: None)
         self._log.info("Started controller", controller=descriptor.name)
         return controller

@@ -1,22 +1,60 @@
-"""Structured log lines in klog's text form.
+"""Structured log lines in klog's text form, or as JSON.
 
 ``Log.info("Finished syncing", key="default/web")`` prints
 ``I1121 03:04:05.678901   4242 replicaset] "Finished syncing" key="default/web"``. Verbosity follows klog: 0 is always
-shown, ``--v=N`` shows lines with ``v <= N``.
+shown, ``--v=N`` shows lines with ``v <= N``, ``--vmodule`` raises that for some.
+
+What a line tells often comes from objects that anybody may write. It cannot forge a line or speak to a terminal: what
+is not printable is escaped, and what is very long is cut.
 """
 
 import json
 import logging
 import os
+import re
 import sys
 import time
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from typing import TextIO
 
 _ROOT = "pilothouse"
+_LONGEST = 8192
+"""Characters that are shown of one value."""
 
 
 def _level(v: int) -> int:
     return max(1, logging.INFO - v)
+
+
+class _Verbosity:
+    """How much is shown: ``v`` for everybody, more for those whose name fits one of the patterns."""
+
+    def __init__(self) -> None:
+        self.v = 0
+        self.patterns: tuple[tuple[str, int], ...] = ()
+        self.loggers: dict[str, logging.Logger] = {}
+
+    def add(self, name: str, logger: logging.Logger) -> None:
+        if name not in self.loggers:
+            self.loggers[name] = logger
+            self._apply(name, logger)
+
+    def set(self, v: int, patterns: Sequence[tuple[str, int]] | None = None) -> None:
+        self.v = v
+        if patterns is not None:
+            self.patterns = tuple(patterns)
+        logging.getLogger(_ROOT).setLevel(_level(v))
+        for name, logger in self.loggers.items():
+            self._apply(name, logger)
+
+    def _apply(self, name: str, logger: logging.Logger) -> None:
+        fitting = [v for pattern, v in self.patterns if fnmatchcase(name, pattern)]
+        # The first pattern that fits decides; it never takes away what everybody has (klog ``--vmodule``).
+        logger.setLevel(_level(fitting[0]) if fitting and fitting[0] > self.v else logging.NOTSET)
+
+
+_verbosity = _Verbosity()
 
 
 class Log:
@@ -26,6 +64,7 @@ class Log:
 
     def __init__(self, name: str) -> None:
         self._logger = logging.getLogger(f"{_ROOT}.{name}")
+        _verbosity.add(name, self._logger)
 
     def enabled(self, v: int) -> bool:
         """Whether lines of this verbosity are shown. Ask before computing something only for the log."""
@@ -62,25 +101,83 @@ class KlogFormatter(logging.Formatter):
         name = record.name.removeprefix(_ROOT + ".")
         parts = [
             f"{letter}{when.tm_mon:02}{when.tm_mday:02} {when.tm_hour:02}:{when.tm_min:02}:{when.tm_sec:02}.{micros:06}"
-            f" {os.getpid():7} {name}] {json.dumps(record.getMessage(), ensure_ascii=False)}"
+            f" {os.getpid():7} {name}] {_quoted(record.getMessage())}"
         ]
         values: dict[str, object] = getattr(record, "values", {})
         parts.extend(f"{key}={_quoted(value)}" for key, value in values.items())
         line = " ".join(parts)
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        # Indented, so that nothing in an exception's text can pass for a line of its own.
+        return f"{line}\n{_indented(self.formatException(record.exc_info))}" if record.exc_info else line
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object per line (``--logging-format=json``; component-base ``logs/json``, v0.36): ``ts`` in milliseconds
+    since the epoch, ``v`` for what is no error."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, object] = {
+            "ts": round(record.created * 1000, 3),
+            "logger": record.name.removeprefix(_ROOT + "."),
+            "msg": _cut(record.getMessage()),
+        }
+        if record.levelno < logging.WARNING:
+            line["v"] = max(0, logging.INFO - record.levelno)
+        elif record.levelno < logging.ERROR:
+            line["severity"] = "warning"
+        for key, value in getattr(record, "values", {}).items():
+            # Two things of one name would be one to most readers of JSON.
+            line[key if key not in line else f"{key}_"] = _plain(value)
+        if record.exc_info:
+            line["stacktrace"] = _cut(self.formatException(record.exc_info))
+        return json.dumps(line)
+
+
+def _plain(value: object) -> object:
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float):
+        return value if value - value == 0 else str(value)  # JSON knows no infinity
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value[:100]]
+    return _cut(str(value))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text) - _LONGEST} more)"
+
+
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def _escaped(text: str) -> str:
+    return _UNPRINTABLE.sub(lambda found: json.dumps(found[0])[1:-1] if found[0] != "\x7f" else "\\u007f", text)
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {_escaped(line)}" for line in _cut(text).split("\n"))
 
 
 def _quoted(value: object) -> str:
     if isinstance(value, bool | int | float):
         return json.dumps(value)
-    return json.dumps(str(value), ensure_ascii=False)
+    return _escaped(json.dumps(_cut(str(value)), ensure_ascii=False))
 
 
-def configure(*, v: int = 0, stream: TextIO | None = None) -> None:
-    """Send pilothouse's log to ``stream`` (standard error by default) with verbosity ``v``."""
+def configure(
+    *, v: int = 0, vmodule: Sequence[tuple[str, int]] = (), json_lines: bool = False, stream: TextIO | None = None
+) -> None:
+    """Send pilothouse's log to ``stream`` (standard error by default) with verbosity ``v``.
+
+    ``vmodule`` gives those whose name fits a pattern (``replicaset*``) a verbosity of their own, if it is higher.
+    """
     handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(KlogFormatter())
+    handler.setFormatter(JsonFormatter() if json_lines else KlogFormatter())
     root = logging.getLogger(_ROOT)
     root.handlers[:] = [handler]
-    root.setLevel(_level(v))
     root.propagate = False
+    _verbosity.set(v, vmodule)
+
+
+def set_verbosity(v: int) -> None:
+    """Another verbosity for everybody from now on."""
+    _verbosity.set(v)

@@ -55,12 +55,15 @@ class Server:
         more_ports: int = 0,
         tls: "ServerTls | None" = None,
         clock: Clock | None = None,
+        shares_port: bool = False,
     ) -> None:
+        """``shares_port`` lets several processes listen there, and the kernel choose among them (SO_REUSEPORT)."""
         self.host = host
         self.port = port
         """The port that was asked for, and once started, the one that is listened on."""
         self._app = app
         self._more_ports = more_ports
+        self._shares_port = shares_port
         self._tls = tls
         self._clock = clock or SystemClock()
         self._state: State | None = None
@@ -129,6 +132,8 @@ class Server:
                     if os.name == "posix":
                         # A port that an earlier run has just left may be taken again; one in use still may not.
                         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                    if self._shares_port:
+                        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
                     listening.bind((address[0], port, *address[2:]))
                     # Now, because two sockets can be bound to one port as long as neither listens.
                     listening.listen(_BACKLOG)

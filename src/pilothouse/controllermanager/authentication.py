@@ -1,0 +1,137 @@
+"""Who calls the secure port: a front proxy's word, a client certificate, a bearer token, or nobody in particular.
+
+The order, and what counts as a wrong credential, are those of the apiserver library's delegating authenticator (v0.36
+``pkg/authentication/authenticatorfactory/delegating.go``): each way is tried, the first that knows the caller decides;
+where none does, a credential that was wrong is a 401, and no credential is the anonymous user. ``client_trust`` says
+whose certificates count, ``delegation`` asks about tokens.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable
+from urllib.parse import unquote
+
+import msgspec
+
+from pilothouse.controllermanager.client_trust import ClientTrust, FrontProxies
+from pilothouse.controllermanager.delegation import TokenReviews, Unanswered, User
+from pilothouse.env import Env, Log
+from pilothouse.serving.client_certificates import Authorities
+from pilothouse.serving.peer import Peer
+
+ANONYMOUS = User(username="system:anonymous", groups=("system:unauthenticated",))
+AUTHENTICATED = "system:authenticated"
+_CREDENTIAL = "authentication.kubernetes.io/credential-id"
+
+Headers = Iterable[tuple[bytes, bytes]]
+
+
+class _Wrong(Exception):
+    """A credential that does not prove what it says."""
+
+
+class Authenticator:
+    """Tells users by what they bring. Without ``tokens`` bearer tokens are not looked at."""
+
+    def __init__(self, env: Env, trust: ClientTrust, tokens: TokenReviews | None) -> None:
+        self._env = env
+        self._trust = trust
+        self._tokens = tokens
+        self._log = Log("authentication")
+
+    async def user(self, peer: Peer | None, headers: Headers) -> User | None:
+        """The user of a request, or None for a credential that is wrong (401). No credential is the anonymous user."""
+        self._trust.look()
+        found = _Headers(headers)
+        wrong = []
+        ways: tuple[Callable[[], User | None], ...] = (
+            lambda: self._by_proxy(peer, found),
+            lambda: self._by_certificate(peer),
+        )
+        for way in ways:
+            try:
+                user = way()
+            except _Wrong as error:
+                wrong.append(str(error))
+            else:
+                if user is not None:
+                    return _authenticated(user)
+        token = found.bearer_token()
+        if token and self._tokens is not None:
+            try:
+                by_token = await self._tokens.user(token)
+            except Unanswered as error:
+                wrong.append(str(error))
+            else:
+                if by_token is not None:
+                    return _authenticated(by_token)
+                wrong.append("invalid bearer token")
+        if wrong:
+            self._log.error("Unable to authenticate the request", err=f"[{', '.join(wrong)}]")
+            return None
+        return ANONYMOUS
+
+    def _by_proxy(self, peer: Peer | None, headers: "_Headers") -> User | None:
+        proxies = self._trust.proxies
+        if peer is None or proxies is None:
+            return None
+        self._verify(proxies.authorities, peer)
+        if proxies.allowed_names and peer.common_name not in proxies.allowed_names:
+            raise _Wrong(f"x509: subject with cn={peer.common_name} is not in the allowed list")
+        return headers.vouched_for(proxies)
+
+    def _by_certificate(self, peer: Peer | None) -> User | None:
+        authorities = self._trust.clients
+        if peer is None or authorities is None:
+            return None
+        self._verify(authorities, peer)
+        if not peer.common_name:
+            return None
+        digest = hashlib.sha256(peer.certificate).hexdigest()
+        return User(
+            username=peer.common_name, groups=peer.organizations, extra={_CREDENTIAL: (f"X509SHA256={digest}",)}
+        )
+
+    def _verify(self, authorities: Authorities, peer: Peer) -> None:
+        refusal = authorities.refusal(peer.chain or (peer.certificate,), self._env.now())
+        if refusal is not None:
+            raise _Wrong(f"verifying certificate of {peer.common_name!r} failed: x509: {refusal}")
+
+
+class _Headers:
+    """The headers of one request that say who sends it."""
+
+    def __init__(self, headers: Headers) -> None:
+        self._values: dict[str, list[str]] = {}
+        for name, value in headers:
+            self._values.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+
+    def bearer_token(self) -> str:
+        scheme, _space, token = self._first(("authorization",)).strip().partition(" ")
+        return token.strip().partition(" ")[0] if scheme.lower() == "bearer" else ""
+
+    def vouched_for(self, proxies: FrontProxies) -> User | None:
+        """The user that a front proxy names (``authentication/request/headerrequest``, v0.36)."""
+        name = self._first(proxies.username_headers)
+        if not name:
+            return None
+        extra: dict[str, tuple[str, ...]] = {}
+        for prefix in proxies.extra_headers_prefix:
+            for header, values in self._values.items():
+                if header.startswith(prefix.lower()):
+                    key = unquote(header[len(prefix) :])
+                    extra[key] = (*extra.get(key, ()), *values)
+        groups = [value for header in proxies.group_headers for value in self._values.get(header.lower(), ())]
+        return User(username=name, uid=self._first(proxies.uid_headers), groups=tuple(groups), extra=extra)
+
+    def _first(self, names: Iterable[str]) -> str:
+        for name in names:
+            for value in self._values.get(name.lower(), ())[:1]:
+                if value:
+                    return value
+        return ""
+
+
+def _authenticated(user: User) -> User:
+    if AUTHENTICATED in user.groups or "system:unauthenticated" in user.groups:
+        return user
+    return msgspec.structs.replace(user, groups=(*user.groups, AUTHENTICATED))

@@ -1,0 +1,195 @@
+"""Whose client certificates count: those of users, and those of front proxies that vouch for users.
+
+What flags name in files is read from there, and again when a file has changed. What they leave open is in ConfigMap
+``kube-system/extension-apiserver-authentication``, which the API server writes; it is watched, and what its bundles
+gain or lose counts at once. A bundle that is missing or empty changes nothing (apiserver
+``pkg/server/options/authentication.go``, ``dynamiccertificates/configmap_cafile_content.go``, v0.36). ``secure_port``
+sets this up, ``authentication`` reads it.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from pilothouse.api.kinds import Kind
+from pilothouse.api.meta import Object
+from pilothouse.client import Client
+from pilothouse.client.errors import ConfigError
+from pilothouse.controllermanager.options import RequestHeader, Serving
+from pilothouse.env import Env, Log, TaskGroup
+from pilothouse.runtime import InformerFactory
+from pilothouse.serving.client_certificates import Authorities
+
+NAMESPACE = "kube-system"
+NAME = "extension-apiserver-authentication"
+_LOOK_SECONDS = 1.0
+
+_log = Log("authentication")
+
+
+class ConfigMap(Object, frozen=True):
+    """A ConfigMap's data."""
+
+    data: dict[str, str] = {}
+
+
+CONFIG_MAPS = Kind("", "v1", "configmaps", "ConfigMap", True, ConfigMap)
+
+
+class FrontProxies(msgspec.Struct, frozen=True, kw_only=True):
+    """Whoever shows a certificate of these authorities, under an allowed name, may say in headers who the user is."""
+
+    authorities: Authorities
+    allowed_names: tuple[str, ...] = ()
+    username_headers: tuple[str, ...] = ()
+    group_headers: tuple[str, ...] = ()
+    uid_headers: tuple[str, ...] = ()
+    extra_headers_prefix: tuple[str, ...] = ()
+
+
+class ClientTrust:
+    """The authorities that count now. ``on_change`` is called with all of them, PEM, when they have changed."""
+
+    def __init__(self, env: Env, serving: Serving, on_change: Callable[[bytes], object] = lambda _pem: None) -> None:
+        """Raises ``ConfigError`` when a file can't be used."""
+        self._env = env
+        self._files = {
+            name: Path(path)
+            for name, path in (
+                ("--client-ca-file", serving.client_ca_file),
+                ("--requestheader-client-ca-file", serving.request_header.client_ca_file),
+            )
+            if path
+        }
+        self._settings = serving.request_header
+        self.on_change = on_change
+        self.clients: Authorities | None = None
+        """Who signs users' certificates."""
+        self.proxies: FrontProxies | None = None
+        self._stamps: dict[str, object] = {}
+        self._looked_at = float("-inf")
+        for flag, path in self._files.items():
+            try:
+                self._read(flag, path)
+            except OSError as error:
+                raise ConfigError(f"{flag} {path}: {error.strerror}") from error
+            except ValueError as error:
+                raise ConfigError(f"{flag} {path}: {error}") from error
+
+    @property
+    def pem(self) -> bytes:
+        """Every authority."""
+        bundles = [self.clients.pem] if self.clients is not None else []
+        bundles += [self.proxies.authorities.pem] if self.proxies is not None else []
+        return b"\n".join(bundles)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether files say all there is to know, so that the cluster need not be asked."""
+        return len(self._files) == 2
+
+    def look(self) -> None:
+        """Take up files that have changed since the last look, at most once a second."""
+        now = self._env.monotonic()
+        if not self._files or now - self._looked_at < _LOOK_SECONDS:
+            return
+        self._looked_at = now
+        for flag, path in self._files.items():
+            if _stamp(path) == self._stamps.get(flag):
+                continue
+            try:
+                self._read(flag, path)
+            except (OSError, ValueError) as error:
+                self._stamps[flag] = _stamp(path)
+                _log.error("Client authority could not be reloaded, the old one stays in use", error=error, flag=flag)
+            else:
+                _log.info("Client authority reloaded", flag=flag, path=path)
+                self.on_change(self.pem)
+
+    def _read(self, flag: str, path: Path) -> None:
+        self._stamps[flag] = _stamp(path)
+        authorities = Authorities(path.read_bytes())
+        if flag == "--client-ca-file":
+            self.clients = authorities
+        else:
+            self.proxies = _proxies(authorities, self._settings)
+
+    # The cluster's part
+
+    def take(self, config: ConfigMap) -> None:
+        """Believe what the ConfigMap says about whatever no file decides. What makes no sense in it changes nothing."""
+        before = self.pem, self._shown()
+        if "--client-ca-file" not in self._files and config.data.get("client-ca-file", "").strip():
+            try:
+                self.clients = Authorities(config.data["client-ca-file"].encode())
+            except ValueError as error:
+                self._complain("client-ca-file", error)
+        if "--requestheader-client-ca-file" not in self._files:
+            try:
+                self.proxies = _proxies_of(config.data) or self.proxies
+            except ValueError as error:
+                self._complain("requestheader-client-ca-file", error)
+        if (self.pem, self._shown()) != before:
+            _log.info("Client authorities are those of the cluster", configmap=f"{NAMESPACE}/{NAME}")
+            self.on_change(self.pem)
+
+    def _shown(self) -> object:
+        proxies = self.proxies
+        return None if proxies is None else {f: getattr(proxies, f) for f in proxies.__struct_fields__[1:]}
+
+    def _complain(self, what: str, error: ValueError) -> None:
+        _log.error(
+            "Client authority could not be reloaded, the old one stays in use",
+            error=error,
+            configmap=f"{NAMESPACE}/{NAME}",
+            part=what,
+        )
+
+    def follow(self, client: Client, group: TaskGroup) -> None:
+        """Keep to the ConfigMap until the group ends."""
+        factory = InformerFactory(client, self._env, resync_seconds=0.0)
+        informer = factory.informer(CONFIG_MAPS, namespace=NAMESPACE, field_selector=f"metadata.name={NAME}")
+
+        informer.add_handler(
+            on_add=lambda config, _initial: self.take(config), on_update=lambda _old, config: self.take(config)
+        )
+        factory.start(group)
+
+
+def _stamp(path: Path) -> object:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def _proxies(authorities: Authorities, settings: RequestHeader) -> FrontProxies:
+    return FrontProxies(
+        authorities=authorities,
+        allowed_names=settings.allowed_names,
+        username_headers=settings.username_headers,
+        group_headers=settings.group_headers,
+        uid_headers=settings.uid_headers,
+        extra_headers_prefix=settings.extra_headers_prefix,
+    )
+
+
+def _proxies_of(data: Mapping[str, str]) -> FrontProxies | None:
+    pem = data.get("requestheader-client-ca-file", "")
+    if not pem.strip():
+        return None
+
+    def listed(key: str) -> tuple[str, ...]:
+        return msgspec.json.decode(data.get(f"requestheader-{key}") or "[]", type=tuple[str, ...])
+
+    return FrontProxies(
+        authorities=Authorities(pem.encode()),
+        allowed_names=listed("allowed-names"),
+        username_headers=listed("username-headers"),
+        group_headers=listed("group-headers"),
+        uid_headers=listed("uid-headers"),
+        extra_headers_prefix=listed("extra-headers-prefix"),
+    )

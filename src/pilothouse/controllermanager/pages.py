@@ -1,0 +1,113 @@
+"""What can be read on the secure port, by path: a table that ``app`` fills and ``endpoints`` serves.
+
+Health and metrics pages are here; ``zpages``, ``profiling`` and ``slis`` have more. Facts: v1.36
+``staging/src/k8s.io/controller-manager/app/serve.go`` and the apiserver library's ``pkg/server/healthz``.
+"""
+
+import inspect
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+
+import msgspec
+
+from pilothouse.controllermanager.health import Health, Report
+from pilothouse.env import Log
+from pilothouse.runtime.metrics import Registry
+
+TEXT = "text/plain; charset=utf-8"
+HTML = "text/html; charset=utf-8"
+METRICS = "text/plain; version=0.0.4; charset=utf-8"
+
+_log = Log("serving")
+
+
+async def _no_body() -> bytes:
+    return b""
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """A request that was allowed. ``body`` reads it, as far as anybody needs it."""
+
+    method: str = "GET"
+    path: str
+    query: dict[str, list[str]] = {}
+    accept: str = ""
+    body: Callable[[], Awaitable[bytes]] = _no_body
+
+    def first(self, name: str) -> str:
+        """The first value of a query parameter, or ""."""
+        return self.query.get(name, [""])[0]
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """A whole answer."""
+
+    status: int
+    body: str | bytes
+    content_type: str = TEXT
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+Page = Callable[[Request], Answer | Awaitable[Answer]]
+NOT_FOUND = Answer(HTTPStatus.NOT_FOUND, "404 page not found\n")
+
+
+class Pages:
+    """The table. A path that ends in ``/`` is for everything below it too."""
+
+    def __init__(self) -> None:
+        self._exact: dict[str, Page] = {}
+        self._below: dict[str, Page] = {}
+
+    def add(self, path: str, page: Page, *, below: bool = False) -> None:
+        """Serve ``page`` at ``path``, and with ``below`` at every path that begins with it, unless there is another."""
+        self._exact[path] = page
+        if below:
+            self._below[path] = page
+
+    @property
+    def paths(self) -> list[str]:
+        """Every path that is served, sorted."""
+        return sorted(self._exact)
+
+    async def answer(self, request: Request) -> Answer:
+        """The answer, 404 if nothing is there."""
+        page = self._exact.get(request.path)
+        if page is None:
+            longest = max((path for path in self._below if request.path.startswith(path)), key=len, default="")
+            page = self._below.get(longest)
+        if page is None:
+            return NOT_FOUND
+        answer = page(request)
+        return await answer if inspect.isawaitable(answer) else answer
+
+
+def health_page(health: Health, endpoint: str) -> Page:
+    """``/healthz`` and its kind."""
+
+    def page(request: Request) -> Answer:
+        asked = request.query
+        return _told(health.report(endpoint, verbose="verbose" in asked, exclude=asked.get("exclude", ())))
+
+    return page
+
+
+def single_checks(health: Health, endpoint: str) -> Page:
+    """``/healthz/NAME``: one check of its own. Upstream's manager had these until 1.22."""
+
+    def page(request: Request) -> Answer:
+        report = health.single(request.path.removeprefix(f"/{endpoint}/"))
+        return NOT_FOUND if report is None else _told(report)
+
+    return page
+
+
+def _told(report: Report) -> Answer:
+    for name, reason in report.failures.items():
+        _log.info("Health check failed", v=2, check=name, reason=reason)
+    return Answer(HTTPStatus.OK if report.healthy else HTTPStatus.INTERNAL_SERVER_ERROR, report.text)
+
+
+def metrics_page(metrics: Registry) -> Page:
+    """``/metrics``."""
+    return lambda _request: Answer(HTTPStatus.OK, metrics.exposition(), METRICS)

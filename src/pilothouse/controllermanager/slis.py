@@ -1,0 +1,45 @@
+"""``/metrics/slis``: how each health check has fared (component-base ``metrics/prometheus/slis``, v0.36).
+
+A registry of its own, so that what watches service levels need not read all of ``/metrics``. Checks are counted when
+somebody asks for them; DELETE begins anew.
+"""
+
+from http import HTTPStatus
+
+from pilothouse.controllermanager.health import Health
+from pilothouse.controllermanager.pages import METRICS, Answer, Request
+from pilothouse.env import Env
+from pilothouse.runtime.metrics import CounterFamily, GaugeFamily, Registry
+
+
+class Slis:
+    """Watches the health checks of a program and tells."""
+
+    def __init__(self, env: Env, *healths: Health) -> None:
+        self._registry = Registry()
+        self._state: GaugeFamily = self._registry.gauge(
+            "kubernetes_healthcheck", "[STABLE] This metric records the result of a single healthcheck.",
+            ("name", "type"),
+        )  # fmt: skip
+        self._total: CounterFamily = self._registry.counter(
+            "kubernetes_healthchecks_total", "[STABLE] This metric records the results of all healthcheck.",
+            ("name", "status", "type"),
+        )  # fmt: skip
+        self._registry.gauge(
+            "process_start_time_seconds", "[ALPHA] Start time of the process since unix epoch in seconds."
+        ).labels_of().set(env.now().timestamp())
+        for health in healths:
+            health.observe = self.observe
+
+    def observe(self, name: str, endpoint: str, passed: bool) -> None:
+        """A check was run."""
+        self._state.labels_of(name, endpoint).set(1 if passed else 0)
+        self._total.labels_of(name, "success" if passed else "error", endpoint).inc()
+
+    def page(self, request: Request) -> Answer:
+        """The page."""
+        if request.method == "DELETE":
+            self._state.children.clear()
+            self._total.children.clear()
+            return Answer(HTTPStatus.OK, "metrics reset\n")
+        return Answer(HTTPStatus.OK, self._registry.exposition(), METRICS)

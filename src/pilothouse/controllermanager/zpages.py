@@ -1,0 +1,134 @@
+"""``/statusz`` and ``/flagz``: what is running here, and with which flags (component-base ``zpages``, v0.36).
+
+Text for people, and a versioned object in JSON or YAML for those who ask for it by its kind. The text has a separator
+that changes from start to start, so that nobody comes to rely on it: upstream's idea.
+"""
+
+import platform
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+
+import pilothouse
+from pilothouse.controllermanager.pages import Answer, Page, Request
+from pilothouse.env import Env
+from pilothouse.machinery.times import format_time
+
+GROUP = "config.k8s.io"
+_VERSIONS = ("v1beta1", "v1alpha1")
+_SEPARATORS = (":", ": ", "=", " ")
+_NOT_ACCEPTABLE = Answer(HTTPStatus.NOT_ACCEPTABLE, "unsupported media type\n")
+_WARNING = (
+    "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is "
+    "for debugging purposes only."
+)
+_UNLISTED = ("/healthz", "/livez", "/readyz")
+
+
+def flagz_page(env: Env, program: str, flags: Mapping[str, str]) -> Page:
+    """``/flagz``: every flag with its value."""
+    separator = _separator(env)
+
+    def page(request: Request) -> Answer:
+        wanted = _wanted(request.accept, "Flagz")
+        if wanted is None:
+            return _NOT_ACCEPTABLE
+        shown = {name: flags[name] for name in sorted(flags)}
+        if isinstance(wanted, _Structured):
+            return wanted.answer(program, {"flags": shown})
+        lines = [f"{name}{separator}{value}" for name, value in shown.items()]
+        return Answer(HTTPStatus.OK, "\n".join(["", f"{program} flagz", _WARNING, "", *lines, ""]))
+
+    return page
+
+
+def statusz_page(env: Env, program: str, paths: Callable[[], list[str]]) -> Page:
+    """``/statusz``: since when, which versions, which pages."""
+    separator, started_at, began = _separator(env), env.now(), env.monotonic()
+
+    def page(request: Request) -> Answer:
+        wanted = _wanted(request.accept, "Statusz")
+        if wanted is None:
+            return _NOT_ACCEPTABLE
+        seconds = int(env.monotonic() - began)
+        version = pilothouse.KUBERNETES_VERSION.removeprefix("v")
+        emulated = ".".join(version.split(".")[:2])
+        listed = [path for path in paths() if path not in _UNLISTED]
+        if isinstance(wanted, _Structured):
+            return wanted.answer(
+                program,
+                {
+                    "startTime": format_time(started_at),
+                    "uptimeSeconds": seconds,
+                    "goVersion": _language(),
+                    "binaryVersion": version,
+                    "emulationVersion": emulated,
+                    "paths": listed,
+                },
+            )
+        up = f"{seconds // 3600} hr {seconds // 60 % 60:02} min {seconds % 60:02} sec"
+        rows = {
+            "Started": f"{started_at:%a %b %e %H:%M:%S UTC %Y}",
+            "Up": up,
+            "Go version": _language(),
+            "Binary version": version,
+            "Emulation version": emulated,
+            "Paths": " ".join(listed),
+        }
+        lines = [f"{name}{separator}{value}" for name, value in rows.items()]
+        return Answer(HTTPStatus.OK, "\n".join(["", f"{program} statusz", _WARNING, "", *lines, ""]))
+
+    return page
+
+
+def _language() -> str:
+    # The field is upstream's; what it is for is knowing what runs here.
+    return f"python{platform.python_version()} (pilothouse {pilothouse.__version__})"
+
+
+def _separator(env: Env) -> str:
+    return _SEPARATORS[int(env.stream("zpages").random() * len(_SEPARATORS))]
+
+
+class _Text:
+    """Text is wanted."""
+
+
+class _Structured(msgspec.Struct, frozen=True):
+    """An object is wanted."""
+
+    kind: str
+    version: str
+    yaml: bool
+
+    def answer(self, program: str, fields: dict[str, Any]) -> Answer:
+        """The object."""
+        document = {
+            "kind": self.kind,
+            "apiVersion": f"{GROUP}/{self.version}",
+            "metadata": {"name": program},
+            **fields,
+        }
+        if not self.yaml:
+            return Answer(HTTPStatus.OK, msgspec.json.encode(document) + b"\n", "application/json")
+        import yaml
+
+        return Answer(HTTPStatus.OK, yaml.safe_dump(document, sort_keys=False), "application/yaml")
+
+
+def _wanted(accept: str, kind: str) -> _Text | _Structured | None:
+    """The first alternative of an ``Accept`` header that can be served; None when none can."""
+    if not accept.strip():
+        return _Text()
+    for alternative in accept.split(","):
+        media, *parameters = (part.strip() for part in alternative.split(";"))
+        asked = dict(pair.partition("=")[::2] for pair in parameters)
+        if media in {"*/*", "text/*", "text/plain"}:
+            return _Text()
+        if media not in {"application/json", "application/yaml"}:
+            continue
+        if (asked.get("as"), asked.get("g")) == (kind, GROUP) and asked.get("v") in _VERSIONS:
+            return _Structured(kind, asked["v"], media == "application/yaml")
+    return None

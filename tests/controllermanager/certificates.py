@@ -1,0 +1,17 @@
+"""Authorities and clients' certificates for tests of the secure port."""
+
+import ssl
+
+from pilothouse.env.virtual import START
+from pilothouse.serving.certificates import Pair, issue_client, make_authority
+from pilothouse.serving.peer import Peer
+
+NOW = START
+USERS, OTHERS, PROXIES = (make_authority(name, NOW) for name in ("users", "others", "proxies"))
+
+
+def peer(authority: Pair, name: str, *groups: str) -> Peer:
+    """What a server knows of a client that has shown a certificate of that authority."""
+    pair = issue_client(authority, name or "x", groups, NOW)
+    der = ssl.PEM_cert_to_DER_cert(pair.certificate.decode())
+    return Peer(der, name, groups, (der,))

@@ -1,0 +1,117 @@
+"""Who calls the secure port, and which credentials are wrong."""
+
+import hashlib
+
+import pytest
+from tests.controllermanager.certificates import OTHERS, PROXIES, USERS, peer
+from tests.controllermanager.scripted import Scripted
+from tests.controllermanager.test_delegation import review
+
+from pilothouse.controllermanager.authentication import ANONYMOUS, Authenticator
+from pilothouse.controllermanager.client_trust import ClientTrust, ConfigMap
+from pilothouse.controllermanager.delegation import TokenReviews, User
+from pilothouse.controllermanager.options import Serving
+from pilothouse.env import Env
+from pilothouse.env.virtual import run
+from pilothouse.serving.peer import Peer
+
+KNOWN = ConfigMap(
+    data={
+        "client-ca-file": USERS.certificate.decode(),
+        "requestheader-client-ca-file": PROXIES.certificate.decode(),
+        "requestheader-allowed-names": '["front-proxy"]',
+        "requestheader-username-headers": '["X-Remote-User"]',
+        "requestheader-group-headers": '["X-Remote-Group"]',
+        "requestheader-uid-headers": '["X-Remote-Uid"]',
+        "requestheader-extra-headers-prefix": '["X-Remote-Extra-"]',
+    }
+)
+JANE = peer(USERS, "jane", "devs")
+PROXY = peer(PROXIES, "front-proxy")
+READER = User(username="reader", uid="7", groups=("staff", "system:authenticated"))
+JANE_USER = User(
+    username="jane",
+    groups=("devs", "system:authenticated"),
+    extra={
+        "authentication.kubernetes.io/credential-id": (f"X509SHA256={hashlib.sha256(JANE.certificate).hexdigest()}",)
+    },
+)
+
+
+def identify(
+    shown: Peer | None, *headers: tuple[str, str], config: ConfigMap = KNOWN, delegates: bool = True
+) -> User | None:
+    async def main(env: Env) -> User | None:
+        trust = ClientTrust(env, Serving())
+        trust.take(config)
+        tokens = TokenReviews(env, Scripted(review).client(env), cache_seconds=10) if delegates else None
+        encoded = [(name.lower().encode(), value.encode()) for name, value in headers]
+        return await Authenticator(env, trust, tokens).user(shown, encoded)
+
+    return run(main)
+
+
+@pytest.mark.parametrize(
+    ("shown", "headers", "user"),
+    [
+        pytest.param(None, [], ANONYMOUS, id="nothing: nobody in particular"),
+        pytest.param(None, [("Authorization", "Basic abc")], ANONYMOUS, id="not a bearer token: nothing"),
+        pytest.param(None, [("Authorization", "Bearer ")], ANONYMOUS, id="an empty token: nothing"),
+        pytest.param(None, [("Authorization", "Bearer good")], READER, id="a good token"),
+        pytest.param(None, [("Authorization", "bearer  good ")], READER, id="a good token, spelled freely"),
+        pytest.param(None, [("Authorization", "Bearer bad")], None, id="a bad token"),
+        pytest.param(JANE, [], JANE_USER, id="a certificate"),
+        pytest.param(JANE, [("Authorization", "Bearer bad")], JANE_USER, id="a certificate goes before a bad token"),
+        pytest.param(peer(OTHERS, "eve"), [], None, id="a certificate of somebody else's"),
+        pytest.param(peer(OTHERS, "eve"), [("Authorization", "Bearer good")], READER, id="and a good token beside it"),
+        pytest.param(peer(USERS, ""), [], None, id="a certificate without a name, and wrong for a proxy"),
+    ],
+)
+def test_who_is_asking(shown: Peer | None, headers: list[tuple[str, str]], user: User | None) -> None:
+    assert identify(shown, *headers) == user
+
+
+VOUCHED = [
+    ("X-Remote-User", "joe"),
+    ("X-Remote-Uid", "9"),
+    ("X-Remote-Group", "a"),
+    ("X-Remote-Group", "b"),
+    ("X-Remote-Extra-Scopes%2fall", "one"),
+    ("X-Remote-Extra-Scopes%2fall", "two"),
+]
+
+
+@pytest.mark.parametrize(
+    ("shown", "headers", "user"),
+    [
+        pytest.param(
+            PROXY,
+            VOUCHED,
+            User(
+                username="joe", uid="9", groups=("a", "b", "system:authenticated"), extra={"scopes/all": ("one", "two")}
+            ),
+            id="a proxy's word",
+        ),
+        pytest.param(None, VOUCHED, ANONYMOUS, id="headers alone prove nothing"),
+        pytest.param(JANE, VOUCHED, JANE_USER, id="a user can't vouch for another"),
+        pytest.param(peer(PROXIES, "stranger"), VOUCHED, None, id="only proxies of the names that are allowed"),
+        pytest.param(PROXY, [], None, id="a proxy that names nobody is a user with a wrong certificate"),
+    ],
+)
+def test_a_front_proxy_vouches_for_users(shown: Peer | None, headers: list[tuple[str, str]], user: User | None) -> None:
+    assert identify(shown, *headers) == user
+
+
+def test_any_name_will_do_when_none_is_listed() -> None:
+    config = ConfigMap(data={**KNOWN.data, "requestheader-allowed-names": "[]"})
+    found = identify(peer(PROXIES, "whoever"), *VOUCHED, config=config)
+    assert found is not None
+    assert found.username == "joe"
+
+
+def test_without_delegation_tokens_are_not_looked_at() -> None:
+    assert identify(None, ("Authorization", "Bearer bad"), delegates=False) == ANONYMOUS
+
+
+def test_without_an_authority_certificates_are_not_looked_at() -> None:
+    assert identify(JANE, config=ConfigMap()) == ANONYMOUS
