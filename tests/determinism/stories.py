@@ -3,7 +3,7 @@
 import asyncio
 import sys
 
-from tests.scenarios import test_garbage, test_namespaces, test_replicasets
+from tests.scenarios import test_garbage, test_namespaces, test_nodes, test_replicasets
 
 from pilothouse.sim import Simulation, draw, simulate
 
@@ -26,10 +26,15 @@ async def _namespaces(simulation: Simulation) -> None:
     await simulation.settle()
 
 
+async def _nodes(simulation: Simulation) -> None:
+    await test_nodes.work_under_faults(simulation, restarts=True)
+
+
 STORIES = {
     "replicasets": (_replica_sets, test_replicasets),
     "garbage": (_garbage, test_garbage),
     "namespaces": (_namespaces, test_namespaces),
+    "nodes": (_nodes, test_nodes),
 }
 
 
