@@ -49,7 +49,7 @@ KUBECONFIG = {
         pytest.param(
             ["manager", "--secure-port=70000"], "--secure-port 70000 must be between 0 and 65535", id="a port"
         ),
-        pytest.param(["manager", "now"], '"pilothouse manager" does not take any arguments, got [now]', id="a word"),
+        pytest.param(["manager", "now"], '"pilothouse manager" does not take any arguments, got ["now"]', id="a word"),
         pytest.param(["up", "--nodes=-1"], "--nodes must not be negative, got -1", id="fewer nodes than none"),
         pytest.param(["up", "--port=70000"], "--port must be between 0 and 65535", id="a port for up"),
         pytest.param(["up", "--kubeconfig="], "--kubeconfig must name a file", id="nowhere to write the kubeconfig"),

@@ -5,10 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from pilothouse.controllermanager.compatibility import ABSENT_CONTROLLERS
+from pilothouse.controllermanager.compatibility import upstream_controllers, upstream_names
 from pilothouse.controllermanager.configz import page
-from pilothouse.controllermanager.options import GROUPS, Options, flag_set, options_from
+from pilothouse.controllermanager.options import Options, flag_set, options_from
 from pilothouse.controllermanager.selection import Selection, absent_names, unknown_names
+from pilothouse.controllermanager.upstream_flags import GROUPS
 from pilothouse.controllers.registry import DESCRIPTORS
 from pilothouse.machinery.flags import FlagError
 
@@ -23,13 +24,15 @@ KUBEADM = """--allocate-node-cidrs=true --authentication-kubeconfig=/etc/kuberne
 
 
 def parse(*words: str) -> Options:
-    return options_from(flag_set("pilothouse manager", DESCRIPTORS).parse(words), DESCRIPTORS)
+    flags = flag_set("pilothouse manager", DESCRIPTORS)
+    return options_from(flags.parse(words), DESCRIPTORS, flags)
 
 
 def test_without_flags_the_options_have_their_defaults() -> None:
     """The structs' defaults and the flags' are written down twice; they agree."""
     by_default = {d.name: d.default_options() for d in DESCRIPTORS if d.options is not None}
-    assert parse() == Options(controller_options={name: o for name, o in by_default.items() if o is not None})
+    expected = Options(controller_options={name: o for name, o in by_default.items() if o is not None})
+    assert msgspec.structs.replace(parse(), flag_values={}) == expected
 
 
 @pytest.mark.parametrize(
@@ -68,6 +71,48 @@ def test_without_flags_the_options_have_their_defaults() -> None:
         ("--concurrent-namespace-syncs=9", "controller_options.namespace-controller.concurrent_syncs", 9),
         ("--namespace-sync-period=1m", "controller_options.namespace-controller.sync_period", 60.0),
         ("-v=4", "v", 4),
+        ("--vmodule=a=1,b*=2", "vmodule", ("a=1", "b*=2")),
+        ("--logging-format=json", "logging_format", "json"),
+        ("--version=v1.36.2-x", "version", "v1.36.2-x"),
+        ("--profiling=false", "serving.profiling", False),
+        ("--tls-min-version=VersionTLS13", "serving.tls_min_version", "VersionTLS13"),
+        ("--tls-cipher-suites=TLS_RSA_WITH_RC4_128_SHA", "serving.tls_cipher_suites", ("TLS_RSA_WITH_RC4_128_SHA",)),
+        ("--permit-address-sharing", "serving.permit_address_sharing", True),
+        ("--permit-port-sharing", "serving.permit_port_sharing", True),
+        ("--requestheader-client-ca-file=p", "serving.request_header.client_ca_file", "p"),
+        ("--requestheader-allowed-names=a,b", "serving.request_header.allowed_names", ("a", "b")),
+        ("--requestheader-username-headers=u", "serving.request_header.username_headers", ("u",)),
+        ("--requestheader-group-headers=g", "serving.request_header.group_headers", ("g",)),
+        ("--requestheader-uid-headers=i", "serving.request_header.uid_headers", ("i",)),
+        ("--requestheader-extra-headers-prefix=x-", "serving.request_header.extra_headers_prefix", ("x-",)),
+        ("--feature-gates=ComponentFlagz=false", "serving.flagz", False),
+        ("--feature-gates=ComponentStatusz=false", "serving.statusz", False),
+        (
+            "--feature-gates=ControllerManagerReleaseLeaderElectionLockOnExit=false",
+            "leader_election.release_on_stop",
+            False,
+        ),
+        (
+            "--feature-gates=kube:PodDeletionCost=false",
+            "controller_options.replicaset-controller.use_deletion_cost",
+            False,
+        ),
+        (
+            "--feature-gates=DeploymentReplicaSetTerminatingReplicas=false",
+            "controller_options.replicaset-controller.report_terminating",
+            False,
+        ),
+        (
+            "--feature-gates=StaleControllerConsistencyReplicaSet=false",
+            "controller_options.replicaset-controller.wait_for_own_writes",
+            False,
+        ),
+        (
+            "--feature-gates=StaleControllerConsistencyDaemonSet=false",
+            "controller_options.daemonset-controller.wait_for_own_writes",
+            False,
+        ),
+        ("--enable-leader-migration", "leader_migration.leader_name", "cloud-provider-extraction-migration"),
     ],
 )
 def test_each_flag_reaches_its_option(word: str, path: str, value: Any) -> None:
@@ -95,11 +140,81 @@ def test_each_flag_reaches_its_option(word: str, path: str, value: Any) -> None:
         pytest.param(["--secure-port=-1"], "--secure-port -1 must be between 0 and 65535", id="a port below 0"),
         pytest.param(["--controllers=none"], '"none" is not in the list of known controllers', id="unknown controller"),
         pytest.param(["--tls-cert-file=a"], "--tls-cert-file and --tls-private-key-file", id="half a pair"),
-        pytest.param(["--kube-api-burst=0"], "--kube-api-burst must be above 0 when --kube-api-qps is", id="no burst"),
+        pytest.param(["--kube-api-burst=0"], "burst is required to be greater than 0", id="no burst"),
         pytest.param(
-            ["--concurrent-replicaset-syncs=0"], "--concurrent-replicaset-syncs must be greater than 0", id="no workers"
+            ["--concurrent-replicaset-syncs=0"],
+            "concurrent-replicaset-syncs must be greater than 0, but got 0",
+            id="no workers",
         ),
-        pytest.param(["now"], '"kube-controller-manager" does not take any arguments, got [now]', id="a word"),
+        pytest.param(["--tls-min-version=VersionTLS99"], 'unknown tls version "VersionTLS99"', id="no version of TLS"),
+        pytest.param(
+            ["--tls-cipher-suites=X"], "Cipher suite X not supported or doesn't exist", id="no suite of ciphers"
+        ),
+        pytest.param(
+            ["--authorization-always-allow-paths=/a*b"], 'only trailing * allowed in "a*b"', id="a star within a path"
+        ),
+        pytest.param(
+            ["--requestheader-username-headers=,a"],
+            'empty value in "requestheader-username-headers"',
+            id="a header without a name",
+        ),
+        pytest.param(
+            ["--max-endpoints-per-slice=0"], "max-endpoints-per-slice must not be less than 1, but got 0", id="too few"
+        ),
+        pytest.param(
+            ["--mirroring-concurrent-service-endpoint-syncs=99"],
+            "mirroring-concurrent-service-endpoint-syncs must not be more than 50, but got 99",
+            id="too many",
+        ),
+        pytest.param(
+            ["--cluster-signing-kubelet-client-cert-file=b"],
+            '"cluster-signing-kubelet-client": cannot specify cert without key',
+            id="a signer without its key",
+        ),
+        pytest.param(
+            ["--cluster-signing-cert-file=a", "--cluster-signing-legacy-unknown-key-file=b"],
+            "cannot specify --cluster-signing-{cert,key}-file and other --cluster-signing-*-file flags at the same",
+            id="one signer and all signers",
+        ),
+        pytest.param(
+            ["--attach-detach-reconcile-sync-period=1s"], "must be greater than one second", id="a hasty reconciler"
+        ),
+        pytest.param(["--cloud-provider=aws"], "unsupported cloud provider: aws", id="a provider of old"),
+        pytest.param(["--logging-format=xml"], "Unsupported log format", id="a format nobody reads"),
+        pytest.param(
+            ["--logging-format=json", "--vmodule=a=1"],
+            "vmodule: Forbidden: Only supported for text log format",
+            id="vmodule for JSON",
+        ),
+        pytest.param(
+            ["--log-json-split-stream"],
+            "options.json.splitStream: Forbidden: Feature LoggingAlphaOptions is disabled",
+            id="an alpha flag without its gate",
+        ),
+        pytest.param(
+            ["--show-hidden-metrics-for-version=1.30"],
+            "--show-hidden-metrics-for-version must be omitted or have the value '1.35'",
+            id="metrics of long ago",
+        ),
+        pytest.param(["--emulated-version=1.20"], "emulation version 1.20 is not between", id="a version of old"),
+        pytest.param(["--emulated-version=etcd=1.36"], "component not registered: etcd", id="of somebody else"),
+        pytest.param(
+            ["--emulated-version=1.34", "--min-compatibility-version=1.36"],
+            "minCompatibilityVersion version 1.36 is not between [1.33, 1.34]",
+            id="compatible with more than is there",
+        ),
+        pytest.param(
+            ["--version=v1.35.0"], 'version "v1.35.0" must match major/minor/patch of default version', id="another one"
+        ),
+        pytest.param(
+            ["--enable-leader-migration", "--leader-elect=false"], "needs --leader-elect", id="no first lease"
+        ),
+        pytest.param(
+            ["--requestheader-uid-headers=x", "--feature-gates=RemoteRequestHeaderUID=false"],
+            "--requestheader-uid-headers needs feature gate RemoteRequestHeaderUID",
+            id="a header without its gate",
+        ),
+        pytest.param(["now"], '"kube-controller-manager" does not take any arguments, got ["now"]', id="a word"),
     ],
 )
 def test_what_does_not_go_together(words: list[str], message: str) -> None:
@@ -131,15 +246,12 @@ def test_kubeadms_command_line_is_understood() -> None:
         "cluster-name",
         "cluster-signing-cert-file",
         "cluster-signing-key-file",
-        "requestheader-client-ca-file",
         "root-ca-file",
         "service-account-private-key-file",
     ]
 
 
-@pytest.mark.parametrize(
-    "word", ["--port=0", "--address=x", "--pod-eviction-timeout=5m", "--logtostderr", "--config=x"]
-)
+@pytest.mark.parametrize("word", ["--port=0", "--address=x", "--pod-eviction-timeout=5m", "--logtostderr"])
 def test_flags_that_upstream_dropped_are_unknown(word: str) -> None:
     with pytest.raises(FlagError, match="unknown flag"):
         parse(word)
@@ -158,7 +270,7 @@ def test_help_has_upstreams_groups_in_upstreams_order() -> None:
 
 
 def test_configz_is_the_versioned_configuration() -> None:
-    document = msgspec.json.decode(page(parse("--kube-api-qps=5", "--kubeconfig=k")))
+    document = msgspec.json.decode(page(parse("--kube-api-qps=5", "--kubeconfig=k", "--cluster-name=7")))
     inner = document["kubecontrollermanager.config.k8s.io"]
     assert (inner["kind"], inner["apiVersion"]) == (
         "KubeControllerManagerConfiguration",
@@ -167,7 +279,18 @@ def test_configz_is_the_versioned_configuration() -> None:
     assert inner["Generic"]["MinResyncPeriod"] == "12h0m0s"
     assert inner["Generic"]["ClientConnection"]["qps"] == 5.0
     assert inner["Generic"]["LeaderElection"]["resourceName"] == "kube-controller-manager"
-    assert inner["GarbageCollectorController"] == {"ConcurrentGCSyncs": 20, "EnableGarbageCollector": True}
+    assert inner["GarbageCollectorController"] == {
+        "ConcurrentGCSyncs": 20,
+        "EnableGarbageCollector": True,
+        "GCIgnoredResources": [
+            {"Group": "", "Resource": "events"},
+            {"Group": "events.k8s.io", "Resource": "events"},
+        ],
+    }
+    assert inner["KubeCloudShared"]["ClusterName"] == "7"
+    assert inner["DeploymentController"] == {"ConcurrentDeploymentSyncs": 5}
+    assert inner["HPAController"]["HorizontalPodAutoscalerTolerance"] == 0.1
+    assert inner["PersistentVolumeBinderController"]["VolumeConfiguration"]["EnableDynamicProvisioning"] is True
     assert inner["ReplicaSetController"] == {"ConcurrentRSSyncs": 5}
 
 
@@ -204,4 +327,18 @@ def test_names_that_nobody_knows() -> None:
     words = ["*", "replicaset", "-what", "deployment", "ever"]
     assert unknown_names(words, DESCRIPTORS) == ["what", "ever"]
     assert absent_names([*words, "-job"], DESCRIPTORS) == ["deployment"]
-    assert "deployment-controller" in ABSENT_CONTROLLERS
+    assert "deployment-controller" in upstream_names()
+
+
+def test_the_52_controllers_of_upstream_are_known_by_their_names() -> None:
+    known = upstream_controllers()
+    assert len(known) == 52
+    assert [name for name, one in known.items() if not one.default_on] == [
+        "selinux-warning-controller",
+        "bootstrap-signer-controller",
+        "token-cleaner-controller",
+    ]
+    for descriptor in DESCRIPTORS:
+        alias = known[descriptor.name].alias
+        assert descriptor.aliases == ((alias,) if alias else ())
+        assert descriptor.default_on is known[descriptor.name].default_on

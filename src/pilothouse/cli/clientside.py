@@ -11,7 +11,7 @@ from pilothouse.machinery.flags import BOOL, FLOAT, INT32, LEVEL, STRING, Flag, 
 if TYPE_CHECKING:
     from pilothouse.client import Client
 
-PATHS = FlagType("path", lambda text: (text,), " ".join, repeats=True)
+PATHS = FlagType("path", lambda text: (text,), " ".join, join=lambda before, further: (*before, *further))
 
 
 def connection_flags(flags: FlagSet, *, qps: float, burst: int) -> None:

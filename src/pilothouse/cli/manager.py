@@ -1,15 +1,17 @@
 """``pilothouse manager``, also installed as ``kube-controller-manager``."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pilothouse
 from pilothouse.cli.program import UserError, first_of, parse, serve
-from pilothouse.controllermanager.options import Options, flag_set, options_from
+from pilothouse.controllermanager.config_file import add_config
+from pilothouse.controllermanager.feature_gates import warnings_of
+from pilothouse.controllermanager.options import Options, effective_gates, flag_set, options_from
 from pilothouse.controllermanager.selection import absent_names
 from pilothouse.controllers.registry import DESCRIPTORS
 from pilothouse.env import Env, Log
-from pilothouse.machinery.flags import FlagError
+from pilothouse.machinery.flags import FlagError, FlagSet, Parsed
 
 
 def run(program: str, words: Sequence[str]) -> int:
@@ -18,29 +20,75 @@ def run(program: str, words: Sequence[str]) -> int:
     parsed = parse(flags, program, words)
     if isinstance(parsed, int):
         return parsed
-    if parsed["version"]:
-        print(f"Kubernetes {pilothouse.KUBERNETES_VERSION}+pilothouse.{pilothouse.__version__}")
+    if parsed["version"] in {"true", "raw"}:
+        print(_version(parsed["version"]))
         return 0
     try:
-        options = options_from(parsed, DESCRIPTORS)
+        parsed = add_config(parsed, flags)
+        options = options_from(parsed, DESCRIPTORS, flags)
     except FlagError as error:
         print(f'Error: {error}\nSee "{program} --help" for usage.', file=sys.stderr)
         return 2
-    ignored = [f"--{flags.flag(name).name}" for name in parsed.given if flags.flag(name).ignored]
-    return serve(program, _manage(options, ignored), v=options.v)
+    return serve(program, _manage(options, list(_warnings(parsed, flags, options))), v=options.v)
 
 
-async def _manage(options: Options, ignored: Sequence[str]) -> int:
+def _version(form: str) -> str:
+    own = f"{pilothouse.KUBERNETES_VERSION}+pilothouse.{pilothouse.__version__}"
+    if form != "raw":
+        return f"Kubernetes {own}"
+    import platform
+
+    major, minor, _patch = pilothouse.KUBERNETES_VERSION.removeprefix("v").split(".")
+    compiler = f"{platform.python_implementation()} {platform.python_version()}"
+    machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+    fields = {
+        "Major": major,
+        "Minor": minor,
+        "EmulationMajor": major,
+        "EmulationMinor": minor,
+        "MinCompatibilityMajor": major,
+        "MinCompatibilityMinor": str(int(minor) - 1),
+        "GitVersion": own,
+        "GitCommit": "",
+        "GitTreeState": "",
+        "BuildDate": "",
+        "GoVersion": "",
+        "Compiler": compiler,
+        "Platform": f"{platform.system().lower()}/{machine}",
+    }
+    return "version.Info{" + ", ".join(f'{name}:"{value}"' for name, value in fields.items()) + "}"
+
+
+def _warnings(parsed: Parsed, flags: FlagSet, options: Options) -> Iterator[tuple[str, dict[str, str]]]:
+    """What to tell the user about the command line: one line, with its values, per thing."""
+    for name in parsed.given:
+        flag = flags.flag(name)
+        if flag.deprecated:
+            yield f"Flag --{flag.name} has been deprecated, {flag.deprecated}", {}
+        elif flag.ignored:
+            why = flag.note.removeprefix("no effect").removeprefix(", ")
+            yield (
+                "Flag is accepted for compatibility and has no effect",
+                {
+                    "flag": f"--{flag.name}",
+                    **({"because": why} if why else {}),
+                },
+            )
+    for line in warnings_of(options.gates, effective_gates(DESCRIPTORS)):
+        yield line, {}
+    for name in absent_names(options.controllers, DESCRIPTORS):
+        yield "Controller is not part of this release and does not run", {"controller": name}
+
+
+async def _manage(options: Options, warnings: Sequence[tuple[str, dict[str, str]]]) -> int:
     from pilothouse.client.errors import ApiError, ConfigError
     from pilothouse.controllermanager import app
     from pilothouse.runtime import LeadershipLost
     from pilothouse.runtime.guards import CannotRun
 
     log = Log("controllermanager")
-    for flag in ignored:
-        log.warning("Flag is accepted for compatibility and has no effect", flag=flag)
-    for name in absent_names(options.controllers, DESCRIPTORS):
-        log.warning("Controller is not part of this release and does not run", controller=name)
+    for message, values in warnings:
+        log.warning(message, **values)
     try:
         await app.run(Env(), options, DESCRIPTORS)
     except* (ApiError, CannotRun, ConfigError, LeadershipLost, OSError) as failed:

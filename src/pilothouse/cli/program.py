@@ -12,6 +12,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from pilothouse.env import logging, loops
+from pilothouse.machinery.flag_types import quoted
 from pilothouse.machinery.flags import FlagError, FlagSet, Parsed
 
 
@@ -34,7 +35,9 @@ def parse(flags: FlagSet, program: str, words: Sequence[str]) -> Parsed | int:
         print(flags.help())
         return 0
     if parsed.arguments:
-        _complain(f'"{program}" does not take any arguments, got [{" ".join(parsed.arguments)}]', program, 2)
+        _complain(
+            f'"{program}" does not take any arguments, got [{" ".join(map(quoted, parsed.arguments))}]', program, 2
+        )
         return 2
     return parsed
 

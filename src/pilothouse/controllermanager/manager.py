@@ -178,6 +178,10 @@ class Manager:
         if not Selection(self._options.controllers).enables(descriptor):
             self._log.info("Controller is disabled", v=1, controller=descriptor.name)
             return False
+        off = [gate for gate in descriptor.gates if not self._options.gates.enabled(gate)]
+        if off:
+            self._log.info("Controller is disabled by a feature gate", controller=descriptor.name, gate=off[0])
+            return False
         chosen = self._options.controller_options.get(descriptor.name) or descriptor.default_options()
         if descriptor.switch and not getattr(chosen, descriptor.switch):
             self._log.info("Skipping controller: it is switched off", controller=descriptor.name)

@@ -1,30 +1,19 @@
-"""The manager's settings: flags by upstream's names, groups and defaults, and what makes a combination invalid.
+"""The manager's settings, and how a command line comes to them.
 
-Facts: kube-controller-manager v1.36 ``cmd/kube-controller-manager/app/options``. Per-controller flags come from the
-controllers' descriptors; this module adds them in upstream's group order. ``app.py`` reads the result.
+The structs are what the program reads. The flags are upstream's by names, groups, types and defaults: each
+controller's come from its descriptor, all others from ``upstream_flags``. What makes a combination invalid is in
+``validation``. ``app`` reads the result.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import msgspec
 
-from pilothouse.controllermanager.compatibility import upstream_flags
-from pilothouse.controllermanager.selection import Selection, unknown_names
-from pilothouse.machinery.flags import (
-    BOOL,
-    DURATION,
-    FLOAT,
-    INT,
-    INT32,
-    IP,
-    LEVEL,
-    STRING,
-    STRINGS,
-    Flag,
-    FlagError,
-    FlagSet,
-    Parsed,
-)
+from pilothouse.controllermanager.feature_gates import EFFECTS, FeatureGates, gates_from
+from pilothouse.controllermanager.leader_migration import LeaderMigration
+from pilothouse.controllermanager.leader_migration import load as load_migration
+from pilothouse.machinery.flags import STRING, STRINGS, Flag, FlagError, FlagSet, Parsed
 from pilothouse.runtime.descriptor import CheckedOptions, Descriptor
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
@@ -40,6 +29,8 @@ class LeaderElection(msgspec.Struct, frozen=True, kw_only=True):
     retry_period: float = 2.0
     resource_name: str = "kube-controller-manager"
     resource_namespace: str = "kube-system"
+    release_on_stop: bool = True
+    """Whether an orderly stop gives the lease back."""
 
 
 class SniCertificate(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,56 +100,25 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     leader_election: LeaderElection = LeaderElection()
     serving: Serving = Serving()
     v: int = 0
+    vmodule: tuple[str, ...] = ()
+    logging_format: str = "text"
+    version: str = ""
+    """What ``--version=vX.Y.Z`` wants reported; empty for our own."""
+    gates: FeatureGates = FeatureGates()
+    leader_migration: LeaderMigration | None = None
     controller_options: dict[str, msgspec.Struct] = {}
     """The options struct of each controller that has one, by the controller's name."""
     flag_values: dict[str, str] = {}
     """Every flag by name, with its value as Go prints it, for ``/flagz``. Empty where there was no command line."""
 
 
-GROUPS = (
-    "debugging",
-    "leader-migration",
-    "generic",
-    "service-lb-controller",
-    "secure serving",
-    "authentication",
-    "authorization",
-    "persistentvolume-attach-detach-controller",
-    "certificatesigningrequest-signing-controller",
-    "deployment-controller",
-    "device-taint-eviction-controller",
-    "resourceclaim-controller",
-    "statefulset-controller",
-    "daemonset-controller",
-    "endpoints-controller",
-    "endpointslice-controller",
-    "endpointslice-mirroring-controller",
-    "ephemeral-volume-controller",
-    "garbage-collector-controller",
-    "horizontal-pod-autoscaler-controller",
-    "job-controller",
-    "cronjob-controller",
-    "legacy-serviceaccount-token-cleaner-controller",
-    "namespace-controller",
-    "node-ipam-controller",
-    "node-lifecycle-controller",
-    "persistentvolume-binder-controller",
-    "pod-garbage-collector-controller",
-    "replicaset-controller",
-    "replicationcontroller-controller",
-    "resourcequota-controller",
-    "serviceaccount-controller",
-    "ttl-after-finished-controller",
-    "validatingadmissionpolicy-status-controller",
-    "metrics",
-    "logs",
-    "misc",
-    "global",
-)
-"""``--help`` prints groups in this order, which is upstream's."""
+USAGE = """The Kubernetes controller manager is a daemon that embeds the core control loops shipped with Kubernetes. In
+applications of robotics and automation, a control loop is a non-terminating loop that regulates the state of the
+system. In Kubernetes, a controller is a control loop that watches the shared state of the cluster through the
+apiserver and makes changes attempting to move the current state towards the desired state.
 
-USAGE = """The Kubernetes controller manager is a daemon that embeds the core control loops of Kubernetes. This is
-pilothouse's: the same loops, flags, events and requests, in Python.
+This is pilothouse's: the same loops, flags, events and requests, in Python. [pilothouse: ...] says where a flag means
+something else here.
 
 Usage:
   {program} [flags]
@@ -167,134 +127,84 @@ Usage:
 
 def flag_set(program: str, descriptors: Sequence[Descriptor]) -> FlagSet:
     """Every flag that the manager takes."""
+    from pilothouse.controllermanager.upstream_flags import GROUPS, NO_EFFECT, upstream_flags
+
     flags = FlagSet(USAGE.format(program=program))
     for group in GROUPS:
         flags.add(group)
-    names = ", ".join(d.name for d in descriptors)
-    flags.add(
-        "generic",
-        Flag(
-            "controllers",
-            STRINGS,
-            ("*",),
-            "A list of controllers to enable. '*' enables all on-by-default controllers, 'foo' enables the controller "
-            f"named 'foo', '-foo' disables it; the first match wins. All controllers: {names}",
-        ),
-        Flag("controller-shutdown-timeout", DURATION, 10.0, "How long to wait for controllers to stop; 0 is for ever"),
-        Flag("controller-start-interval", DURATION, 0.0, "Base of the random delay before each controller starts"),
-        Flag("kube-api-burst", INT32, 30, "Burst to use while talking with the API server, per client"),
-        Flag("kube-api-content-type", STRING, PROTOBUF, "Content type of requests; here always JSON", ignored=True),
-        Flag("kube-api-qps", FLOAT, 20.0, "QPS to use while talking with the API server, per client"),
-        Flag("leader-elect", BOOL, True, "Gain leadership before running the controllers"),
-        Flag("leader-elect-lease-duration", DURATION, 15.0, "How long others wait before they take a stale lease"),
-        Flag("leader-elect-renew-deadline", DURATION, 10.0, "How long the leader tries to renew before it gives up"),
-        Flag("leader-elect-retry-period", DURATION, 2.0, "Pause between tries to acquire or renew"),
-        Flag("leader-elect-resource-lock", STRING, "leases", "Kind of the lock object; only leases"),
-        Flag("leader-elect-resource-name", STRING, "kube-controller-manager", "Name of the lock object"),
-        Flag("leader-elect-resource-namespace", STRING, "kube-system", "Namespace of the lock object"),
-        Flag(
-            "min-resync-period", DURATION, 12 * HOUR, "Informers resync after a random time between this and twice it"
-        ),
-        Flag("use-service-account-credentials", BOOL, False, "Use a service account of its own for each controller"),
-    )
-    flags.add(
-        "secure serving",
-        Flag("bind-address", IP, "0.0.0.0", "Address of the secure port"),  # noqa: S104  # upstream's default
-        Flag(
-            "cert-dir", STRING, "", "Where the certificate is, or is created; empty keeps a self-signed one in memory"
-        ),
-        Flag("secure-port", INT, 10257, "Port of the HTTPS server; 0 for none"),
-        Flag("tls-cert-file", STRING, "", "Certificate of the HTTPS server"),
-        Flag("tls-private-key-file", STRING, "", "Key of that certificate"),
-    )
-    flags.add(
-        "authentication",
-        Flag("authentication-kubeconfig", STRING, "", "kubeconfig that may create tokenreviews"),
-        Flag("authentication-skip-lookup", BOOL, False, "Do not look up missing settings in the cluster"),
-        Flag("authentication-token-webhook-cache-ttl", DURATION, 10.0, "How long answers about tokens are kept"),
-        Flag("authentication-tolerate-lookup-failure", BOOL, False, "Go on when that look-up fails"),
-        Flag("client-ca-file", STRING, "", "Accept client certificates signed by these authorities"),
-    )
-    flags.add(
-        "authorization",
-        Flag("authorization-kubeconfig", STRING, "", "kubeconfig that may create subjectaccessreviews"),
-        Flag(
-            "authorization-always-allow-paths",
-            STRINGS,
-            ("/healthz", "/readyz", "/livez"),
-            "Paths that need no authorization",
-        ),
-        Flag("authorization-webhook-cache-authorized-ttl", DURATION, 10.0, "How long a yes is kept"),
-        Flag("authorization-webhook-cache-unauthorized-ttl", DURATION, 10.0, "How long a no is kept"),
-    )
+    flags.add("generic", _controllers_flag(descriptors))
     for descriptor in descriptors:
         for spec in descriptor.flags:
             flags.add(spec.group or descriptor.name, spec.flag)
-    for group, flag in upstream_flags():
-        if flag.name not in flags:
+    for group, flag in upstream_flags(program):
+        if flag.name in flags:
+            continue
+        if flag.name == "feature-gates":
+            gates = ", ".join(effective_gates(descriptors))
+            flags.add(group, replace(flag, note=f"these switch something here: {gates}"))
+        elif group.endswith("-controller") and not flag.note:
+            # Whose it is came to the flag set before, if it is here at all.
+            note = f"{NO_EFFECT}, this release has no {group.removesuffix('-controller')} controller that reads it"
+            flags.add(group, replace(flag, ignored=True, note=note))
+        else:
             flags.add(group, flag)
-    flags.add("logs", Flag("v", LEVEL, 0, "Number for the log level verbosity", shorthand="v"))
-    flags.add(
-        "misc",
-        Flag("kubeconfig", STRING, "", "Path to the kubeconfig file with authorization and API server location"),
-        Flag("master", STRING, "", "Address of the API server; overrides the one in the kubeconfig"),
-    )
     flags.add(
         "global",
-        Flag("help", BOOL, False, "Print this text", shorthand="h"),
-        Flag("version", BOOL, False, "Print the version and quit"),
+        Flag("config", STRING, "", "YAML file with settings by the names of flags; the command line wins", extra=True),
     )
     return flags
 
 
-def options_from(parsed: Parsed, descriptors: Sequence[Descriptor]) -> Options:
-    """Options from a parsed command line.
+def effective_gates(descriptors: Sequence[Descriptor]) -> list[str]:
+    """The feature gates that switch something here, in alphabetical order."""
+    by_controllers = {gate for d in descriptors for gate in (*d.gates, *(spec.gate for spec in d.gate_fields))}
+    return sorted({*EFFECTS, *by_controllers})
+
+
+def _controllers_flag(descriptors: Sequence[Descriptor]) -> Flag:
+    from pilothouse.controllermanager.compatibility import upstream_controllers
+
+    names = sorted(upstream_controllers())
+    here = [descriptor.name for descriptor in descriptors]
+    off = [name for name, known in upstream_controllers().items() if not known.default_on]
+    return Flag(
+        "controllers",
+        STRINGS,
+        ("*",),
+        "A list of controllers to enable. '*' enables all on-by-default controllers, 'foo' enables the controller "
+        "named 'foo', '-foo' disables the controller named 'foo'; the first match wins.\n"
+        f"All controllers: {', '.join(names)}\nDisabled-by-default controllers: {', '.join(sorted(off))}",
+        note=f"this release has {', '.join(sorted(here))}",
+        choices=("*", *sorted(here)),
+    )
+
+
+def options_from(parsed: Parsed, descriptors: Sequence[Descriptor], flags: FlagSet | None = None) -> Options:
+    """Options from a parsed command line; with ``flags`` also the values for ``/flagz``.
 
     Raises ``FlagError`` with every problem found, as upstream's validation lists all of them at once.
     """
-    problems = []
-    if parsed.arguments:
-        listed = " ".join(parsed.arguments)
-        problems.append(f'"kube-controller-manager" does not take any arguments, got [{listed}]')
-    if parsed["leader-elect-resource-lock"] != "leases":
-        problems.append('resourceLock value must be "leases"')
-    election = LeaderElection(
-        enabled=parsed["leader-elect"],
-        lease_duration=parsed["leader-elect-lease-duration"],
-        renew_deadline=parsed["leader-elect-renew-deadline"],
-        retry_period=parsed["leader-elect-retry-period"],
-        resource_name=parsed["leader-elect-resource-name"],
-        resource_namespace=parsed["leader-elect-resource-namespace"],
-    )
-    if election.enabled:
-        problems += _election_problems(election)
-    if not 0 <= parsed["secure-port"] <= 65535:
-        problems.append(
-            f"--secure-port {parsed['secure-port']} must be between 0 and 65535, inclusive. "
-            "0 for turning off secure port"
-        )
-    for name in unknown_names(parsed["controllers"], descriptors):
-        problems.append(f'"{name}" is not in the list of known controllers')
-    if bool(parsed["tls-cert-file"]) != bool(parsed["tls-private-key-file"]):
-        problems.append("--tls-cert-file and --tls-private-key-file must be given together")
-    if parsed["kube-api-qps"] > 0 and parsed["kube-api-burst"] <= 0:
-        problems.append("--kube-api-burst must be above 0 when --kube-api-qps is")
-    for name in (spec.flag.name for d in descriptors for spec in d.flags):
-        if name.startswith("concurrent") and parsed[name] <= 0:
-            problems.append(f"--{name} must be greater than 0, but got {parsed[name]}")
-    controller_options = {
-        d.name: d.options(**{spec.field: parsed[spec.flag.name] for spec in d.flags})
-        for d in descriptors
-        if d.options is not None
-    }
-    chosen = Selection(parsed["controllers"])
+    from pilothouse.controllermanager.selection import Selection
+    from pilothouse.controllermanager.validation import problems_of
+
+    # Gates come first and alone, as upstream sets them before it looks at anything else.
+    gates = gates_from(parsed["feature-gates"])
+    options = _options(parsed, descriptors, gates, flags)
+    problems = [*problems_of(parsed, options, descriptors)]
+    chosen = Selection(options.controllers)
     for descriptor in descriptors:
-        wanted = controller_options.get(descriptor.name)
+        wanted = options.controller_options.get(descriptor.name)
         # Upstream finds out when the controller is built, with the lease already in its hands.
         if isinstance(wanted, CheckedOptions) and chosen.enables(descriptor):
             problems += wanted.problems()
     if problems:
         raise FlagError(problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]")
+    return options
+
+
+def _options(parsed: Parsed, descriptors: Sequence[Descriptor], gates: FeatureGates, flags: FlagSet | None) -> Options:
+    migrates = parsed["enable-leader-migration"]
+    version = parsed["version"]
     return Options(
         kubeconfig=parsed["kubeconfig"],
         master=parsed["master"],
@@ -305,43 +215,71 @@ def options_from(parsed: Parsed, descriptors: Sequence[Descriptor]) -> Options:
         start_interval=parsed["controller-start-interval"],
         shutdown_timeout=parsed["controller-shutdown-timeout"],
         use_service_account_credentials=parsed["use-service-account-credentials"],
-        leader_election=election,
-        serving=Serving(
-            bind_address=parsed["bind-address"],
-            port=parsed["secure-port"],
-            cert_dir=parsed["cert-dir"],
-            cert_file=parsed["tls-cert-file"],
-            key_file=parsed["tls-private-key-file"],
-            client_ca_file=parsed["client-ca-file"],
-            authentication_kubeconfig=parsed["authentication-kubeconfig"],
-            authentication_skip_lookup=parsed["authentication-skip-lookup"],
-            authentication_tolerate_lookup_failure=parsed["authentication-tolerate-lookup-failure"],
-            authentication_cache_seconds=parsed["authentication-token-webhook-cache-ttl"],
-            authorization_kubeconfig=parsed["authorization-kubeconfig"],
-            always_allow_paths=parsed["authorization-always-allow-paths"],
-            authorized_cache_seconds=parsed["authorization-webhook-cache-authorized-ttl"],
-            unauthorized_cache_seconds=parsed["authorization-webhook-cache-unauthorized-ttl"],
-        ),
+        leader_election=_leader_election(parsed, gates),
+        serving=_serving(parsed, gates),
         v=parsed["v"],
-        controller_options=controller_options,
+        vmodule=parsed["vmodule"],
+        logging_format=parsed["logging-format"],
+        version=version if version.startswith("v") else "",
+        gates=gates,
+        leader_migration=load_migration(parsed["leader-migration-config"]) if migrates else None,
+        controller_options={d.name: _own(d, d.options, parsed, gates) for d in descriptors if d.options is not None},
+        flag_values=flags.show(parsed) if flags is not None else {},
     )
 
 
-def _election_problems(election: LeaderElection) -> list[str]:
-    """client-go ``leaderelection.NewLeaderElector`` and KCM's own validation (v1.36)."""
-    problems = []
-    if election.lease_duration <= election.renew_deadline:
-        problems.append("leaseDuration must be greater than renewDeadline")
-    if election.renew_deadline <= 1.2 * election.retry_period:
-        problems.append("renewDeadline must be greater than retryPeriod*JitterFactor")
-    for name, value in (
-        ("leaseDuration", election.lease_duration),
-        ("renewDeadline", election.renew_deadline),
-        ("retryPeriod", election.retry_period),
-    ):
-        if value <= 0:
-            problems.append(f"{name} must be greater than zero")
-    for name, text in (("resourceName", election.resource_name), ("resourceNamespace", election.resource_namespace)):
-        if not text:
-            problems.append(f"{name} is required")
-    return problems
+def _own(descriptor: Descriptor, kind: type[msgspec.Struct], parsed: Parsed, gates: FeatureGates) -> msgspec.Struct:
+    by_flag = {spec.field: parsed[spec.flag.name] for spec in descriptor.flags}
+    by_gate = {spec.field: gates.enabled(spec.gate) for spec in descriptor.gate_fields}
+    return kind(**by_flag, **by_gate)
+
+
+def _leader_election(parsed: Parsed, gates: FeatureGates) -> LeaderElection:
+    return LeaderElection(
+        enabled=parsed["leader-elect"],
+        lease_duration=parsed["leader-elect-lease-duration"],
+        renew_deadline=parsed["leader-elect-renew-deadline"],
+        retry_period=parsed["leader-elect-retry-period"],
+        resource_name=parsed["leader-elect-resource-name"],
+        resource_namespace=parsed["leader-elect-resource-namespace"],
+        # Off by default upstream, on here; whoever says "off" is heeded.
+        release_on_stop=gates.chosen.get("ControllerManagerReleaseLeaderElectionLockOnExit", True),
+    )
+
+
+def _serving(parsed: Parsed, gates: FeatureGates) -> Serving:
+    return Serving(
+        bind_address=parsed["bind-address"],
+        port=parsed["secure-port"],
+        cert_dir=parsed["cert-dir"],
+        cert_file=parsed["tls-cert-file"],
+        key_file=parsed["tls-private-key-file"],
+        sni_certificates=tuple(
+            SniCertificate(cert_file=certificate, key_file=key, names=names)
+            for certificate, key, names in parsed["tls-sni-cert-key"]
+        ),
+        tls_min_version=parsed["tls-min-version"],
+        tls_cipher_suites=parsed["tls-cipher-suites"],
+        permit_address_sharing=parsed["permit-address-sharing"],
+        permit_port_sharing=parsed["permit-port-sharing"],
+        client_ca_file=parsed["client-ca-file"],
+        request_header=RequestHeader(
+            client_ca_file=parsed["requestheader-client-ca-file"],
+            allowed_names=parsed["requestheader-allowed-names"],
+            username_headers=parsed["requestheader-username-headers"],
+            group_headers=parsed["requestheader-group-headers"],
+            uid_headers=parsed["requestheader-uid-headers"],
+            extra_headers_prefix=parsed["requestheader-extra-headers-prefix"],
+        ),
+        authentication_kubeconfig=parsed["authentication-kubeconfig"],
+        authentication_skip_lookup=parsed["authentication-skip-lookup"],
+        authentication_tolerate_lookup_failure=parsed["authentication-tolerate-lookup-failure"],
+        authentication_cache_seconds=parsed["authentication-token-webhook-cache-ttl"],
+        authorization_kubeconfig=parsed["authorization-kubeconfig"],
+        always_allow_paths=parsed["authorization-always-allow-paths"],
+        authorized_cache_seconds=parsed["authorization-webhook-cache-authorized-ttl"],
+        unauthorized_cache_seconds=parsed["authorization-webhook-cache-unauthorized-ttl"],
+        profiling=parsed["profiling"],
+        flagz=gates.enabled("ComponentFlagz"),
+        statusz=gates.enabled("ComponentStatusz"),
+    )

@@ -7,19 +7,19 @@ Facts: kube-controller-manager v1.36 ``cmd/kube-controller-manager/app/controlle
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from pilothouse.controllermanager.compatibility import ABSENT_CONTROLLERS
+from pilothouse.controllermanager.compatibility import upstream_names
 from pilothouse.runtime.descriptor import Descriptor
 
 
 def unknown_names(words: Iterable[str], descriptors: Sequence[Descriptor]) -> list[str]:
     """The words of ``--controllers`` that name no controller, neither one of ours nor one of upstream's."""
-    return [name for name in _strange(words, descriptors) if name not in ABSENT_CONTROLLERS]
+    return [name for name in _strange(words, descriptors) if name not in upstream_names()]
 
 
 def absent_names(words: Iterable[str], descriptors: Sequence[Descriptor]) -> list[str]:
     """The controllers that ``--controllers`` asks for by name and that only upstream has."""
     asked = [word for word in words if not word.startswith("-")]
-    return [name for name in _strange(asked, descriptors) if name in ABSENT_CONTROLLERS]
+    return [name for name in _strange(asked, descriptors) if name in upstream_names()]
 
 
 def _strange(words: Iterable[str], descriptors: Sequence[Descriptor]) -> list[str]:

@@ -1,95 +1,50 @@
 """Command-line flags as Go's pflag reads them: the programs here take upstream's flags, so they parse as upstream does.
 
-``--name=value`` and ``--name value``; a boolean takes a value only with ``=``; ``_`` in a name reads as ``-``; lists
-are comma-separated and repeatable; ``-v4``, ``-v=4`` and ``-v 4`` are the same. Flags are grouped, and ``--help``
-prints the groups in the order in which they were added. Used by ``controllermanager`` and ``cli``; knows neither.
+``--name=value`` and ``--name value``; a boolean takes a value only with ``=``; ``_`` in a name reads as ``-``; letters
+may be joined (``-hv4``); ``-v4``, ``-v=4`` and ``-v 4`` are the same. Kinds of values are in ``flag_types``. Flags are
+grouped, and ``--help`` prints the groups in the order in which they were added. Used by ``controllermanager`` and
+``cli``; knows neither.
 """
 
-import ipaddress
-import shutil
-import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pilothouse.machinery import durations
+from pilothouse.machinery.flag_types import (
+    BOOL,
+    DURATION,
+    FLOAT,
+    INT,
+    INT32,
+    IP,
+    LEVEL,
+    STRING,
+    STRINGS,
+    FlagType,
+    quoted,
+)
+
+__all__ = [
+    "BOOL",
+    "DURATION",
+    "FLOAT",
+    "INT",
+    "INT32",
+    "IP",
+    "LEVEL",
+    "STRING",
+    "STRINGS",
+    "Flag",
+    "FlagError",
+    "FlagSet",
+    "FlagType",
+    "Parsed",
+    "normalize",
+]
 
 
 class FlagError(ValueError):
     """A command line that can't be used. The text names the flag, the reason and, where there is one, the way out."""
-
-
-@dataclass(frozen=True, slots=True)
-class FlagType:
-    """How a kind of value is read and printed. ``name`` is what ``--help`` calls it."""
-
-    name: str
-    parse: Callable[[str], Any]
-    show: Callable[[Any], str] = str
-    repeats: bool = False
-
-
-def _bool(text: str) -> bool:
-    # The words of Go's strconv.ParseBool, no others.
-    if text in {"1", "t", "T", "TRUE", "true", "True"}:
-        return True
-    if text in {"0", "f", "F", "FALSE", "false", "False"}:
-        return False
-    raise ValueError(f'strconv.ParseBool: parsing "{text}": invalid syntax')
-
-
-def _integer(bits: int) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        try:
-            number = int(text, 0 if text.lstrip("+-").lower().startswith(("0x", "0o", "0b")) else 10)
-        except ValueError:
-            raise ValueError(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
-        if not -(1 << (bits - 1)) <= number < 1 << (bits - 1):
-            raise ValueError(f'strconv.ParseInt: parsing "{text}": value out of range')
-        return number
-
-    return parse
-
-
-def _float(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise ValueError(f'strconv.ParseFloat: parsing "{text}": invalid syntax') from None
-
-
-def _strings(text: str) -> tuple[str, ...]:
-    return tuple(part for part in text.split(",")) if text else ()
-
-
-def _ip(text: str) -> str:
-    try:
-        return str(ipaddress.ip_address(text.strip()))
-    except ValueError:
-        raise ValueError(f'failed to parse IP: "{text}"') from None
-
-
-def _show_float(value: float) -> str:
-    return f"{value:g}"
-
-
-def _show_strings(value: Sequence[str]) -> str:
-    return f"[{','.join(value)}]"
-
-
-def _show_bool(value: bool) -> str:
-    return "true" if value else "false"
-
-
-BOOL = FlagType("", _bool, _show_bool)
-STRING = FlagType("string", str)
-INT = FlagType("int", _integer(64))
-INT32 = FlagType("int32", _integer(32))
-FLOAT = FlagType("float", _float, _show_float)
-DURATION = FlagType("duration", durations.parse_duration, durations.format_duration)
-STRINGS = FlagType("strings", _strings, _show_strings, repeats=True)
-IP = FlagType("ip", _ip)
-LEVEL = FlagType("Level", _integer(32))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +62,20 @@ class Flag:
     extra: bool = False
     ignored: bool = False
     """Accepted for compatibility, with one warning when given: it can't mean anything here."""
+    deprecated: str = ""
+    """What to say when it is given. Such a flag is not in ``--help``, as pflag hides it."""
+    note: str = ""
+    """Where it means something else here than upstream; behind the help text."""
+    choices: tuple[str, ...] = ()
+    """The values that there are, for shell completion."""
 
     def __post_init__(self) -> None:
         assert "_" not in self.name or self.name == "concurrent_rc_syncs", f"flag {self.name}: names use dashes"
+
+    @property
+    def shown_default(self) -> str:
+        """The default as Go prints it."""
+        return self.type.show(self.default)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,102 +119,147 @@ class FlagSet:
     def __contains__(self, name: str) -> bool:
         return normalize(name) in self._by_name
 
+    def __iter__(self) -> Iterator[Flag]:
+        return iter(self._by_name.values())
+
     def flag(self, name: str) -> Flag:
         """The flag of that name. Raises ``KeyError``."""
         return self._by_name[normalize(name)]
 
     def parse(self, argv: Sequence[str]) -> Parsed:
         """Read a command line. Raises ``FlagError`` at the first word that can't be understood."""
-        values: dict[str, Any] = {name: flag.default for name, flag in self._by_name.items()}
-        given: dict[str, None] = {}
-        arguments: list[str] = []
-        wants_help = False
-        words = list(argv)
-        while words:
-            word = words.pop(0)
-            if word == "--":
-                arguments += words
-                break
-            if not word.startswith("-") or word == "-":
-                arguments.append(word)
-                continue
-            if word in {"-h", "--help"} and "help" not in self._by_name:
-                wants_help = True
-                continue
-            flag, spelled, text = self._long(word) if word.startswith("--") else self._short(word)
-            if text is None:
-                if flag.type is BOOL:
-                    text = "true"
-                elif words:
-                    text = words.pop(0)
-                else:
-                    raise FlagError(f"flag needs an argument: {_needing(flag, spelled)}")
-            self._set(flag, spelled, text, values, given)
-        return Parsed(values=values, given=tuple(given), arguments=tuple(arguments), help=wants_help)
+        reading = _Reading(self, argv)
+        reading.read()
+        values = {name: flag.default for name, flag in self._by_name.items()}
+        values.update(reading.values)
+        return Parsed(values, tuple(reading.values), tuple(reading.arguments), reading.wants_help)
 
-    def _long(self, word: str) -> tuple[Flag, str, str | None]:
-        name, separator, text = word[2:].partition("=")
-        flag = self._by_name.get(normalize(name)) if name else None
-        if flag is None:
-            if not name or name.startswith("-"):
-                raise FlagError(f"bad flag syntax: {word}")
-            raise FlagError(f"unknown flag: --{name}")
-        return flag, f"--{flag.name}", text if separator else None
+    def of(self, letter: str) -> Flag | None:
+        """The flag with that shorthand."""
+        return self._by_letter.get(letter)
 
-    def _short(self, word: str) -> tuple[Flag, str, str | None]:
-        flag = self._by_letter.get(word[1])
-        if flag is None:
-            raise FlagError(f"unknown shorthand flag: {word[1]!r} in {word}")
-        rest = word[2:]
-        spelled = f"-{flag.shorthand}, --{flag.name}"
-        if not rest:
-            return flag, spelled, None
-        return flag, spelled, rest.removeprefix("=")
-
-    def _set(self, flag: Flag, spelled: str, text: str, values: dict[str, Any], given: dict[str, None]) -> None:
-        try:
-            value = flag.type.parse(text)
-        except ValueError as error:
-            raise FlagError(f'invalid argument "{text}" for "{spelled}" flag: {error}') from None
-        name = normalize(flag.name)
-        if flag.type.repeats and name in given:
-            value = (*values[name], *value)
-        values[name] = value
-        given[name] = None
+    def show(self, parsed: Parsed) -> dict[str, str]:
+        """Every flag's value as Go prints it, by name in alphabetical order."""
+        return {flag.name: flag.type.show(parsed[flag.name]) for flag in sorted(self, key=lambda f: f.name)}
 
     def help(self, width: int | None = None) -> str:
         """The text of ``--help``: usage, then every group."""
+        import shutil
+
         columns = width or shutil.get_terminal_size((120, 24)).columns
         parts = [self.usage.rstrip(), ""]
         for title, flags in self.groups.items():
-            if not flags:
+            shown = sorted((flag for flag in flags if not flag.deprecated), key=lambda f: f.name)
+            if not shown:
                 continue
             parts += [f"{title[:1].upper()}{title[1:]} flags:", ""]
-            for flag in sorted(flags, key=lambda f: f.name):
+            for flag in shown:
                 parts += _describe(flag, columns)
             parts.append("")
         return "\n".join(parts)
 
 
-def _needing(flag: Flag, spelled: str) -> str:
-    return spelled if spelled.startswith("--") else f"{flag.shorthand!r} in -{flag.shorthand}"
+class _Reading:
+    """One command line, read from left to right."""
+
+    def __init__(self, flags: FlagSet, argv: Sequence[str]) -> None:
+        self.values: dict[str, Any] = {}
+        self.arguments: list[str] = []
+        self.wants_help = False
+        self._flags = flags
+        self._words = list(reversed(argv))
+
+    def read(self) -> None:
+        while self._words:
+            word = self._words.pop()
+            if word == "--":
+                self.arguments += reversed(self._words)
+                return
+            if word.startswith("--"):
+                self._long(word)
+            elif word.startswith("-") and word != "-":
+                self._letters(word)
+            else:
+                self.arguments.append(word)
+
+    def _long(self, word: str) -> None:
+        name, sign, text = word[2:].partition("=")
+        if not name or name.startswith("-"):
+            raise FlagError(f"bad flag syntax: {word}")
+        if name not in self._flags:
+            if name != "help":
+                raise FlagError(f"unknown flag: --{name}")
+            self.wants_help = True
+            return
+        flag = self._flags.flag(name)
+        self._set(flag, text if sign else self._value(flag, f"--{name}"))
+
+    def _letters(self, word: str) -> None:
+        letters = word[1:]
+        while letters:
+            flag = self._flags.of(letters[0])
+            rest = letters[1:]
+            if flag is None:
+                if letters[0] != "h":
+                    raise FlagError(f"unknown shorthand flag: {letters[0]!r} in {word}")
+                self.wants_help = True
+            elif len(rest) > 1 and rest[0] == "=":
+                self._set(flag, rest[1:])
+                return
+            elif flag.type.alone is not None:
+                self._set(flag, flag.type.alone)
+            else:
+                self._set(flag, rest or self._value(flag, f"{letters[0]!r} in {word}"))
+                return
+            letters = rest
+
+    def _value(self, flag: Flag, spelled: str) -> str:
+        if flag.type.alone is not None:
+            return flag.type.alone
+        if not self._words:
+            raise FlagError(f"flag needs an argument: {spelled}")
+        return self._words.pop()
+
+    def _set(self, flag: Flag, text: str) -> None:
+        name = normalize(flag.name)
+        if flag.type is IP and not text:
+            return  # pflag takes an empty address for none given
+        try:
+            value = flag.type.parse(text)
+        except ValueError as error:
+            spelled = f"-{flag.shorthand}, --{name}" if flag.shorthand else f"--{name}"
+            raise FlagError(f'invalid argument {quoted(text)} for "{spelled}" flag: {error}') from None
+        if flag.type.join is not None and name in self.values:
+            value = flag.type.join(self.values[name], value)
+        self.values[name] = value
 
 
 def _describe(flag: Flag, columns: int) -> list[str]:
+    import textwrap
+
     head = f"  -{flag.shorthand}, --{flag.name}" if flag.shorthand else f"      --{flag.name}"
     if flag.type.name:
         head += f" {flag.type.name}"
-    notes = flag.help
-    if flag.ignored:
-        notes += " (accepted for compatibility, no effect)" if notes else "Accepted for compatibility, no effect"
-    if flag.extra:
-        notes += " [pilothouse only]"
-    if flag.default:
-        notes += f" (default {_quoted(flag)})"
-    body = textwrap.wrap(notes, max(columns - 16, 40)) or [""]
+    if flag.type.alone is not None and flag.type is not BOOL:
+        head += f"[={flag.type.alone}]"
+    width = max(columns - 16, 40)
+    paragraphs = explain(flag).split("\n")
+    body = [
+        line for paragraph in paragraphs for line in textwrap.wrap(paragraph, width, break_on_hyphens=False) or [""]
+    ]
     return [head, *(f"                {line}" for line in body)]
 
 
-def _quoted(flag: Flag) -> str:
-    shown = flag.type.show(flag.default)
-    return f'"{shown}"' if flag.type is STRING else shown
+def explain(flag: Flag) -> str:
+    """The help text with our notes and the default behind it."""
+    notes = flag.help
+    if flag.note:
+        notes += f" [pilothouse: {flag.note}]"
+    elif flag.ignored:
+        notes += " [pilothouse: accepted, no effect]"
+    if flag.extra:
+        notes += " [pilothouse only]"
+    if flag.default:
+        shown = flag.shown_default
+        notes += f' (default "{shown}")' if flag.type is STRING else f" (default {shown})"
+    return notes.strip()

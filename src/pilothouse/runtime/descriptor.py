@@ -56,6 +56,14 @@ class Watch(msgspec.Struct, frozen=True, kw_only=True):
     keep_raw: bool = False
 
 
+class GateSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """A feature gate of upstream and the boolean field of the options struct that it sets. Their defaults must
+    agree."""
+
+    field: str
+    gate: str
+
+
 class Descriptor(msgspec.Struct, frozen=True, kw_only=True):
     """One controller.
 
@@ -74,6 +82,7 @@ class Descriptor(msgspec.Struct, frozen=True, kw_only=True):
     qps_factor: float = 1.0
     burst_factor: int = 1
     gates: tuple[str, ...] = ()
+    gate_fields: tuple[GateSpec, ...] = ()
     options: type[msgspec.Struct] | None = None
     switch: str = ""
     flags: tuple[FlagSpec, ...] = ()

@@ -28,6 +28,7 @@ class TaintEvictionOptions(msgspec.Struct, frozen=True, kw_only=True):
 DESCRIPTOR = Descriptor(
     name="taint-eviction-controller",
     client_name="node-controller",
+    gates=("SeparateTaintEvictionController",),
     options=TaintEvictionOptions,
     watches=(Watch(kind=PODS, indexes=("spec.nodeName",)), Watch(kind=NODES)),
     factory="pilothouse.controllers.node.taint_eviction.controller:build",

@@ -21,7 +21,7 @@ import msgspec
 from pilothouse.api.apps import CONTROLLER_REVISIONS, DAEMON_SETS
 from pilothouse.api.core import NODES, PODS
 from pilothouse.machinery.flags import INT32, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec, GateSpec, Watch
 
 
 class DaemonSetOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +39,7 @@ DESCRIPTOR = Descriptor(
     aliases=("daemonset",),
     client_name="daemon-set-controller",
     options=DaemonSetOptions,
+    gate_fields=(GateSpec(field="wait_for_own_writes", gate="StaleControllerConsistencyDaemonSet"),),
     flags=(
         FlagSpec(
             field="workers",

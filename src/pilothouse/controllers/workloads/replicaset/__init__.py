@@ -19,7 +19,7 @@ import msgspec
 from pilothouse.api.apps import REPLICA_SETS
 from pilothouse.api.core import PODS
 from pilothouse.machinery.flags import INT32, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec, GateSpec, Watch
 
 
 class ReplicaSetOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +39,11 @@ DESCRIPTOR = Descriptor(
     aliases=("replicaset",),
     client_name="replicaset-controller",
     options=ReplicaSetOptions,
+    gate_fields=(
+        GateSpec(field="report_terminating", gate="DeploymentReplicaSetTerminatingReplicas"),
+        GateSpec(field="wait_for_own_writes", gate="StaleControllerConsistencyReplicaSet"),
+        GateSpec(field="use_deletion_cost", gate="PodDeletionCost"),
+    ),
     flags=(
         FlagSpec(
             field="workers",

@@ -1,0 +1,206 @@
+"""``--feature-gates``: the gates of v1.36 by name, stage and default, and what setting one comes to.
+
+Facts: ``pkg/features``, the feature packages of apiserver, apiextensions-apiserver, client-go and component-base, and
+``component-base/featuregate``. Most gates switch nothing in a controller manager, upstream's included; the ones that do
+something here are in ``EFFECTS`` and in the descriptors (``GateSpec``, ``Descriptor.gates``). ``options`` reads
+the command line with this.
+"""
+
+import functools
+from collections.abc import Iterable, Mapping
+from enum import Enum
+
+import msgspec
+
+from pilothouse.machinery.flag_types import Multimap, parse_bool, show_bool
+from pilothouse.machinery.flags import FlagError
+
+COMPONENT = "kube"
+
+
+class Stage(Enum):
+    """How far a feature is; the value is upstream's word for it."""
+
+    ALPHA = "ALPHA"
+    BETA = "BETA"
+    GA = "GA"
+    DEPRECATED = "DEPRECATED"
+
+
+class Gate(msgspec.Struct, frozen=True, kw_only=True):
+    """One gate as v1.36 has it. A locked one can only be set to its default."""
+
+    name: str
+    stage: Stage
+    default: bool
+    locked: bool = False
+
+
+EFFECTS = {
+    "ComponentFlagz": "serves `/flagz`",
+    "ComponentStatusz": "serves `/statusz`",
+    "ControllerManagerReleaseLeaderElectionLockOnExit": "`false` keeps the lease on an orderly stop; not given, it is "
+    "released",
+    "LoggingAlphaOptions": "allows the alpha flags of logging",
+    "RemoteRequestHeaderUID": "allows `--requestheader-uid-headers`",
+}
+"""What a gate switches here, apart from controllers and their options."""
+
+_DEPENDENCIES = {
+    f"StaleControllerConsistency{kind}": ("AtomicFIFO",) for kind in ("DaemonSet", "Job", "ReplicaSet", "StatefulSet")
+}
+
+_TABLE = {
+    "ALPHA off": """AllAlpha APIServingWithRoutine AllowUnsafeMalformedObjectDeletion CBORServingAndStorage
+        CPUManagerPolicyAlphaOptions CRIListStreaming CSIVolumeHealth ClientsAllowCBOR ClientsPreferCBOR
+        CloudControllerManagerWatchBasedRoutesReconciliation CloudControllerManagerWebhook ContainerStopSignals
+        ControllerManagerReleaseLeaderElectionLockOnExit CrossNamespaceVolumeDataSource DRAListTypeAttributes
+        DRANodeAllocatableResources DRAResourcePoolStatus DRAWorkloadResourceClaims EventedPLEG GangScheduling
+        GenericWorkload HPAScaleToZero ImageVolumeWithDigest InPlacePodVerticalScalingExclusiveCPUs
+        InPlacePodVerticalScalingExclusiveMemory KubeletInUserNamespace LoggingAlphaOptions
+        ManifestBasedAdmissionControlConfig MemoryQoS MutablePVNodeAffinity NativeHistograms
+        PersistentVolumeClaimUnusedSinceTime PodAndContainerStatsFromCRI PodLevelResourceManagers
+        PodLogsQuerySplitStreams PodsAPI QOSReserved ReduceDefaultCrashLoopBackOffDecay RuntimeClassInImageCriApi
+        ShardedListAndWatch StorageCapacityScoring StorageVersionAPI TaintTolerationComparisonOperators
+        TopologyAwareWorkloadScheduling TopologyManagerPolicyAlphaOptions UserNamespacesHostNetworkSupport
+        VolumeLimitScaling WindowsCPUAndMemoryAffinity WorkloadAwarePreemption WorkloadWithJob""",
+    "BETA off": """AllBeta ClusterTrustBundle ClusterTrustBundleProjection ConcurrentWatchObjectDecode
+        CoordinatedLeaderElection DRADeviceTaintRules LocalStorageCapacityIsolationFSQuotaMonitoring
+        MaxUnavailableStatefulSet PodCertificateRequest SELinuxMount SchedulerAsyncAPICalls StorageVersionMigrator""",
+    "BETA on": """APIResponseCompression APIServerIdentity AllowParsingUserUIDFromCertAuth AtomicFIFO
+        AuthorizePodWebsocketUpgradeCreatePermission CPUManagerPolicyBetaOptions CRDObservedGenerationTracking
+        ClearingNominatedNodeNameAfterBinding ClientsAllowCARotation ClientsAllowTLSCacheGC ComponentFlagz
+        ComponentStatusz ConstrainedImpersonation ContainerCheckpoint ContainerRestartRules ContextualLogging
+        DRAConsumableCapacity DRADeviceBindingConditions DRADeviceTaints DRAExtendedResource DRAPartitionableDevices
+        DRAResourceClaimDeviceStatus DRAResourceClaimGranularStatusAuthorization DRASchedulerFilterTimeout
+        DeclarativeValidationBeta DeploymentReplicaSetTerminatingReplicas DetectCacheInconsistency EnvFiles
+        ExtendWebSocketsToKubelet GracefulNodeShutdown GracefulNodeShutdownBasedOnPodPriority HPAConfigurableTolerance
+        HostnameOverride InOrderInformersBatchProcess InPlacePodLevelResourcesVerticalScaling
+        InPlacePodVerticalScalingInitContainers KubeletCrashLoopBackOffMax KubeletEnsureSecretPulledImages
+        KubeletSeparateDiskGC KubeletServiceAccountTokenForCredentialProviders ListFromCacheSnapshot LoggingBetaOptions
+        MatchLabelKeysInPodTopologySpread MatchLabelKeysInPodTopologySpreadSelectorMerge
+        MutablePodResourcesForSuspendedJobs MutableSchedulingDirectivesForSuspendedJobs NodeDeclaredFeatures
+        NominatedNodeNameForExpectation OpenAPIEnums OpportunisticBatching PLEGOnDemandRelist PodDeletionCost
+        PodLevelResources PodReadyToStartContainersCondition PodTopologyLabelsAdmission PortForwardWebsockets
+        PreventStaticPodAPIReferences RelaxedServiceNameValidation ReloadKubeletClientCAFile
+        ReloadKubeletServerCertificateFile RemoteRequestHeaderUID ResourceHealthStatus ResourceHealthStatusMessage
+        RestartAllContainersOnContainerExits RotateKubeletServerCertificate SchedulerAsyncPreemption
+        SchedulerPopFromBackoffQ ServiceAccountNodeAudienceRestriction SizeBasedListCostEstimate
+        StaleControllerConsistencyDaemonSet StaleControllerConsistencyJob StaleControllerConsistencyReplicaSet
+        StaleControllerConsistencyStatefulSet StatefulSetSemanticRevisionComparison StorageVersionHash
+        StrictIPCIDRValidation StructuredAuthenticationConfigurationEgressSelector
+        StructuredAuthenticationConfigurationJWKSMetrics TokenRequestServiceAccountUIDValidation
+        TopologyManagerPolicyBetaOptions TranslateStreamCloseWebsocketRequests UnauthenticatedHTTP2DOSMitigation
+        UnknownVersionInteroperabilityProxy UnlockWhileProcessingFIFO WatchCacheInitializationPostStartHook WatchList
+        WatchListClient WindowsGracefulNodeShutdown""",
+    "GA on": """AllowServiceExternalIPs CustomCPUCFSQuotaPeriod DRAPrioritizedList InformerResourceVersion
+        MutatingAdmissionPolicy""",
+    "GA on locked": """APIServerTracing AnonymousAuthConfigurableEndpoints AnyVolumeDataSource
+        AuthorizeNodeWithSelectors AuthorizeWithSelectors BtreeWatchCache CPUManagerPolicyOptions
+        CRDValidationRatcheting CSIServiceAccountTokenSecrets ConsistentListFromCache CustomResourceFieldSelectors
+        DRAAdminAccess DeclarativeValidation DisableAllocatorDualWrite DynamicResourceAllocation ExecProbeTimeout
+        ExternalServiceAccountTokenSigner ImageMaximumGCAge ImageVolume InOrderInformers InPlacePodVerticalScaling
+        JobBackoffLimitPerIndex JobManagedBy JobPodReplacementPolicy JobSuccessPolicy KubeletCgroupDriverFromCRI
+        KubeletFineGrainedAuthz KubeletPSI KubeletPodResourcesDynamicResources KubeletPodResourcesGet KubeletTracing
+        LogarithmicScaleDown MatchLabelKeysInPodAffinity MultiCIDRServiceAllocator MutableCSINodeAllocatableCount
+        NFTablesProxyMode NodeInclusionPolicyInPodTopologySpread NodeLogQuery NodeSwap OrderedNamespaceDeletion
+        PodLifecycleSleepAction PodLifecycleSleepActionAllowZero PodObservedGenerationTracking PodSchedulingReadiness
+        PreferSameTrafficDistribution ProcMountType RecoverVolumeExpansionFailure RecursiveReadOnlyMounts
+        RelaxedDNSSearchValidation RelaxedEnvironmentVariableValidation ResilientWatchCacheInitialization
+        RetryGenerateName SELinuxChangePolicy SELinuxMountReadWriteOncePod SchedulerQueueingHints
+        SeparateTaintEvictionController ServiceAccountTokenJTI ServiceAccountTokenNodeBinding
+        ServiceAccountTokenNodeBindingValidation ServiceAccountTokenPodNodeInfo SidecarContainers
+        StreamingCollectionEncodingToJSON StreamingCollectionEncodingToProtobuf StructuredAuthenticationConfiguration
+        SupplementalGroupsPolicy SystemdWatchdog TopologyManagerPolicyOptions UserNamespacesSupport
+        VolumeAttributesClass WinDSR WinOverlay""",
+    "DEPRECATED on": """DisableCPUQuotaWithExclusiveCPUs KubeletPodResourcesListUseActivePods
+        ServiceCIDRStatusFieldWiping StorageNamespaceIndex""",
+    "DEPRECATED on locked": "AggregatedDiscoveryRemoveBetaType DisableNodeKubeProxyVersion",
+    "DEPRECATED off": """AllowDNSOnlyNodeCSR AllowInsecureKubeletCertificateSigningRequests
+        ChangeContainerStatusOnKubeletRestart DeclarativeValidationTakeover KMSv1 KubeletRegistrationGetOnExistsOnly
+        WindowsHostNetwork""",
+    "DEPRECATED off locked": "AllowOverwriteTerminationGracePeriodSeconds GitRepoVolumeDriver SeparateCacheWatchRPC",
+}
+
+
+@functools.cache
+def known_gates() -> Mapping[str, Gate]:
+    """Every gate, by name in alphabetical order."""
+    gates = {}
+    for words, names in _TABLE.items():
+        stage, default, *rest = words.split()
+        for name in names.split():
+            gates[name] = Gate(name=name, stage=Stage(stage), default=default == "on", locked=bool(rest))
+    return dict(sorted(gates.items()))
+
+
+class FeatureGates(msgspec.Struct, frozen=True):
+    """Which gates are on: ``chosen`` by the command line, the rest by default."""
+
+    chosen: Mapping[str, bool] = {}
+
+    def enabled(self, name: str) -> bool:
+        """Whether the gate is on. Raises ``KeyError`` for a name that is no gate."""
+        gate = known_gates()[name]
+        if name in self.chosen:
+            return self.chosen[name]
+        for everything, stage in (("AllAlpha", Stage.ALPHA), ("AllBeta", Stage.BETA)):
+            if gate.stage is stage and everything in self.chosen:
+                return self.chosen[everything]
+        return gate.default
+
+
+def gates_from(said: Multimap) -> FeatureGates:
+    """The gates as ``--feature-gates`` sets them; later words overrule earlier ones.
+
+    Raises ``FlagError`` in upstream's words.
+    """
+    chosen: dict[str, bool] = {}
+    for component, pairs in said.items():
+        if component not in {"", COMPONENT}:
+            raise FlagError(f"component not registered: {component}")
+        for pair in pairs:
+            name, sign, text = (part.strip() for part in pair.partition("="))
+            if not sign:
+                raise FlagError(f"missing bool value for {name}")
+            try:
+                chosen[name] = parse_bool(text)
+            except ValueError as error:
+                raise FlagError(f"invalid value of {name}={text}, err: {error}") from None
+    problems = list(_problems(chosen))
+    if problems:
+        raise FlagError(problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]")
+    return FeatureGates(chosen)
+
+
+def _problems(chosen: Mapping[str, bool]) -> Iterable[str]:
+    known = known_gates()
+    for name, value in chosen.items():
+        gate = known.get(name)
+        if gate is None:
+            yield f"unrecognized feature gate: {name}"
+            return
+        if gate.locked and value != gate.default:
+            locked = show_bool(gate.default)
+            yield f"cannot set feature gate {name} to {show_bool(value)}, feature is locked to {locked}"
+    gates = FeatureGates(chosen)
+    for name, needed in _DEPENDENCIES.items():
+        off = [other for other in needed if not gates.enabled(other)]
+        if gates.enabled(name) and off:
+            yield f"{name} is enabled, but depends on features that are disabled: [{' '.join(off)}]"
+
+
+def warnings_of(gates: FeatureGates, effective: Iterable[str]) -> Iterable[str]:
+    """What to tell whoever chose these gates: ageing ones as upstream does, and those that switch nothing here.
+
+    ``effective`` are the gates that the controllers heed.
+    """
+    known = known_gates()
+    heeded = {*effective}
+    for name, value in sorted(gates.chosen.items()):
+        gate = known[name]
+        if gate.stage in {Stage.GA, Stage.DEPRECATED}:
+            word = "GA" if gate.stage is Stage.GA else "deprecated"
+            yield f"Setting {word} feature gate {name}={show_bool(value)}. It will be removed in a future release."
+        elif value != gate.default and name not in heeded:
+            yield f"Feature gate {name}={show_bool(value)} is accepted for compatibility and has no effect"

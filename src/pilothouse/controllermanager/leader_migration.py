@@ -1,0 +1,111 @@
+"""``--leader-migration-config``: which controllers move between managers, and under which second lease.
+
+A ``LeaderMigrationConfiguration`` of group ``controllermanager.config.k8s.io``, decoded strictly. Facts:
+``k8s.io/controller-manager`` v0.36 ``config`` and ``pkg/leadermigration``. ``options`` reads it, ``manager`` obeys.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from pilothouse.machinery.flag_types import quoted
+from pilothouse.machinery.flags import FlagError
+
+GROUP = "controllermanager.config.k8s.io"
+KIND = "LeaderMigrationConfiguration"
+COMPONENT = "kube-controller-manager"
+ANY = "*"
+_LOCKS = ("leases", "endpoints")
+
+
+class Leader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One controller that moves, and the program in which it may run: a name, or ``*`` for any."""
+
+    name: str = ""
+    component: str = ""
+
+
+class LeaderMigration(msgspec.Struct, frozen=True, kw_only=True):
+    """The second lease, and who is under it."""
+
+    leader_name: str = "cloud-provider-extraction-migration"
+    leaders: tuple[Leader, ...] = (
+        Leader("route-controller", ANY),
+        Leader("service-controller", ANY),
+        Leader("cloud-node-lifecycle-controller", ANY),
+    )
+    """What upstream migrates when no file says otherwise. The first two are no names of controllers any more, so they
+    match nothing, there as here."""
+
+    def component_of(self, controller: str) -> str | None:
+        """Where the controller may run: ``*``, a program, or None if it does not move."""
+        return next((leader.component for leader in self.leaders if leader.name == controller), None)
+
+    def is_ours(self, controller: str) -> bool:
+        """Whether the controller runs here, under the second lease."""
+        return self.component_of(controller) in {ANY, COMPONENT}
+
+
+class _Versioned(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
+    """v1: the lock is a Lease."""
+
+    api_version: str
+    kind: str
+    leader_name: str = ""
+    controller_leaders: tuple[Leader, ...] = ()
+
+
+class _WithLock(_Versioned, forbid_unknown_fields=True, rename="camel"):
+    """v1beta1 and v1alpha1, which name the kind of the lock."""
+
+    resource_lock: str = ""
+
+
+_VERSIONS: dict[str, type[_Versioned]] = {"v1": _Versioned, "v1beta1": _WithLock, "v1alpha1": _WithLock}
+
+
+def load(path: str) -> LeaderMigration:
+    """Read the file. Raises ``FlagError``, which names it."""
+    from pilothouse.controllermanager.yaml_file import read_mapping
+
+    if not path:
+        return LeaderMigration()
+    try:
+        document = read_mapping(path)
+    except (OSError, ValueError) as error:
+        raise FlagError(f"unable to read leader migration configuration from {quoted(path)}: {error}") from error
+    return parse(document, path)
+
+
+def parse(document: dict[str, Any], path: str) -> LeaderMigration:
+    """The configuration in a document. Raises ``FlagError``, which names the file."""
+    group, _slash, version = str(document.get("apiVersion", "")).rpartition("/")
+    if (group, document.get("kind")) != (GROUP, KIND) or version not in _VERSIONS:
+        raise FlagError(
+            f"{path}: unexpected config type: {document.get('apiVersion')}, Kind={document.get('kind')}; "
+            f"wanted {GROUP}/v1, Kind={KIND}"
+        )
+    try:
+        read = msgspec.convert(document, _VERSIONS[version])
+    except msgspec.ValidationError as error:
+        raise FlagError(f"{path}: strict decoding error: {error}") from error
+    problems = list(_problems(read))
+    if problems:
+        raise FlagError(f"{path}: failed to parse leader migration configuration: [{', '.join(problems)}]")
+    return LeaderMigration(leader_name=read.leader_name, leaders=read.controller_leaders)
+
+
+def _problems(read: _Versioned) -> Iterator[str]:
+    if not read.leader_name:
+        yield "leaderName: Required value: leaderName must be set for LeaderMigrationConfiguration"
+    if isinstance(read, _WithLock) and read.resource_lock not in _LOCKS:
+        yield (
+            f"resourceLock: Invalid value: {quoted(read.resource_lock)}: resource Lock must be one of 'leases' or "
+            "'endpoints'"
+        )
+    for index, leader in enumerate(read.controller_leaders):
+        for field, value in (("name", leader.name), ("component", leader.component)):
+            if not value:
+                where = f"controllerLeaders[{index}].{field}"
+                yield f"{where}: Required value: {field} must be set for ControllerLeaderConfiguration"

@@ -1,0 +1,190 @@
+"""What makes settings unusable, in upstream's words.
+
+Facts: kube-controller-manager v1.36 ``cmd/kube-controller-manager/app/options`` (``Validate`` of each group),
+``apiserver/pkg/server/options``, ``component-base`` (flags, logs, metrics, compatibility). Some of it upstream notices
+only when it puts a setting to use; here everything is looked at before the program starts. ``options`` asks.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from pilothouse.controllermanager.selection import unknown_names
+from pilothouse.controllermanager.upstream_flags import CIPHER_SUITES, INSECURE_CIPHER_SUITES, TLS_VERSIONS
+from pilothouse.machinery.flag_types import quoted
+from pilothouse.machinery.flags import Parsed
+from pilothouse.runtime.descriptor import Descriptor
+
+if TYPE_CHECKING:
+    from pilothouse.controllermanager.options import LeaderElection, Options
+
+MINOR = 36
+"""We are v1.36."""
+_OLDEST_MINOR = MINOR - 3
+_RANGES = {
+    "concurrent-service-endpoint-syncs": (1, 50),
+    "max-endpoints-per-slice": (1, 1000),
+    "mirroring-concurrent-service-endpoint-syncs": (1, 50),
+    "mirroring-max-endpoints-per-subset": (1, 1000),
+}
+_SIGNERS = ("kubelet-serving", "kubelet-client", "kube-apiserver-client", "legacy-unknown")
+
+
+def problems_of(parsed: Parsed, options: "Options", descriptors: Sequence[Descriptor]) -> Iterator[str]:
+    """Everything that is wrong, in the order of upstream's groups."""
+    if parsed.arguments:
+        listed = " ".join(map(quoted, parsed.arguments))
+        yield f'"kube-controller-manager" does not take any arguments, got [{listed}]'
+    yield from _version_problems(parsed)
+    yield from _generic_problems(parsed, options)
+    for name in unknown_names(options.controllers, descriptors):
+        yield f"{quoted(name)} is not in the list of known controllers"
+    yield from _serving_problems(parsed)
+    yield from _controller_problems(parsed)
+    yield from _signing_problems(parsed)
+    yield from _logging_problems(parsed, options)
+
+
+def _generic_problems(parsed: Parsed, options: "Options") -> Iterator[str]:
+    if options.leader_election.enabled:
+        if parsed["leader-elect-resource-lock"] != "leases":
+            yield 'resourceLock value must be "leases"'
+        yield from _election_problems(options.leader_election)
+    elif options.leader_migration is not None:
+        yield "--enable-leader-migration needs --leader-elect"
+    if parsed["cloud-provider"] not in {"", "external"}:
+        yield f"unsupported cloud provider: {parsed['cloud-provider']}; --cloud-provider may be empty or external"
+    if options.qps > 0 and options.burst <= 0:
+        yield (
+            "burst is required to be greater than 0 when RateLimiter is not set and QPS is set to greater than 0; "
+            "see --kube-api-burst and --kube-api-qps"
+        )
+
+
+def _election_problems(election: "LeaderElection") -> Iterator[str]:
+    """client-go ``leaderelection.NewLeaderElector`` (v0.36), which panics."""
+    if election.lease_duration <= election.renew_deadline:
+        yield "leaseDuration must be greater than renewDeadline"
+    if election.renew_deadline <= 1.2 * election.retry_period:
+        yield "renewDeadline must be greater than retryPeriod*JitterFactor"
+    for name, value in (
+        ("leaseDuration", election.lease_duration),
+        ("renewDeadline", election.renew_deadline),
+        ("retryPeriod", election.retry_period),
+    ):
+        if value <= 0:
+            yield f"{name} must be greater than zero"
+    for name, text in (("resourceName", election.resource_name), ("resourceNamespace", election.resource_namespace)):
+        if not text:
+            yield f"{name} is required"
+
+
+def _version_problems(parsed: Parsed) -> Iterator[str]:
+    import pilothouse
+
+    wanted = parsed["version"]
+    own = pilothouse.KUBERNETES_VERSION
+    if wanted.startswith("v") and wanted.replace("-", "+").partition("+")[0] != own:
+        yield f"version {quoted(wanted)} must match major/minor/patch of default version {quoted(own)}"
+    problem, emulated = _minor(parsed["emulated-version"])
+    if problem:
+        yield problem
+    elif not _OLDEST_MINOR <= emulated <= MINOR:
+        yield f"emulation version 1.{emulated} is not between [1.{_OLDEST_MINOR}, 1.{MINOR}.2]"
+    problem, oldest = _minor(parsed["min-compatibility-version"], default=MINOR - 1)
+    if problem:
+        yield problem
+    elif not _OLDEST_MINOR <= oldest <= max(emulated, MINOR - 1):
+        yield f"minCompatibilityVersion version 1.{oldest} is not between [1.{_OLDEST_MINOR}, 1.{emulated}]"
+
+
+def _minor(words: Sequence[str], default: int = MINOR) -> tuple[str, int]:
+    """What is wrong with ``kube=1.35``, or the minor version in it."""
+    if len(words) > 1:
+        return f"duplicate version flag, {' and '.join(words)}", default
+    for word in words:
+        component, sign, text = (part.strip() for part in word.rpartition("="))
+        if sign and component != "kube":
+            return f"component not registered: {component}", default
+        numbers = text.removeprefix("v").split(".")
+        if not all(number.isascii() and number.isdigit() for number in numbers) or not 2 <= len(numbers) <= 3:
+            return f"could not parse {quoted(text)} as version", default
+        if len(numbers) == 3 and int(numbers[2]):
+            return f"patch version not allowed, got: kube={text}", default
+        return "", int(numbers[1]) if numbers[0] == "1" else -1
+    return "", default
+
+
+def _serving_problems(parsed: Parsed) -> Iterator[str]:
+    port = parsed["secure-port"]
+    if not 0 <= port <= 65535:
+        yield f"--secure-port {port} must be between 0 and 65535, inclusive. 0 for turning off secure port"
+    if parsed["tls-cert-file"] and not parsed["tls-private-key-file"]:
+        yield "--tls-private-key-file is missing: --tls-cert-file and --tls-private-key-file belong together"
+    if parsed["tls-private-key-file"] and not parsed["tls-cert-file"]:
+        yield "--tls-cert-file is missing: --tls-cert-file and --tls-private-key-file belong together"
+    if parsed["tls-min-version"] not in {"", *TLS_VERSIONS}:
+        yield f"--tls-min-version: unknown tls version {quoted(parsed['tls-min-version'])}"
+    for suite in parsed["tls-cipher-suites"]:
+        if suite not in CIPHER_SUITES and suite not in INSECURE_CIPHER_SUITES:
+            yield f"--tls-cipher-suites: Cipher suite {suite} not supported or doesn't exist"
+    for name in ("username-headers", "group-headers", "uid-headers", "extra-headers-prefix", "allowed-names"):
+        if any(not value.strip() for value in parsed[f"requestheader-{name}"]):
+            yield f'empty value in "requestheader-{name}"'
+    for path in parsed["authorization-always-allow-paths"]:
+        if "*" in path.removeprefix("/")[:-1]:
+            yield f"--authorization-always-allow-paths: only trailing * allowed in {quoted(path.removeprefix('/'))}"
+
+
+def _controller_problems(parsed: Parsed) -> Iterator[str]:
+    for name in sorted(parsed.values):
+        value = parsed[name]
+        if name in _RANGES:
+            least, most = _RANGES[name]
+            if value < least:
+                yield f"{name} must not be less than {least}, but got {value}"
+            elif value > most:
+                yield f"{name} must not be more than {most}, but got {value}"
+        # Upstream checks this for some controllers and starts others with no worker at all.
+        elif name.startswith("concurrent") and value <= 0:
+            yield f"{name} must be greater than 0, but got {value}"
+    period = parsed["attach-detach-reconcile-sync-period"]
+    if period <= 1 and not parsed["disable-attach-detach-reconcile-sync"]:
+        yield "--attach-detach-reconcile-sync-period: duration time must be greater than one second"
+    if parsed["controller-shutdown-timeout"] < 0:
+        yield "--controller-shutdown-timeout must not be negative"
+
+
+def _signing_problems(parsed: Parsed) -> Iterator[str]:
+    specific = False
+    for signer in _SIGNERS:
+        certificate = parsed[f"cluster-signing-{signer}-cert-file"]
+        key = parsed[f"cluster-signing-{signer}-key-file"]
+        specific = specific or bool(certificate or key)
+        if certificate and not key:
+            yield f'"cluster-signing-{signer}": cannot specify cert without key'
+        if key and not certificate:
+            yield f'"cluster-signing-{signer}": cannot specify key without cert'
+    if specific and (parsed["cluster-signing-cert-file"] or parsed["cluster-signing-key-file"]):
+        yield (
+            "cannot specify --cluster-signing-{cert,key}-file and other --cluster-signing-*-file flags at the same time"
+        )
+
+
+def _logging_problems(parsed: Parsed, options: "Options") -> Iterator[str]:
+    if options.logging_format not in {"text", "json"}:
+        yield f"format: Invalid value: {quoted(options.logging_format)}: Unsupported log format"
+    elif options.logging_format != "text" and options.vmodule:
+        yield f'vmodule: Forbidden: Only supported for text log format; --logging-format is "{options.logging_format}"'
+    if not options.gates.enabled("LoggingAlphaOptions"):
+        for kind in ("json", "text"):
+            for flag, field in (("split-stream", "splitStream"), ("info-buffer-size", "infoBufferSize")):
+                if parsed[f"log-{kind}-{flag}"] not in {False, "0"}:
+                    yield f"options.{kind}.{field}: Forbidden: Feature LoggingAlphaOptions is disabled"
+    if not options.gates.enabled("RemoteRequestHeaderUID") and options.serving.request_header.uid_headers:
+        yield "--requestheader-uid-headers needs feature gate RemoteRequestHeaderUID"
+    wanted = parsed["show-hidden-metrics-for-version"]
+    if wanted not in {"", f"1.{MINOR - 1}"}:
+        yield (
+            f"--show-hidden-metrics-for-version must be omitted or have the value '1.{MINOR - 1}'. Only the previous "
+            "minor version is allowed"
+        )

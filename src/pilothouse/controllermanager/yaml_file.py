@@ -1,0 +1,37 @@
+"""One YAML document from a file, for the settings that come in files: ``config_file`` and ``leader_migration``.
+
+YAML is imported when a file is read: most starts read none.
+"""
+
+from pathlib import Path
+from typing import Any
+
+
+def read_mapping(path: str) -> dict[str, Any]:
+    """The mapping in a file. Raises ``OSError``, or ``ValueError`` when it is not one document, or no mapping, or has
+    a key twice."""
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        """YAML lets the last of two equal keys win, in silence."""
+
+    def mapping(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Any, Any]:
+        seen: dict[Any, Any] = {}
+        for key_node, value_node in node.value:
+            key = loader.construct_object(key_node, deep=True)
+            if key in seen:
+                line = key_node.start_mark.line + 1
+                raise ValueError(f'line {line}: key "{key}" is there twice')
+            seen[key] = loader.construct_object(value_node, deep=True)
+        return seen
+
+    Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, mapping)
+    text = Path(path).read_text(encoding="utf-8")
+    try:
+        # The subclass is of the safe loader.
+        documents = [found for found in yaml.load_all(text, Loader=Loader) if found is not None]
+    except yaml.YAMLError as error:
+        raise ValueError(f"no YAML: {error}") from error
+    if len(documents) != 1 or not isinstance(documents[0], dict):
+        raise ValueError("wanted one document with a mapping")
+    return documents[0]
