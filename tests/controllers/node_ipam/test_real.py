@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.programs import pilothouse, until
+from tests.programs import go_manager, pilothouse, until
 from tests.real_cluster import RealCluster, missing_programs, running
 
 NODES = "/api/v1/nodes"
@@ -19,13 +19,21 @@ FLAGS = (
 )  # fmt: skip
 
 
-@pytest.fixture
-def dual_stack_cluster() -> Iterator[RealCluster]:
+@pytest.fixture(scope="module")
+def dual_stack() -> Iterator[RealCluster]:
     why_not = missing_programs()
     if why_not:
         pytest.skip(why_not)
     with running(["--feature-gates=IPv6DualStack=true"]) as cluster:
         yield cluster
+
+
+@pytest.fixture
+def dual_stack_cluster(dual_stack: RealCluster) -> Iterator[RealCluster]:
+    """Without nodes."""
+    yield dual_stack
+    for item in dual_stack.request("GET", NODES)["items"]:
+        dual_stack.request("DELETE", f"{NODES}/{item['metadata']['name']}")
 
 
 def test_nodes_get_their_ranges_across_a_restart(dual_stack_cluster: RealCluster, tmp_path: Path) -> None:
@@ -73,3 +81,30 @@ def test_settings_that_cannot_be_used_are_told_at_once(tmp_path: Path) -> None:
     with pilothouse(tmp_path, "manager", "--kubeconfig=nowhere", "--allocate-node-cidrs") as manager:
         assert manager.wait() == 2
         assert "Must specify --cluster-cidr if --allocate-node-cidrs is set" in manager.log
+
+
+def test_the_go_manager_and_ours_go_on_where_the_other_stopped(dual_stack_cluster: RealCluster, tmp_path: Path) -> None:
+    real_cluster = dual_stack_cluster
+    roles = ["system:kube-controller-manager", "system:controller:node-controller"]
+    ours = ("--kubeconfig", str(real_cluster.user("nodeipam", cluster_roles=roles)), *FLAGS)
+    theirs = ("--controllers=nodeipam", "--feature-gates=IPv6DualStack=true", *FLAGS[1:-2], "--leader-elect=false")
+    given: dict[str, tuple[str, ...]] = {}
+
+    def read() -> dict[str, tuple[str, ...]]:
+        items = real_cluster.request("GET", NODES)["items"]
+        return {item["metadata"]["name"]: tuple(item["spec"].get("podCIDRs", ())) for item in items}
+
+    for turn, start in enumerate(("ours", "go", "ours")):  # the Go one waits ten seconds before it reads nodes
+        for number in range(4):
+            real_cluster.request("POST", NODES, {"metadata": {"name": f"n{turn}{number}"}})
+        if start == "go":
+            program = go_manager(real_cluster, tmp_path, *theirs)
+        else:
+            program = pilothouse(tmp_path, "manager", *ours)
+        with program:
+            until(lambda: all(len(ranges) == 2 for ranges in read().values()), f"{start} gives ranges")
+        found = read()
+        assert {name: found[name] for name in given} == given, "nobody's ranges change"
+        given = found
+    everything = [text for ranges in given.values() for text in ranges]
+    assert len(set(everything)) == len(everything) == 24

@@ -1,0 +1,37 @@
+"""The whole manager with the rights of v1.36's roles, and simulated nodes."""
+
+import msgspec
+from tests.traces.stage import OPTIONS, Stage, play
+
+from pilothouse.controllermanager.options import Options
+from pilothouse.controllers.node.node_ipam import DESCRIPTOR, NodeIpamOptions
+
+
+def replayed(options: Options) -> tuple[list[list[str]], list[str]]:
+    found: list[list[str]] = []
+
+    async def scene(stage: Stage) -> None:
+        await stage.request("POST", "api/v1/nodes", {"metadata": {"name": "late"}})
+        await stage.at(1.0)
+        items = (await stage.request("GET", "api/v1/nodes"))["items"]
+        found.extend(item["spec"].get("podCIDRs", []) for item in items)
+
+    server = play("nodes", scene, options=options)
+    assert all(decision.allowed for _who, _asked, decision in server.decisions)
+    asked = [f"{r.user} {r.verb} {r.resource} {r.body['spec']}" for r in server.records if "podCIDR" in str(r.body)]
+    return found, asked
+
+
+def test_its_role_is_enough() -> None:
+    chosen: dict[str, msgspec.Struct] = {
+        DESCRIPTOR.name: NodeIpamOptions(allocate=True, cluster_cidr="10.0.0.0/16,2001:db8::/48")
+    }
+    found, asked = replayed(msgspec.structs.replace(OPTIONS, controller_options=chosen))
+    second = ("2001:db8::/64", "2001:db8:0:1::/64", "2001:db8:0:2::/64", "2001:db8:0:3::/64")
+    assert sorted(found) == [[f"10.0.{number}.0/24", text] for number, text in enumerate(second)]
+    spec = {"podCIDR": "10.0.3.0/24", "podCIDRs": ["10.0.3.0/24", "2001:db8:0:3::/64"]}
+    assert asked == [f"node-controller patch nodes {spec}"]
+
+
+def test_by_default_nobody_gets_anything() -> None:
+    assert replayed(OPTIONS) == ([[]] * 4, [])
