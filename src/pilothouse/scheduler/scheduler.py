@@ -11,6 +11,7 @@ waits for an event that could help it (``hints``).
 
 import asyncio
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from pilothouse.api.core import NAMESPACES, NODES, PODS, Node, Pod
 from pilothouse.api.policy import POD_DISRUPTION_BUDGETS, PodDisruptionBudget
@@ -24,12 +25,14 @@ from pilothouse.scheduler.hints import NodeHint, arrival_helps, departure_helps,
 from pilothouse.scheduler.owners import Owners
 from pilothouse.scheduler.placement import Placement, Placer
 from pilothouse.scheduler.pod_queue import Entry, PodQueue
-from pilothouse.scheduler.preemption import Outcome, Victims, by_lower_priority, preempt
 from pilothouse.scheduler.refusals import NOT_NAMED
 from pilothouse.scheduler.snapshot import NodeInfo, Placed, Snapshot
 from pilothouse.scheduler.wish import Wish
 from pilothouse.scheduler.writes import Writes
 from pilothouse.semantics.pods import is_terminal
+
+if TYPE_CHECKING:
+    from pilothouse.scheduler.preemption import Outcome, Victims
 
 SCHEDULER_NAME = "default-scheduler"
 WRITES_AT_ONCE = 64
@@ -262,14 +265,19 @@ class Scheduler:
         self._queue.refuse(entry, _rejected(placement))
         group.start(self._refuse(entry, pod, placement, outcome, displaced), name=f"report {key}")
 
-    def _preempt(self, wish: Wish, placement: Placement) -> Outcome:
+    def _preempt(self, wish: Wish, placement: Placement) -> "Outcome":
+        # Loaded when somebody first finds no room, which most short-lived clusters never see.
+        from pilothouse.scheduler.preemption import Outcome, preempt
+
         if not placement.nodes:
             return Outcome()
         budgets = self._budgets.cache.list() if self._budgets is not None else []
         return preempt(self._placer, wish, placement, budgets, self._env.now(), self._chance)
 
-    def _nominate(self, wish: Wish, outcome: Outcome) -> list[Wish]:
+    def _nominate(self, wish: Wish, outcome: "Outcome") -> list[Wish]:
         """Remember for which node the pod waits. Returns those that waited for it and matter less."""
+        from pilothouse.scheduler.preemption import by_lower_priority
+
         if outcome.keeps_nomination:
             return []
         victims = outcome.victims
@@ -308,7 +316,7 @@ class Scheduler:
             self._hands.release()
 
     async def _refuse(
-        self, entry: Entry, pod: Pod, placement: Placement, outcome: Outcome, displaced: list[Wish]
+        self, entry: Entry, pod: Pod, placement: Placement, outcome: "Outcome", displaced: list[Wish]
     ) -> None:
         """The pod stays refused until it was told: a later attempt must not be overtaken by this one's report."""
         victims = outcome.victims
@@ -325,7 +333,7 @@ class Scheduler:
                 self._queue.retry(entry)
             self._hands.release()
 
-    async def _push_aside(self, pod: Pod, victims: Victims, displaced: list[Wish]) -> bool:
+    async def _push_aside(self, pod: Pod, victims: "Victims", displaced: list[Wish]) -> bool:
         for other in displaced:
             waiting = self._pods.cache.get(other.key)
             if waiting is not None and waiting.metadata.uid == other.pod.metadata.uid:

@@ -11,12 +11,10 @@ from typing import Any
 from pilothouse.api.core import PODS, Pod
 from pilothouse.client import Client, strategic_merge_patch
 from pilothouse.client.errors import ApiError, Conflict, NotFound
-from pilothouse.controllers.shared.disruption import disruption_target, status_patch
 from pilothouse.env import Env, Log
 from pilothouse.machinery.conditions import find_condition
 from pilothouse.machinery.times import format_time
 from pilothouse.runtime import EventRecorder, object_reference
-from pilothouse.scheduler.preemption import BY_SCHEDULER
 
 _NOTE_LIMIT = 1024
 """Longest message of an event (``NoteLengthLimit``)."""
@@ -84,6 +82,9 @@ class Writes:
         return all(done)
 
     async def _evict_one(self, victim: Pod, preemptor: Pod, node_name: str) -> bool:
+        from pilothouse.controllers.shared.disruption import disruption_target, status_patch
+        from pilothouse.scheduler.preemption import BY_SCHEDULER
+
         meta = victim.metadata
         message = f"{preemptor.spec.scheduler_name or self._name}: preempting to accommodate a higher priority pod"
         condition = disruption_target(victim, BY_SCHEDULER, message)
