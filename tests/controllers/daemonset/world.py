@@ -46,6 +46,8 @@ class World:
             observer=self._observe,
         )
         self.metrics = Registry()
+        self.controller: DaemonSetController
+        """The one that was started last."""
         self.kubelets = True
         self.ready = True
         """Whether pods that start become ready."""
@@ -58,8 +60,9 @@ class World:
         if isinstance(seen, Sent) and seen.call.verb != "watch":
             self.requests.append(seen)
 
-    async def start(self, options: DaemonSetOptions | None = None) -> asyncio.Task[None]:
-        """Start a controller with informers of its own. Cancel the task to stop it."""
+    async def start(self, options: DaemonSetOptions | None = None, *, work: bool = True) -> asyncio.Task[None]:
+        """Start a controller with informers of its own. Cancel the task to stop it. Without ``work`` it hears all
+        events, and looks when the test calls its ``reconcile``."""
         client = Client(self.faults, self.env)
         informers = InformerFactory(client, self.env)
         context = ControllerContext(
@@ -72,12 +75,13 @@ class World:
         )
         controller = DESCRIPTOR.build(context)
         assert isinstance(controller, DaemonSetController)
+        self.controller = controller
 
         async def live() -> None:
             async with TaskGroup("informers") as running:
                 informers.start(running)
                 try:
-                    await controller.run()
+                    await (controller.run() if work else asyncio.get_running_loop().create_future())
                 finally:
                     running.cancel()
 

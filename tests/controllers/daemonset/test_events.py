@@ -1,0 +1,184 @@
+"""Which events wake which DaemonSet. Rows mirror v1.36 ``pkg/controller/daemon/daemon_controller_test.go``."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from tests.controllers.daemonset.daemons import NOW, OWNER, PLAIN, daemon_set, node, pod, taint
+
+from pilothouse.api.apps import DaemonSet
+from pilothouse.api.core import Node, NodeStatus, Pod, PodSpec
+from pilothouse.api.meta import LabelSelector
+from pilothouse.controllers.workloads.daemonset.blueprint import Blueprints
+from pilothouse.controllers.workloads.daemonset.board import Board, Boards
+from pilothouse.controllers.workloads.daemonset.node_events import NodeEvents
+from pilothouse.controllers.workloads.daemonset.nodes import NodeTable
+from pilothouse.controllers.workloads.daemonset.placement import Placements, wants_of
+from pilothouse.controllers.workloads.daemonset.pod_events import DaemonEvents
+from pilothouse.env import Env, Log, virtual
+from pilothouse.machinery.labels import selector_from
+from pilothouse.runtime import Cache, UidTrackingExpectations, WorkQueue
+
+Doc = dict[str, Any]
+BLUE = {"color": "blue", "speed": "fast"}
+
+
+def owned_by(name: str) -> Pod:
+    """A pod that the DaemonSet of that name controls."""
+    made = pod(f"pod-of-{name}")
+    reference = msgspec.structs.replace(OWNER, name=name, uid=f"uid-of-{name}")
+    return with_meta(made, owner_references=(reference,))
+
+
+def with_meta(made: Pod, **changes: Any) -> Pod:
+    return msgspec.structs.replace(made, metadata=msgspec.structs.replace(made.metadata, **changes))
+
+
+ORPHAN = with_meta(pod("orphan"), owner_references=())
+OF_ONE = owned_by("one")
+
+
+def later(made: Pod, **changes: Any) -> Pod:
+    return with_meta(made, resource_version="2", **changes)
+
+
+@pytest.mark.parametrize(
+    ("event", "woken"),
+    [
+        pytest.param(lambda events: events.pod_added(OF_ONE, False), ["one"], id="TestAddPod"),
+        pytest.param(lambda events: events.pod_added(ORPHAN, False), ["one", "two"], id="TestAddPodOrphan"),
+        pytest.param(lambda events: events.pod_changed(OF_ONE, later(OF_ONE)), ["one"], id="TestUpdatePod"),
+        pytest.param(lambda events: events.pod_changed(OF_ONE, OF_ONE), [], id="a resync"),
+        pytest.param(lambda events: events.pod_changed(ORPHAN, later(ORPHAN)), [], id="TestUpdatePodOrphanSameLabels"),
+        pytest.param(
+            lambda events: events.pod_changed(with_meta(ORPHAN, labels={"foo2": "bar2"}), later(ORPHAN)),
+            ["one", "two"],
+            id="TestUpdatePodOrphanWithNewLabels",
+        ),
+        pytest.param(
+            lambda events: events.pod_changed(
+                with_meta(owned_by("two"), name="p", uid="p"), later(OF_ONE, name="p", uid="p")
+            ),
+            ["one", "two"],
+            id="TestUpdatePodChangeControllerRef",
+        ),
+        pytest.param(
+            lambda events: events.pod_changed(OF_ONE, later(OF_ONE, owner_references=())),
+            ["one", "two"],
+            id="TestUpdatePodControllerRefRemoved",
+        ),
+        pytest.param(lambda events: events.pod_gone(OF_ONE, False), ["one"], id="TestDeletePod"),
+        pytest.param(lambda events: events.pod_gone(ORPHAN, False), [], id="TestDeletePodOrphan"),
+        pytest.param(
+            lambda events: events.pod_gone(owned_by("nobody"), False), [], id="TestDeleteNoDaemonPod: with a controller"
+        ),
+        pytest.param(
+            lambda events: events.pod_gone(with_meta(ORPHAN, labels={}), False), [], id="TestDeleteNoDaemonPod: without"
+        ),
+        pytest.param(lambda events: events.owner_gone(named("one"), True), ["one"], id="TestDeleteFinalStateUnknown"),
+    ],
+)
+def test_events_wake_those_they_concern(event: Callable[[DaemonEvents], None], woken: list[str]) -> None:
+    """DaemonSets one and two select app=agent, three selects something else."""
+
+    async def main(env: Env) -> None:
+        owners: Cache[DaemonSet] = Cache()
+        for name in ("one", "two"):
+            owners.put(f"default/{name}", named(name))
+        owners.put("default/three", named("three", app="other"))
+        queue: WorkQueue[str] = WorkQueue(env)
+        log = Log("test")
+        events = DaemonEvents(
+            owners=owners,
+            queue=queue,
+            expectations=UidTrackingExpectations(env),
+            guard=None,
+            boards=Boards(),
+            blueprints=Blueprints(log),
+            log=log,
+        )
+        event(events)
+        assert sorted([await queue.get() for _ in range(len(queue))]) == [f"default/{name}" for name in woken]
+
+    virtual.run(main)
+
+
+def named(name: str, app: str = "agent") -> DaemonSet:
+    """A DaemonSet of that name."""
+    made = daemon_set()
+    spec = msgspec.structs.replace(made.spec, selector=LabelSelector(match_labels={"app": app}))
+    meta = msgspec.structs.replace(made.metadata, name=name, uid=f"uid-of-{name}")
+    return msgspec.structs.replace(made, metadata=meta, spec=spec)
+
+
+ALLOCATABLE = msgspec.structs.replace(node(), status=NodeStatus(allocatable={"cpu": "200m"}))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "template", "looked_at", "woken"),
+    [
+        pytest.param(None, node(), {"nodeSelector": BLUE}, True, False, id="TestAddNode: one that nobody wants"),
+        pytest.param(None, node("n1", BLUE), {"nodeSelector": BLUE}, True, True, id="TestAddNode: one that is wanted"),
+        pytest.param(node(), node(), {"nodeSelector": BLUE}, False, False, id="nothing changed"),
+        pytest.param(node(), node("n1", BLUE), {"nodeSelector": BLUE}, True, True, id="the labels changed"),
+        pytest.param(node("n1", None, taint("a")), node(), {}, True, True, id="the taints changed"),
+        pytest.param(node(), ALLOCATABLE, {}, False, False, id="the resources changed"),
+    ],
+)
+def test_only_labels_and_taints_of_a_node_wake_anybody(
+    old: Node | None, new: Node, template: Doc, looked_at: bool, woken: bool
+) -> None:
+    """TestUpdateNode, TestAddNode, TestShouldIgnoreNodeUpdate."""
+
+    async def main(env: Env) -> None:
+        owners: Cache[DaemonSet] = Cache()
+        owners.put("default/agent", daemon_set(template))
+        changed: WorkQueue[str] = WorkQueue(env)
+        queue: WorkQueue[str] = WorkQueue(env)
+        events = NodeEvents(
+            owners=owners,
+            nodes=NodeTable(),
+            boards=Boards(),
+            blueprints=Blueprints(Log("test")),
+            changed=changed,
+            queue=queue,
+        )
+        if old is None:
+            events.node_added(new, False)
+        else:
+            events.node_added(old, True)
+            assert await changed.get() == "n1"
+            changed.done("n1")
+            events.node_changed(old, new)
+        assert len(changed) == (1 if looked_at else 0)
+        if looked_at:
+            await events.sync_node(await changed.get())
+        assert len(queue) == (1 if woken else 0)
+
+    virtual.run(main)
+
+
+def test_which_pods_count_for_a_node() -> None:
+    """TestGetNodesToDaemonPods: what has ended and is being deleted does not, but protects its revision."""
+    board, nodes = Board(), NodeTable()
+    nodes.put(node("n0"))
+    nodes.put(node("n1"))
+    for each in (
+        pod("owned-0", on="n0"),
+        pod("owned-1", on="n1"),
+        pod("succeeded", on="n0", phase="Succeeded"),
+        pod("failed", on="n1", phase="Failed"),
+        pod("gone-0", on="n0", phase="Succeeded", deleted=True),
+        pod("gone-1", on="n1", phase="Failed", deleted=True, hash="older"),
+        pod("stranger", on="n0", labels={"app": "other"}),
+    ):
+        board.put(each)
+    selector = selector_from(LabelSelector(match_labels={"app": "agent"}))
+    placements = Placements(wants_of(PodSpec()))
+    board.look(PLAIN, selector, placements, nodes, NOW)
+    counted = {each.node: [one.metadata.name for one in each.pods] for each in board.needy(placements, nodes)}
+    assert counted == {"n0": ["owned-0", "succeeded"], "n1": ["failed", "owned-1"]}
+    carried = {each.metadata.labels["controller-revision-hash"] for each in board.pods()}
+    assert carried == {"new", "older"}
+    assert [each.metadata.name for each in board.strays()] == ["stranger"]

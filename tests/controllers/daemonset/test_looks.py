@@ -1,0 +1,544 @@
+"""What one look does, and the next. Stories mirror v1.36 ``pkg/controller/daemon/daemon_controller_test.go``,
+``update_test.go`` and ``pkg/controller/history/controller_history_test.go``.
+
+Nobody runs the pods but the test, and the controller looks when the test says so.
+"""
+
+import contextlib
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import msgspec
+import pytest
+from tests.controllers.daemonset.world import AGENT, NODES, PODS, REVISIONS, World
+from tests.controllers.daemonset.world import world as make_world
+
+from pilothouse.api.core import Pod
+from pilothouse.api.meta import LabelSelector
+from pilothouse.client.errors import ApiError
+from pilothouse.client.interceptor import Rule, fail
+from pilothouse.controllers.workloads.daemonset.controller import PodWritesFailed
+from pilothouse.controllers.workloads.daemonset.pod_template import target_node
+from pilothouse.env import Env, virtual
+from pilothouse.machinery.template_hash import template_hash
+
+Doc = dict[str, Any]
+
+BLUE = {"color": "blue", "speed": "fast"}
+
+# Updates, one look after the other. A pod that was never bound goes as soon as it is deleted, as upstream's fakes do.
+
+
+class Looks:
+    """One look at a time, and what it did."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._seen = (0, 0)
+
+    async def __call__(self) -> tuple[int, int]:
+        """(creates, deletes) of one look."""
+        with contextlib.suppress(PodWritesFailed):
+            await self.world.controller.reconcile("default/agent")
+        await self.world.settle(0.1)
+        now = len(self.world.sent("create", "pods")), len(self.world.sent("delete", "pods"))
+        before, self._seen = self._seen, now
+        return now[0] - before[0], now[1] - before[1]
+
+    async def twice(self) -> tuple[int, int]:
+        """Of two looks: upstream's fake pods are gone at once, ours when the event has arrived."""
+        one, other = await self(), await self()
+        return one[0] + other[0], one[1] + other[1]
+
+    async def image(self, number: int, **rolling: Any) -> None:
+        """Another template, and how to get there."""
+        strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 0, **rolling}}
+        spec = {"template": {"spec": {"containers": [{"name": "main", "image": f"pause:{number}"}]}}}
+        await self.world.merge(AGENT, {"spec": {**spec, "updateStrategy": strategy}})
+        await self.world.settle(0.1)
+
+    async def ready(
+        self, count: int = 1000, *, ready: bool = True, which: Callable[[Doc], bool] = lambda _pod: True
+    ) -> None:
+        """So many pods become ready, or cease to be."""
+        chosen = [each for each in await self.world.pods() if is_ready(each) != ready and which(each)]
+        for each in chosen[:count]:
+            await self.world.report(each["metadata"]["name"], ready=ready)
+        await self.world.settle(0.1)
+
+
+def is_ready(pod: Doc) -> bool:
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in pod["status"].get("conditions", ()))
+
+
+def where(pod: Doc) -> str:
+    return target_node(msgspec.convert(pod, Pod))
+
+
+async def no_more_than_may_be_missing(look: Looks) -> None:
+    """TestDaemonSetUpdatesPods."""
+    await look.ready()
+    await look.image(2, maxUnavailable=2)
+    for expected in [(0, 2), (2, 0)], [(0, 2), (2, 0)], [(0, 1), (1, 0)]:
+        assert [await look(), await look()] == expected
+        await look.ready()
+    assert await look() == (0, 0)
+
+
+async def no_more_than_may_be_twice(look: Looks) -> None:
+    """TestDaemonSetUpdatesPodsWithMaxSurge."""
+    await look.ready()
+    await look.image(2, maxSurge=2)
+    for expected in (2, 0), (2, 2), (1, 2), (0, 1):
+        assert await look.twice() == expected
+        await look.ready()
+
+
+async def a_node_that_is_no_longer_tolerated(look: Looks) -> None:
+    """TestDaemonSetUpdatesPodsNotMatchTainstWithMaxSurge."""
+    await look.world.taint("n0", ("node-role.kubernetes.io/control-plane", "NoSchedule"))
+    await look.ready()
+    await look.image(2, maxSurge=1)
+    for expected in (1, 1), (1, 1), (1, 1), (1, 1), (0, 1):
+        assert await look.twice() == expected
+        await look.ready()
+
+
+async def new_pods_that_do_not_serve(look: Looks) -> None:
+    """TestDaemonSetUpdatesWhenNewPodIsNotReady."""
+    await look.ready()
+    await look.image(2, maxUnavailable=3)
+    assert [await look(), await look(), await look()] == [(0, 3), (3, 0), (0, 0)]
+
+
+async def the_ones_that_do_not_serve_are_updated_again(look: Looks) -> None:
+    """TestDaemonSetUpdatesSomeOldPodsNotReady."""
+    await look.ready()
+    for number in (2, 3):
+        await look.image(number, maxUnavailable=2)
+        assert [await look(), await look(), await look()] == [(0, 2), (2, 0), (0, 0)]
+    assert sum(is_ready(pod) for pod in await look.world.pods()) == 3
+
+
+async def those_that_serve_are_kept_through_many_updates(look: Looks) -> None:
+    """TestDaemonSetUpdatesSaveOldHealthyPods, with 5 nodes in place of 20."""
+    await look.ready()
+    await look.image(2, maxUnavailable=2)
+    assert [await look(), await look(), await look()] == [(0, 2), (2, 0), (0, 0)]
+    kept = {pod["metadata"]["uid"] for pod in await look.world.pods() if is_ready(pod)}
+    for number, bound in enumerate((1, 2, 1, 2, 1), start=3):
+        await look.image(number, maxUnavailable=bound)
+        assert [await look(), await look(), await look()] == [(0, 2), (2, 0), (0, 0)]
+        assert {pod["metadata"]["uid"] for pod in await look.world.pods() if is_ready(pod)} == kept
+    await look.image(9, maxUnavailable=3)
+    assert [await look(), await look(), await look()] == [(0, 3), (3, 0), (0, 0)]
+    assert sum(is_ready(pod) for pod in await look.world.pods()) == 2
+
+
+async def old_pods_that_do_not_serve_all_go(look: Looks) -> None:
+    """TestDaemonSetUpdatesAllOldPodsNotReady."""
+    await look.image(2, maxUnavailable=3)
+    assert [await look(), await look(), await look()] == [(0, 5), (5, 0), (0, 0)]
+
+
+async def with_surge_old_pods_that_do_not_serve_are_all_replaced(look: Looks) -> None:
+    """TestDaemonSetUpdatesAllOldPodsNotReadyMaxSurge."""
+    world = look.world
+    await look.image(2, maxSurge=3)
+    assert [await look(), await look()] == [(5, 0), (0, 5)]
+    await look.ready()
+    await world.merge(AGENT, {"spec": {"minReadySeconds": 15}})
+    await look.image(3, maxSurge=3)
+    await world.settle(100)
+    assert await look() == (3, 0)
+
+    def new(pod: Doc) -> bool:
+        return bool(pod["spec"]["containers"][0]["image"] == "pause:3")
+
+    surged = {where(pod) for pod in await world.pods() if new(pod)}
+    await look.ready(2, which=new)
+    await look.ready(1, ready=False, which=lambda pod: not new(pod) and where(pod) not in surged)
+    await world.settle(10)
+    assert await look() == (1, 0), "the new ones are ready, but not for long enough"
+    await world.settle(10)
+    assert await look() == (1, 3)
+    await look.ready(3, which=new)
+    await world.settle(20)
+    assert [await look(), await look()] == [(0, 2), (0, 0)]
+
+
+async def the_same_template(look: Looks) -> None:
+    """TestDaemonSetUpdatesNoTemplateChanged."""
+    await look.image(1, maxUnavailable=3)
+    assert await look() == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "tell",
+    [
+        no_more_than_may_be_missing,
+        no_more_than_may_be_twice,
+        a_node_that_is_no_longer_tolerated,
+        new_pods_that_do_not_serve,
+        the_ones_that_do_not_serve_are_updated_again,
+        those_that_serve_are_kept_through_many_updates,
+        old_pods_that_do_not_serve_all_go,
+        with_surge_old_pods_that_do_not_serve_are_all_replaced,
+        the_same_template,
+    ],
+)
+def test_updates_turn_by_turn(tell: Callable[[Looks], Awaitable[None]]) -> None:
+    async def main(world: World) -> None:
+        await world.create_set(updateStrategy={"type": "OnDelete"})
+        await world.settle(0.1)
+        look = Looks(world)
+        assert await look() == (5, 0)
+        await tell(look)
+
+    idle_story(main, nodes=5)
+
+
+def idle_story(tell: Callable[[World], Coroutine[Any, Any, None]], *, nodes: int, labels: Doc | None = None) -> None:
+    """A story in which the controller looks when it is told to, and nobody runs pods."""
+
+    async def main(env: Env) -> None:
+        async with make_world(env) as made:
+            made.kubelets = False
+            await made.add_nodes(nodes, labels=labels)
+            await made.start(work=False)
+            await tell(made)
+
+    virtual.run(main)
+
+
+# One look
+
+
+def existing(node: str, number: int, *, matching: bool = True, count: int = 1) -> list[Doc]:
+    """Pods on a node that the DaemonSet controls."""
+    app = "agent" if matching else "other"
+    return [
+        {
+            "metadata": {"name": f"{node}-{app}-{number}-{each}", "labels": {"app": app}},
+            "spec": {"nodeName": node, "containers": [{"name": "main", "image": "pause:1"}]},
+        }
+        for each in range(count)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("selector", "rolling", "pods", "expected"),
+    [
+        pytest.param(
+            None,
+            None,
+            [
+                *existing("n1", 0),
+                *existing("n2", 0, count=2),
+                *existing("n3", 0, count=5),
+                *existing("n4", 0, matching=False, count=2),
+            ],
+            (2 + 5, 5),
+            id="TestDealsWithExistingPods",
+        ),
+        pytest.param(
+            None,
+            {"maxSurge": 1, "maxUnavailable": 0},
+            [
+                *existing("n1", 0),
+                *existing("n2", 0, count=2),
+                *existing("n3", 0, count=5),
+                *existing("n4", 0, matching=False, count=2),
+            ],
+            (2 + 5, 5),
+            id="TestSurgeDealsWithExistingPods",
+        ),
+        pytest.param(
+            BLUE,
+            None,
+            [
+                *existing("n0", 0, matching=False, count=2),
+                *existing("n1", 0, count=3),
+                *existing("n1", 0, matching=False),
+                *existing("n4", 0),
+            ],
+            (5, 4),
+            id="TestSelectorDaemonDeletesUnselectedPods",
+        ),
+        pytest.param(
+            BLUE,
+            None,
+            [
+                *existing("n0", 0),
+                *existing("n1", 0, count=3),
+                *existing("n1", 0, matching=False, count=2),
+                *existing("n2", 0, count=4),
+                *existing("n6", 0, count=13),
+                *existing("n7", 0, matching=False, count=4),
+                *existing("n9", 0),
+                *existing("n9", 0, matching=False),
+            ],
+            (3, 20),
+            id="TestSelectorDaemonDealsWithExistingPods",
+        ),
+    ],
+)
+def test_pods_that_are_there_already(selector: Doc | None, rolling: Doc | None, pods: list[Doc], expected: Any) -> None:
+    """Where there is none one is made; of several the oldest stays; where none should be none stays. Those that the
+    selector no longer matches are let go. Ten nodes, of which the last five are blue."""
+
+    async def tell(world: World) -> None:
+        await world.add_nodes(5, first=5, labels=BLUE)
+        strategy = {"type": "OnDelete"} if rolling is None else {"type": "RollingUpdate", "rollingUpdate": rolling}
+        template = {} if selector is None else {"nodeSelector": selector}
+        owner = await world.create_set(template=template, updateStrategy=strategy)
+        mark = {"controller-revision-hash": template_hash(msgspec.json.encode(owner["spec"]["template"]))}
+        reference = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": owner["metadata"]["uid"]}
+        for each in pods:
+            meta = {**each["metadata"], "ownerReferences": [{**reference, "controller": True}]}
+            meta["labels"] = {**meta["labels"], **mark}
+            await world.request("POST", PODS, {**each, "metadata": meta})
+        await world.settle(0.1)
+        assert await Looks(world)() == expected
+        owned = {pod["metadata"]["labels"]["app"] for pod in await world.pods()}
+        assert owned == {"agent"}
+
+    idle_story(tell, nodes=5)
+
+
+def test_pods_are_pinned_and_not_bound() -> None:
+    async def tell(world: World) -> None:
+        await world.create_set()
+        await world.settle(0.1)
+        assert await Looks(world)() == (5, 0)
+        pods = await world.pods()
+        assert sorted(where(pod) for pod in pods) == ["n0", "n1", "n2", "n3", "n4"]
+        assert not any(pod["spec"].get("nodeName") for pod in pods)
+
+    idle_story(tell, nodes=5)
+
+
+def test_without_nodes_nothing_is_made() -> None:
+    async def tell(world: World) -> None:
+        await world.create_set()
+        await world.settle(0.1)
+        assert await Looks(world)() == (0, 0)
+        assert (await world.status())["desiredNumberScheduled"] == 0
+
+    idle_story(tell, nodes=0)
+
+
+def test_a_quota_ends_the_batches() -> None:
+    """Ten pods are allowed, a hundred are wanted: 1, 2, 4, 3 of 8, and no batch more. Nothing is waited for after."""
+
+    async def tell(world: World) -> None:
+        allowed = 10
+        refused = world.faults.add(
+            Rule(fail(403), verb="create", resource="pods", when=lambda _call, _request: len(made()) >= allowed)
+        )
+
+        def made() -> list[Any]:
+            return world.sent("create", "pods")
+
+        await world.create_set()
+        await world.settle(0.1)
+        assert await Looks(world)() == (allowed, 0)
+        assert refused.hits <= 5
+        status = await world.status()
+        assert status["desiredNumberScheduled"] == 100
+        assert status["currentNumberScheduled"] == status["updatedNumberScheduled"] == allowed
+        assert world.controller._expectations.satisfied("default/agent")
+
+    idle_story(tell, nodes=100)
+
+
+@pytest.mark.parametrize(
+    ("creates", "statuses", "expected"),
+    [
+        pytest.param(True, False, PodWritesFailed, id="the create fails"),
+        pytest.param(False, True, ApiError, id="the status fails"),
+        pytest.param(True, True, PodWritesFailed, id="both fail: the create is told"),
+    ],
+)
+def test_of_two_failures_the_first_is_told(creates: bool, statuses: bool, expected: type[Exception]) -> None:
+    async def tell(world: World) -> None:
+        if creates:
+            world.faults.add(Rule(fail(403), verb="create", resource="pods"))
+        status = Rule(fail(500), verb="update", resource="daemonsets.apps", subresource="status")
+        if statuses:
+            world.faults.add(status)
+        await world.create_set()
+        await world.settle(0.1)
+        with pytest.raises(expected):
+            await world.controller.reconcile("default/agent")
+        assert (status.hits, len(world.sent("update", "daemonsets/status"))) == ((2, 0) if statuses else (0, 1))
+
+    idle_story(tell, nodes=1)
+
+
+@pytest.mark.parametrize(
+    ("updates", "gets", "sent"),
+    [
+        pytest.param(0, 0, (1, 0), id="at once"),
+        pytest.param(1, 0, (2, 1), id="once more"),
+        pytest.param(2, 0, (2, 1), id="twice in vain"),
+        pytest.param(1, 1, (1, 1), id="not even read"),
+    ],
+)
+def test_a_status_is_put_once_more_on_the_live_object(updates: int, gets: int, sent: tuple[int, int]) -> None:
+    async def tell(world: World) -> None:
+        await world.create_set()
+        await world.settle(0.1)
+        put = Rule(fail(409), verb="update", resource="daemonsets.apps", subresource="status", times=updates)
+        get = Rule(fail(500), verb="get", resource="daemonsets.apps", times=gets)
+        for rule, times in (put, updates), (get, gets):
+            if times:
+                world.faults.add(rule)
+        with contextlib.nullcontext() if updates < 2 and not gets else pytest.raises(ApiError):
+            await world.controller.reconcile("default/agent")
+        puts = put.hits + len(world.sent("update", "daemonsets/status"))
+        assert (puts, get.hits + len(world.sent("get", "daemonsets"))) == sent
+
+    idle_story(tell, nodes=1)
+
+
+def test_conditions_resources_and_ports_do_not_matter() -> None:
+    """Only name, labels and taints of a node decide; what does not fit otherwise is for the scheduler to find."""
+
+    async def tell(world: World) -> None:
+        conditions = [
+            {"type": "Ready", "status": "False"},
+            {"type": "NetworkUnavailable", "status": "True"},
+            {"type": "MemoryPressure", "status": "True"},
+        ]
+        await world.merge(f"{NODES}/n0/status", {"status": {"conditions": conditions, "allocatable": {"cpu": "10m"}}})
+        container = {
+            "name": "main",
+            "image": "pause:1",
+            "ports": [{"containerPort": 666, "hostPort": 666}],
+            "resources": {"requests": {"cpu": "500m", "memory": "200M"}},
+        }
+        strange = {"metadata": {"name": "strange"}, "spec": {"nodeName": "n0", "containers": [container]}}
+        await world.request("POST", PODS, strange)
+        await world.create_set(template={"containers": [container]})
+        await world.settle(0.1)
+        look = Looks(world)
+        assert await look() == (1, 0)
+        assert await look() == (0, 0), "its own pod on that port is no reason either"
+
+    idle_story(tell, nodes=1)
+
+
+def test_whoever_selects_all_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No API server of today takes such a DaemonSet; an older one may have."""
+
+    async def tell(world: World) -> None:
+        await world.create_set()
+        await world.settle(0.1)
+        owners = world.controller._owners
+        owner = owners.get("default/agent")
+        assert owner is not None
+        all_of_them = msgspec.structs.replace(owner.spec, selector=LabelSelector())
+        raw = owners.raw("default/agent")
+        owners.put("default/agent", msgspec.structs.replace(owner, spec=all_of_them), raw)
+        told: list[str] = []
+        monkeypatch.setattr(world.controller._recorder, "event", lambda _about, *words: told.append(words[1]))
+        assert await Looks(world)() == (0, 0)
+        assert told == ["SelectingAll"]
+        assert world.sent("update", "daemonsets/status") == []
+
+    idle_story(tell, nodes=1)
+
+
+def test_an_owner_that_is_going_on_the_server_adopts_nothing() -> None:
+    async def tell(world: World) -> None:
+        await world.create_set()
+        spec = {"nodeName": "n0", "containers": [{"name": "main", "image": "pause:1"}]}
+        await world.settle(0.1)
+        with world.faults.hold(resource="daemonsets"):
+            await world.request("DELETE", AGENT, {"propagationPolicy": "Foreground"})
+            await world.request("POST", PODS, {"metadata": {"name": "mine", "labels": {"app": "agent"}}, "spec": spec})
+            await world.settle(0.1)
+            with pytest.raises(Exception, match="has just been deleted"):
+                await world.controller.reconcile("default/agent")
+        assert world.sent("create", "pods") == world.sent("patch", "pods") == []
+
+    idle_story(tell, nodes=5)
+
+
+def test_a_set_made_again_expects_nothing_of_the_one_before() -> None:
+    async def tell(world: World) -> None:
+        await world.create_set()
+        await world.settle(0.1)
+        with world.faults.hold(resource="pods"):
+            await world.controller.reconcile("default/agent")
+            assert not world.controller._expectations.satisfied("default/agent")
+            await world.request("DELETE", AGENT)
+            await world.settle(0.1)
+            assert world.controller._expectations.get("default/agent") is None
+            await world.create_set()
+            await world.settle(0.1)
+            await world.controller.reconcile("default/agent")
+            assert not world.controller._expectations.satisfied("default/agent")
+        assert len(world.sent("create", "pods")) == 2
+
+    idle_story(tell, nodes=1)
+
+
+# Revisions
+
+
+def test_revisions_are_claimed_in_one_namespace() -> None:
+    """Own ones and orphans of the namespace that match; one that no longer matches is let go; no others."""
+
+    async def tell(world: World) -> None:
+        owner = await world.create_set()
+        await world.request("POST", "/api/v1/namespaces", {"metadata": {"name": "elsewhere"}})
+        mine = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": owner["metadata"]["uid"]}
+        yours = {**mine, "name": "broom", "uid": "somebody"}
+
+        async def revision(name: str, reference: Doc | None, app: str = "agent", namespace: str = "default") -> None:
+            references = [] if reference is None else [{**reference, "controller": True}]
+            meta = {"name": name, "labels": {"app": app}, "ownerReferences": references}
+            path = REVISIONS.replace("/default/", f"/{namespace}/")
+            await world.request("POST", path, {"metadata": meta, "data": {"x": name}, "revision": 1})
+
+        await revision("mine", mine)
+        await revision("orphan", None)
+        await revision("yours", yours)
+        await revision("stranger", None, "other")
+        await revision("lost", mine, "other")
+        await revision("far", None, namespace="elsewhere")
+        await world.settle(0.1)
+        await world.controller.reconcile("default/agent")
+        found = (await world.request("GET", "/apis/apps/v1/controllerrevisions"))["items"]
+        owners = {
+            item["metadata"]["name"]: [each["name"] for each in item["metadata"].get("ownerReferences", ())]
+            for item in found
+            if item["data"].get("x")
+        }
+        assert owners == {
+            "mine": ["agent"], "orphan": ["agent"], "yours": ["broom"], "stranger": [], "lost": [], "far": []
+        }  # fmt: skip
+
+    idle_story(tell, nodes=0)
+
+
+@pytest.mark.parametrize("owned", [True, False], ids=["to be released", "to be adopted"])
+def test_a_revision_that_goes_while_it_is_claimed(owned: bool) -> None:
+    """It is not there: nothing to claim, and no failure."""
+
+    async def tell(world: World) -> None:
+        owner = await world.create_set()
+        mine = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": owner["metadata"]["uid"]}
+        references = [{**mine, "controller": True}] if owned else []
+        meta = {"name": "r", "labels": {"app": "other" if owned else "agent"}, "ownerReferences": references}
+        await world.request("POST", REVISIONS, {"metadata": meta, "data": {"x": 1}, "revision": 1})
+        await world.settle(0.1)
+        with world.faults.hold(resource="controllerrevisions"):
+            await world.request("DELETE", f"{REVISIONS}/r")
+            await world.controller.reconcile("default/agent")
+        assert len(world.sent("patch", "controllerrevisions")) == 1
+        assert [number for _hash, number in await world.revisions()] == [1]
+
+    idle_story(tell, nodes=0)
