@@ -68,7 +68,13 @@ PATIENT = Rules(revision_hash="new", surges=True, min_ready_seconds=60)
         ),  # TestDaemonKillSucceededPods
         pytest.param(
             site(pod("a", phase="Failed"), pod("b")), PLAIN, Need(delete=("a",), failed="a"), id="failed beside running"
-        ),  # TestDaemonKillFailedPods: "both failed and running"
+        ),
+        pytest.param(
+            site(pod("a", phase="Failed"), pod("b"), pod("c"), pod("d")),
+            PLAIN,
+            Need(delete=("a", "c", "d"), failed="a"),
+            id="failed beside three: it goes, and all but the oldest",
+        ),  # TestDaemonKillFailedPods: "1 failed pod (kill 1), 3 normal pods (kill 2)"
         pytest.param(site(pod("a", phase="Failed", deleted=True), pod("b")), PLAIN, NOTHING, id="failed and going"),
         pytest.param(
             site(pod("a", pinned="n1"), pod("b"), listed=False),
@@ -91,7 +97,33 @@ PATIENT = Rules(revision_hash="new", surges=True, min_ready_seconds=60)
             SURGE,
             Need(delete=("a",)),
             id="surge: the old one serves nobody",
+        ),
+        pytest.param(
+            site(
+                pod("a", hash="", created=ago(seconds=100), ready=False),
+                pod("b", hash="", created=ago(seconds=90)),
+                pod("c", created=ago(seconds=50), ready=False),
+            ),
+            SURGE,
+            Need(delete=("b", "a")),
+            id="surge: nor does the oldest of two old ones; the other one is too many though it serves",
         ),  # TestSurgeDeletesUnreadyOldPods
+        pytest.param(
+            site(
+                pod("a", hash="", created=ago(seconds=100)),
+                pod("b", hash="", created=ago(seconds=90)),
+                pod("c", created=ago(seconds=50), ready=False),
+            ),
+            SURGE,
+            Need(delete=("b",)),
+            id="surge: the older of two old ones serves, the other one is too many",
+        ),  # TestSurgePreservesReadyOldPods
+        pytest.param(
+            site(pod("a", created=NOW, ready=False), pod("b", created=NOW)),
+            PLAIN,
+            Need(delete=("a",)),
+            id="two of one second: the one that is ready stays",
+        ),
         pytest.param(
             site(pod("a", hash="old"), pod("b", since=ago(seconds=50))),
             PATIENT,
@@ -103,6 +135,16 @@ PATIENT = Rules(revision_hash="new", surges=True, min_ready_seconds=60)
             PATIENT,
             Need(delete=("a",)),
             id="surge: the new one is ready for long enough",
+        ),
+        pytest.param(
+            site(
+                pod("a", hash="", created=ago(seconds=100)),
+                pod("b", hash="", created=ago(seconds=90)),
+                pod("c", created=ago(seconds=80), since=ago(seconds=61)),
+            ),
+            PATIENT,
+            Need(delete=("b", "a")),
+            id="surge: then all old ones go",
         ),  # TestSurgeDeletesOldReadyWithUnsatisfiedMinReady
         pytest.param(
             site(pod("a", hash="old", since=ago(seconds=5)), pod("b", ready=False)),

@@ -50,6 +50,26 @@ def made(spec: dict[str, Any], **metadata: Any) -> dict[str, Any]:
             {},
             id="all terms are replaced",
         ),
+        *(
+            pytest.param(
+                {
+                    "nodeAffinity": {
+                        "requiredDuringSchedulingIgnoredDuringExecution": {
+                            "nodeSelectorTerms": [
+                                {"matchFields": [{"key": key, "operator": operator, "values": values}]}
+                            ]
+                        }
+                    }
+                },
+                {},
+                id=f"also {key} {operator} {values}",
+            )
+            for key, operator, values in (
+                ("metadata.name", "In", ["node-7", "other"]),
+                ("metadata.name", "NotIn", ["other"]),
+                ("metadata.foo", "In", ["bar"]),
+            )
+        ),
         pytest.param(
             {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": {}}]}},
             {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": {}}]},

@@ -187,6 +187,12 @@ def test_a_pod_is_new_by_hash_or_by_generation() -> None:
     assert not rules.is_updated(pod("a", hash="old", generation=1))
     assert not rules.is_updated(pod("a", hash="old"))
     assert not Rules(revision_hash="").is_updated(pod("a", hash=""))
+    nameless = Rules(revision_hash="", generation=2)
+    assert nameless.is_updated(pod("a", generation=2)), "there is no hash to go by"
+    assert rules.is_updated(pod("a", labels={"pod-template-generation": "2"})), "made before there were hashes"
+    assert rules.is_updated(pod("a", generation=3)), "the hash is enough"
+    assert not rules.is_updated(pod("a", labels={}))
+    assert not nameless.is_updated(pod("a", labels={}))
 
 
 def test_availability_takes_minimum_ready_seconds() -> None:
