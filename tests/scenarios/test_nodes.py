@@ -26,6 +26,7 @@ SECONDS = 900.0
 LATE = NodeLimits(slack=30.0, patience=150.0)
 """What faults may cost: a watch that stands still for a minute, slow requests, a process that is down."""
 
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 DOWN = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 OUT = "node.kubernetes.io/out-of-service"
 OWN = ("example.com/a", "example.com/b")
@@ -80,6 +81,7 @@ class Operator(User):
             *[self.taint] * 2,
             *[self.untaint] * 2,
             self.taint_again,
+            self.lose_lease,
             self.tolerate,
             self.delete_pod,
             self.delete_unbound,
@@ -141,6 +143,10 @@ class Operator(User):
                 await self._machines.untaint(name, taint["key"])
                 await asyncio.sleep(self._chance.choice((0.0, 0.5, 5.0)))
                 await self._machines.taint(name, taint["key"], since=format_time(self._env.now()))
+
+    async def lose_lease(self) -> None:
+        """The kubelet makes it anew."""
+        await self.ask("DELETE", f"{LEASES}/{self._node()}")
 
     async def _pod(self) -> Doc | None:
         pods = await self.items(f"{NAMESPACE}/pods")
