@@ -7,7 +7,7 @@ stops when enough nodes fit; then scores; equal ones are decided by lot.
 
 import contextlib
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -36,10 +36,15 @@ Likes = Callable[[Pod], Selector | None]
 
 
 class Placement(msgspec.Struct, frozen=True):
-    """A decision: the node; or why there is none, node by node. ``before`` is what was wrong with the pod itself."""
+    """A decision: the node; or why there is none. ``before`` is what was wrong with the pod itself.
+
+    ``refusals`` are those of ``infos``, one each, side by side rather than in pairs: thousands of pairs per attempt are
+    work for the garbage collector. Of ``nodes`` there are more when the pod names the only ones that count.
+    """
 
     node_name: str | None
-    refusals: tuple[tuple[NodeInfo, Refusal], ...] = ()
+    infos: Sequence[NodeInfo] = ()
+    refusals: Sequence[Refusal] = ()
     nodes: int = 0
     before: str = ""
 
@@ -47,7 +52,7 @@ class Placement(msgspec.Struct, frozen=True):
         """What the user is told when there is no node; ``after`` is what came of preemption."""
         if not self.nodes:
             return NO_NODES
-        counts = tally(refusal for _info, refusal in self.refusals)
+        counts = tally(self.refusals)
         left = self.nodes - len(self.refusals)
         if left and not self.before:
             counts[NOT_NAMED] = left
@@ -89,7 +94,7 @@ class Placer:
         table = self._tables.get(wish)
         found = self._search(wish, table, relations)
         if not found:
-            return Placement(None, tuple(self._refusals(wish, table, relations)), len(order))
+            return Placement(None, order, self._refusals(wish, table, relations), len(order))
         return Placement(self._best(wish, table, found).name, nodes=len(order))
 
     def _place_by_name(self, wish: Wish, relations: Relations) -> Placement:
@@ -97,7 +102,8 @@ class Placer:
         assert wish.names is not None
         nodes = self.snapshot.nodes
         found: list[int] = []
-        refused: list[tuple[NodeInfo, Refusal]] = []
+        looked_at: list[NodeInfo] = []
+        refusals: list[Refusal] = []
         for name in sorted(wish.names):
             info = nodes.get(name)
             if info is None:
@@ -106,9 +112,10 @@ class Placer:
             if refusal is None:
                 found.append(info.index)
             else:
-                refused.append((info, refusal))
+                looked_at.append(info)
+                refusals.append(refusal)
         if not found:
-            return Placement(None, tuple(refused), len(nodes))
+            return Placement(None, looked_at, refusals, len(nodes))
         if len(found) == 1:
             return Placement(self.snapshot.order[found[0]].name, nodes=len(nodes))
         table = self._tables.get(wish)
@@ -151,15 +158,17 @@ class Placer:
         self._start = (start + looked) % count
         return found
 
-    def _refusals(self, wish: Wish, table: Table, relations: Relations) -> Iterator[tuple[NodeInfo, Refusal]]:
+    def _refusals(self, wish: Wish, table: Table, relations: Relations) -> list[Refusal]:
         """What spoke against each node, when none was found."""
+        refusals: list[Refusal] = []
         for index, info in enumerate(self.snapshot.order):
             if table.scores[index] == NO:
-                yield info, table.refusal(index)
+                refusals.append(table.refusal(index))
             else:
                 refusal = relations.refusal(info) or self._against_nominated(wish, info)
                 assert refusal is not None, "a node that nothing speaks against would have been found"
-                yield info, refusal
+                refusals.append(refusal)
+        return refusals
 
     # One node
 

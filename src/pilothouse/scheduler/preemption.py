@@ -57,7 +57,7 @@ def preempt(
     why = _not_eligible(placer, wish, placement)
     if why:
         return Outcome(message=f"preemption: {why}", keeps_nomination=True)
-    helpful = [info for info, refusal in placement.refusals if not refusal.final]
+    helpful = [info for info, refusal in zip(placement.infos, placement.refusals, strict=True) if not refusal.final]
     refusals: list[Refusal] = []
     candidates: list[Victims] = []
     if helpful:
@@ -74,7 +74,10 @@ def _not_eligible(placer: Placer, wish: Wish, placement: Placement) -> str:
     if wish.pod.spec.preemption_policy == "Never":
         return "not eligible due to preemptionPolicy=Never."
     info = placer.snapshot.nodes.get(placer.snapshot.nomination(wish.key))
-    if info is None or any(other is info and refusal.final for other, refusal in placement.refusals):
+    if info is None:
+        return ""
+    judged = zip(placement.infos, placement.refusals, strict=True)
+    if any(other is info and refusal.final for other, refusal in judged):
         return ""
     for placed in info.placed.values():
         if placed.wish.priority < wish.priority and leaves_for_another(placed.pod):

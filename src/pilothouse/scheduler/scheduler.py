@@ -347,7 +347,7 @@ class Scheduler:
 
 
 def _rejected(placement: Placement) -> frozenset[str]:
-    plugins = {refusal.plugin for _info, refusal in placement.refusals}
+    plugins = {refusal.plugin for refusal in placement.refusals}
     if placement.before or len(placement.refusals) < placement.nodes:
         plugins.add(NOT_NAMED.plugin)
     return frozenset(plugins)
