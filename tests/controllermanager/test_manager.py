@@ -11,6 +11,7 @@ from pilothouse.api import wire
 from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import Object
 from pilothouse.client import Client
+from pilothouse.controllermanager.leader_migration import Leader, LeaderMigration
 from pilothouse.controllermanager.manager import Manager
 from pilothouse.controllermanager.options import LeaderElection, Options
 from pilothouse.env import Env, TaskGroup
@@ -228,5 +229,150 @@ def test_starts_are_spread_over_the_start_interval() -> None:
             await asyncio.sleep(10.2)
             assert sorted(Probe.log) == ["a runs", "b runs"]
             group.cancel()
+
+    run(main)
+
+
+def leases(cluster: Cluster) -> dict[str, str]:
+    """Who holds which lease."""
+    found = [o for o in cluster.objects("coordination.k8s.io/leases/") if o["kind"] == "Lease"]
+    return {lease["metadata"]["name"]: lease["spec"].get("holderIdentity", "") for lease in found}
+
+
+MIGRATION = LeaderMigration(
+    leader_name="migration", leaders=(Leader("b", "*"), Leader("c", "kube-controller-manager"), Leader("d", "other"))
+)
+
+
+def test_controllers_that_migrate_run_under_a_second_lease() -> None:
+    async def main(env: Env) -> None:
+        cluster = Cluster(env)
+        options = Options(leader_migration=MIGRATION)
+        descriptors = [probe(name) for name in "abcd"]
+        manager = Manager(env, options, Factory(cluster.client()), descriptors, identity="one")
+        other = Manager(env, options, Factory(cluster.client()), descriptors, identity="two")
+        async with TaskGroup("test") as group:
+            group.start(manager.run())
+            await asyncio.sleep(5)
+            assert Probe.log == ["a runs", "b runs", "c runs"]
+            assert leases(cluster) == {"kube-controller-manager": "one", "migration": "one"}
+            group.start(other.run())
+            await asyncio.sleep(60)
+            assert leases(cluster) == {"kube-controller-manager": "one", "migration": "one"}
+            assert manager.health.report("healthz", verbose=True).text.startswith("[+]leaderElection ok\n")
+            group.cancel()
+        assert set(leases(cluster).values()) == {""}, "both are released"
+
+    run(main)
+
+
+def test_who_stands_by_takes_no_second_lease_before_the_main_one() -> None:
+    async def main(env: Env) -> None:
+        cluster = Cluster(env)
+        holder = Manager(env, ELECTED, Factory(cluster.client()), [probe("a")], identity="old")
+        other = Manager(env, Options(leader_migration=MIGRATION), Factory(cluster.client()), [probe("b")])
+        async with TaskGroup("test") as group:
+            group.start(holder.run())
+            await holder.leading.wait()
+            group.start(other.run())
+            await asyncio.sleep(60)
+            assert leases(cluster) == {"kube-controller-manager": "old"}
+            assert "b runs" not in Probe.log
+            group.cancel()
+
+    run(main)
+
+
+@pytest.mark.parametrize("lost", ["kube-controller-manager", "migration"])
+def test_losing_either_lease_ends_the_run(lost: str) -> None:
+    async def main(env: Env) -> None:
+        cluster = Cluster(env)
+
+        def refuse(request: wire.Request) -> wire.Response | None:
+            return cluster.answer(503, "ServiceUnavailable", "away") if f"leases/{lost}" in request.target else None
+
+        descriptors = [probe("a"), probe("b")]
+        manager = Manager(env, Options(leader_migration=MIGRATION), Factory(cluster.client()), descriptors)
+        running = asyncio.get_running_loop().create_task(manager.run())
+        await asyncio.sleep(5)
+        cluster.before = refuse
+        with pytest.raises((BaseExceptionGroup, LeadershipLost)) as caught:
+            await running
+        error: BaseException = caught.value
+        while isinstance(error, BaseExceptionGroup):
+            [error] = error.exceptions
+        assert isinstance(error, LeadershipLost)
+        assert lost in str(error)
+        assert sorted(Probe.log[2:]) == sorted(f"{n} {what}" for n in "ab" for what in ("finished", "is told to stop"))
+
+    run(main)
+
+
+def test_the_issuer_of_tokens_comes_first_on_the_managers_own_identity_whatever_controllers_says() -> None:
+    async def main(env: Env) -> None:
+        factory = Factory(Cluster(env).client())
+        options = Options(controllers=("a", "-serviceaccount-token"), leader_election=LeaderElection(enabled=False))
+        tokens = probe("serviceaccount-token-controller", aliases=("serviceaccount-token",))
+        manager = Manager(env, options, factory, [probe("a"), tokens])
+        async with TaskGroup("test") as group:
+            group.start(manager.run())
+            await asyncio.sleep(1)
+            assert Probe.log == ["serviceaccount-token-controller runs", "a runs"]
+            asked = [name for name, *_ in factory.asked]
+            assert asked[-2:] == ["serviceaccount-token-controller", "controller a"]
+            group.cancel()
+
+    run(main)
+
+
+class Failing(Probe):
+    """A controller with a bug where no guard is."""
+
+    async def run(self) -> None:
+        await asyncio.sleep(5)
+        raise RuntimeError("a bug")
+
+
+def test_a_controller_that_fails_ends_the_process_and_the_others_stop_in_order() -> None:
+    async def main(env: Env) -> None:
+        class Broken(Descriptor, frozen=True):
+            def build(self, context: ControllerContext) -> RunnableController:
+                return Failing("broken")
+
+        cluster = Cluster(env)
+        broken = Broken(name="broken", client_name="broken", factory="nowhere:nothing")
+        manager = Manager(env, ELECTED, Factory(cluster.client()), [probe("a"), broken])
+        with pytest.raises(BaseExceptionGroup) as caught:
+            await manager.run()
+        error: BaseException = caught.value
+        while isinstance(error, BaseExceptionGroup):
+            [error] = error.exceptions
+        assert str(error) == "a bug"
+        assert Probe.log == ["a runs", "a is told to stop", "a finished"]
+        assert leases(cluster) == {"kube-controller-manager": ""}, "another process may take over at once"
+
+    run(main)
+
+
+def test_the_health_check_fails_twenty_seconds_after_the_lease_has_run_out() -> None:
+    async def main(env: Env) -> None:
+        cluster = Cluster(env)
+        Probe.stop_seconds = 3600
+        manager = Manager(env, Options(shutdown_timeout=0.0), Factory(cluster.client()), [probe("stuck")])
+        running = asyncio.get_running_loop().create_task(manager.run())
+        await manager.leading.wait()
+        await asyncio.sleep(1)
+        cluster.before = lambda r: cluster.answer(503, "ServiceUnavailable", "x") if "leases" in r.target else None
+        seen: dict[bool, float] = {}
+        for _second in range(60):
+            seen.setdefault(manager.health.report("healthz").healthy, env.monotonic())
+            await asyncio.sleep(1)
+        assert 15 + 20 - 2 <= seen[False] - 1 <= 15 + 20 + 2
+        running.cancel()
+        running.cancel()
+        Probe.stop_seconds = 0
+        await asyncio.sleep(4000)
+        assert running.done()
+        running.exception() if not running.cancelled() else None
 
     run(main)

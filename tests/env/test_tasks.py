@@ -156,3 +156,32 @@ def test_a_body_that_answers_its_cancellation_with_an_error_leaves_no_request_be
         return task.cancelling()
 
     assert run(main) == 0
+
+
+def test_who_finishes_what_it_does_is_not_hurried_by_a_failure() -> None:
+    async def main(_env: Env) -> list[str]:
+        seen: list[str] = []
+
+        async def fails(seconds: float) -> None:
+            try:
+                await asyncio.sleep(2)
+            finally:
+                await asyncio.sleep(seconds)
+            raise ValueError("broken")
+
+        async def careful() -> None:
+            try:
+                await asyncio.sleep(1000)
+            finally:
+                await asyncio.sleep(5)
+                seen.append("finished")
+
+        with pytest.raises(BaseExceptionGroup):
+            async with TaskGroup() as group:
+                group.start(fails(0))
+                group.start(careful())
+                group.start(fails(1))
+                await asyncio.sleep(1000)
+        return seen
+
+    assert run(main) == ["finished"]

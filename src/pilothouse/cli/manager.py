@@ -29,7 +29,13 @@ def run(program: str, words: Sequence[str]) -> int:
     except FlagError as error:
         print(f'Error: {error}\nSee "{program} --help" for usage.', file=sys.stderr)
         return 2
-    return serve(program, _manage(options, list(_warnings(parsed, flags, options))), v=options.v)
+    return serve(
+        program,
+        _manage(options, list(_warnings(parsed, flags, options))),
+        v=options.v,
+        vmodule=options.vmodule,
+        json_lines=options.logging_format == "json",
+    )
 
 
 def _version(form: str) -> str:
@@ -87,6 +93,10 @@ async def _manage(options: Options, warnings: Sequence[tuple[str, dict[str, str]
     from pilothouse.runtime.guards import CannotRun
 
     log = Log("controllermanager")
+    log.info("Starting", version=f"{pilothouse.KUBERNETES_VERSION}+pilothouse.{pilothouse.__version__}")
+    log.info("Python settings", python=sys.version.split()[0], implementation=sys.implementation.name)
+    for name, value in sorted(options.flag_values.items()):
+        log.info("FLAG", v=1, name=f"--{name}", value=value)
     for message, values in warnings:
         log.warning(message, **values)
     try:

@@ -42,16 +42,29 @@ def parse(flags: FlagSet, program: str, words: Sequence[str]) -> Parsed | int:
     return parsed
 
 
-def serve(program: str, work: Coroutine[Any, Any, int], *, v: int, stopped: int = 0) -> int:
+def serve(
+    program: str,
+    work: Coroutine[Any, Any, int],
+    *,
+    v: int,
+    vmodule: Sequence[str] = (),
+    json_lines: bool = False,
+    stopped: int = 0,
+) -> int:
     """Run a program on the real loop until it ends or a signal cancels it.
 
     ``program`` is what the user called, ``stopped`` the exit code after a signal: a program that was to reach something
-    has not reached it then.
+    has not reached it then. ``vmodule`` has words of the form ``pattern=N``.
     """
-    logging.configure(v=v)
+    patterns = [(pattern, int(level)) for pattern, _equals, level in (word.rpartition("=") for word in vmodule)]
+    logging.configure(v=v, vmodule=patterns, json_lines=json_lines)
     try:
         return loops.run(_until_signal(work, stopped))
     except UserError as error:
+        if json_lines:
+            # Whoever collects JSON wants to read this too.
+            logging.Log(program).error("command failed", error=error)
+            return error.code
         _complain(str(error), program, error.code)
         return error.code
 

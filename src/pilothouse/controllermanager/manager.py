@@ -14,6 +14,7 @@ from typing import Protocol
 from pilothouse.client import Client
 from pilothouse.client.discovery import Discovery, RestMapper
 from pilothouse.controllermanager.health import Health
+from pilothouse.controllermanager.leader_migration import LeaderMigration
 from pilothouse.controllermanager.options import Options
 from pilothouse.controllermanager.selection import Selection
 from pilothouse.env import Env, Log, TaskGroup
@@ -21,12 +22,18 @@ from pilothouse.runtime import EventRecorder, Fence, InformerFactory, LeaderElec
 from pilothouse.runtime.api_server import wait_for_api_server
 from pilothouse.runtime.context import ControllerContext
 from pilothouse.runtime.descriptor import Descriptor, RunnableController
+from pilothouse.runtime.guards import CannotRun
 from pilothouse.runtime.metrics import Registry
 
 MAPPER_RESET_SECONDS = 30.0
 LAST_EVENTS_SECONDS = 1.0
 HEALTH_TOLERANCE_SECONDS = 20.0
 """A leader that has not seen a renewal for lease duration plus this is unhealthy (v1.36)."""
+
+
+FIRST = "serviceaccount-token-controller"
+"""Built before all others, whatever ``--controllers`` says, on the manager's own identity and under the main lease: the
+others may depend on what it issues (``requiresSpecialHandling``, v1.36)."""
 
 
 class ClientFactory(Protocol):
@@ -86,7 +93,7 @@ class Manager:
         if self._options.leader_election.enabled:
             await self._elect()
         else:
-            await self._lead(None)
+            await self._lead(None, self._descriptors)
 
     def _client(self, suffix: str, fence: Callable[[], None] | None = None) -> Client:
         return self._clients.shared(suffix, qps=self._options.qps, burst=self._options.burst, fence=fence)
@@ -94,37 +101,68 @@ class Manager:
     # Leadership
 
     async def _elect(self) -> None:
-        settings = self._options.leader_election
-        fence = Fence(self._env)
-        client = self._client("leader-election")
+        settings, migration = self._options.leader_election, self._options.leader_migration
         recorder = EventRecorder(self._client("kube-controller-manager"), self._env, "kube-controller-manager")
-        elector = LeaderElector(
-            client,
-            self._env,
-            identity=self._identity,
-            namespace=settings.resource_namespace,
-            name=settings.resource_name,
-            lease_duration_seconds=settings.lease_duration,
-            renew_deadline_seconds=settings.renew_deadline,
-            retry_period_seconds=settings.retry_period,
-            fence=fence,
-            recorder=recorder,
-            metrics=self.metrics,
-        )
-        self.health.add("leaderElection", lambda: elector.check(HEALTH_TOLERANCE_SECONDS))
+        main = self._elector(settings.resource_name, recorder)
+        electors = [main]
+        self.health.add("leaderElection", lambda: _first_complaint(electors))
         self._standby = True
         async with TaskGroup("leader election") as group:
             group.start(recorder.run(), name="leader election events")
             try:
-                await elector.run(lambda: self._lead(fence.check))
+                if migration is None:
+                    await main.run(lambda: self._lead(main.fence.check, self._descriptors))
+                else:
+                    electors.append(self._elector(migration.leader_name, recorder))
+                    await self._elect_twice(main, electors[1], migration)
             finally:
                 # "stopped leading" is worth a moment; more than that it is not.
                 await recorder.flush(LAST_EVENTS_SECONDS)
             group.cancel()
 
+    def _elector(self, name: str, recorder: EventRecorder) -> LeaderElector:
+        settings = self._options.leader_election
+        return LeaderElector(
+            self._client("leader-election"),
+            self._env,
+            identity=self._identity,
+            namespace=settings.resource_namespace,
+            name=name,
+            lease_duration_seconds=settings.lease_duration,
+            renew_deadline_seconds=settings.renew_deadline,
+            retry_period_seconds=settings.retry_period,
+            fence=Fence(self._env),
+            recorder=recorder,
+            metrics=self.metrics,
+        )
+
+    async def _elect_twice(self, main: LeaderElector, second: LeaderElector, migration: LeaderMigration) -> None:
+        """Controllers that move between managers run under a lease that these share, the others under the main one.
+
+        The main one comes first, and is held all the time: otherwise one process could hold the one and another the
+        other, and neither would run everything (KEP-2436; ``controllermanager.go`` and ``leadermigration``, v1.36).
+        """
+        staying = [d for d in self._descriptors if d.name == FIRST or migration.component_of(d.name) is None]
+        moving = [d for d in self._descriptors if d.name != FIRST and migration.is_ours(d.name)]
+        for name in [d.name for d in self._descriptors if d not in staying and d not in moving]:
+            self._log.info("Controller is left to another manager", controller=name)
+        ready = asyncio.Event()
+        async with TaskGroup("leader migration") as group:
+            self._log.info("leader migration: starting main controllers.")
+            group.start(main.run(lambda: self._lead(main.fence.check, staying, ready)), name="main lease")
+            await ready.wait()
+            await second.run(lambda: self._lead_moving(second.fence.check, moving))
+
+    async def _lead_moving(self, fence: Callable[[], None], moving: Sequence[Descriptor]) -> None:
+        self._log.info("leader migration: starting migrated controllers.")
+        await self._lead(fence, moving)
+
     # The controllers
 
-    async def _lead(self, fence: Callable[[], None] | None) -> None:
+    async def _lead(
+        self, fence: Callable[[], None] | None, descriptors: Sequence[Descriptor], ready: asyncio.Event | None = None
+    ) -> None:
+        """Run these controllers until cancelled. ``ready`` is set once they were built."""
         # The last parts of the User-Agents are upstream's: logs and metrics of API servers are read by them.
         self._standby = False
         discoverer = self._client("controller-discovery", fence)
@@ -138,9 +176,11 @@ class Manager:
         )
         controllers = [
             self._build(descriptor, fence, informers, metadata, mapper)
-            for descriptor in self._descriptors
+            for descriptor in sorted(descriptors, key=lambda descriptor: descriptor.name != FIRST)
             if self._wanted(descriptor, discovery)
         ]
+        if ready is not None:
+            ready.set()
         async with TaskGroup("informers") as outer:
             outer.start(self._reset_mapper(mapper), name="REST mapper")
             informers.start(outer)
@@ -175,7 +215,7 @@ class Manager:
             group.cancel()
 
     def _wanted(self, descriptor: Descriptor, discovery: Discovery) -> bool:
-        if not Selection(self._options.controllers).enables(descriptor):
+        if descriptor.name != FIRST and not Selection(self._options.controllers).enables(descriptor):
             self._log.info("Controller is disabled", v=1, controller=descriptor.name)
             return False
         off = [gate for gate in descriptor.gates if not self._options.gates.enabled(gate)]
@@ -205,9 +245,11 @@ class Manager:
         mapper: RestMapper,
     ) -> RunnableController:
         qps, burst = self._options.qps * descriptor.qps_factor, self._options.burst * descriptor.burst_factor
+        # Whoever issues tokens can't wait for one of its own.
+        client_for = self._clients.shared if descriptor.name == FIRST else self._clients.for_controller
         context = ControllerContext(
             env=self._env,
-            client=self._clients.for_controller(descriptor.client_name, qps=qps, burst=burst, fence=fence),
+            client=client_for(descriptor.client_name, qps=qps, burst=burst, fence=fence),
             informers=informers,
             metadata_informers=metadata,
             metrics=self.metrics,
@@ -231,6 +273,14 @@ class Manager:
         running.set(1)
         try:
             await controller.run()
+            self._log.info("Controller terminated", controller=controller.name)
+        except CannotRun:
+            raise
+        except Exception as error:
+            # Reconciles and handlers have guards; what comes through here is beyond a key. Upstream's process crashes
+            # then, another one takes over, and so it is here: nobody must go on as if all controllers ran.
+            self._log.exception("Controller failed, the process ends", error, controller=controller.name)
+            raise
         finally:
             running.set(0)
 
@@ -239,3 +289,8 @@ class Manager:
         while True:
             await asyncio.sleep(MAPPER_RESET_SECONDS)
             mapper.reset()
+
+
+def _first_complaint(electors: Sequence[LeaderElector]) -> str | None:
+    complaints = (elector.check(HEALTH_TOLERANCE_SECONDS) for elector in electors)
+    return next((complaint for complaint in complaints if complaint is not None), None)

@@ -53,6 +53,12 @@ class TaskGroup:
         for task in list(self._tasks):
             task.cancel()
 
+    def _fail(self) -> None:
+        # Once: whoever is finishing what it does must not be hurried by the next failure.
+        if not self._failing:
+            self._failing = True
+            self.cancel()
+
     def _on_done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.pop(task, None)
         if not self._tasks and self._wake is not None and not self._wake.done():
@@ -63,8 +69,7 @@ class TaskGroup:
         if error is None:
             return
         self._errors.append(error)
-        self._failing = True
-        self.cancel()
+        self._fail()
         if not self._closing and not self._parent_cancelled_by_us:
             assert self._parent is not None
             self._parent_cancelled_by_us = True
@@ -85,8 +90,7 @@ class TaskGroup:
         elif error is not None:
             self._errors.insert(0, error)
         if error is not None:
-            self._failing = True
-            self.cancel()
+            self._fail()
         while self._tasks:
             self._wake = asyncio.get_running_loop().create_future()
             try:

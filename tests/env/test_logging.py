@@ -1,0 +1,100 @@
+"""Log lines: klog's text form and JSON, verbosity, and what hostile text can do to them (nothing)."""
+
+import io
+import json
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from pilothouse.env import Log
+from pilothouse.env.logging import configure, set_verbosity
+
+
+@pytest.fixture
+def stream() -> Iterator[io.StringIO]:
+    yield io.StringIO()
+    configure()
+
+
+HEAD = r"[IWE]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ [\w-]+\] "
+
+
+def test_lines_have_klogs_form(stream: io.StringIO) -> None:
+    configure(stream=stream)
+    log = Log("replicaset-controller")
+    log.info("Finished syncing", key="default/web", count=3, ready=True)
+    log.warning("Odd")
+    log.error("Failed", error=ValueError("no"))
+    lines = [re.sub(HEAD, lambda found: found[0][0] + " ", line) for line in stream.getvalue().splitlines()]
+    assert lines == ['I "Finished syncing" key="default/web" count=3 ready=true', 'W "Odd"', 'E "Failed" err="no"']
+
+
+def test_lines_are_json_on_request(stream: io.StringIO) -> None:
+    configure(stream=stream, json_lines=True, v=2)
+    log = Log("replicaset-controller")
+    log.info("Finished syncing", v=2, key="default/web", count=3, took=0.5, names=("a", "b"), msg="x", odd=float("nan"))
+    log.error("Failed", error=ValueError("no"))
+    try:
+        raise RuntimeError("a bug")
+    except RuntimeError as error:
+        log.exception("Broken", error)
+    finished, failed, broken = map(json.loads, stream.getvalue().splitlines())
+    assert finished.pop("ts") > 1e12, "milliseconds"
+    assert finished == {
+        "logger": "replicaset-controller", "msg": "Finished syncing", "v": 2, "key": "default/web", "count": 3,
+        "took": 0.5, "names": ["a", "b"], "msg_": "x", "odd": "nan",
+    }  # fmt: skip
+    assert (failed["msg"], failed["err"]) == ("Failed", "no")
+    assert "v" not in failed
+    assert broken["stacktrace"].endswith("RuntimeError: a bug")
+
+
+def test_verbosity_is_klogs_and_can_change(stream: io.StringIO) -> None:
+    configure(stream=stream, v=2)
+    log = Log("verbose")
+    assert (log.enabled(0), log.enabled(2), log.enabled(3)) == (True, True, False)
+    set_verbosity(5)
+    assert log.enabled(5)
+    set_verbosity(0)
+    assert not log.enabled(1)
+
+
+def test_some_may_say_more_than_others(stream: io.StringIO) -> None:
+    before = Log("module-before")
+    configure(stream=stream, v=1, vmodule=[("module-*", 4), ("module-after", 9), ("other", 0)])
+    after, other, else_ = Log("module-after"), Log("other"), Log("else")
+    assert [log.enabled(4) for log in (before, after, other, else_)] == [True, True, False, False]
+    assert not after.enabled(5), "the first pattern that fits decides"
+    assert other.enabled(1), "a pattern takes nothing away"
+    set_verbosity(6)
+    assert [log.enabled(6) for log in (before, other, else_)] == [True, True, True]
+
+
+HOSTILE = 'x"\nE1121 00:00:00.000000       1 forged] "line"\r\x1b[2J\x9b31m\x7f\u2028\u202e\ud800'
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_hostile_text_forges_no_line_and_speaks_to_no_terminal(stream: io.StringIO, as_json: bool) -> None:
+    configure(stream=stream, json_lines=as_json)
+    log = Log("hostile")
+    log.info(HOSTILE, name=HOSTILE)
+    log.error("Failed", error=ValueError(HOSTILE))
+    try:
+        raise RuntimeError(HOSTILE)
+    except RuntimeError as error:
+        log.exception("Broken", error)
+    text = stream.getvalue()
+    if as_json:
+        assert [json.loads(line)["logger"] for line in text.splitlines()] == ["hostile"] * 3
+    else:
+        assert [line for line in text.split("\n") if line.startswith("E1121 00:00:00")] == []
+        assert len(re.findall(f"^{HEAD}", text, re.MULTILINE)) == 3
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u202e\ud800]", text)
+
+
+def test_very_long_values_are_cut(stream: io.StringIO) -> None:
+    configure(stream=stream)
+    Log("long").info("Seen", labels="x" * 5_000_000)
+    assert len(stream.getvalue()) < 9_000
+    assert "(4991808 more)" in stream.getvalue()
