@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
-from tests.controllers.daemonset.world import AGENT, World, story, world
+from tests.controllers.daemonset.world import AGENT, PODS, World, story, world
 
-from pilothouse.client.interceptor import Rule, fail, lose_answer, time_out
+from pilothouse.client.interceptor import Rule, delay, fail, lose_answer, time_out
 from pilothouse.controllers.workloads.daemonset import DaemonSetOptions
 from pilothouse.env import Env, virtual
 
@@ -174,5 +174,64 @@ def test_a_status_that_meets_a_conflict_is_put_on_the_live_object() -> None:
         await world.settle()
         assert (await world.status())["numberReady"] == 3
         assert len(world.sent("get", "daemonsets")) == 1
+
+    story(tell)
+
+
+def test_a_pod_that_goes_while_another_one_is_adopted_is_gone() -> None:
+    """It was adopted, and its end was seen before the look went on: nothing of it may stay in the books."""
+
+    async def tell(world: World) -> None:
+        await world.create_set(updateStrategy={"type": "OnDelete"})
+        await world.settle()
+        spec = {"containers": [{"name": "main", "image": "pause:1"}]}
+        world.faults.add(Rule(delay(2.0), verb="patch", resource="pods", nth=2))
+        with world.faults.hold(resource="pods"):
+            for number in (0, 1):
+                meta = {"name": f"mine-{number}", "labels": {"app": "agent"}}
+                await world.request("POST", PODS, {"metadata": meta, "spec": {**spec, "nodeName": f"n{number}"}})
+        await world.settle(1)
+        found = await world.get(f"{PODS}/mine-0")
+        assert found is not None
+        assert found["metadata"]["ownerReferences"], "the first one is adopted, the second one not yet"
+        await world.remove("mine-0")
+        await world.settle(30)
+        assert await world.places() == ["n0", "n1", "n2"]
+        assert len(world.sent("delete", "pods")) == 1, "of the second one, which is one too many"
+
+    story(tell)
+
+
+def test_a_node_that_refuses_pods_does_not_get_them_without_end_during_a_surge() -> None:
+    """Upstream makes the next one as soon as one has failed."""
+
+    async def tell(world: World) -> None:
+        world.kubelets = False
+        await world.create_set(updateStrategy={"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}})
+        for _ in range(600):
+            await world.settle(0.1)
+            for pod in await world.pods():
+                if pod["status"].get("phase") != "Failed":
+                    await world.report(pod["metadata"]["name"], phase="Failed", ready=False)
+        # After 1, 2, 4, 8, 16 and 32 s.
+        assert len(world.sent("create", "pods")) <= 9
+
+    story(tell, nodes=1)
+
+
+def test_a_process_with_an_old_cache_does_not_take_the_generation_back() -> None:
+    async def tell(world: World) -> None:
+        await world.create_set()
+        await world.settle()
+        with world.faults.hold(resource="daemonsets"):
+            await world.set_image("pause:2")
+            # Another manager has reported on it.
+            await world.merge(f"{AGENT}/status", {"status": {"observedGeneration": 2}})
+            pod = (await world.pods())[0]["metadata"]["name"]
+            await world.report(pod, ready=False)
+            await world.settle()
+            assert (await world.status())["observedGeneration"] == 2
+        await world.settle(20)
+        assert await world.images() == ["pause:2"] * 3
 
     story(tell)
