@@ -201,7 +201,7 @@ class _Reading:
             rest = letters[1:]
             if flag is None:
                 if letters[0] != "h":
-                    raise FlagError(f"unknown shorthand flag: {letters[0]!r} in {word}")
+                    raise FlagError(f"unknown shorthand flag: {letters[0]!r} in -{letters}")
                 self.wants_help = True
             elif len(rest) > 1 and rest[0] == "=":
                 self._set(flag, rest[1:])
@@ -209,7 +209,7 @@ class _Reading:
             elif flag.type.alone is not None:
                 self._set(flag, flag.type.alone)
             else:
-                self._set(flag, rest or self._value(flag, f"{letters[0]!r} in {word}"))
+                self._set(flag, rest or self._value(flag, f"{letters[0]!r} in -{letters}"))
                 return
             letters = rest
 

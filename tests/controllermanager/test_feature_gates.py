@@ -1,0 +1,96 @@
+"""``--feature-gates`` as component-base v0.36 reads it. The table was read from ``--help`` of v1.36 (alpha and beta)
+and from upstream's list of gates by version (GA and deprecated)."""
+
+import pytest
+
+from pilothouse.controllermanager.feature_gates import Stage, known_gates, warnings_of
+from pilothouse.controllermanager.options import FeatureGates, Options, effective_gates, flag_set, options_from
+from pilothouse.controllers.registry import DESCRIPTORS
+from pilothouse.machinery.flags import FlagError
+
+
+def options(*words: str) -> Options:
+    return options_from(flag_set("x", DESCRIPTORS).parse([f"--feature-gates={word}" for word in words]), DESCRIPTORS)
+
+
+def gates(*words: str) -> FeatureGates:
+    return options(*words).gates
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "on"),
+    [
+        pytest.param([], "ComponentFlagz", True, id="beta is mostly on"),
+        pytest.param([], "CoordinatedLeaderElection", False, id="but not always"),
+        pytest.param([], "NativeHistograms", False, id="alpha is off"),
+        pytest.param(["ComponentFlagz=false"], "ComponentFlagz", False, id="set"),
+        pytest.param(["kube:ComponentFlagz=F"], "ComponentFlagz", False, id="set for our component"),
+        pytest.param(["ComponentFlagz=false,", "ComponentFlagz=1"], "ComponentFlagz", True, id="the last one counts"),
+        pytest.param([" ComponentFlagz = false "], "ComponentFlagz", False, id="blanks do not matter"),
+        pytest.param(["AllAlpha=true"], "NativeHistograms", True, id="all alpha gates"),
+        pytest.param(["AllAlpha=true,NativeHistograms=false"], "NativeHistograms", False, id="all but one"),
+        pytest.param(["AllAlpha=true"], "CoordinatedLeaderElection", False, id="alpha is not beta"),
+        pytest.param(["AllBeta=true"], "CoordinatedLeaderElection", True, id="all beta gates"),
+        pytest.param(
+            ["SeparateTaintEvictionController=true"], "SeparateTaintEvictionController", True, id="a locked one"
+        ),
+    ],
+)
+def test_gates(words: list[str], name: str, on: bool) -> None:
+    assert gates(*words).enabled(name) is on
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("Nope=true", "unrecognized feature gate: Nope"),
+        ("Nope", "missing bool value for Nope"),
+        (
+            "ComponentFlagz=maybe",
+            'invalid value of ComponentFlagz=maybe, err: strconv.ParseBool: parsing "maybe": invalid syntax',
+        ),
+        (
+            "SeparateTaintEvictionController=false",
+            "cannot set feature gate SeparateTaintEvictionController to false, feature is locked to true",
+        ),
+        ("GitRepoVolumeDriver=true", "cannot set feature gate GitRepoVolumeDriver to true, feature is locked to false"),
+        ("etcd:A=true", "component not registered: etcd"),
+        (
+            "AtomicFIFO=false,StaleControllerConsistencyJob=false,StaleControllerConsistencyReplicaSet=false"
+            ",StaleControllerConsistencyStatefulSet=false",
+            "StaleControllerConsistencyDaemonSet is enabled, but depends on features that are disabled: [AtomicFIFO]",
+        ),
+    ],
+)
+def test_what_is_refused(word: str, message: str) -> None:
+    with pytest.raises(FlagError) as caught:
+        gates(word)
+    assert str(caught.value) == message
+
+
+def test_warnings_are_for_what_is_ageing_and_what_switches_nothing() -> None:
+    chosen = gates(
+        "ImageVolume=true,StorageNamespaceIndex=true,HPAScaleToZero=true,PodDeletionCost=false,WatchListClient=true"
+    )
+    assert list(warnings_of(chosen, effective_gates(DESCRIPTORS))) == [
+        "Feature gate HPAScaleToZero=true is accepted for compatibility and has no effect",
+        "Setting GA feature gate ImageVolume=true. It will be removed in a future release.",
+        "Setting deprecated feature gate StorageNamespaceIndex=true. It will be removed in a future release.",
+    ]
+
+
+def test_the_table_is_what_upstream_has() -> None:
+    known = known_gates()
+    counts = {stage: sum(gate.stage is stage for gate in known.values()) for stage in Stage}
+    assert counts == {Stage.ALPHA: 50, Stage.BETA: 100, Stage.GA: 76, Stage.DEPRECATED: 16}
+    assert list(known) == sorted(known)
+    assert all(gate.default for gate in known.values() if gate.stage is Stage.GA)
+    assert not any(gate.default for gate in known.values() if gate.stage is Stage.ALPHA)
+
+
+def test_controllers_name_gates_that_exist_and_agree_on_defaults() -> None:
+    known = known_gates()
+    for descriptor in DESCRIPTORS:
+        assert all(name in known for name in descriptor.gates)
+        for spec in descriptor.gate_fields:
+            assert known[spec.gate].default is getattr(descriptor.default_options(), spec.field), spec

@@ -1,0 +1,179 @@
+"""Settings from files: ``--config``, which is ours, and ``--leader-migration-config``, as controller-manager v0.36."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pilothouse.controllermanager.config_file import add_config
+from pilothouse.controllermanager.leader_migration import Leader, LeaderMigration
+from pilothouse.controllermanager.options import Options, flag_set, options_from
+from pilothouse.controllers.registry import DESCRIPTORS
+from pilothouse.machinery.flags import FlagError
+
+
+def start(*words: str) -> Options:
+    flags = flag_set("pilothouse manager", DESCRIPTORS)
+    return options_from(add_config(flags.parse(words), flags), DESCRIPTORS, flags)
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "value"),
+    [
+        pytest.param("leader-elect: false", "leader_election.enabled", False, id="a boolean"),
+        pytest.param("leader_elect: false", "leader_election.enabled", False, id="underscores read as dashes"),
+        pytest.param("kube-api-qps: 50", "qps", 50.0, id="a number"),
+        pytest.param('kube-api-burst: "0x10"', "burst", 16, id="a number as on the command line"),
+        pytest.param("min-resync-period: 1h30m", "min_resync_period", 5400.0, id="a duration"),
+        pytest.param('controllers: ["*", "-ttl"]', "controllers", ("*", "-ttl"), id="a list"),
+        pytest.param('controllers: "*,-ttl"', "controllers", ("*", "-ttl"), id="a list as on the command line"),
+        pytest.param("controllers: []", "controllers", (), id="an empty list"),
+        pytest.param("feature-gates: {ComponentFlagz: false}", "serving.flagz", False, id="a mapping"),
+        pytest.param(
+            "feature-gates: [ComponentFlagz=false]", "serving.flagz", None, id="no list where it is a mapping"
+        ),
+        pytest.param('cluster-name: "no"', "flag_values.cluster-name", "no", id="a word in quotes"),
+        pytest.param(
+            'allow-metric-labels: {"m,l": "a,b", "n,l": c}',
+            "flag_values.allow-metric-labels",
+            '["m,l=a,b","n,l=c"]',
+            id="pairs with commas",
+        ),
+        pytest.param(
+            'tls-sni-cert-key: ["a,b", "c,d:e"]', "flag_values.tls-sni-cert-key", "[a,b;c,d:e]", id="certificates"
+        ),
+    ],
+)
+def test_a_setting_of_the_file(tmp_path: Path, text: str, path: str, value: Any) -> None:
+    file = tmp_path / "manager.yaml"
+    file.write_text(text, encoding="utf-8")
+    if value is None:
+        with pytest.raises(FlagError, match="wanted a single value, found a list"):
+            start(f"--config={file}")
+        return
+    found: Any = start(f"--config={file}")
+    for part in path.split("."):
+        found = found[part] if isinstance(found, dict) else getattr(found, part)
+    assert found == value
+
+
+def test_the_command_line_wins_whole(tmp_path: Path) -> None:
+    file = tmp_path / "manager.yaml"
+    file.write_text('controllers: ["*", "-ttl"]\nkube-api-qps: 50\n', encoding="utf-8")
+    options = start(f"--config={file}", "--controllers=replicaset")
+    assert options.controllers == ("replicaset",)
+    assert options.qps == 50.0
+
+
+def test_what_the_file_sets_counts_as_given(tmp_path: Path) -> None:
+    """So that a setting without meaning here is warned about wherever it stands."""
+    file = tmp_path / "manager.yaml"
+    file.write_text("cluster-name: c\n", encoding="utf-8")
+    flags = flag_set("x", DESCRIPTORS)
+    assert add_config(flags.parse([f"--config={file}"]), flags).given == ("config", "cluster-name")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param("leader-elekt: false", 'unknown key "leader-elekt"', id="an unknown key"),
+        pytest.param("config: x", 'unknown key "config"', id="a file in the file"),
+        pytest.param("kube-api-qps: fast", '"kube-api-qps": strconv.ParseFloat: parsing "fast"', id="a bad value"),
+        pytest.param("cluster-name: no", '"cluster-name": wanted no boolean', id="YAML's booleans for a name"),
+        pytest.param("kubeconfig:", '"kubeconfig": wanted a single value, found nothing', id="no value"),
+        pytest.param("kubeconfig: {a: b}", '"kubeconfig": wanted a single value, found a mapping', id="too much"),
+        pytest.param("v: 1\nv: 2", 'line 2: key "v" is there twice', id="a key twice"),
+        pytest.param("kube-api-qps: 1\nkube_api_qps: 2", "are the same setting", id="a setting twice"),
+        pytest.param("- a", "wanted one document with a mapping", id="no mapping"),
+        pytest.param("a: 1\n---\nb: 2", "wanted one document with a mapping", id="two documents"),
+        pytest.param("a: [", "no YAML", id="no YAML"),
+    ],
+)
+def test_a_file_that_cannot_be_used(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "manager.yaml"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(FlagError) as caught:
+        start(f"--config={file}")
+    assert f"--config {file}: " in str(caught.value)
+    assert message in str(caught.value)
+
+
+def test_a_file_that_is_not_there() -> None:
+    with pytest.raises(FlagError, match=r"--config /nope\.yaml: No such file or directory"):
+        start("--config=/nope.yaml")
+
+
+MIGRATION = """
+kind: LeaderMigrationConfiguration
+apiVersion: controllermanager.config.k8s.io/{version}
+leaderName: kcm-to-ccm
+{more}
+controllerLeaders:
+  - name: node-ipam-controller
+    component: cloud-controller-manager
+  - name: ttl-controller
+    component: "*"
+"""
+
+
+@pytest.mark.parametrize(
+    ("version", "more"), [("v1", ""), ("v1beta1", "resourceLock: leases"), ("v1alpha1", "resourceLock: endpoints")]
+)
+def test_a_leader_migration_is_read_in_every_version(tmp_path: Path, version: str, more: str) -> None:
+    file = tmp_path / "migration.yaml"
+    file.write_text(MIGRATION.format(version=version, more=more), encoding="utf-8")
+    migration = start("--enable-leader-migration", f"--leader-migration-config={file}").leader_migration
+    assert migration == LeaderMigration(
+        leader_name="kcm-to-ccm",
+        leaders=(Leader("node-ipam-controller", "cloud-controller-manager"), Leader("ttl-controller", "*")),
+    )
+    assert migration.is_ours("ttl-controller")
+    assert not migration.is_ours("node-ipam-controller")
+    assert migration.component_of("replicaset-controller") is None
+
+
+def test_without_a_file_upstreams_migration_counts() -> None:
+    migration = start("--enable-leader-migration").leader_migration
+    assert migration == LeaderMigration()
+    assert migration.component_of("cloud-node-lifecycle-controller") == "*"
+
+
+def test_a_migration_that_is_not_enabled_is_not_read() -> None:
+    assert start("--leader-migration-config=/nope").leader_migration is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param(
+            MIGRATION.format(version="v1", more="resourceLock: leases"),
+            "strict decoding error: Object contains unknown field `resourceLock`",
+            id="v1 knows no lock",
+        ),
+        pytest.param(
+            MIGRATION.format(version="v1beta1", more="resourceLock: configmaps"),
+            "resourceLock: Invalid value: \"configmaps\": resource Lock must be one of 'leases' or 'endpoints'",
+            id="a lock of old",
+        ),
+        pytest.param(
+            MIGRATION.format(version="v1", more="").replace("kcm-to-ccm", '""'),
+            "leaderName: Required value: leaderName must be set",
+            id="no name",
+        ),
+        pytest.param(
+            MIGRATION.format(version="v1", more="").replace("name: ttl-controller", 'name: ""'),
+            "controllerLeaders[1].name: Required value: name must be set for ControllerLeaderConfiguration",
+            id="no controller",
+        ),
+        pytest.param(MIGRATION.format(version="v2", more=""), "unexpected config type", id="another version"),
+        pytest.param("leaderName: x", "unexpected config type: None, Kind=None", id="something else"),
+        pytest.param("- a", "unable to read leader migration configuration from", id="no mapping"),
+    ],
+)
+def test_a_migration_that_cannot_be_used(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "migration.yaml"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(FlagError) as caught:
+        start("--enable-leader-migration", f"--leader-migration-config={file}")
+    assert str(file) in str(caught.value)
+    assert message in str(caught.value)

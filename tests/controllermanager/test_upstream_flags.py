@@ -1,0 +1,64 @@
+"""Every flag of kube-controller-manager v1.36 is there, in its group, of its type, with its default.
+
+``upstream_flags.txt`` holds the facts, read from ``cmd/kube-controller-manager/app/options`` of v1.36.2: group, name,
+type and default of every flag, whatever this release has behind it.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from pilothouse.controllermanager.options import flag_set
+from pilothouse.controllermanager.upstream_flags import GROUPS, upstream_flags
+from pilothouse.controllers.registry import DESCRIPTORS
+from pilothouse.machinery.flags import FlagSet, normalize
+
+FACTS = [
+    tuple(line.split("|"))
+    for line in (Path(__file__).parent / "upstream_flags.txt").read_text(encoding="utf-8").splitlines()
+]
+TYPES = {
+    "bool": "",
+    "int32 list": "int32Slice",
+    "level": "Level",
+    "list": "namedCertKey",
+    "map": "stringToString",
+    "multimap": "colonSeparatedMultimapStringString",
+}
+OURS = {"config"}
+
+
+@pytest.fixture(scope="module")
+def flags() -> FlagSet:
+    return flag_set("kube-controller-manager", DESCRIPTORS)
+
+
+def test_none_is_missing_and_ours_are_marked(flags: FlagSet) -> None:
+    known = {normalize(name) for _group, name, _type, _default in FACTS}
+    assert len(FACTS) == 150
+    assert {normalize(flag.name) for flag in flags} == known | OURS
+    assert {flag.name for flag in flags if flag.extra} == OURS
+
+
+@pytest.mark.parametrize(("group", "name", "kind", "default"), FACTS, ids=[fact[1] for fact in FACTS])
+def test_group_type_and_default_are_upstreams(flags: FlagSet, group: str, name: str, kind: str, default: str) -> None:
+    flag = flags.flag(name)
+    assert flag in flags.groups[group]
+    assert flag.type.name == TYPES.get(kind, kind)
+    assert flag.shown_default.strip("[]") == default
+
+
+def test_a_controllers_flags_are_its_own_and_not_in_the_table_too() -> None:
+    own = {spec.flag.name for d in DESCRIPTORS for spec in d.flags}
+    twice = [flag.name for _group, flag in upstream_flags("x") if flag.name in own]
+    assert twice == [], "the controller's descriptor has these flags now: take them out of upstream_flags.py"
+
+
+def test_groups_are_upstreams() -> None:
+    facts = {group for group, *_rest in FACTS}
+    assert facts == {*GROUPS} - {"deprecated"}
+
+
+def test_what_is_ignored_says_why_and_what_is_not_upstreams_way_says_so(flags: FlagSet) -> None:
+    for flag in flags:
+        assert flag.ignored == flag.note.startswith("no effect"), flag.name
