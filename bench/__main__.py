@@ -25,6 +25,7 @@ BENCHMARKS: dict[str, tuple[str, dict[str, int]]] = {
     "scheduler-1000": ("bench.scheduler", {"nodes": 1000}),
     "scheduler-5000": ("bench.scheduler", {"nodes": 5000}),
     "decisions": ("bench.decisions", {}),
+    "nodes": ("bench.nodes", {}),
     "startup": ("bench.startup", {}),
     "fixture": ("bench.fixture", {}),
     "virtual-time": ("bench.virtual_time", {}),

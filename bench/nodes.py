@@ -1,6 +1,11 @@
-"""What simulated nodes cost: CPU per heartbeat and per pod life. In this process, the embedded server included."""
+"""What simulated nodes cost: CPU per registration, heartbeat, pod start and stop, and memory, at 100 and 5,000 nodes.
+
+In this process, with the embedded server and the scheduler, in virtual time. ``--profile`` shows where it goes.
+"""
 
 import asyncio
+import gc
+import sys
 import time
 
 from bench.report import Figure, figure
@@ -10,54 +15,84 @@ from pilothouse.nodes import Profile
 from pilothouse.plane import Plane, PlaneOptions
 from pilothouse.storage import MemoryStore
 
-ROUNDS = 3
-_NODES = 100
-_PODS = 300
-_SECONDS = 500.0
 _CONTAINER = {"name": "c", "image": "app:v1", "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}}}
+_ROWS = ("registration", "heartbeat", "a pod's start", "a pod's stop")
 
 
-def lives() -> tuple[float, float, float]:
-    """Microseconds of CPU per registered node, per heartbeat, and per pod from its creation to its end."""
+def _resident_kilobytes() -> float:
+    gc.collect()
+    with open("/proc/self/status", encoding="ascii") as status:
+        return float(next(line.split()[1] for line in status if line.startswith("VmRSS:")))
 
-    async def main(env: Env) -> tuple[float, float, float]:
+
+def lives(nodes: int, pods: int, seconds: float) -> tuple[float, ...]:
+    """Microseconds of CPU per registered node, per heartbeat, per pod from its creation to Ready, and from its deletion
+    to its end; kilobytes of memory per node, and per pod.
+    """
+
+    async def main(env: Env) -> tuple[float, ...]:
         profile = Profile(events=False)
-        plane = Plane(env, MemoryStore(env), PlaneOptions(nodes=_NODES, manager=None, profile=profile))
+        plane = Plane(env, MemoryStore(env), PlaneOptions(nodes=nodes, manager=None, profile=profile))
         async with TaskGroup("bench") as group:
+            empty = _resident_kilobytes()
             began = time.process_time()
             group.start(plane.run())
             await plane.wait_ready()
-            registered = (time.process_time() - began) / _NODES
+            registered = (time.process_time() - began) / nodes
             await asyncio.sleep(20)
+            with_nodes = _resident_kilobytes()
             began = time.process_time()
-            await asyncio.sleep(_SECONDS)
-            beat = (time.process_time() - began) / (_NODES * _SECONDS / (profile.lease_period * 1.02))
+            await asyncio.sleep(seconds)
+            beat = (time.process_time() - began) / (nodes * seconds / (profile.lease_period * 1.02))
             client = plane.client()
+            # Bound at once: the scheduler has a benchmark of its own.
             began = time.process_time()
-            for number in range(_PODS):
-                pod = {"metadata": {"name": f"p{number}"}, "spec": {"containers": [_CONTAINER]}}
-                await client.create(PODS.raw, pod, "default")
+            for number in range(pods):
+                spec = {"nodeName": f"node-{number % nodes}", "containers": [_CONTAINER]}
+                await client.create(PODS.raw, {"metadata": {"name": f"p{number}"}, "spec": spec}, "default")
             await asyncio.sleep(2)
-            for number in range(_PODS):
+            start = (time.process_time() - began) / pods
+            with_pods = _resident_kilobytes()
+            began = time.process_time()
+            for number in range(pods):
                 await client.delete(PODS, f"p{number}", "default")
             await asyncio.sleep(3)
-            life = (time.process_time() - began) / _PODS
+            stop = (time.process_time() - began) / pods
             left = (await client.list(PODS, "default")).items
             assert not left, f"{len(left)} pods are left"
             group.cancel()
-        return registered * 1e6, beat * 1e6, life * 1e6
+        memory = ((with_nodes - empty) / nodes, (with_pods - with_nodes) / pods)
+        return (*[cost * 1e6 for cost in (registered, beat, start, stop)], *memory)
 
     return virtual.run(main)
 
 
 def figures() -> list[Figure]:
     """One row each; nothing is promised for them, they are here to be watched."""
-    runs = [lives() for _ in range(ROUNDS)]
-    rows = ("nodes: registration", "nodes: heartbeat", "nodes and scheduler: a pod's life")
-    return [figure(name, "µs CPU", [run[index] for run in runs]) for index, name in enumerate(rows)]
+    rows: list[Figure] = []
+    for nodes, pods, seconds, rounds in ((100, 1000, 500.0, 3), (5000, 5000, 60.0, 1)):
+        runs = [lives(nodes, pods, seconds) for _ in range(rounds)]
+        rows += [
+            figure(f"{nodes:,} nodes: {name}", "µs CPU", [run[index] for run in runs])
+            for index, name in enumerate(_ROWS)
+        ]
+        if rounds == 1:
+            rows += [
+                figure(f"{nodes:,} nodes: memory per {thing}", "kB", [run[4 + index] for run in runs])
+                for index, thing in enumerate(("node", "pod"))
+            ]
+    return rows
 
 
 if __name__ == "__main__":
     from bench.report import table
 
-    print(table(figures()))
+    if "--profile" in sys.argv:
+        import cProfile
+        import pstats
+
+        profiler = cProfile.Profile()
+        profiler.runcall(lives, 1000, 2000, 60.0)
+        pstats.Stats(profiler).sort_stats("tottime").print_stats(45)
+    else:
+        print(table(figures()))

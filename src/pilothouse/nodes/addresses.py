@@ -3,6 +3,7 @@
 Nodes have theirs by their number, out of 10.64.0.0/12. Pods get the next free one out of 10.128.0.0/10.
 """
 
+import functools
 import ipaddress
 
 _NODES = ipaddress.IPv4Address("10.64.0.0")
@@ -10,6 +11,7 @@ _PODS = ipaddress.IPv4Address("10.128.0.0")
 _POD_ADDRESSES = 1 << 22
 
 
+@functools.lru_cache(maxsize=8192)
 def node_address(index: int) -> str:
     """The internal address of the ``index``-th simulated node."""
     return str(_NODES + 1 + index)

@@ -117,7 +117,8 @@ def note(pod: NodePod, memory: Memory, now: float) -> None:
     if is_terminal(pod):
         memory.ended_at = memory.ended_at or now
     course = memory.course
-    if course is None or memory.written is None or is_terminal(pod) or _is_as_written(pod, course):
+    ours = memory.version != "" and pod.metadata.resource_version == memory.version
+    if course is None or memory.written is None or is_terminal(pod) or ours or _is_as_written(pod, course):
         memory.differs_since = None
     elif memory.differs_since is None:
         memory.differs_since = now
