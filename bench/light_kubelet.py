@@ -30,8 +30,13 @@ class LightKubelet:
         self._env = env
         self._names = [f"node-{number}" for number in range(nodes)]
         self._todo: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+        self._ending: dict[str, None] = {}  # uids of pods that were told to end: the final delete is an event too
         self._pods = SharedInformer(client, env, PODS, stream_first=False)
-        self._pods.add_handler(on_add=lambda pod, _initial: self._see(pod), on_update=lambda _old, pod: self._see(pod))
+        self._pods.add_handler(
+            on_add=lambda pod, _initial: self._see(pod),
+            on_update=lambda _old, pod: self._see(pod),
+            on_delete=lambda pod, _unknown: self._ending.pop(pod.metadata.uid, None),
+        )
 
     async def run(self) -> None:
         """Register and serve until cancelled."""
@@ -62,8 +67,13 @@ class LightKubelet:
 
     def _see(self, pod: Pod) -> None:
         meta = pod.metadata
-        if meta.deletion_timestamp is not None or not pod.spec.node_name:
-            self._todo.put_nowait((meta.namespace, meta.name))
+        if meta.deletion_timestamp is not None:
+            if meta.uid in self._ending:
+                return
+            self._ending[meta.uid] = None
+        elif pod.spec.node_name:
+            return
+        self._todo.put_nowait((meta.namespace, meta.name))
 
     async def _work(self) -> None:
         while True:
