@@ -179,6 +179,23 @@ def test_a_block_is_free_again_only_if_it_was_certainly_not_written(action: Acti
     managed(story)
 
 
+@pytest.mark.parametrize("code", [403, 404])
+def test_a_refusal_says_nothing_of_earlier_tries(code: int) -> None:
+    """Nor does a 404 that does not name the node: some proxy's."""
+
+    async def story(world: World) -> None:
+        world.faults.add(Rule(lose_answer(), verb="patch", resource="nodes", name="a", times=3))
+        world.faults.add(Rule(fail(code), verb="patch", resource="nodes", name="a"))
+        with world.faults.hold(resource="nodes") as hold:
+            for name in ("a", "b", "c"):
+                await new_node(world, name)
+            hold.release(3)  # what is written on them is not seen
+            await asyncio.sleep(60)
+            assert await all_ranges(world) == {"a": ["10.0.0.0/25"], "b": ["10.0.0.128/25"], "c": []}
+
+    managed(story, NodeIpamOptions(allocate=True, cluster_cidr="10.0.0.0/24", mask_size=25))
+
+
 def test_two_failures_are_no_more_than_two_requests() -> None:
     async def story(world: World) -> None:
         world.faults.add(Rule(conflict(), verb="patch", resource="nodes", times=2))

@@ -57,7 +57,7 @@ class Apart:
 
 
 def trouble(chance: random.Random) -> list[Rule]:
-    """Two kinds of it."""
+    """Three kinds of it."""
     kinds: tuple[tuple[Action, str, float], ...] = (
         (lose_answer(), "patch", 0.5),
         (lose_request(), "patch", 0.4),
@@ -69,7 +69,7 @@ def trouble(chance: random.Random) -> list[Rule]:
         (delay(0.0, 20.0), "watch", 1.0),
         (fail(503), "list", 0.5),
     )
-    chosen = chance.sample(kinds, 2)
+    chosen = chance.sample(kinds, 3)
     return [Rule(action, verb=verb, probability=probability) for action, verb, probability in chosen]
 
 

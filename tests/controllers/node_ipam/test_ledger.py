@@ -183,6 +183,19 @@ def test_a_reservation_stays_until_the_node_is_seen_or_gone() -> None:
     assert books.get("a") is None, "the answer came after the node had gone"
 
 
+def test_what_some_write_is_in_doubt_about_is_kept_until_the_node_is_gone() -> None:
+    books = ledger(("10.0.0.0/24", 26))
+    give(books, "a")
+    assert books.give_back_refused("a", "uid-a"), "it was refused, and never anything else"
+    give(books, "a")
+    books.doubt("a", "uid-of-another")
+    assert books.give_back_refused("a", "uid-a")
+    give(books, "a")
+    books.doubt("a", "uid-a")
+    assert not books.give_back_refused("a", "uid-a")
+    assert books.give_back("a", "uid-a")
+
+
 def test_a_node_that_somebody_else_wrote_to_keeps_that() -> None:
     books = ledger(("10.0.0.0/24", 26))
     assert give(books, "a") == ("10.0.0.0/26",)

@@ -15,6 +15,7 @@ from pilothouse.controllers.node.node_ipam.cidr_set import CidrSet
 from pilothouse.controllers.node.node_ipam.ledger import Holding, Ledger, NoneLeft, WrongRanges
 from pilothouse.controllers.node.node_ipam.measures import SetMeasures
 from pilothouse.controllers.node.node_ipam.settings import settings_from
+from pilothouse.controllers.shared.live_nodes import is_about
 from pilothouse.controllers.shared.own_writes import may_have_happened
 from pilothouse.env import TaskGroup
 from pilothouse.machinery.resource_versions import compare
@@ -188,34 +189,31 @@ class NodeIpamController(Controller):
         patch = strategic_merge_patch(
             {"metadata": {"uid": meta.uid}, "spec": {"podCIDR": holding.ranges[0], "podCIDRs": holding.ranges}}
         )
-        undecided = False
         for attempt in range(1, TRIES + 1):
             try:
                 written = await self._client.patch(_NODE_META, name, patch)
-            except NotFound:
-                self._give_back(meta)
-                return
             except (ApiError, OSError) as error:
-                undecided = undecided or may_have_happened(error)
+                if isinstance(error, NotFound) and is_about(error, name):
+                    if self.ledger.give_back(name, meta.uid):
+                        self._wake_waiting()
+                    return
+                if may_have_happened(error):
+                    self.ledger.doubt(name, meta.uid)
                 if attempt == TRIES:
                     self.log.warning(
                         "Failed to update node PodCIDR after multiple attempts",
                         error=error, node=name, podCIDRs=list(holding.ranges),
                     )  # fmt: skip
                     self._tell(meta, ASSIGNMENT_FAILED)
-                    if not undecided:
-                        self._give_back(meta)
-                    # Else the node keeps what may be on it already, and the next try writes the same. Upstream frees it
-                    # unless the server said that it ran out of time.
+                    # In doubt the node keeps what may be on it already, and the next try writes the same. Upstream
+                    # frees it unless the server said that it ran out of time.
+                    if self.ledger.give_back_refused(name, meta.uid):
+                        self._wake_waiting()
                     raise
             else:
                 self.ledger.settle(name, meta.uid, written.metadata.resource_version)
                 self.log.info("Set node PodCIDR", node=name, podCIDRs=list(holding.ranges))
                 return
-
-    def _give_back(self, meta: ObjectMeta) -> None:
-        if self.ledger.give_back(meta.name, meta.uid):
-            self._wake_waiting()
 
     def _tell(self, meta: ObjectMeta, reason: str) -> None:
         about = ObjectReference(api_version=NODES.api_version, kind=NODES.kind, name=meta.name, uid=meta.uid)

@@ -27,7 +27,8 @@ class NoneLeft(Exception):
 class Holding(msgspec.Struct, frozen=True, kw_only=True):
     """What one node holds: ``ranges`` as on the node, and their blocks by family.
 
-    ``settled`` is False while the node was not seen with them. ``version`` is the node's when this was learned.
+    ``settled`` is False while the node was not seen with them, ``in_doubt`` True once some write of them may have
+    happened, or may yet. ``version`` is the node's when this was learned.
     """
 
     uid: str
@@ -35,6 +36,7 @@ class Holding(msgspec.Struct, frozen=True, kw_only=True):
     ranges: tuple[str, ...]
     blocks: tuple[range, ...]
     settled: bool
+    in_doubt: bool = False
 
 
 class Ledger:
@@ -117,6 +119,17 @@ class Ledger:
         held = self._holdings.get(name)
         if held is not None and held.uid == uid:
             self._holdings[name] = msgspec.structs.replace(held, settled=True, version=version)
+
+    def doubt(self, name: str, uid: str) -> None:
+        """Some write of what was reserved had no answer that settles it: later refusals say nothing of that one."""
+        held = self._holdings.get(name)
+        if held is not None and held.uid == uid:
+            self._holdings[name] = msgspec.structs.replace(held, in_doubt=True)
+
+    def give_back_refused(self, name: str, uid: str) -> bool:
+        """What was reserved cannot be written: give it back, unless some write of it is in doubt. Whether it was."""
+        held = self._holdings.get(name)
+        return held is not None and not held.in_doubt and self.give_back(name, uid)
 
     def give_back(self, name: str, uid: str = "") -> bool:
         """The node holds nothing any more: whether it did. With ``uid`` only if it is that one."""
