@@ -200,6 +200,14 @@ class Snapshot:
                 self._changes_before += half
             self._changes.append(info.index)
 
+    def _relabel(self) -> None:
+        self.topology_version += 1
+        if self.topologies:
+            self.topologies.clear()
+            self.tallies.forget_domains()
+            for counts in (*self.repelling.values(), *self.felt.values()):
+                counts.forget_domains()
+
     @property
     def change_count(self) -> int:
         """How many changes there were since ``order_version`` moved."""
@@ -218,7 +226,7 @@ class Snapshot:
         if info is None:
             info = self.nodes[node.metadata.name] = NodeInfo(node)
             self._reorder()
-            self.topology_version += 1
+            self._relabel()
             self.soft_tainted += bool(info.soft_taints)
             for placed in self._homeless.pop(info.name, {}).values():
                 info.count(placed, 1)
@@ -226,7 +234,7 @@ class Snapshot:
         zone, soft = info.zone, bool(info.soft_taints)
         topology, resources = info.update(node)
         if topology:
-            self.topology_version += 1
+            self._relabel()
             self.soft_tainted += bool(info.soft_taints) - soft
             if info.zone != zone:
                 self._reorder()
@@ -239,7 +247,7 @@ class Snapshot:
         info = self.nodes.pop(name, None)
         if info is not None:
             self._reorder()
-            self.topology_version += 1
+            self._relabel()
             self.soft_tainted -= bool(info.soft_taints)
             if info.placed:
                 self._homeless[name] = info.placed

@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from pilothouse.machinery.labels import Selector
 
 _TALLIES_KEPT = 4096
-_TOPOLOGIES_KEPT = 256
+_TOPOLOGIES_KEPT = 64
 _DOMAINS_KEPT = 32
 
 
@@ -86,6 +86,10 @@ class Counts:
         for domains in self._domains.values():
             domains.change(node_name, delta)
 
+    def forget_domains(self) -> None:
+        """Nodes have changed: what is kept per value would keep the old topologies alive."""
+        self._domains.clear()
+
     def per_value(self, key: Hashable, topology: Topology) -> DomainCounts:
         """The counts by the values of ``topology``, which ``key`` names; kept for the next time."""
         known = self._domains.get(key)
@@ -101,6 +105,14 @@ class Topologies:
 
     def __init__(self) -> None:
         self._known: dict[Hashable, Topology] = {}
+
+    def __bool__(self) -> bool:
+        """Whether any was asked for."""
+        return bool(self._known)
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        self._known.clear()
 
     def get(self, key: Hashable, version: int, build: Callable[[], Mapping[str, str]]) -> Topology:
         """The topology called ``key`` as of ``version`` of the nodes."""
@@ -180,6 +192,11 @@ class TallyBook:
         for tally in self._anywhere:
             if tally.wants(namespace, labels, leaving):
                 tally.change(node_name, sign)
+
+    def forget_domains(self) -> None:
+        """As ``Counts.forget_domains``, for all of them."""
+        for tally in self._tallies.values():
+            tally.forget_domains()
 
     def _register(self, tally: Tally) -> None:
         namespaces, selector = tally.clauses[0]
