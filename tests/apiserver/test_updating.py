@@ -83,6 +83,29 @@ def test_a_lease_is_created_by_a_put() -> None:
     assert on(main).status == 201
 
 
+def _put_again(change: Callable[[Object], Any]) -> Answer:
+    """A Lease is deleted, and whoever renews it does not know yet (answers of kube-apiserver v1.20.2)."""
+
+    async def main(api: Api) -> Answer:
+        lease = await api.made(LEASES, {"metadata": {"name": "a"}, "spec": {"holderIdentity": "a"}})
+        await api.delete(f"{LEASES}/a")
+        change(lease["metadata"])
+        return await api.put(f"{LEASES}/a", lease)
+
+    return on(main)
+
+
+def test_a_put_with_a_version_alone_makes_a_lease_that_is_gone() -> None:
+    answer = _put_again(lambda meta: meta.pop("uid"))
+    assert answer.status == 201
+
+
+def test_a_put_that_names_the_uid_of_a_lease_that_is_gone_is_a_conflict() -> None:
+    answer = _put_again(lambda _meta: None)
+    assert (answer.status, answer.body["reason"]) == (409, "Conflict")
+    assert answer.body["message"].endswith("UID in object meta: ")
+
+
 @pytest.mark.parametrize(
     ("change", "code", "message"),
     [

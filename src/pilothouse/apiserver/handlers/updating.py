@@ -29,6 +29,9 @@ async def update(core: Core, call: Call) -> ObjectResult:
     meta: Object = sent.setdefault("metadata", {})
     check_identity(call, meta)
     if call.strategy.create_on_update and not call.asked.subresource and core.store.staged(call.key) is None:
+        if meta.get("uid"):
+            raise errors.wrong_uid(call.info, call.namespace, call.name, meta["uid"], "")
+        meta.pop("resourceVersion", None)  # where there is nothing no version is wrong
         return await create_object(core, call, sent, options)
     check_revision_given(call, meta)
     revision = meta.get("resourceVersion") or ""

@@ -30,6 +30,7 @@ _pod = msgspec.json.Decoder(Pod).decode
 class NodeLimits(msgspec.Struct, frozen=True, kw_only=True):
     """What the controller was told, and how late it may be. Without faults nothing is late."""
 
+    period: float = 5.0
     grace: float = 50.0
     rate: float = 0.1
     large: int = 50
@@ -49,8 +50,8 @@ class NodeHealth(Invariant):
         self._limits = limits or NodeLimits()
         self._nodes: dict[str, Node] = {}
         self._pods: dict[str, Pod] = {}
-        self._signs: dict[tuple[str, str], float] = {}
-        """When a process was last shown that a node lives: a Lease or heartbeat unlike the one before."""
+        self._signs: dict[tuple[str, str], list[float]] = {}
+        """When a process was shown that a node lives: a Lease or heartbeat unlike the one before."""
         self._heartbeats: dict[str, float] = {}
         """When each node last reported."""
         self._down_until: dict[str, float] = {}
@@ -69,13 +70,20 @@ class NodeHealth(Invariant):
     def started(self, process: "Process") -> None:
         """Follow what it is shown of Leases and nodes."""
 
+        def hear(name: str) -> None:
+            self._signs.setdefault((process.name, name), []).append(_now())
+
         def hear_lease(old: Lease | None, new: Lease | None) -> None:
             if new is not None and (old is None or old.spec.renew_time != new.spec.renew_time):
-                self._signs[process.name, new.metadata.name] = _now()
+                hear(new.metadata.name)
+            elif new is None and old is not None:
+                # What is gone again before the next pass has not been seen.
+                signs = self._signs[process.name, old.metadata.name]
+                signs[:] = [at for at in signs if _now() - at > self._limits.period]
 
         def hear_node(old: Node | None, new: Node | None) -> None:
             if new is not None and (old is None or _heartbeat(old) != _heartbeat(new)):
-                self._signs[process.name, new.metadata.name] = _now()
+                hear(new.metadata.name)
 
         self._shown[process.number] = (Shown("leases", Lease, hear_lease), Shown("nodes", Node, hear_node))
 
@@ -124,7 +132,7 @@ class NodeHealth(Invariant):
     def _judge_node(self, name: str, before: Node, node: Node, origin: Origin) -> None:
         now = _now()
         if _ready(node) == "Unknown" and _ready(before) not in (None, "Unknown"):
-            heard = max(self._heartbeats[name], self._signs.get((origin.program, name), -1.0))
+            heard = max([self._heartbeats[name], *self._signs.get((origin.program, name), ())])
             if now - heard <= self._limits.grace:
                 raise Violation(f"{name} is called silent {now - heard:.3f} s after it was heard of")
         if _leave_for(node) and not _leave_for(before):
