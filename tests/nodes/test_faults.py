@@ -121,6 +121,7 @@ def test_a_node_without_its_pods_has_booted(by_annotation: bool) -> None:
         await asyncio.sleep(5)
         web = (await w.document("web"))["status"]
         assert (web["containerStatuses"][0]["restartCount"], web["phase"]) == (1, "Running")
+        assert web["podIPs"] == [{"ip": web["podIP"]}], "one address, not the old one too"
         assert web["containerStatuses"][0]["lastState"]["terminated"]["exitCode"] == 255
         assert (await w.existing("once")).status.phase == "Failed"
         assert (await w.document_of_node("n0"))["status"]["nodeInfo"]["bootID"] != boot

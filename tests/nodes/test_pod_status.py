@@ -243,6 +243,13 @@ def test_a_rejected_pod_has_a_reason_and_no_containers() -> None:
     assert conditions(body) == {"Ready": ENDED, "ContainersReady": ENDED, "PodScheduled": SCHEDULED}
 
 
+def test_a_new_address_takes_the_place_of_the_old_one() -> None:
+    """After a boot. The list is merged by address, and a pod may have one of a family."""
+    found = patch(pod(status={**RAN, "podIP": "10.128.0.9"}))["status"]
+    assert found["podIPs"] == [{"ip": ADDRESS}, {"$patch": "replace"}]
+    assert patch(pod(status=RAN))["status"]["podIPs"] == [{"ip": ADDRESS}]
+
+
 def test_foreign_conditions_stand_in_front_and_are_not_sent() -> None:
     foreign = {"conditions": [{"type": "DisruptionTarget", "status": "True"}, {"type": "lb", "status": "True"}]}
     body = patch(pod(readinessGates=GATED, status=foreign))

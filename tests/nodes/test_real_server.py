@@ -15,6 +15,7 @@ from pilothouse.client.errors import NotFound
 from pilothouse.env import Env, TaskGroup
 from pilothouse.env.loops import run
 from pilothouse.nodes import NodeSimulator, Profile
+from pilothouse.nodes.behaviour import PREFIX
 from pilothouse.runtime import InformerFactory
 from pilothouse.scheduler import Scheduler
 
@@ -126,5 +127,86 @@ def test_a_pod_lives_and_dies_on_a_real_server(real_cluster: RealCluster) -> Non
         taken = await client.get(NODES, NAMES[0])
         assert (taken.spec.taints, taken.status.allocatable["cpu"]) == ((), "2")
         assert taken.status.conditions[-1].status == "True"
+
+    run(main())
+
+
+def test_crashes_boots_pressure_and_refusals_on_a_real_server(real_cluster: RealCluster) -> None:
+    """A real API server checks every transition of a container's state."""
+    namespace = real_cluster.namespace()
+    kubeconfig, name = str(real_cluster.kubeconfig), "real-sim-faults"
+
+    async def main() -> None:
+        env = Env()
+        transport = connect(env, kubeconfig=kubeconfig)
+        client = Client(transport, env)
+        try:
+            async with TaskGroup("programs") as group:
+                informers = InformerFactory(client, env)
+                profile = Profile(start_delay=0.0, stop_delay=0.1, restart_gap=0.1, init_run_time=0.1, cpu="2")
+                nodes = NodeSimulator(
+                    env, names=[name], informers=informers, client_for=lambda _name: client, profile=profile
+                )
+                informers.start(group)
+                group.start(nodes.run(), name="nodes")
+                await nodes.ready.wait()
+                await live(client, nodes)
+                group.cancel()
+            await client.delete(NODES, name)
+        finally:
+            await transport.close()
+
+    async def live(client: Client, nodes: NodeSimulator) -> None:
+        async def status(pod: str) -> dict[str, Any]:
+            raw = await client.get(PODS.raw, pod, namespace)
+            found: dict[str, Any] = msgspec.json.decode(raw)["status"]
+            return found
+
+        async def create(pod: str, policy: str, cpu: str = "10m", **annotations: str) -> None:
+            made = body(pod, cpu, annotations={f"{PREFIX}{k.replace('_', '-')}": v for k, v in annotations.items()})
+            inits = [{"name": "i", "image": "x"}]
+            made["spec"] |= {"nodeName": name, "restartPolicy": policy, "initContainers": inits}
+            await client.create(PODS.raw, made, namespace)
+
+        async def restarts(pod: str) -> int:
+            (container,) = (await status(pod)).get("containerStatuses", [{"restartCount": 0}])
+            return int(container["restartCount"])
+
+        async def has(pod: str, phase: str, reason: str = "") -> bool:
+            found = await status(pod)
+            return (found.get("phase"), found.get("reason", "")) == (phase, reason)
+
+        await create("crash", "Always", exit_code="1", run_time="100ms")
+        await create("retry", "OnFailure", exit_code="1,0", run_time="100ms")
+        await create("once", "Never", exit_code="3", run_time="100ms")
+        await create("web", "Always", memory_usage="1Gi")
+        await create("worker", "OnFailure")
+        await create("huge", "Always", cpu="9")
+
+        async def loops() -> bool:
+            (container,) = (await status("crash")).get("containerStatuses", [{}])
+            return "CrashLoopBackOff" in str(container.get("state"))
+
+        await until(loops, "it crashes")
+        await until(lambda: has("retry", "Succeeded"), "the second try succeeds")
+        await until(lambda: has("once", "Failed"), "it fails for good")
+        await until(lambda: has("huge", "Failed", "OutOfcpu"), "it does not fit")
+        await until(lambda: has("web", "Running"), "it runs")
+        await until(lambda: has("worker", "Running"), "it runs")
+        nodes.revive(name, pods=False)
+
+        async def both_again() -> bool:
+            return await restarts("web") == 1 and await restarts("worker") == 1
+
+        await until(both_again, "the boot has ended them, and they run again")
+        nodes.press(name, "memory", 1 << 30)
+        await until(lambda: has("web", "Failed", "Evicted"), "the hungry one is evicted")
+
+        async def squeezed() -> bool:
+            return any(
+                c.status == "True" for c in (await client.get(NODES, name)).status.conditions if "Memory" in c.type
+            )
+
+        await until(squeezed, "the node says why")
 
     run(main())

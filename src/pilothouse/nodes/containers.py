@@ -177,7 +177,8 @@ def lose(course: Course, at: float) -> None:
     for run in course.runs:
         if run.state == RUNNING:
             _end(run, at, LOST_CODE, "Unknown")
-    if any(run.state != ENDED or run.restartable for run in course.runs[course.inits :]):
+    # An API server lets no init container of any other pod leave its end (``ValidateContainerStateTransition``).
+    if all(run.policy == "Always" for run in course.runs[course.inits :]):
         for run in course.runs[: course.inits]:
             if run.state == ENDED and not run.sidecar and not run.restartable:
                 run.last, run.end = run.end, None

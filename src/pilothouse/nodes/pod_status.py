@@ -82,6 +82,9 @@ def status(
         body |= {"reason": verdict.reason, "message": verdict.message}
     if address:
         body |= {"podIP": address, "podIPs": [{"ip": address}]}
+        if pod.status.pod_ip not in ("", address):
+            # The list is merged by address: after a boot the pod would have two.
+            body["podIPs"].append({"$patch": "replace"})
     waits = "PodInitializing" if course.inits else "ContainerCreating"
     initialized = _incomplete(course) == []
     kinds = (*pod.spec.init_containers, *pod.spec.containers)
