@@ -208,3 +208,28 @@ def test_a_pod_discarded_while_it_is_decided_does_not_come_back() -> None:
         assert len(queue) == 0
 
     with_queue(story)
+
+
+def test_events_far_away_are_for_those_whom_they_may_help() -> None:
+    async def story(queue: PodQueue) -> None:
+        for key, afar in (("near", False), ("far", True), ("gone", True)):
+            queue.put(key, "u", 0)
+            entry = await queue.get()
+            queue.refuse(entry, frozenset(), afar=afar)
+            queue.park(entry)
+        queue.discard("gone")
+        asked: list[str] = []
+
+        def helps(entry: Entry) -> bool:
+            asked.append(entry.key)
+            return True
+
+        assert queue.anybody_waits(afar=True)
+        queue.wake(helps, afar=True)
+        assert (asked, await now_ready(queue)) == (["far"], ["far"])
+        assert not queue.anybody_waits(afar=True)
+        assert queue.anybody_waits()
+        queue.wake(helps)
+        assert (asked, await now_ready(queue)) == (["far", "near"], ["near"])
+
+    with_queue(story)

@@ -13,6 +13,8 @@ from pilothouse.scheduler.snapshot import NodeInfo, Placed
 from pilothouse.scheduler.wish import Wish
 
 SPREAD, AFFINITY = "PodTopologySpread", "InterPodAffinity"
+RELATIONS = (SPREAD, AFFINITY)
+"""The filters that look at pods on other nodes."""
 
 
 class NodeHint:

@@ -73,6 +73,8 @@ class PodQueue:
         self._entries: dict[str, Entry] = {}
         self._waiting: dict[str, Entry] = {}
         """The refused and the parked: those that an event may help."""
+        self._afar: dict[str, Entry] = {}
+        """Those of them whom pods on any node may help."""
         # Entries leave their state without leaving the heap: what is stale is skipped, by state and ticket.
         self._active: list[_Item] = []
         self._resting: list[_Item] = []
@@ -88,7 +90,7 @@ class PodQueue:
         """The pod needs a place, or changed so that it may find one now."""
         entry = self._entries.get(key)
         if entry is None or entry.uid != uid:
-            self._waiting.pop(key, None)
+            self._wait_no_more(key)
             entry = self._entries[key] = Entry(key, uid, priority)
             self._activate(entry)
             return
@@ -101,12 +103,11 @@ class PodQueue:
     def discard(self, key: str) -> None:
         """The pod needs no place any more."""
         self._entries.pop(key, None)
-        self._waiting.pop(key, None)
+        self._wait_no_more(key)
 
-    @property
-    def anybody_waits(self) -> bool:
+    def anybody_waits(self, *, afar: bool = False) -> bool:
         """Whether ``wake`` could find anybody."""
-        return bool(self._waiting)
+        return bool(self._afar if afar else self._waiting)
 
     def knows(self, key: str, uid: str) -> bool:
         """Whether this pod is here, in any state."""
@@ -133,12 +134,17 @@ class PodQueue:
                 if timer is not None:
                     timer.cancel()
 
-    def refuse(self, entry: Entry, rejected: frozenset[str]) -> None:
-        """The pod that was taken fits nowhere. From now on events count for it; ``park`` it when it was told."""
+    def refuse(self, entry: Entry, rejected: frozenset[str], *, afar: bool = False) -> None:
+        """The pod that was taken fits nowhere. From now on events count for it; ``park`` it when it was told.
+
+        ``afar``: what refused it may be healed by a pod on any node.
+        """
         if self._entries.get(entry.key) is entry:
             entry.state = _State.REFUSED
             entry.rejected = rejected
             self._waiting[entry.key] = entry
+            if afar:
+                self._afar[entry.key] = entry
 
     def park(self, entry: Entry) -> None:
         """The pod that was refused waits from now on."""
@@ -153,14 +159,14 @@ class PodQueue:
     def retry(self, entry: Entry) -> None:
         """The attempt failed for a reason that has nothing to do with the nodes: again after the backoff."""
         if self._entries.get(entry.key) is entry:
-            self._waiting.pop(entry.key, None)
+            self._wait_no_more(entry.key)
             entry.state = _State.RESTING
             self._push(self._resting, self._env.monotonic() + self._backoff(entry), entry)
             self._notify()
 
-    def wake(self, helps: Callable[[Entry], bool]) -> None:
-        """Something happened. Every waiting pod that it ``helps`` is tried again."""
-        for entry in list(self._waiting.values()):
+    def wake(self, helps: Callable[[Entry], bool], *, afar: bool = False) -> None:
+        """Something happened. Every waiting pod that it ``helps`` is tried again; ``afar`` asks only those."""
+        for entry in list((self._afar if afar else self._waiting).values()):
             if entry.state is _State.PARKED:
                 if helps(entry):
                     self._rouse(entry)
@@ -174,8 +180,12 @@ class PodQueue:
             if entry.state is _State.PARKED and entry.parked_at <= limit:
                 self._rouse(entry)
 
+    def _wait_no_more(self, key: str) -> None:
+        self._waiting.pop(key, None)
+        self._afar.pop(key, None)
+
     def _rouse(self, entry: Entry) -> None:
-        self._waiting.pop(entry.key, None)
+        self._wait_no_more(entry.key)
         if entry.backoff_until <= self._env.monotonic():
             self._activate(entry)
         else:

@@ -21,7 +21,7 @@ from pilothouse.env import Env, Log, TaskGroup
 from pilothouse.machinery.labels import Selector
 from pilothouse.runtime import InformerFactory
 from pilothouse.runtime.informer import SharedInformer
-from pilothouse.scheduler.hints import NodeHint, arrival_helps, departure_helps, labels_help
+from pilothouse.scheduler.hints import RELATIONS, NodeHint, arrival_helps, departure_helps, labels_help
 from pilothouse.scheduler.owners import Owners
 from pilothouse.scheduler.placement import Placement, Placer
 from pilothouse.scheduler.pod_queue import Entry, PodQueue
@@ -192,8 +192,8 @@ class Scheduler:
 
     def _lose_node(self, node: Node) -> None:
         info = self._snapshot.remove_node(node.metadata.name)
-        if info is not None and self._queue.anybody_waits:
-            self._queue.wake(self._judge(lambda wish, entry: labels_help(wish, entry.rejected, info)))
+        if info is not None and self._queue.anybody_waits(afar=True):
+            self._queue.wake(self._judge(lambda wish, entry: labels_help(wish, entry.rejected, info)), afar=True)
 
     # Who is tried again
 
@@ -206,7 +206,7 @@ class Scheduler:
 
     def _wake_on(self, info: NodeInfo | None, *, labels: bool = False) -> None:
         """There may be room on a node that was not there before."""
-        if info is None or not self._queue.anybody_waits:
+        if info is None or not self._queue.anybody_waits():
             return
         hint = NodeHint(self._placer, info)
         self._queue.wake(
@@ -214,8 +214,9 @@ class Scheduler:
         )
 
     def _wake_for_pod(self, before: Placed | None, now: Placed | None) -> None:
-        """A pod came to a node, left one, or changed there."""
-        if not self._queue.anybody_waits:
+        """A pod came to a node, left one, or changed there. Where one only came there is no room for others."""
+        afar = before is None
+        if not self._queue.anybody_waits(afar=afar):
             return
         namespaces = self._namespaces
         info = self._snapshot.nodes.get(before.node_name) if before is not None else None
@@ -228,7 +229,7 @@ class Scheduler:
                 return True
             return now is not None and arrival_helps(wish, entry.rejected, now, namespaces)
 
-        self._queue.wake(self._judge(helps))
+        self._queue.wake(self._judge(helps), afar=afar)
 
     async def _wake_old(self) -> None:
         while True:
@@ -262,7 +263,8 @@ class Scheduler:
             return
         outcome = self._preempt(wish, placement)
         displaced = self._nominate(wish, outcome)
-        self._queue.refuse(entry, _rejected(placement))
+        rejected = _rejected(placement)
+        self._queue.refuse(entry, rejected, afar=not rejected.isdisjoint(RELATIONS))
         group.start(self._refuse(entry, pod, placement, outcome, displaced), name=f"report {key}")
 
     def _preempt(self, wish: Wish, placement: Placement) -> "Outcome":
