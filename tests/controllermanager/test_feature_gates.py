@@ -3,8 +3,8 @@ and from upstream's list of gates by version (GA and deprecated)."""
 
 import pytest
 
-from pilothouse.controllermanager.feature_gates import Stage, known_gates, warnings_of
-from pilothouse.controllermanager.options import FeatureGates, Options, effective_gates, flag_set, options_from
+from pilothouse.controllermanager.feature_gates import FeatureGates, Stage, known_gates, warnings_of
+from pilothouse.controllermanager.options import Options, effective_gates, flag_set, options_from
 from pilothouse.controllers.registry import DESCRIPTORS
 from pilothouse.machinery.flags import FlagError
 

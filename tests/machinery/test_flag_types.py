@@ -137,7 +137,7 @@ def test_values_are_printed_as_go_does(kind: FlagType, value: Any, shown: str) -
     assert kind.show(value) == shown
 
 
-@given(st.lists(st.text(st.characters(blacklist_characters="\n\r", blacklist_categories=("Cs",))), min_size=1))
+@given(st.lists(st.text(st.characters(exclude_characters="\n\r", exclude_categories=["Cs"])), min_size=1))
 def test_csv_reads_what_it_writes(fields: list[str]) -> None:
     text = show_csv(fields)
     assert parse_csv(text) == (tuple(fields) if text else ())

@@ -12,6 +12,8 @@ COMMANDS = {
     "apiserver": "run the embedded API server alone",
     "scheduler": "run the scheduler in front of any API server",
     "nodes": "run simulated nodes in front of any API server",
+    "completion": "print a completion script for bash, zsh or fish",
+    "man": "print a manual page",
     "version": "print the version",
 }
 

@@ -35,12 +35,17 @@ def server_flags(flags: FlagSet) -> None:
     )
 
 
-def run(program: str, words: Sequence[str]) -> int:
-    """Serve until a signal."""
+def flag_set(program: str) -> FlagSet:
+    """Every flag of the command."""
     flags = FlagSet(USAGE.format(program=program))
     server_flags(flags)
     common_flags(flags)
-    parsed = parse(flags, program, words)
+    return flags
+
+
+def run(program: str, words: Sequence[str]) -> int:
+    """Serve until a signal."""
+    parsed = parse(flag_set(program), program, words)
     if isinstance(parsed, int):
         return parsed
     return serve(program, _serve(parsed), v=parsed["v"])

@@ -5,18 +5,24 @@ from collections.abc import Iterator, Sequence
 
 import pilothouse
 from pilothouse.cli.program import UserError, first_of, parse, serve
+from pilothouse.controllermanager import options as manager_options
 from pilothouse.controllermanager.config_file import add_config
 from pilothouse.controllermanager.feature_gates import warnings_of
-from pilothouse.controllermanager.options import Options, effective_gates, flag_set, options_from
+from pilothouse.controllermanager.options import Options, effective_gates, options_from
 from pilothouse.controllermanager.selection import absent_names
 from pilothouse.controllers.registry import DESCRIPTORS
 from pilothouse.env import Env, Log
 from pilothouse.machinery.flags import FlagError, FlagSet, Parsed
 
 
+def flag_set(program: str) -> FlagSet:
+    """Every flag of the command."""
+    return manager_options.flag_set(program, DESCRIPTORS)
+
+
 def run(program: str, words: Sequence[str]) -> int:
     """Manage until a signal. Exit codes as in ``program``; 1 also when the lease was lost."""
-    flags = flag_set(program, DESCRIPTORS)
+    flags = flag_set(program)
     parsed = parse(flags, program, words)
     if isinstance(parsed, int):
         return parsed

@@ -48,13 +48,18 @@ def node_flags(flags: FlagSet) -> None:
     )
 
 
-def run(program: str, words: Sequence[str]) -> int:
-    """Simulate until a signal."""
+def flag_set(program: str) -> FlagSet:
+    """Every flag of the command."""
     flags = FlagSet(USAGE.format(program=program))
     node_flags(flags)
     connection_flags(flags, qps=0.0, burst=0)
     common_flags(flags)
-    parsed = parse(flags, program, words)
+    return flags
+
+
+def run(program: str, words: Sequence[str]) -> int:
+    """Simulate until a signal."""
+    parsed = parse(flag_set(program), program, words)
     if isinstance(parsed, int):
         return parsed
     return serve(program, _simulate(parsed), v=parsed["v"])

@@ -14,13 +14,18 @@ Usage:
 """
 
 
-def run(program: str, words: Sequence[str]) -> int:
-    """Schedule until a signal."""
+def flag_set(program: str) -> FlagSet:
+    """Every flag of the command."""
     flags = FlagSet(USAGE.format(program=program))
     flags.add("scheduler", Flag("scheduler-name", STRING, "default-scheduler", "Pods of this schedulerName are bound"))
     connection_flags(flags, qps=50.0, burst=100)
     common_flags(flags)
-    parsed = parse(flags, program, words)
+    return flags
+
+
+def run(program: str, words: Sequence[str]) -> int:
+    """Schedule until a signal."""
+    parsed = parse(flag_set(program), program, words)
     if isinstance(parsed, int):
         return parsed
     return serve(program, _schedule(parsed), v=parsed["v"])

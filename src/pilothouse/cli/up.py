@@ -28,15 +28,15 @@ _LOOK_SECONDS = 0.1
 
 def run(program: str, words: Sequence[str]) -> int:
     """Run the plane until a signal, or with ``--wait`` until the manifests have converged."""
-    flags = _flags(program)
-    parsed = parse(flags, program, words)
+    parsed = parse(flag_set(program), program, words)
     if isinstance(parsed, int):
         return parsed
     # Whoever runs all of it wants to read about the rollout; the programs' own lines come with --v=1.
     return serve(program, _up(parsed), v=parsed["v"] - 1, stopped=130 if parsed["wait"] else 0)
 
 
-def _flags(program: str) -> FlagSet:
+def flag_set(program: str) -> FlagSet:
+    """Every flag of the command."""
     flags = FlagSet(USAGE.format(program=program))
     flags.add(
         "plane",

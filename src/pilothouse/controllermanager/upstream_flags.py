@@ -409,7 +409,7 @@ Enable the LoggingAlphaOptions feature gate to use this. | no effect
 logging-format string text | Sets the log format. Permitted formats: "json", "text".
 v level 0 | number for the log level verbosity
 vmodule vmodule | comma-separated list of pattern=N settings for file-filtered logging (only works for text log \
-format) | no effect
+format) | patterns fit the names of loggers, such as replicaset*
 
 [misc]
 kubeconfig string | Path to kubeconfig file with authorization and master location information (the master location \

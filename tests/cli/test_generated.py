@@ -1,0 +1,124 @@
+"""What is made from the flag tables keeps up with them: the reference, completion scripts, manual pages."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pilothouse.cli import COMMANDS, main
+from pilothouse.cli.flags_reference import page
+from pilothouse.cli.programs import ALIAS, flag_sets, shown_flags
+
+ROOT = Path(__file__).resolve().parents[2]
+BASH = shutil.which("bash")
+
+
+def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main(words) == 0
+    return capsys.readouterr().out
+
+
+def test_the_reference_is_up_to_date() -> None:
+    written = (ROOT / "docs" / "reference" / "flags.md").read_text(encoding="utf-8")
+    assert written == page(), "python -m pilothouse.cli.flags_reference > docs/reference/flags.md"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["completion"], "wanted one of bash, zsh, fish"),
+        (["completion", "tcsh"], "wanted one of bash, zsh, fish"),
+        (["man", "kubelet"], "there is no page for kubelet"),
+    ],
+)
+def test_what_there_is_not(capsys: pytest.CaptureFixture[str], words: list[str], message: str) -> None:
+    assert main(words) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_every_command_and_flag_can_be_completed(capsys: pytest.CaptureFixture[str], shell: str) -> None:
+    script = printed(capsys, "completion", shell)
+    for command in COMMANDS:
+        assert command in script
+    for flags in flag_sets().values():
+        for flag in shown_flags(flags):
+            assert (f"-l {flag.name} " if shell == "fish" else f"--{flag.name}") in script
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_shell_can_read_its_script(capsys: pytest.CaptureFixture[str], shell: str, tmp_path: Path) -> None:
+    program = shutil.which(shell)
+    if program is None:
+        pytest.skip(f"no {shell} here")
+    script = tmp_path / "script"
+    script.write_text(printed(capsys, "completion", shell), encoding="utf-8")
+    done = subprocess.run([program, "-n", str(script)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(BASH is None, reason="no bash here")
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        pytest.param(["pilothouse", "man"], ["manager", "man"], id="commands"),
+        pytest.param(["pilothouse", "manager", "--logg"], ["--logging-format"], id="flags"),
+        pytest.param(["pilothouse", "manager", "--logging-format", ""], ["text", "json"], id="values"),
+        pytest.param(["pilothouse", "manager", "--logging-format", "=", "j"], ["json"], id="values behind a sign"),
+        pytest.param(["pilothouse", "manager", "--logging_format", "="], ["text", "json"], id="underscores"),
+        pytest.param([ALIAS, "--leader-elect", "=", "f"], ["false"], id="a switch behind a sign"),
+        pytest.param([ALIAS, "--leader-elect", "--leader-elect-le"], ["--leader-elect-lease-duration"], id="no value"),
+        pytest.param([ALIAS, "--controllers", "=", "*,-x,ttl"], ["*,-x,ttl-controller"], id="one more of a list"),
+        pytest.param([ALIAS, "--kubeconfig", "/etc/nsswitch.con"], ["/etc/nsswitch.conf"], id="files"),
+        pytest.param([ALIAS, "--cert-dir", "/us"], ["/usr"], id="folders"),
+        pytest.param([ALIAS, "--kube-api-qps", "=", ""], [], id="what nobody can guess"),
+        pytest.param(["pilothouse", "completion", ""], ["bash", "zsh", "fish"], id="arguments"),
+        pytest.param(["pilothouse", "nodes", "--controllers", ""], None, id="another command's flag"),
+    ],
+)
+def test_what_bash_offers(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, words: list[str], offered: list[str] | None
+) -> None:
+    script = tmp_path / "script"
+    script.write_text(printed(capsys, "completion", "bash"), encoding="utf-8")
+    asked = (
+        'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _pilothouse; '
+        '[[ ${#COMPREPLY[@]} -eq 0 ]] || printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    assert BASH is not None
+    done = subprocess.run([BASH, "-c", asked, "bash", str(script), *words], capture_output=True, text=True, check=True)
+    found = done.stdout.splitlines()
+    if offered is None:
+        assert "--nodes" in found
+    else:
+        assert found == offered
+
+
+@pytest.mark.parametrize("words", [["man"], ["man", ALIAS]])
+def test_the_manual_page_is_complete_and_well_formed(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, words: list[str]
+) -> None:
+    text = printed(capsys, *words)
+    for command, flags in flag_sets().items():
+        if command == "manager" or ALIAS not in words:
+            for flag in shown_flags(flags):
+                assert f"--{flag.name}".replace("-", "\\-") in text
+    groff = shutil.which("groff")
+    if groff is not None:
+        path = tmp_path / "page.1"
+        path.write_text(text, encoding="utf-8")
+        done = subprocess.run([groff, "-man", "-Tutf8", "-ww", "-z", str(path)], capture_output=True, check=True)
+        assert done.stderr == b""
+
+
+def test_commands_that_run_import_none_of_this() -> None:
+    code = (
+        "import sys, pilothouse.cli.up, pilothouse.controllermanager.options; "
+        "print(*(m for m in ('pilothouse.cli.completion', 'pilothouse.cli.man', 'pilothouse.cli.programs', 'yaml', "
+        "'pilothouse.controllermanager.upstream_flags', 'pilothouse.controllermanager.validation') "
+        "if m in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
