@@ -287,6 +287,35 @@ def test_an_issued_token_is_asked_for_once_and_again_when_it_runs_out() -> None:
     virtual.run(main)
 
 
+def test_an_issued_token_is_used_on_while_there_is_no_other() -> None:
+    async def main(env: Env) -> None:
+        issued = 0
+        away = False
+
+        async def issue() -> tuple[str, float]:
+            nonlocal issued
+            if away:
+                raise ConnectFailed("nobody there")
+            issued += 1
+            return f"t{issued}", 60.0
+
+        token = IssuedToken(issue, env, "test")
+        away = True
+        with pytest.raises(ConnectFailed):
+            await token.fetch()
+        away = False
+        await token.fetch()
+        away = True
+        await asyncio.sleep(61)
+        assert await token.fetch() == b"Authorization: Bearer t1\r\n"
+        assert not await token.rejected(b"Authorization: Bearer t1\r\n"), "there is no other one to try"
+        away = False
+        await asyncio.sleep(11)
+        assert await token.fetch() == b"Authorization: Bearer t2\r\n"
+
+    virtual.run(main)
+
+
 def plugin(tmp_path: Path, script: str, **settings: object) -> ExecPlugin:
     """A plugin that counts its runs in the file ``runs``."""
     path = tmp_path / "plugin"

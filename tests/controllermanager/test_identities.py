@@ -49,7 +49,9 @@ def test_an_account_that_is_there_is_only_asked_for_a_token() -> None:
         server = Scripted(World(env))
         token, seconds = await ServiceAccountToken(env, server.client(env), "gc").issue()
         assert token == "t"
-        assert seconds == pytest.approx(2880, abs=2), "a fifth of its life is left when it is renewed"
+        assert 0.95 * 2880 - 2 <= seconds <= 2880 + 2, (
+            "a fifth of its life is left when it is renewed, or a little more"
+        )
         assert [(m, t) for m, t, _ in server.asked] == [("GET", f"{ACCOUNTS}/gc"), ("POST", f"{ACCOUNTS}/gc/token")]
 
     run(main)
@@ -75,7 +77,7 @@ def test_short_lifetimes_count_as_ten_minutes() -> None:
         world = World(env)
         world.lifetime = 60
         _token, seconds = await ServiceAccountToken(env, Scripted(world).client(env), "gc").issue()
-        assert seconds == pytest.approx(480, abs=2)
+        assert 0.95 * 480 - 2 <= seconds <= 480 + 2
 
     run(main)
 

@@ -22,23 +22,24 @@ HEAD = r"[IWE]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ [\w-]+\] "
 
 def test_lines_have_klogs_form(stream: io.StringIO) -> None:
     configure(stream=stream)
-    log = Log("replicaset-controller")
-    log.info("Finished syncing", key="default/web", count=3, ready=True)
-    log.warning("Odd")
-    log.error("Failed", error=ValueError("no"))
+    told = Log("replicaset-controller")
+    told.info("Finished syncing", key="default/web", count=3, ready=True)
+    told.warning("Odd")
+    told.error("Failed", error=ValueError("no"))
     lines = [re.sub(HEAD, lambda found: found[0][0] + " ", line) for line in stream.getvalue().splitlines()]
     assert lines == ['I "Finished syncing" key="default/web" count=3 ready=true', 'W "Odd"', 'E "Failed" err="no"']
 
 
 def test_lines_are_json_on_request(stream: io.StringIO) -> None:
     configure(stream=stream, json_lines=True, v=2)
-    log = Log("replicaset-controller")
-    log.info("Finished syncing", v=2, key="default/web", count=3, took=0.5, names=("a", "b"), msg="x", odd=float("nan"))
-    log.error("Failed", error=ValueError("no"))
+    told = Log("replicaset-controller")
+    values = {"count": 3, "took": 0.5, "names": ("a", "b"), "msg": "x", "odd": float("nan")}
+    told.info("Finished syncing", v=2, key="default/web", **values)
+    told.error("Failed", error=ValueError("no"))
     try:
         raise RuntimeError("a bug")
     except RuntimeError as error:
-        log.exception("Broken", error)
+        told.exception("Broken", error)
     finished, failed, broken = map(json.loads, stream.getvalue().splitlines())
     assert finished.pop("ts") > 1e12, "milliseconds"
     assert finished == {
@@ -77,13 +78,13 @@ HOSTILE = 'x"\nE1121 00:00:00.000000       1 forged] "line"\r\x1b[2J\x9b31m\x7f\
 @pytest.mark.parametrize("as_json", [False, True])
 def test_hostile_text_forges_no_line_and_speaks_to_no_terminal(stream: io.StringIO, as_json: bool) -> None:
     configure(stream=stream, json_lines=as_json)
-    log = Log("hostile")
-    log.info(HOSTILE, name=HOSTILE)
-    log.error("Failed", error=ValueError(HOSTILE))
+    told = Log("hostile")
+    told.info(HOSTILE, name=HOSTILE)
+    told.error("Failed", error=ValueError(HOSTILE))
     try:
         raise RuntimeError(HOSTILE)
     except RuntimeError as error:
-        log.exception("Broken", error)
+        told.exception("Broken", error)
     text = stream.getvalue()
     if as_json:
         assert [json.loads(line)["logger"] for line in text.splitlines()] == ["hostile"] * 3

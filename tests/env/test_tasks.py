@@ -176,12 +176,15 @@ def test_who_finishes_what_it_does_is_not_hurried_by_a_failure() -> None:
                 await asyncio.sleep(5)
                 seen.append("finished")
 
-        with pytest.raises(BaseExceptionGroup):
+        async def owner() -> None:
             async with TaskGroup() as group:
                 group.start(fails(0))
                 group.start(careful())
                 group.start(fails(1))
                 await asyncio.sleep(1000)
+
+        with pytest.raises(BaseExceptionGroup):
+            await owner()
         return seen
 
     assert run(main) == ["finished"]

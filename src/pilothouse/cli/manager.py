@@ -99,8 +99,7 @@ async def _manage(options: Options, warnings: Sequence[tuple[str, dict[str, str]
     from pilothouse.runtime.guards import CannotRun
 
     log = Log("controllermanager")
-    log.info("Starting", version=f"{pilothouse.KUBERNETES_VERSION}+pilothouse.{pilothouse.__version__}")
-    log.info("Python settings", python=sys.version.split()[0], implementation=sys.implementation.name)
+    log.info("Python settings", v=1, python=sys.version.split()[0], implementation=sys.implementation.name)
     for name, value in sorted(options.flag_values.items()):
         log.info("FLAG", v=1, name=f"--{name}", value=value)
     for message, values in warnings:

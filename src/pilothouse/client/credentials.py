@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Protocol
 
-from pilothouse.client.errors import ConfigError, ConnectFailed
+from pilothouse.client.errors import ApiError, ConfigError, ConnectFailed
 from pilothouse.client.requests import encode_headers
 from pilothouse.client.tls import KeyPair
 from pilothouse.env import Env, Log
@@ -124,8 +124,11 @@ class IssuedToken(Anonymous):
     """A bearer token that a function of the program's own issues, such as a TokenRequest for a service account.
 
     ``issue`` returns the token and for how many seconds to use it. It is asked again when those have passed, and after
-    a 401; one call at a time serves everybody who waits.
+    a 401; one call at a time serves everybody who waits. When there is no new one to be had, the old one is used on
+    (client-go ``transport/token_source.go``, v0.36): it was to be renewed well before its end.
     """
+
+    PAUSE_SECONDS = 10.0
 
     def __init__(self, issue: Callable[[], Awaitable[tuple[str, float]]], env: Env, origin: str) -> None:
         self._issue = issue
@@ -141,7 +144,14 @@ class IssuedToken(Anonymous):
     async def fetch(self) -> bytes:
         async with self._lock:
             if self.current() is None:
-                token, seconds = await self._issue()
+                try:
+                    token, seconds = await self._issue()
+                except (ApiError, ConnectionError, TimeoutError) as error:
+                    if not self._login:
+                        raise
+                    _log.error("Unable to rotate token", error=error, origin=self._origin)
+                    self._until = self._env.monotonic() + self.PAUSE_SECONDS
+                    return self._login
                 self._login = authorization(f"Bearer {token}", self._origin)
                 self._until = self._env.monotonic() + seconds
             return self._login

@@ -11,6 +11,7 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+import pilothouse
 from pilothouse.client import Client
 from pilothouse.client.discovery import Discovery, RestMapper
 from pilothouse.controllermanager.health import Health
@@ -90,6 +91,8 @@ class Manager:
     async def run(self) -> None:
         """Manage until cancelled."""
         await wait_for_api_server(self._client("shared-informers"), self._env)
+        # Not before: whoever has mistyped something wants to read that, and nothing else.
+        self._log.info("Starting", version=f"{pilothouse.KUBERNETES_VERSION}+pilothouse.{pilothouse.__version__}")
         if self._options.leader_election.enabled:
             await self._elect()
         else:
@@ -165,7 +168,8 @@ class Manager:
         """Run these controllers until cancelled. ``ready`` is set once they were built."""
         # The last parts of the User-Agents are upstream's: logs and metrics of API servers are read by them.
         self._standby = False
-        discoverer = self._client("controller-discovery", fence)
+        # Many requests at once, rarely (client_builder.go ``DiscoveryClient``, v1.36).
+        discoverer = self._clients.shared("controller-discovery", qps=20.0, burst=200, fence=fence)
         discovery = await discoverer.discover()
         mapper = RestMapper(discoverer)
         resync = self._options.min_resync_period * (1 + self._env.stream("resync").random())
