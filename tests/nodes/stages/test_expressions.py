@@ -54,6 +54,7 @@ POD = {
         pytest.param('.spec.nodeName + "x"', ["nx"], id="texts are joined"),
         pytest.param(".spec.priority / 0", None, id="nothing is divided by zero"),
         pytest.param('.spec.nodeName | test("^n$")', [True], id="a pattern"),
+        pytest.param('.spec.nodeName | test("[")', None, id="no pattern"),
         pytest.param('.status.phase | startswith("Pen")', [True], id="a prefix"),
         pytest.param(".spec.nodeName, .status.phase", ["n", "Pending"], id="two results"),
         pytest.param("first(.metadata.finalizers[])", ["f"], id="the first of several"),

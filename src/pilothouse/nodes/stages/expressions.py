@@ -416,6 +416,13 @@ def _text(apply: Callable[[str, str], Any]) -> Callable[[Any, Any], Any]:
     return run
 
 
+def _test(value: str, pattern: str) -> bool:
+    try:
+        return re.search(pattern, value) is not None
+    except re.error as error:
+        raise _Failure(f"{pattern!r} is no pattern: {error}") from error
+
+
 def _contains(value: Any, part: Any) -> bool:
     if _kind(value) != _kind(part):
         raise _Failure(f"{_kind(value)} cannot contain {_kind(part)}")
@@ -475,7 +482,7 @@ _FILTERS: dict[tuple[str, int], Callable[..., Expression]] = {
     ("tonumber", 0): _of_value(_to_number),
     ("startswith", 1): _of_argument(_text(str.startswith)),
     ("endswith", 1): _of_argument(_text(str.endswith)),
-    ("test", 1): _of_argument(_text(lambda value, pattern: re.search(pattern, value) is not None)),
+    ("test", 1): _of_argument(_text(_test)),
     ("contains", 1): _of_argument(_contains),
     ("add", 0): _of_value(lambda value: functools.reduce(_add, _items(value), None)),
     ("min", 0): _of_value(lambda value: next(iter(_sorted(value)), None)),
