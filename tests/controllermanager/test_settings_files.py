@@ -177,3 +177,28 @@ def test_a_migration_that_cannot_be_used(tmp_path: Path, text: str, message: str
         start("--enable-leader-migration", f"--leader-migration-config={file}")
     assert str(file) in str(caught.value)
     assert message in str(caught.value)
+
+
+def test_labels_whose_values_are_told_apart(tmp_path: Path) -> None:
+    """Flag and manifest add up; where both name a label, the flag counts."""
+    manifest = tmp_path / "labels.yaml"
+    manifest.write_text('"m,code": "200,404"\n"m,verb": get\n', encoding="utf-8")
+    found = start(
+        f"--allow-metric-labels-manifest={manifest}", "--allow-metric-labels=m,code=200", "--disabled-metrics=a,b"
+    ).metrics
+    assert found.allowed == {"m": {"code": frozenset({"200"}), "verb": frozenset({"get"})}}
+    assert found.disabled == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("--allow-metric-labels=m=1", '"m" must have the format metricName,labelName'),
+        ("--allow-metric-labels=a,b,c=1", '"a,b,c" must have the format metricName,labelName'),
+        ("--allow-metric-labels-manifest=/nope", "--allow-metric-labels-manifest /nope: "),
+    ],
+)
+def test_labels_that_cannot_be_used(word: str, message: str) -> None:
+    with pytest.raises(FlagError) as caught:
+        start(word)
+    assert message in str(caught.value)

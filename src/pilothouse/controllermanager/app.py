@@ -38,7 +38,7 @@ async def run(env: Env, options: Options, descriptors: Sequence[Descriptor]) -> 
     Raises ``ConfigError``, ``ApiError``, ``OSError``, ``guards.CannotRun`` or ``runtime.LeadershipLost``; their texts
     are for people.
     """
-    metrics = Registry()
+    metrics = Registry(disabled=options.metrics.disabled, allowed=options.metrics.allowed)
     clients = RemoteClients(
         env,
         find(kubeconfig=options.kubeconfig, master=options.master),

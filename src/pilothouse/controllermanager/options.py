@@ -13,6 +13,7 @@ import msgspec
 from pilothouse.controllermanager.feature_gates import EFFECTS, FeatureGates, gates_from
 from pilothouse.controllermanager.leader_migration import LeaderMigration
 from pilothouse.controllermanager.leader_migration import load as load_migration
+from pilothouse.controllermanager.metric_settings import MetricSettings, metric_settings
 from pilothouse.machinery.flags import STRING, STRINGS, Flag, FlagError, FlagSet, Parsed
 from pilothouse.runtime.descriptor import CheckedOptions, Descriptor
 
@@ -106,6 +107,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What ``--version=vX.Y.Z`` wants reported; empty for our own."""
     gates: FeatureGates = FeatureGates()
     leader_migration: LeaderMigration | None = None
+    metrics: MetricSettings = MetricSettings()
     controller_options: dict[str, msgspec.Struct] = {}
     """The options struct of each controller that has one, by the controller's name."""
     flag_values: dict[str, str] = {}
@@ -223,6 +225,7 @@ def _options(parsed: Parsed, descriptors: Sequence[Descriptor], gates: FeatureGa
         version=version if version.startswith("v") else "",
         gates=gates,
         leader_migration=load_migration(parsed["leader-migration-config"]) if migrates else None,
+        metrics=metric_settings(parsed),
         controller_options={d.name: _own(d, d.options, parsed, gates) for d in descriptors if d.options is not None},
         flag_values=flags.show(parsed) if flags is not None else {},
     )

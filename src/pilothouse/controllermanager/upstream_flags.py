@@ -387,10 +387,12 @@ validatingadmissionpolicy-status-controller workers that are allowed to sync con
 
 [metrics]
 allow-metric-labels pairs | The map from metric-label to value allow-list of this label. The key's format is \
-<MetricName>,<LabelName>. The value's format is <allowed_value>,<allowed_value>... | no effect
-allow-metric-labels-manifest string | The path to the manifest file that contains the allow-list mapping. | no effect
+<MetricName>,<LabelName>. The value's format is <allowed_value>,<allowed_value>... Other values become "unexpected".
+allow-metric-labels-manifest string | The path to the manifest file that contains the allow-list mapping. The format \
+of the file is the same as the flag --allow-metric-labels. Note that the flag --allow-metric-labels will override the \
+manifest file. | a file that can't be used is an error
 disabled-metrics strings | This flag provides an escape hatch for misbehaving metrics. You must provide the fully \
-qualified metric name in order to disable it. | no effect
+qualified metric name in order to disable it.
 show-hidden-metrics-for-version string | The previous version for which you want to show hidden metrics. Only the \
 previous minor version is meaningful, other values will not be allowed. The format is <major>.<minor>, e.g.: '1.16'. |\
  no effect, no metric is hidden

@@ -6,7 +6,7 @@ additions on plain objects: hot paths ask for the labelled child once and keep i
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Literal, TypeVar
 
 MetricType = Literal["counter", "gauge", "histogram"]
@@ -18,6 +18,10 @@ DEFAULT_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0
 def exponential_buckets(start: float, factor: float, count: int) -> tuple[float, ...]:
     """``start * factor**k`` for k = 0 … count-1: ``exponential_buckets(1e-8, 10, 10)`` are the work queue's."""
     return tuple(float(f"{start * factor**k:.12g}") for k in range(count))
+
+
+UNEXPECTED = "unexpected"
+"""Stands for every value of a label that is not among the allowed ones."""
 
 
 class Counter:
@@ -74,7 +78,7 @@ class Histogram:
 class _Family:
     """All children of one metric name."""
 
-    __slots__ = ("bounds", "children", "help", "labels", "name", "type")
+    __slots__ = ("allowed", "bounds", "children", "help", "labels", "name", "type")
 
     def __init__(self, name: str, kind: MetricType, help_text: str, labels: Sequence[str], bounds: tuple[float, ...]):
         self.name = name
@@ -83,15 +87,23 @@ class _Family:
         self.labels = tuple(labels)
         self.bounds = bounds
         self.children: dict[tuple[str, ...], Counter | Gauge | Histogram] = {}
+        self.allowed: Mapping[str, Collection[str]] = {}
 
     def child(self, values: tuple[str, ...]) -> Counter | Gauge | Histogram:
         found = self.children.get(values)
         if found is None:
             if len(values) != len(self.labels):
                 raise ValueError(f"metric {self.name} has labels {self.labels}, got values {values}")
+            if self.allowed:
+                known = tuple(map(self._known, self.labels, values))
+                if known != values:
+                    return self.child(known)
             found = Histogram(self.bounds) if self.type == "histogram" else COUNTER_OR_GAUGE[self.type]()
             self.children[values] = found
         return found
+
+    def _known(self, label: str, value: str) -> str:
+        return value if value in self.allowed.get(label, (value,)) else UNEXPECTED
 
 
 COUNTER_OR_GAUGE: dict[str, Callable[[], Counter | Gauge]] = {"counter": Counter, "gauge": Gauge}
@@ -142,10 +154,18 @@ class Registry:
 
     Asking for a family that exists returns the existing one, so that several controllers can share a name; asking
     for it with another type or other labels is a mistake and raises ``ValueError``. ``exposition`` sorts names and
-    labels.
+    labels. It leaves out the ``disabled`` names. ``allowed`` has, by metric and label, the values that are told apart;
+    all others are ``unexpected`` (component-base's ``--allow-metric-labels``).
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        *,
+        disabled: Collection[str] = (),
+        allowed: Mapping[str, Mapping[str, Collection[str]]] | None = None,
+    ) -> None:
+        self._disabled = frozenset(disabled)
+        self._allowed = allowed or {}
         self._families: dict[str, CounterFamily | GaugeFamily | HistogramFamily] = {}
         self._collectors: dict[int, Callable[[], None]] = {}
         self._next_collector = 0
@@ -155,6 +175,7 @@ class Registry:
         family = self._families.get(name)
         if family is None:
             family = self._families[name] = CounterFamily(name, "counter", help_text, labels, ())
+            family.allowed = self._allowed.get(name, {})
         return _checked(family, CounterFamily, labels)
 
     def gauge(self, name: str, help_text: str, labels: Sequence[str] = ()) -> GaugeFamily:
@@ -162,6 +183,7 @@ class Registry:
         family = self._families.get(name)
         if family is None:
             family = self._families[name] = GaugeFamily(name, "gauge", help_text, labels, ())
+            family.allowed = self._allowed.get(name, {})
         return _checked(family, GaugeFamily, labels)
 
     def histogram(
@@ -171,6 +193,7 @@ class Registry:
         family = self._families.get(name)
         if family is None:
             family = self._families[name] = HistogramFamily(name, "histogram", help_text, labels, buckets)
+            family.allowed = self._allowed.get(name, {})
         return _checked(family, HistogramFamily, labels)
 
     def on_collect(self, refresh: Callable[[], None]) -> Callable[[], None]:
@@ -204,7 +227,7 @@ class Registry:
         lines: list[str] = []
         for name in sorted(self._families):
             family = self._families[name]
-            if family.children:
+            if family.children and name not in self._disabled:
                 lines.extend(_exposed(family))
         return "\n".join(lines) + "\n" if lines else ""
 

@@ -1,0 +1,49 @@
+"""``--disabled-metrics`` and ``--allow-metric-labels``: what is left out of ``/metrics``, and which values of a label
+are told apart. Facts: component-base v0.36 ``metrics/options.go``. ``options`` reads them, ``app`` makes the
+registry so.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from pilothouse.machinery.flags import FlagError, Parsed
+
+Allowed = dict[str, dict[str, frozenset[str]]]
+
+
+class MetricSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Names that are not exposed, and by metric and label the values that are."""
+
+    disabled: tuple[str, ...] = ()
+    allowed: Allowed = {}
+
+
+def metric_settings(parsed: Parsed) -> MetricSettings:
+    """The settings of a command line; where flag and manifest name the same label, the flag counts.
+
+    Raises ``FlagError``.
+    """
+    allowed: Allowed = {}
+    path = parsed["allow-metric-labels-manifest"]
+    if path:
+        _add(allowed, _manifest(path), f"--allow-metric-labels-manifest {path}")
+    _add(allowed, parsed["allow-metric-labels"], "--allow-metric-labels")
+    return MetricSettings(disabled=parsed["disabled-metrics"], allowed=allowed)
+
+
+def _add(allowed: Allowed, said: Mapping[str, str], where: str) -> None:
+    for key, values in said.items():
+        metric, comma, label = key.partition(",")
+        if not metric or not comma or not label or "," in label:
+            raise FlagError(f'{where}: "{key}" must have the format metricName,labelName')
+        allowed.setdefault(metric, {})[label] = frozenset(values.split(","))
+
+
+def _manifest(path: str) -> Mapping[str, str]:
+    from pilothouse.controllermanager.yaml_file import read_mapping
+
+    try:
+        return msgspec.convert(read_mapping(path), dict[str, str])
+    except (OSError, ValueError) as error:
+        raise FlagError(f"--allow-metric-labels-manifest {path}: {error}") from error
