@@ -1,4 +1,4 @@
-"""The cases of v1.36 ``pkg/controller/tainteviction``'s ``taint_eviction_test.go`` and ``timed_workers_test.go``, in our
+"""The cases of v1.36 ``pkg/controller/tainteviction``, ``taint_eviction_test.go`` and ``timed_workers_test.go``, in our
 words, and where each of them is."""
 
 import asyncio
