@@ -11,6 +11,7 @@ from pilothouse.api import wire
 from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import Object
 from pilothouse.client import Client
+from pilothouse.controllermanager.feature_gates import FeatureGates
 from pilothouse.controllermanager.leader_migration import Leader, LeaderMigration
 from pilothouse.controllermanager.manager import Manager
 from pilothouse.controllermanager.options import LeaderElection, Options
@@ -160,6 +161,28 @@ class Switched(msgspec.Struct, frozen=True):
     on: bool = False
 
 
+def test_a_controller_runs_only_if_all_its_gates_are_on() -> None:
+    """Gates that are off by default, and one that is switched off."""
+
+    async def main(env: Env) -> None:
+        cluster = Cluster(env)
+        options = msgspec.structs.replace(ALONE, gates=FeatureGates({"ComponentFlagz": False}))
+        descriptors = [
+            probe("beta", gates=("ComponentStatusz",)),
+            probe("beta-off", gates=("ComponentStatusz", "ComponentFlagz")),
+            probe("alpha", gates=("GenericWorkload",)),
+        ]
+        manager = Manager(env, options, Factory(cluster.client()), descriptors)
+        async with TaskGroup("test") as group:
+            group.start(manager.run())
+            await manager.leading.wait()
+            await asyncio.sleep(1)
+            assert Probe.log == ["beta runs"]
+            group.cancel()
+
+    run(main)
+
+
 def test_a_controller_that_is_switched_off_is_not_even_built() -> None:
     async def main(env: Env) -> None:
         descriptors = [probe("plain"), *(probe(name, options=Switched, switch="on") for name in ("off", "given"))]
@@ -192,6 +215,20 @@ def test_controllers_get_the_shutdown_timeout_and_no_more() -> None:
         assert Probe.log == ["slow runs", "slow is told to stop"]
         [lease] = [o for o in cluster.objects("coordination.k8s.io/leases/") if o["kind"] == "Lease"]
         assert not lease["spec"].get("holderIdentity")
+
+    run(main)
+
+
+def test_whoever_switches_the_release_off_leaves_the_lease_to_run_out() -> None:
+    async def main(env: Env) -> None:
+        cluster = Cluster(env)
+        options = Options(leader_election=LeaderElection(release_on_stop=False))
+        manager = Manager(env, options, Factory(cluster.client()), [probe("a")], identity="me")
+        async with TaskGroup("test") as group:
+            group.start(manager.run())
+            await manager.leading.wait()
+            group.cancel()
+        assert leases(cluster) == {"kube-controller-manager": "me"}
 
     run(main)
 

@@ -103,8 +103,6 @@ async def _manage(options: Options, warnings: Sequence[tuple[str, dict[str, str]
     from pilothouse.runtime.guards import CannotRun
 
     log = Log("controllermanager")
-    # A version that somebody has asked for is worth a line.
-    log.info("Starting", v=0 if options.version else 1, version=options.version or _own_version())
     log.info("Python settings", v=1, python=sys.version.split()[0], implementation=sys.implementation.name)
     for name, value in sorted(options.flag_values.items()):
         log.info("FLAG", v=1, name=f"--{name}", value=value)

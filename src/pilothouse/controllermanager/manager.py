@@ -92,7 +92,8 @@ class Manager:
         """Manage until cancelled."""
         await wait_for_api_server(self._client("shared-informers"), self._env)
         # Not before: whoever has mistyped something wants to read that, and nothing else.
-        self._log.info("Starting", version=f"{pilothouse.KUBERNETES_VERSION}+pilothouse.{pilothouse.__version__}")
+        own = f"{pilothouse.KUBERNETES_VERSION}+pilothouse.{pilothouse.__version__}"
+        self._log.info("Starting", version=self._options.version or own)
         if self._options.leader_election.enabled:
             await self._elect()
         else:
@@ -134,6 +135,7 @@ class Manager:
             lease_duration_seconds=settings.lease_duration,
             renew_deadline_seconds=settings.renew_deadline,
             retry_period_seconds=settings.retry_period,
+            release_on_stop=settings.release_on_stop,
             fence=Fence(self._env),
             recorder=recorder,
             metrics=self.metrics,
