@@ -74,6 +74,7 @@ def test_the_shell_can_read_its_script(capsys: pytest.CaptureFixture[str], shell
         pytest.param([ALIAS, "--kubeconfig", "/etc/nsswitch.con"], ["/etc/nsswitch.conf"], id="files"),
         pytest.param([ALIAS, "--cert-dir", "/us"], ["/usr"], id="folders"),
         pytest.param([ALIAS, "--kube-api-qps", "=", ""], [], id="what nobody can guess"),
+        pytest.param([ALIAS, "--nope", "=", ""], [], id="a flag that there is not"),
         pytest.param(["pilothouse", "completion", ""], ["bash", "zsh", "fish"], id="arguments"),
         pytest.param(["pilothouse", "nodes", "--controllers", ""], None, id="another command's flag"),
     ],

@@ -14,6 +14,7 @@ from pilothouse.controllermanager.feature_gates import EFFECTS, FeatureGates, ga
 from pilothouse.controllermanager.leader_migration import LeaderMigration
 from pilothouse.controllermanager.leader_migration import load as load_migration
 from pilothouse.controllermanager.metric_settings import MetricSettings, metric_settings
+from pilothouse.machinery.flag_types import quoted
 from pilothouse.machinery.flags import STRING, STRINGS, Flag, FlagError, FlagSet, Parsed
 from pilothouse.runtime.descriptor import CheckedOptions, Descriptor
 
@@ -189,6 +190,9 @@ def options_from(parsed: Parsed, descriptors: Sequence[Descriptor], flags: FlagS
     from pilothouse.controllermanager.selection import Selection
     from pilothouse.controllermanager.validation import problems_of
 
+    if parsed.arguments:
+        listed = " ".join(map(quoted, parsed.arguments))
+        raise FlagError(f'"kube-controller-manager" does not take any arguments, got [{listed}]')
     # Gates come first and alone, as upstream sets them before it looks at anything else.
     gates = gates_from(parsed["feature-gates"])
     options = _options(parsed, descriptors, gates, flags)

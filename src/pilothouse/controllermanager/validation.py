@@ -31,9 +31,6 @@ _SIGNERS = ("kubelet-serving", "kubelet-client", "kube-apiserver-client", "legac
 
 def problems_of(parsed: Parsed, options: "Options", descriptors: Sequence[Descriptor]) -> Iterator[str]:
     """Everything that is wrong, in the order of upstream's groups."""
-    if parsed.arguments:
-        listed = " ".join(map(quoted, parsed.arguments))
-        yield f'"kube-controller-manager" does not take any arguments, got [{listed}]'
     yield from _version_problems(parsed)
     yield from _generic_problems(parsed, options)
     for name in unknown_names(options.controllers, descriptors):

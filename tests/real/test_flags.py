@@ -1,0 +1,160 @@
+"""Our reading of a command line beside the Go program's, whatever release ``KUBEBUILDER_ASSETS`` has of it.
+
+Only what has not changed since v1.20 is compared: how pflag reads words, and the texts of errors.
+"""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from pilothouse.controllermanager.configz import page
+from pilothouse.controllermanager.options import Options, flag_set, options_from
+from pilothouse.controllers.registry import DESCRIPTORS
+from pilothouse.machinery.flags import FlagError
+
+PROGRAM = shutil.which("kube-controller-manager", path=os.environ.get("KUBEBUILDER_ASSETS", "")) or ""
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(not PROGRAM, reason="KUBEBUILDER_ASSETS has no kube-controller-manager"),
+]
+# Every line begins with a port that nobody can have, so that whoever understands it stops there.
+STOP = "--secure-port=-1"
+
+LINES = [
+    ["--nope"],
+    ["now", "then"],
+    ["--kube-api-burst=many"],
+    ["--kube-api-burst=010"],
+    ["--kube-api-burst=0x1F"],
+    ["--kube-api-burst=1_0"],
+    ["--kube-api-burst=1__0"],
+    ["--kube-api-burst= 1"],
+    ["--kube-api-burst=99999999999"],
+    ["--kube-api-qps=1e3"],
+    ["--kube-api-qps=1e999"],
+    ["--kube-api-qps=0x1"],
+    ["--leader-elect=maybe"],
+    ["--leader-elect", "false"],
+    ["--leader-elect="],
+    ["--leader-elect-lease-duration=1x"],
+    ["--leader-elect-lease-duration=1h30m0.5s"],
+    ["--bind-address=here"],
+    ["--bind-address=::1%eth0"],
+    ["--bind-address= ::1 "],
+    ["-x"],
+    ["-v=4"],
+    ["--=x"],
+    ["---x"],
+    ["-="],
+    ["--LEADER-ELECT"],
+    ['--controllers=a,"b,c",d'],
+    ['--controllers="a""b"'],
+    ["--controllers=,"],
+    ["--controllers=none", "--controllers=-what"],
+    ["--tls-sni-cert-key=a"],
+    ["--tls-sni-cert-key=a,b:"],
+    ["--tls-sni-cert-key=a,b,c"],
+    ["--requestheader-username-headers=,a"],
+    ["--max-endpoints-per-slice=0"],
+    ["--mirroring-concurrent-service-endpoint-syncs=99"],
+    ["--cluster-signing-kubelet-serving-cert-file=b"],
+    ["--"],
+]
+
+
+def by_go(words: list[str]) -> str:
+    done = subprocess.run([PROGRAM, "--port=0", *words], capture_output=True, text=True, check=False, timeout=30)
+    assert done.returncode == 1
+    lines = [line for line in done.stderr.splitlines() if not line.startswith(("Flag --", "I", "W"))]
+    return lines[0].removeprefix("Error: ")
+
+
+def by_us(words: list[str]) -> str:
+    flags = flag_set("kube-controller-manager", DESCRIPTORS)
+    with pytest.raises(FlagError) as caught:
+        options_from(flags.parse(words), DESCRIPTORS)
+    return str(caught.value)
+
+
+def problems(text: str) -> set[str]:
+    """Upstream sorts problems by group, and so do we, but groups have moved since."""
+    return set(text.removeprefix("[").removesuffix("]").split(", ")) if text.startswith("[") else {text}
+
+
+@pytest.mark.parametrize("words", LINES, ids=" ".join)
+def test_the_go_program_says_the_same(words: list[str]) -> None:
+    line = [STOP, *words]
+    assert problems(by_us(line)) == problems(by_go(line))
+
+
+def test_configz_has_every_section_and_field_of_the_go_program(tmp_path: Path) -> None:
+    """But for those that are gone since v1.20; and nothing but what came since then is new."""
+    kubeconfig = tmp_path / "kubeconfig"
+    cluster = {"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}
+    context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
+    user = {"name": "u", "user": {"token": "t"}}
+    document = {"clusters": [cluster], "contexts": [context], "users": [user], "current-context": "c"}
+    kubeconfig.write_text(json.dumps({"apiVersion": "v1", "kind": "Config", **document}), encoding="utf-8")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    words = [f"--kubeconfig={kubeconfig}", "--secure-port=0"]
+    with subprocess.Popen([PROGRAM, f"--port={port}", *words], stderr=subprocess.DEVNULL) as process:
+        theirs = flat(fetch(f"http://127.0.0.1:{port}/configz")["kubecontrollermanager.config.k8s.io"])
+        process.kill()
+    ours = flat(json.loads(page(understood(words)))["kubecontrollermanager.config.k8s.io"])
+    # component-base's own structs had no lower-case names yet.
+    missing = {path for path in theirs if path.lower() not in {known.lower() for known in ours}}
+    assert missing == {
+        "DeploymentController.DeploymentControllerSyncPeriod",
+        "DeprecatedController.DeletingPodsBurst",
+        "DeprecatedController.DeletingPodsQPS",
+        "DeprecatedController.RegisterRetryCount",
+        "HPAController.HorizontalPodAutoscalerDownscaleForbiddenWindow",
+        "HPAController.HorizontalPodAutoscalerUpscaleForbiddenWindow",
+        "HPAController.HorizontalPodAutoscalerUseRESTClients",
+        "NodeLifecycleController.EnableTaintManager",
+        "PersistentVolumeBinderController.VolumeHostAllowLocalLoopback",
+        "PersistentVolumeBinderController.VolumeHostCIDRDenylist",
+    }
+    differ = {path for path in ours if path in theirs and ours[path] != theirs[path]}
+    assert differ == {
+        "GarbageCollectorController.GCIgnoredResources",
+        "Generic.Port",
+        "NodeLifecycleController.NodeMonitorGracePeriod",
+    }
+
+
+def understood(words: list[str]) -> Options:
+    flags = flag_set("kube-controller-manager", DESCRIPTORS)
+    return options_from(flags.parse(words), DESCRIPTORS, flags)
+
+
+def flat(document: dict[str, object], path: str = "") -> dict[str, object]:
+    found: dict[str, object] = {}
+    for name, value in document.items():
+        if isinstance(value, dict) and value:
+            found |= flat(value, f"{path}{name}.")
+        elif value != {}:
+            found[f"{path}{name}"] = value
+    return found
+
+
+def fetch(url: str) -> dict[str, dict[str, object]]:
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            with urllib.request.urlopen(url) as answer:
+                found: dict[str, dict[str, object]] = json.load(answer)
+                return found
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
