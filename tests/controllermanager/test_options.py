@@ -77,7 +77,6 @@ def test_without_flags_the_options_have_their_defaults() -> None:
         ("--profiling=false", "serving.profiling", False),
         ("--tls-min-version=VersionTLS13", "serving.tls_min_version", "VersionTLS13"),
         ("--tls-cipher-suites=TLS_RSA_WITH_RC4_128_SHA", "serving.tls_cipher_suites", ("TLS_RSA_WITH_RC4_128_SHA",)),
-        ("--permit-address-sharing", "serving.permit_address_sharing", True),
         ("--permit-port-sharing", "serving.permit_port_sharing", True),
         ("--requestheader-client-ca-file=p", "serving.request_header.client_ca_file", "p"),
         ("--requestheader-allowed-names=a,b", "serving.request_header.allowed_names", ("a", "b")),

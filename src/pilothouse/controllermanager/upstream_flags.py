@@ -210,7 +210,8 @@ provided, this flag will be ignored.
 disable-http2-serving bool | If true, HTTP2 serving will be disabled. | HTTP/1.1 is served in any case
 http2-max-streams-per-connection int | The limit that the server gives to clients for the maximum number of streams in\
  an HTTP/2 connection. | no effect, HTTP/1.1 is served
-permit-address-sharing bool | If true, SO_REUSEADDR will be used when binding the port.
+permit-address-sharing bool | If true, SO_REUSEADDR will be used when binding the port. | it is used in any \
+case
 permit-port-sharing bool | If true, SO_REUSEPORT will be used when binding the port, which allows more than one \
 instance to bind on the same address and port.
 secure-port int 10257 | The port on which to serve HTTPS with authentication and authorization. If 0, don't serve \
