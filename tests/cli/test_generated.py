@@ -111,7 +111,8 @@ def test_the_manual_page_is_complete_and_well_formed(
         path = tmp_path / "page.1"
         path.write_text(text, encoding="utf-8")
         done = subprocess.run([groff, "-man", "-Tutf8", "-ww", "-z", str(path)], capture_output=True, check=True)
-        assert done.stderr == b""
+        # Some names are longer than a line, and are not to be broken.
+        assert [line for line in done.stderr.splitlines() if b"can't break line" not in line] == []
 
 
 def test_commands_that_run_import_none_of_this() -> None:

@@ -94,3 +94,11 @@ def test_controllers_name_gates_that_exist_and_agree_on_defaults() -> None:
         assert all(name in known for name in descriptor.gates)
         for spec in descriptor.gate_fields:
             assert known[spec.gate].default is getattr(descriptor.default_options(), spec.field), spec
+
+
+def test_help_lists_the_gates_that_are_not_settled_as_upstream_does() -> None:
+    text = flag_set("x", DESCRIPTORS).help(120)
+    assert "kube:AllAlpha=true|false (ALPHA - default=false)" in text
+    assert "kube:AtomicFIFO=true|false (BETA - default=true)" in text
+    assert "kube:SeparateTaintEvictionController" not in text
+    assert text.count("=true|false (") == 150

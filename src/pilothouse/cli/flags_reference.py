@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pilothouse
 from pilothouse.cli.programs import ALIAS, flag_sets
 from pilothouse.controllermanager.feature_gates import EFFECTS, Stage, known_gates
+from pilothouse.controllermanager.options import OPTIONS_ARE
 from pilothouse.controllers.registry import DESCRIPTORS
 from pilothouse.machinery.flags import Flag
 
@@ -85,7 +86,7 @@ def _table(members: list[Flag]) -> Iterator[str]:
         if flag.deprecated:
             here = f"{here}; deprecated" if here else "deprecated"
         kind = _cell(flag.type.name or "bool")
-        yield f"| {name} | {kind} | {shown} | {_cell(flag.help)} | {_cell(here)} |"
+        yield f"| {name} | {kind} | {shown} | {_cell(flag.help.partition(OPTIONS_ARE)[0])} | {_cell(here)} |"
 
 
 def _cell(text: str) -> str:

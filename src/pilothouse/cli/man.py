@@ -69,6 +69,9 @@ def _manager_page() -> Iterator[str]:
 
 def _head(name: str, what: str) -> Iterator[str]:
     yield f'.TH {name.upper()} 1 "" "pilothouse {pilothouse.__version__}"'
+    # Names of flags and gates are too long for lines of one length, and must not be broken.
+    yield ".ad l"
+    yield ".nh"
     yield ".SH NAME"
     yield f"{_text(name)} \\- {_text(what)}"
 
@@ -91,7 +94,11 @@ def _flags(flags: FlagSet) -> Iterator[str]:
         for flag in shown:
             yield ".TP"
             yield _heading(flag)
-            yield from (_text(line) for line in explain(flag).split("\n"))
+            first, *further = explain(flag).split("\n")
+            yield _text(first)
+            for line in further:
+                yield ".br"
+                yield _text(line)
 
 
 def _heading(flag: Flag) -> str:

@@ -134,6 +134,13 @@ def known_gates() -> Mapping[str, Gate]:
     return dict(sorted(gates.items()))
 
 
+def described_gates() -> Iterable[str]:
+    """A line for each gate that is not settled, as upstream's ``--help`` has them."""
+    for gate in known_gates().values():
+        if gate.stage in {Stage.ALPHA, Stage.BETA}:
+            yield f"{COMPONENT}:{gate.name}=true|false ({gate.stage.value} - default={show_bool(gate.default)})"
+
+
 class FeatureGates(msgspec.Struct, frozen=True):
     """Which gates are on: ``chosen`` by the command line, the rest by default."""
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import msgspec
 
-from pilothouse.controllermanager.feature_gates import EFFECTS, FeatureGates, gates_from
+from pilothouse.controllermanager.feature_gates import EFFECTS, FeatureGates, described_gates, gates_from
 from pilothouse.controllermanager.leader_migration import LeaderMigration
 from pilothouse.controllermanager.leader_migration import load as load_migration
 from pilothouse.controllermanager.metric_settings import MetricSettings, metric_settings
@@ -20,6 +20,8 @@ from pilothouse.runtime.descriptor import CheckedOptions, Descriptor
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 HOUR = 3600.0
+OPTIONS_ARE = "Options are:"
+"""Goes before the list of all gates in ``--help``."""
 
 
 class LeaderElection(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,7 +145,8 @@ def flag_set(program: str, descriptors: Sequence[Descriptor]) -> FlagSet:
             continue
         if flag.name == "feature-gates":
             gates = ", ".join(effective_gates(descriptors))
-            flags.add(group, replace(flag, note=f"these switch something here: {gates}"))
+            text = f"{flag.help}\n{OPTIONS_ARE}\n" + "\n".join(described_gates())
+            flags.add(group, replace(flag, help=text, note=f"these switch something here: {gates}"))
         elif group.endswith("-controller") and not flag.note:
             # Whose it is came to the flag set before, if it is here at all.
             note = f"{NO_EFFECT}, this release has no {group.removesuffix('-controller')} controller that reads it"

@@ -252,14 +252,16 @@ def _describe(flag: Flag, columns: int) -> list[str]:
 
 def explain(flag: Flag) -> str:
     """The help text with our notes and the default behind it."""
-    notes = flag.help
+    notes = []
     if flag.note:
-        notes += f" [pilothouse: {flag.note}]"
+        notes.append(f"[pilothouse: {flag.note}]")
     elif flag.ignored:
-        notes += " [pilothouse: accepted, no effect]"
+        notes.append("[pilothouse: accepted, no effect]")
     if flag.extra:
-        notes += " [pilothouse only]"
+        notes.append("[pilothouse only]")
     if flag.default:
         shown = flag.shown_default
-        notes += f' (default "{shown}")' if flag.type is STRING else f" (default {shown})"
-    return notes.strip()
+        notes.append(f'(default "{shown}")' if flag.type is STRING else f"(default {shown})")
+    # Behind a list that has lines of its own they begin a new one.
+    between = "\n" if "\n" in flag.help else " "
+    return f"{flag.help}{between}{' '.join(notes)}".strip()
