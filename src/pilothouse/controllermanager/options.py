@@ -6,7 +6,6 @@ controller's come from its descriptor, all others from ``upstream_flags``. What 
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import msgspec
 
@@ -146,11 +145,11 @@ def flag_set(program: str, descriptors: Sequence[Descriptor]) -> FlagSet:
         if flag.name == "feature-gates":
             gates = ", ".join(effective_gates(descriptors))
             text = f"{flag.help}\n{OPTIONS_ARE}\n" + "\n".join(described_gates())
-            flags.add(group, replace(flag, help=text, note=f"these switch something here: {gates}"))
+            flags.add(group, msgspec.structs.replace(flag, help=text, note=f"these switch something here: {gates}"))
         elif group.endswith("-controller") and not flag.note:
             # Whose it is came to the flag set before, if it is here at all.
             note = f"{NO_EFFECT}, this release has no {group.removesuffix('-controller')} controller that reads it"
-            flags.add(group, replace(flag, ignored=True, note=note))
+            flags.add(group, msgspec.structs.replace(flag, ignored=True, note=note))
         else:
             flags.add(group, flag)
     flags.add(

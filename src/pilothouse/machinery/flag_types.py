@@ -6,14 +6,14 @@ the last, lists and maps add up, and the first occurrence replaces the default. 
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from pilothouse.machinery import durations
 
 
-@dataclass(frozen=True, slots=True)
-class FlagType:
+class FlagType(msgspec.Struct, frozen=True):
     """How a kind of value is read and printed.
 
     ``name`` is what ``--help`` calls it. ``join`` puts a further occurrence behind those before it; without one the

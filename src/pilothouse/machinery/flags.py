@@ -7,8 +7,9 @@ grouped, and ``--help`` prints the groups in the order in which they were added.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from pilothouse.machinery.flag_types import (
     BOOL,
@@ -47,8 +48,7 @@ class FlagError(ValueError):
     """A command line that can't be used. The text names the flag, the reason and, where there is one, the way out."""
 
 
-@dataclass(frozen=True, slots=True)
-class Flag:
+class Flag(msgspec.Struct, frozen=True):
     """One flag.
 
     ``default`` is a value of its type; ``shorthand`` is one letter. ``extra`` marks what upstream lacks.
@@ -78,8 +78,7 @@ class Flag:
         return self.type.show(self.default)
 
 
-@dataclass(frozen=True, slots=True)
-class Parsed:
+class Parsed(msgspec.Struct, frozen=True):
     """What a command line said: every flag's value, which ones were given, and the words that were no flags."""
 
     values: Mapping[str, Any]
