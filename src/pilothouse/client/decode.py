@@ -5,6 +5,7 @@ some, so an object that does not fit its view at first is read again without its
 An object that still does not fit becomes ``UndecodableObject``, which names it.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
@@ -39,6 +40,9 @@ class _RawList(msgspec.Struct, gc=False, frozen=True):
     items: list[msgspec.Raw] | None = None
 
 
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What decoding may raise at bytes that others wrote. The last one is for what is nested too deeply."""
+
 _raw_list = msgspec.json.Decoder(_RawList)
 _object = msgspec.json.Decoder(Object)
 
@@ -60,7 +64,7 @@ class Decoders(Generic[T]):
         """One object. ``what`` names it should it not fit."""
         try:
             return self._one.decode(body)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             return self._again(bytes(body), what, error)
 
     def list(self, kind: Kind[Any], body: bytes, on_undecodable: OnUndecodable | None) -> ObjectList[T]:
@@ -68,7 +72,7 @@ class Decoders(Generic[T]):
         if not self.is_raw:
             try:
                 return self._list.decode(body)
-            except (msgspec.MsgspecError, UnicodeDecodeError):
+            except UNREADABLE:
                 pass  # item by item below: either nulls are in the way, or the culprit gets its name
         page = self.page(kind, body, keep_raw=False, on_undecodable=on_undecodable)
         return ObjectList(metadata=page.metadata, items=tuple(entry.object for entry in page.items))
@@ -77,7 +81,9 @@ class Decoders(Generic[T]):
         """A whole list, item by item."""
         try:
             raw_list = _raw_list.decode(body)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except RecursionError:
+            raw_list = _taken_apart(body)
+        except UNREADABLE as error:
             raise UndecodableObject(f"a list of {kind.group_resource}", str(error), body) from error
         entries: list[Entry[T]] = []
         for item in raw_list.items or ():
@@ -96,22 +102,53 @@ class Decoders(Generic[T]):
     def _item(self, kind: Kind[Any], item: msgspec.Raw) -> T:
         try:
             return self._one.decode(item)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             raw = bytes(item)
             return self._again(raw, lambda: name_of(kind, raw), error)
 
     def _again(self, body: bytes, what: Callable[[], str], first: Exception) -> T:
         try:
             return msgspec.convert(_without_nulls(msgspec.json.decode(body)), self.view)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             raise UndecodableObject(what(), str(error), body) from first
+
+
+_token = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
+
+
+def _taken_apart(body: bytes) -> _RawList:
+    """A list that has an item nested deeper than the decoder goes, so that the others can be read all the same.
+
+    Only brackets are counted; whether what is between them makes sense is found out item by item.
+    """
+    items: list[msgspec.Raw] = []
+    metadata = ListMeta()
+    depth = start = 0
+    name = field = b""
+    for token in _token.finditer(body):
+        text = token[0]
+        if text in b"[{":
+            depth += 1
+            if depth == 2:
+                field, start = name, token.start()
+            elif depth == 3 and field == b'"items"':
+                start = token.start()
+        elif text in b"]}":
+            if depth == 3 and field == b'"items"':
+                items.append(msgspec.Raw(body[start : token.end()]))
+            elif depth == 2 and field == b'"metadata"':
+                metadata = msgspec.json.decode(body[start : token.end()], type=ListMeta)
+            depth -= 1
+        elif depth == 1:
+            name = text
+    return _RawList(metadata=metadata, items=items)
 
 
 def name_of(kind: Kind[Any], raw: bytes) -> str:
     """``replicasets.apps default/web``, as far as the object still tells its name."""
     try:
         metadata = _object.decode(raw).metadata
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except UNREADABLE:
         return f"an object of {kind.group_resource}"
     name = f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
     return f"{kind.group_resource} {name}"

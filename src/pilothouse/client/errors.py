@@ -199,7 +199,7 @@ def error_of(code: int, body: bytes, response: wire.Response | None = None) -> A
     """The exception for an answer whose HTTP status is not 2xx, whatever its body is."""
     try:
         status = _STATUS.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         status = None
     if status is not None and status.kind == "Status" and (status.reason or status.message or status.code):
         if status.code == 0:

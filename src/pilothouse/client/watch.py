@@ -14,7 +14,7 @@ import msgspec
 from pilothouse.api import wire
 from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import Status
-from pilothouse.client.decode import OnUndecodable, decoders_of, name_of
+from pilothouse.client.decode import UNREADABLE, OnUndecodable, decoders_of, name_of
 from pilothouse.client.errors import ConnectionLost, UndecodableObject, error_for
 from pilothouse.client.memo import DecodeMemo
 
@@ -240,13 +240,13 @@ class Watch(Generic[T]):
         what = f"an event of {self._kind.group_resource}"
         try:
             envelope = _envelope.decode(line)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             raise UndecodableObject(what, str(error), line) from error
         raw = bytes(envelope.object)
         if envelope.type == "ERROR":
             try:
                 self._failure = error_for(_status.decode(raw))
-            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            except UNREADABLE as error:
                 raise UndecodableObject(what, str(error), line) from error
             return None
         if envelope.type not in _types:

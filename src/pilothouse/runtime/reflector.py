@@ -480,7 +480,7 @@ class Reflector(Generic[T]):
         self._log.error("Object cannot be read, keeping what is cached of it", error=error, type=self._type)
         try:
             meta = _metadata_only.decode(error.raw).metadata
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return
         if meta.name:
             self._unreadable.add(object_key(meta))

@@ -1,0 +1,40 @@
+"""Lists with something in them that can't be read."""
+
+import json
+
+import pytest
+
+from pilothouse.api.core import PODS
+from pilothouse.client.decode import Page, decoders_of
+from pilothouse.client.errors import UndecodableObject
+
+DEEP = "[" * 20_000 + "]" * 20_000
+
+
+def pod(name: str, more: str = "1") -> str:
+    strings = json.dumps({"a": '"},]{[\\\\', "items": "[{"})
+    return f'{{"metadata":{{"name":"{name}","namespace":"x","annotations":{strings}}},"deep":{more}}}'
+
+
+def page(*pods: str) -> tuple[list[str], list[UndecodableObject], Page[object]]:
+    missed: list[UndecodableObject] = []
+    body = f'{{"kind":"PodList","metadata":{{"resourceVersion":"7","continue":"c"}},"items":[{",".join(pods)}]}}'
+    found = decoders_of(PODS.view).page(PODS, body.encode(), keep_raw=True, on_undecodable=missed.append)
+    return [entry.object.metadata.name for entry in found.items], missed, found  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_an_object_that_is_nested_too_deeply_costs_itself_only(place: int) -> None:
+    pods = [pod("one"), pod("two")]
+    pods.insert(place, pod("bad", DEEP))
+    names, missed, found = page(*pods)
+    # What is not part of the view is only skipped, and may be as deep as skipping goes.
+    assert names in (["one", "two"], ["bad" if n == place else None for n in range(3)])
+    assert len(missed) == 1
+    assert (found.metadata.resource_version, found.metadata.continue_) == ("7", "c")
+    assert [json.loads(entry.raw)["metadata"]["name"] for entry in found.items] == names
+
+
+def test_without_anybody_to_tell_it_is_an_error() -> None:
+    with pytest.raises(UndecodableObject):
+        decoders_of(PODS.view).one(pod("bad", DEEP).encode(), lambda: "pods x/bad")
