@@ -1,0 +1,72 @@
+"""Nothing that is secret leaves the manager: not by its log at any verbosity, not by any page of its secure port."""
+
+import base64
+import json
+from pathlib import Path
+
+import pytest
+from tests.programs import free_port, pilothouse, until
+from tests.real.cluster_view import View, replica_set
+from tests.real.test_secure_port import get
+from tests.real_cluster import ADMIN_TOKEN, RealCluster
+
+CANARY = "canary-5bd1e1b6"
+PAGES = (
+    "/healthz?verbose",
+    "/readyz?verbose",
+    "/metrics",
+    "/metrics/slis",
+    "/configz",
+    "/flagz",
+    "/statusz",
+    "/debug/pprof/",
+    "/debug/pprof/cmdline",
+    "/debug/pprof/goroutine?debug=1",
+    "/debug/pprof/goroutine?debug=2",
+    "/debug/pprof/heap",
+    "/debug/pprof/profile?seconds=1&debug=1",
+    "/debug/controllers/garbage-collector-controller/graph",
+)
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_secrets_stay_secret(real_cluster: RealCluster, directory: Path, form: str) -> None:
+    view = View(real_cluster, real_cluster.namespace("secrets"))
+    secret = {"metadata": {"name": "treasure"}, "stringData": {"password": CANARY}}
+    real_cluster.request("POST", f"/api/v1/namespaces/{view.namespace}/secrets", secret)
+    kubeconfig = real_cluster.user("system:kube-controller-manager", groups=["system:masters"])
+    user = json.loads(kubeconfig.read_text())["users"][0]["user"]
+    port = free_port()
+    with pilothouse(
+        directory,
+        "manager",
+        f"--kubeconfig={kubeconfig}",
+        f"--authentication-kubeconfig={kubeconfig}",
+        f"--authorization-kubeconfig={kubeconfig}",
+        "--controllers=replicaset,garbagecollector,namespace",
+        "--use-service-account-credentials",
+        "--leader-elect=false",
+        f"--secure-port={port}",
+        f"--logging-format={form}",
+        "--v=10",
+    ) as manager:
+        manager.until("Serving securely")
+        view.create(replica_set("web", 1, grace=0))
+        until(lambda: len(view.pods()) == 1, "a pod comes")
+        # Wrong credentials are secrets too: of somebody who has mistyped, or taken the wrong one.
+        assert get(port, "/metrics", token=f"{CANARY}-token")[0] == 401
+        assert get(port, f"/metrics?token={CANARY}", token=ADMIN_TOKEN)[0] == 200
+        assert get(port, "/metrics", headers={"Authorization": f"Basic {CANARY}"})[0] == 403
+        view.kubectl("delete", "rs", "web")
+        until(lambda: not view.pods(), "the garbage collector has its graph")
+        view.kubectl("delete", "namespace", view.namespace, "--timeout=30s")
+        told = {page: get(port, page, token=ADMIN_TOKEN) for page in PAGES}
+        assert {status for status, _text in told.values()} == {200}
+        assert manager.stop() == 0
+    assert "GET" in manager.log or "Caches" in manager.log, "the log is a talkative one"
+    key = base64.b64decode(user["client-key-data"]).decode().splitlines()[1]
+    # A JSON Web Token begins so: service accounts' tokens are among those.
+    for what in (CANARY, base64.b64encode(CANARY.encode()).decode(), ADMIN_TOKEN, key, "eyJhbGciOi", "PRIVATE KEY"):
+        assert what not in manager.log, what
+        for page, (_status, text) in told.items():
+            assert what not in text, (page, what)
