@@ -97,17 +97,13 @@ class Garbage(Invariant):
             elif self._lives(old, ref):
                 raise Violation(f"{key} loses its living owner {ref.kind} {ref.name}: {origin}")
         if ORPHAN in old.metadata.finalizers and ORPHAN not in new.metadata.finalizers:
-            self._judge_orphans(key, old.metadata.uid)
+            self._judge_orphans(key, old)
 
-    def _judge_orphans(self, key: str, uid: str) -> None:
-        process, shown = self._orphaning.get(uid, (0, frozenset()))
+    def _judge_orphans(self, key: str, owner: Object) -> None:
+        process, shown = self._orphaning.get(owner.metadata.uid, (0, frozenset()))
         if process != self._process:
             return
-        left = [
-            where
-            for where in sorted(shown)
-            if where in self._objects and any(ref.uid == uid for ref in self._objects[where].metadata.owner_references)
-        ]
+        left = [where for where in sorted(shown) if where in self._objects and _names(self._objects[where], owner)]
         if left:
             raise Violation(f"{key} is let go although {left} still name it, which it was to leave behind")
 
@@ -125,26 +121,18 @@ class Garbage(Invariant):
         if FOREGROUND in meta.finalizers:
             self._waiting.add(meta.uid)
         if ORPHAN in meta.finalizers and meta.uid not in self._orphaning:
-            self._orphaning[meta.uid] = (self._process, frozenset(self._dependents_shown(meta.uid)))
+            self._orphaning[meta.uid] = (self._process, frozenset(self._dependents_shown(new)))
 
-    def _dependents_shown(self, uid: str) -> list[str]:
+    def _dependents_shown(self, owner: Object) -> list[str]:
         shown = self._shown.get(self._process, {})
-        return [
-            key
-            for key, obj in self._objects.items()
-            if any(ref.uid == uid for ref in obj.metadata.owner_references) and self._was_shown(shown, obj, uid)
-        ]
+        return [key for key, obj in self._objects.items() if _names(obj, owner) and self._was_shown(shown, obj, owner)]
 
-    def _was_shown(self, shown: dict[str, Shown[Object]], obj: Object, uid: str) -> bool:
+    def _was_shown(self, shown: dict[str, Shown[Object]], obj: Object, owner: Object) -> bool:
         resource, _namespaced = self._kinds.get((obj.api_version, obj.kind), ("", False))
         if resource not in shown:
             return False
         seen = shown[resource].objects.get(f"{obj.metadata.namespace}/{obj.metadata.name}")
-        return (
-            seen is not None
-            and seen.metadata.uid == obj.metadata.uid
-            and any(ref.uid == uid for ref in seen.metadata.owner_references)
-        )
+        return seen is not None and seen.metadata.uid == obj.metadata.uid and _names(seen, owner)
 
     def _lives(self, dependent: Object, ref: OwnerReference) -> bool:
         return ref.uid not in self._waiting and self._is_there(dependent, ref)
@@ -198,6 +186,16 @@ class Garbage(Invariant):
             for ref in obj.metadata.owner_references
             for kind in (self._kinds.get((ref.api_version, ref.kind)),)
         )
+
+
+def _names(dependent: Object, owner: Object) -> bool:
+    """Whether a reference is to this owner. One that has its uid and other coordinates is to nobody: the object is
+    garbage, not a dependent to be left behind."""
+    meta = owner.metadata
+    return any(
+        (ref.uid, ref.api_version, ref.kind, ref.name) == (meta.uid, owner.api_version, owner.kind, meta.name)
+        for ref in dependent.metadata.owner_references
+    )
 
 
 def _place(obj: Object) -> tuple[str, str, str, str]:
