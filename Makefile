@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 SEEDS ?= 300
 ARGS ?=
 
-.PHONY: up test check bench soak explore setup clean
+.PHONY: up test check bench soak explore dist sbom setup clean
 
 setup: $(VENV)/.ready
 
@@ -37,5 +37,14 @@ explore: setup
 soak: setup
 	$(BIN)/python -m pytest tests -n 2 --dist loadgroup --seeds $(SEEDS) --soak $(ARGS)
 
+# The wheel and the source distribution.
+dist: setup
+	$(BIN)/hatchling build
+
+# What an installation consists of, as CycloneDX JSON, from the lock.
+sbom:
+	@mkdir -p dist
+	$(PYTHON) scripts/sbom > dist/pilothouse.cdx.json
+
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

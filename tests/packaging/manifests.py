@@ -1,0 +1,28 @@
+"""What lies in ``deploy/``, read for the tests."""
+
+from typing import Any
+
+import yaml
+from tests.programs import ROOT
+
+DEPLOY = ROOT / "deploy"
+MANIFESTS = ("deployment.yaml", "rbac.yaml", "static-pod.yaml")
+
+
+def documents(name: str) -> list[dict[str, Any]]:
+    """The objects of a manifest."""
+    return [found for found in yaml.safe_load_all((DEPLOY / name).read_text(encoding="utf-8")) if found]
+
+
+def pod_spec(name: str) -> dict[str, Any]:
+    """The pod of a manifest, or of its template."""
+    spec = documents(name)[0]["spec"]
+    found: dict[str, Any] = spec["template"]["spec"] if "template" in spec else spec
+    return found
+
+
+def container(name: str) -> dict[str, Any]:
+    """Its only container."""
+    (found,) = pod_spec(name)["containers"]
+    assert isinstance(found, dict)
+    return found

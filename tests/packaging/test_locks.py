@@ -1,0 +1,94 @@
+"""The lock of an installation, and the bill of materials that is made from it."""
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from typing import Any
+
+import pytest
+from tests.programs import ROOT
+
+_PIN = re.compile(r"^([\w.-]+)==(\S+)((?:.*\\\n\s+--hash=sha256:[0-9a-f]{64})*)", re.MULTILINE)
+
+
+def pins(name: str) -> dict[str, tuple[str, frozenset[str]]]:
+    """Version and hashes by package."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+    return {
+        found[1]: (found[2], frozenset(re.findall(r"sha256:([0-9a-f]{64})", found[3]))) for found in _PIN.finditer(text)
+    }
+
+
+@pytest.fixture(scope="module")
+def bill() -> dict[str, Any]:
+    """What the script prints."""
+    found: dict[str, Any] = json.loads(printed())
+    return found
+
+
+def printed(**environment: str) -> str:
+    return subprocess.run(
+        [sys.executable, str(ROOT / "scripts" / "sbom")], capture_output=True, text=True, check=True, env=environment
+    ).stdout
+
+
+def test_an_installation_is_a_part_of_the_development_environment() -> None:
+    """Versions and hashes alike: what was tested is what is installed."""
+    ours, tested = pins("requirements.txt"), pins("requirements-dev.txt")
+    assert ours
+    assert all(tested[name] == pin for name, pin in ours.items())
+
+
+def test_every_dependency_is_locked_with_hashes() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    ours = pins("requirements.txt")
+    assert {re.split(r"[<>=;]", line)[0] for line in project["dependencies"]} <= set(ours)
+    assert all(hashes for _version, hashes in ours.values())
+
+
+@pytest.mark.parametrize("name", ["requirements.txt", "requirements-dev.txt"])
+def test_a_lock_names_no_index(name: str) -> None:
+    assert "://" not in (ROOT / name).read_text(encoding="utf-8")
+
+
+def test_the_bill_lists_what_is_locked(bill: dict[str, Any]) -> None:
+    listed = {
+        component["name"]: (
+            component["version"],
+            frozenset(found["content"] for found in component["externalReferences"][0]["hashes"]),
+        )
+        for component in bill["components"]
+    }
+    assert listed == pins("requirements.txt")
+
+
+def test_the_bill_says_what_needs_what(bill: dict[str, Any]) -> None:
+    graph = {entry["ref"]: set(entry["dependsOn"]) for entry in bill["dependencies"]}
+    own = bill["metadata"]["component"]["bom-ref"]
+    assert set(graph) == {own} | {component["bom-ref"] for component in bill["components"]}
+    assert {"pkg:pypi/cryptography", "pkg:pypi/msgspec"} <= {ref.partition("@")[0] for ref in graph[own]}
+    reached, open_ends = {own}, [own]
+    while open_ends:
+        for ref in graph[open_ends.pop()] - reached:
+            reached.add(ref)
+            open_ends.append(ref)
+    assert reached == set(graph), "something is installed that nothing asks for"
+
+
+def test_the_bill_has_the_form_of_cyclonedx(bill: dict[str, Any]) -> None:
+    assert (bill["bomFormat"], bill["specVersion"], bill["version"]) == ("CycloneDX", "1.6", 1)
+    assert re.fullmatch(
+        r"urn:uuid:[0-9a-f]{8}-[0-9a-f]{4}-[1-5][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", bill["serialNumber"]
+    )
+    references = [component["bom-ref"] for component in bill["components"]]
+    assert len(set(references)) == len(references)
+
+
+def test_the_same_lock_gives_the_same_bill() -> None:
+    assert printed(PYTHONHASHSEED="1") == printed(PYTHONHASHSEED="2")
+
+
+def test_the_bill_has_a_time_when_it_is_asked_for() -> None:
+    assert json.loads(printed(SOURCE_DATE_EPOCH="0"))["metadata"]["timestamp"] == "1970-01-01T00:00:00Z"

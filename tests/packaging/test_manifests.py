@@ -1,0 +1,139 @@
+"""The manifests in ``deploy/``: kubeadm's static pod with another image, and a Deployment that runs what there is."""
+
+from typing import Any
+
+import pytest
+import yaml
+from kubernetes_validate import validate
+from tests.controllermanager.command_lines import COMMAND_LINES
+from tests.packaging.manifests import DEPLOY, MANIFESTS, container, documents, pod_spec
+from tests.programs import ROOT
+
+import pilothouse
+from pilothouse.apiserver.server import ApiServer
+from pilothouse.cli.manager import flag_set
+from pilothouse.controllermanager.app import pages_of
+from pilothouse.controllermanager.manager import Manager
+from pilothouse.controllermanager.options import Options, options_from
+from pilothouse.controllers.registry import DESCRIPTORS
+from pilothouse.env import Env, virtual
+from pilothouse.plane import LocalClients
+from pilothouse.storage import MemoryStore
+
+PODS = ("deployment.yaml", "static-pod.yaml")
+
+
+def options(name: str) -> Options:
+    program, *flags = container(name)["command"]
+    known = flag_set(program)
+    return options_from(known.parse(flags), DESCRIPTORS, known)
+
+
+def objects() -> list[Any]:
+    return [
+        pytest.param(found, id=f"{name}: {found['kind']} {found['metadata']['name']}")
+        for name in MANIFESTS
+        for found in documents(name)
+    ]
+
+
+@pytest.mark.parametrize("document", objects())
+def test_it_is_valid_in_v1_36(document: dict[str, Any]) -> None:
+    validate(document, "1.36", strict=True)
+
+
+def test_the_static_pod_has_kubeadms_flags() -> None:
+    assert container("static-pod.yaml")["command"] == ["kube-controller-manager", *COMMAND_LINES["kubeadm"].split()]
+
+
+def test_the_static_pod_mounts_every_file_that_its_flags_name() -> None:
+    _program, *flags = container("static-pod.yaml")["command"]
+    files = {flag.partition("=")[2] for flag in flags if "=/" in flag}
+    mounted = [mount["mountPath"] for mount in container("static-pod.yaml")["volumeMounts"]]
+    assert all(any(file == path or file.startswith(f"{path}/") for path in mounted) for file in files)
+    assert files
+
+
+def test_the_deployment_runs_every_controller_that_needs_no_settings_of_the_cluster() -> None:
+    chosen = options("deployment.yaml").controllers
+    assert list(chosen) == sorted(found.name for found in DESCRIPTORS if found.default_on and not found.switch)
+
+
+def test_the_deployments_replicas_elect_a_leader_of_their_own() -> None:
+    """Never under the Lease of the other manager, which runs other controllers."""
+    election = options("deployment.yaml").leader_election
+    assert election.enabled
+    assert election.resource_name == "pilothouse-manager"
+    assert documents("deployment.yaml")[0]["spec"]["replicas"] == 2
+
+
+def test_the_static_pod_takes_part_in_upstreams_election() -> None:
+    election = options("static-pod.yaml").leader_election
+    assert (election.enabled, election.resource_namespace, election.resource_name) == (
+        True,
+        "kube-system",
+        "kube-controller-manager",
+    )
+
+
+@pytest.mark.parametrize("name", PODS)
+def test_the_pod_has_no_powers_and_writes_to_memory_only(name: str) -> None:
+    security = container(name)["securityContext"]
+    assert security["readOnlyRootFilesystem"]
+    assert security["allowPrivilegeEscalation"] is False
+    assert security["capabilities"] == {"drop": ["ALL"]}
+    assert pod_spec(name)["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    writable = {
+        mount["name"]: mount["mountPath"] for mount in container(name)["volumeMounts"] if "readOnly" not in mount
+    }
+    volumes = {volume["name"]: volume for volume in pod_spec(name)["volumes"]}
+    assert writable == {"tmp": "/tmp"}
+    assert volumes["tmp"]["emptyDir"]["medium"] == "Memory"
+
+
+def test_the_deployments_user_is_nobody() -> None:
+    """The static pod's is root, because kubeadm's files are root's."""
+    security = pod_spec("deployment.yaml")["securityContext"]
+    assert security["runAsNonRoot"]
+    assert security["runAsUser"] > 0
+
+
+@pytest.mark.parametrize("name", PODS)
+def test_probes_ask_for_pages_that_anybody_may_see(name: str) -> None:
+    async def main(env: Env) -> set[str]:
+        server = ApiServer(env, MemoryStore(env))
+        manager = Manager(env, Options(), LocalClients(env, server).manager(), DESCRIPTORS)
+        found = set(pages_of(env, Options(), manager).paths)
+        await server.close()
+        return found
+
+    pages, open_pages = virtual.run(main), set(options(name).serving.always_allow_paths)
+    probes = [probe["httpGet"] for key, probe in container(name).items() if key.endswith("Probe")]
+    assert len(probes) >= 2
+    for probe in probes:
+        assert probe["path"] in pages & open_pages
+        assert probe["scheme"] == "HTTPS"
+        assert probe["port"] in {port["name"] for port in container(name)["ports"]}
+
+
+@pytest.mark.parametrize("name", PODS)
+def test_the_image_is_of_this_version(name: str) -> None:
+    assert container(name)["image"].endswith(f":v{pilothouse.__version__}")
+
+
+def test_the_grace_period_outlasts_the_orderly_stop() -> None:
+    stop = options("deployment.yaml").shutdown_timeout
+    assert pod_spec("deployment.yaml")["terminationGracePeriodSeconds"] > stop
+
+
+def test_operators_are_told_of_every_file() -> None:
+    page = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
+    for file in DEPLOY.iterdir():
+        assert file.name.endswith(".dockerignore") or f"deploy/{file.name}" in page, f"operating.md lacks {file.name}"
+
+
+def test_manifests_use_no_anchors() -> None:
+    """Some tools that people pipe manifests through do not know them."""
+    for name in MANIFESTS:
+        tokens = yaml.scan((DEPLOY / name).read_text(encoding="utf-8"))
+        assert not [token for token in tokens if isinstance(token, (yaml.AnchorToken, yaml.AliasToken))]

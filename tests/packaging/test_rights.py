@@ -1,0 +1,164 @@
+"""``deploy/rbac.yaml`` gives the manager's own account exactly what it asks for: nothing is missing, nothing is idle.
+
+What the manager asks for under its own name is ``NEEDED``, with the reason; the requests of a whole start in virtual
+time are held against it, too. Controllers act under accounts of their own, whose rights v1.36's bootstrap roles give.
+"""
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+from tests.packaging.manifests import documents
+from tests.traces.audit import MANAGER
+from tests.traces.managers import start_up
+
+from pilothouse.apiserver.authorization import Attributes, RbacAuthorizer
+from pilothouse.apiserver.bootstrap_roles import bootstrap_objects
+from pilothouse.apiserver.identity import Identity
+from pilothouse.controllers.registry import DESCRIPTORS
+
+SYSTEM, LEASE = "kube-system", "pilothouse-manager"
+ACCOUNT = Identity(
+    f"system:serviceaccount:{SYSTEM}:pilothouse-manager",
+    ("system:serviceaccounts", f"system:serviceaccounts:{SYSTEM}", "system:authenticated"),
+)
+CLIENTS = sorted({found.client_name for found in DESCRIPTORS})
+PLURALS = {
+    "ClusterRole": "clusterroles",
+    "ClusterRoleBinding": "clusterrolebindings",
+    "Role": "roles",
+    "RoleBinding": "rolebindings",
+}
+
+
+def needed() -> Iterator[Any]:
+    """Every request that the manager makes under its own name."""
+
+    def ask(reason: str, verb: str, group: str, resource: str, namespace: str = "", name: str = "") -> Any:
+        resource, _, subresource = resource.partition("/")
+        return pytest.param(Attributes(verb, group, "v1", resource, subresource, namespace, name), id=reason)
+
+    lease = ("coordination.k8s.io", "leases", SYSTEM)
+    yield ask("leader election: create the Lease", "create", *lease)
+    yield ask("leader election: read it", "get", *lease, LEASE)
+    yield ask("leader election: renew and release it", "update", *lease, LEASE)
+    yield ask("leader election: tell of it", "create", "", "events", SYSTEM)
+    yield ask("leader election: tell of it again", "patch", "", "events", SYSTEM, "e")
+    # A Namespace counts as being in itself (apiserver library ``pkg/endpoints/request/requestinfo.go``, v0.36).
+    yield ask("accounts: is the namespace there", "get", "", "namespaces", SYSTEM, SYSTEM)
+    yield ask("accounts: make one that is missing", "create", "", "serviceaccounts", SYSTEM)
+    for client in CLIENTS:
+        yield ask(f"accounts: is it there: {client}", "get", "", "serviceaccounts", SYSTEM, client)
+        yield ask(f"accounts: its token: {client}", "create", "", "serviceaccounts/token", SYSTEM, client)
+    trust = ("", "configmaps", SYSTEM, "extension-apiserver-authentication")
+    for verb in ("get", "list", "watch"):
+        yield ask(f"secure port: authorities of the cluster: {verb}", verb, *trust)
+    yield ask("secure port: whose token", "create", "authentication.k8s.io", "tokenreviews")
+    yield ask("secure port: may they", "create", "authorization.k8s.io", "subjectaccessreviews")
+    for verb in ("list", "watch"):
+        yield ask(f"garbage collector: any resource: {verb}", verb, "example.com", "widgets")
+        for kind in {watch.kind.resource: watch.kind for found in DESCRIPTORS for watch in found.watches}.values():
+            yield ask(f"caches: {kind.resource}: {verb}", verb, kind.group, kind.resource)
+
+
+NEEDED = list(needed())
+
+
+def judge() -> RbacAuthorizer:
+    """The roles that every API server begins with, and ours."""
+    stored: dict[str, list[bytes]] = {}
+    ours = [(PLURALS[found["kind"]], found) for found in documents("rbac.yaml") if found["kind"] in PLURALS]
+    for resource, found in itertools.chain(bootstrap_objects(), ours):
+        stored.setdefault(resource, []).append(msgspec.json.encode(found))
+    return RbacAuthorizer(lambda resource: stored.get(resource, []))
+
+
+def grants() -> Iterator[Any]:
+    """Every single right that the account is given, roles that it is bound to included: one verb on one thing."""
+    roles = {(kind, found["metadata"]["name"]): found for kind, found in bootstrap_objects()}
+    own = documents("rbac.yaml")
+    roles.update({(PLURALS[found["kind"]], found["metadata"]["name"]): found for found in own if "rules" in found})
+    for binding in own:
+        if "roleRef" not in binding:
+            continue
+        reference = binding["roleRef"]
+        role = roles[PLURALS[reference["kind"]], reference["name"]]
+        namespace = binding["metadata"].get("namespace", "")
+        for rule in role["rules"]:
+            names = rule.get("resourceNames") or [""]
+            for group, resource, verb, name in itertools.product(
+                rule["apiGroups"], rule["resources"], rule["verbs"], names
+            ):
+                label = f"{reference['name']}: {verb} {group or 'core'}/{resource} {name}".strip()
+                yield pytest.param(group, resource, verb, namespace, name, id=label)
+
+
+@pytest.mark.parametrize("asked", NEEDED)
+def test_what_the_manager_asks_for_is_allowed(asked: Attributes) -> None:
+    assert judge().decide(ACCOUNT, asked).allowed
+
+
+@pytest.mark.parametrize(("group", "resource", "verb", "namespace", "name"), list(grants()))
+def test_every_right_is_needed(group: str, resource: str, verb: str, namespace: str, name: str) -> None:
+    def uses(asked: Attributes) -> bool:
+        return (
+            group in ("*", asked.group)
+            and resource in ("*", asked.full_resource)
+            and asked.verb == verb
+            and (not namespace or asked.namespace == namespace)
+            and (not name or asked.name == name)
+        )
+
+    assert any(uses(param.values[0]) for param in NEEDED)
+
+
+def test_any_resource_is_there_for_the_garbage_collector_only() -> None:
+    """Without that controller, the caches' resources could be named."""
+    assert "garbage-collector-controller" in {found.name for found in DESCRIPTORS}
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_every_controllers_account_has_its_role_from_the_start(client: str) -> None:
+    bindings = {
+        found["metadata"]["name"]: found for kind, found in bootstrap_objects() if kind == "clusterrolebindings"
+    }
+    binding = bindings[f"system:controller:{client}"]
+    assert binding["roleRef"]["name"] == f"system:controller:{client}"
+    assert {"kind": "ServiceAccount", "name": client, "namespace": SYSTEM} in binding["subjects"]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        pytest.param(Attributes("get", "", "v1", "secrets", "", SYSTEM, "x"), id="a secret by name"),
+        pytest.param(Attributes("create", "", "v1", "secrets", "", SYSTEM), id="a new secret"),
+        pytest.param(
+            Attributes("create", "", "v1", "serviceaccounts", "token", SYSTEM, "clusterrole-aggregation-controller"),
+            id="a token that makes one administrator",
+        ),
+        pytest.param(
+            Attributes("create", "", "v1", "serviceaccounts", "token", "default", "ttl-controller"),
+            id="a token in another namespace",
+        ),
+        pytest.param(
+            Attributes("update", "coordination.k8s.io", "v1", "leases", "", SYSTEM, "kube-controller-manager"),
+            id="the Lease of the other manager",
+        ),
+        pytest.param(Attributes("delete", "", "v1", "pods", "", "default", "p"), id="a pod"),
+        pytest.param(Attributes("get", path="/metrics"), id="a path of the API server"),
+    ],
+)
+def test_it_may_not_do_more(asked: Attributes) -> None:
+    assert not judge().decide(ACCOUNT, asked).allowed
+
+
+def test_a_whole_start_asks_for_nothing_else() -> None:
+    """All controllers, with an election, for twenty seconds; the Lease has upstream's name there."""
+    roles = judge()
+    asked = {attributes for who, attributes, _decision in start_up().decisions if who.user == MANAGER}
+    ours = {msgspec.structs.replace(one, name=LEASE) if one.resource == "leases" and one.name else one for one in asked}
+    refused = [one for one in ours if not roles.decide(ACCOUNT, one).allowed]
+    assert not refused
+    assert {"leases", "pods", "replicasets", "events"} <= {one.resource for one in ours}
