@@ -54,9 +54,10 @@ def test_the_static_pod_mounts_every_file_that_its_flags_name() -> None:
     assert files
 
 
-def test_the_deployment_runs_every_controller_that_needs_no_settings_of_the_cluster() -> None:
-    chosen = options("deployment.yaml").controllers
-    assert list(chosen) == sorted(found.name for found in DESCRIPTORS if found.default_on and not found.switch)
+def test_the_deployment_runs_every_controller_but_the_one_that_makes_its_pods() -> None:
+    """Nor those that need settings of the cluster."""
+    runs = {found.name for found in DESCRIPTORS if found.default_on and not found.switch}
+    assert list(options("deployment.yaml").controllers) == sorted(runs - {"replicaset-controller"})
 
 
 def test_the_deployments_replicas_elect_a_leader_of_their_own() -> None:

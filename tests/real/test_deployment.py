@@ -1,5 +1,6 @@
 """The manager under the service account and the flags of ``deploy/deployment.yaml``, with the rights of
-``deploy/rbac.yaml`` and v1.36's roles and no others, in front of a real kube-apiserver."""
+``deploy/rbac.yaml`` and v1.36's roles and no others, in front of a real kube-apiserver. ReplicaSets come on top: there
+is no other manager that would look after them."""
 
 import re
 from pathlib import Path
@@ -40,7 +41,13 @@ def test_the_deployments_rights_are_enough(view: View, tmp_path: Path) -> None:
     _program, *flags = deployment["spec"]["template"]["spec"]["containers"][0]["command"]
     port = free_port()
     pod_has = [f"--{name}={kubeconfig}" for name in ("kubeconfig", "authentication-kubeconfig")]
-    here = [*pod_has, f"--authorization-kubeconfig={kubeconfig}", f"--secure-port={port}", "--v=2"]
+    here = [
+        *pod_has,
+        "--controllers=replicaset-controller",
+        f"--authorization-kubeconfig={kubeconfig}",
+        f"--secure-port={port}",
+        "--v=2",
+    ]
     with pilothouse(
         tmp_path, "manager", *flags, *here, "--authorization-always-allow-paths=/metrics,/readyz"
     ) as manager:

@@ -1,0 +1,95 @@
+"""``docs/operating.md`` speaks of what there is: metrics by their names and labels, pages, flags, controllers."""
+
+import asyncio
+import functools
+import re
+
+import pytest
+from tests.programs import ROOT
+
+from pilothouse.apiserver.server import ApiServer
+from pilothouse.cli import up
+from pilothouse.cli.manager import flag_set
+from pilothouse.controllermanager.app import pages_of
+from pilothouse.controllermanager.manager import Manager
+from pilothouse.controllermanager.options import Options
+from pilothouse.controllermanager.slis import Slis
+from pilothouse.controllers.node.node_ipam import NodeIpamOptions
+from pilothouse.controllers.registry import DESCRIPTORS
+from pilothouse.env import Env, TaskGroup, virtual
+from pilothouse.plane import LocalClients
+from pilothouse.runtime.client_metrics import RestClientMetrics
+from pilothouse.runtime.metrics import Registry
+from pilothouse.storage import MemoryStore
+
+PAGE = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
+RANGES = NodeIpamOptions(allocate=True, cluster_cidr="10.0.0.0/16")
+OPTIONS = Options(controller_options={"node-ipam-controller": RANGES})
+
+
+def section(title: str) -> str:
+    """The text below a heading."""
+    return PAGE.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
+@functools.cache
+def running() -> tuple[dict[str, tuple[str, ...]], frozenset[str]]:
+    """A leading manager with every controller: its metrics with their labels, and its pages."""
+
+    async def main(env: Env) -> tuple[dict[str, tuple[str, ...]], frozenset[str]]:
+        server, metrics = ApiServer(env, MemoryStore(env)), Registry()
+        RestClientMetrics(metrics)
+        manager = Manager(env, OPTIONS, LocalClients(env, server).manager(), DESCRIPTORS, metrics=metrics)
+        slis = Slis(env)
+        async with TaskGroup("manager") as group:
+            group.start(manager.run(), name="manager")
+            await asyncio.sleep(5.0)
+            group.cancel()
+        families = [*metrics._families.values(), *slis._registry._families.values()]
+        await server.close()
+        return {one.name: tuple(one.labels) for one in families}, frozenset(pages_of(env, OPTIONS, manager).paths)
+
+    return virtual.run(main)
+
+
+NAMED = sorted(set(re.findall(r"`([a-z]+(?:_[a-z]+)+)(?:\{([^}]*)\})?`", section("Metrics to watch"))))
+
+
+@pytest.mark.parametrize(("name", "labels"), [pytest.param(*found, id=found[0]) for found in NAMED])
+def test_every_metric_exists(name: str, labels: str) -> None:
+    metrics, _pages = running()
+    assert name in metrics
+    wanted = [label for label in labels.split(",") if label and "=" not in label]
+    assert not wanted or set(wanted) == set(metrics[name])
+
+
+def test_enough_metrics_are_named() -> None:
+    assert len(NAMED) > 20
+
+
+def test_other_sections_name_metrics_that_exist_too() -> None:
+    metrics, _pages = running()
+    assert set(re.findall(r"`([a-z]+_[a-z_]+_total)", PAGE)) <= set(metrics)
+
+
+def test_every_page_exists() -> None:
+    _metrics, pages = running()
+    named = set(re.findall(r"`(/(?:healthz|livez|readyz|metrics|configz|flagz|statusz|debug)[a-z/]*)", PAGE))
+    assert len(named) > 7
+    assert named <= pages
+
+
+def test_every_flag_exists() -> None:
+    known = {flag.name for flags in (flag_set("pilothouse manager"), up.flag_set("up")) for flag in flags}
+    elsewhere = {"require-hashes", "no-deps"}  # pip's
+    named = set(re.findall(r"--([a-z][a-z-]+[a-z])\b", PAGE)) - elsewhere
+    assert len(named) > 12
+    assert named <= known
+
+
+def test_every_controller_that_there_is_is_named() -> None:
+    first = PAGE.partition("**Read this first.**")[2].partition("\n\n")[0]
+    for descriptor in DESCRIPTORS:
+        assert re.search(rf"\b{descriptor.name.removesuffix('-controller')}\b", first.replace("\n", " "))
+    assert "nine" in first
+    assert len(DESCRIPTORS) == 9, "docs/operating.md counts the controllers; which of upstream's are still missing?"
