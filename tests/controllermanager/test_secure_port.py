@@ -102,3 +102,18 @@ def test_certificates_that_can_not_be_used_are_named(tmp_path: Path) -> None:
     ):
         with pytest.raises(ConfigError, match=match):
             secure_port._tls(env, serving, b"")
+
+
+def test_a_file_system_without_a_place_for_temporary_files_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container with a read-only root file system and no /tmp."""
+
+    def refuse(**_settings: object) -> None:
+        raise FileNotFoundError(2, "No usable temporary directory found in ['/tmp', '/']")
+
+    monkeypatch.setattr("tempfile.TemporaryDirectory", refuse)
+
+    async def main(env: Env) -> None:
+        with pytest.raises(ConfigError, match=r"can't be used: No usable temporary directory found"):
+            secure_port._tls(env, Serving(), b"")
+
+    run(main)

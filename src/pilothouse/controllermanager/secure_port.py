@@ -149,9 +149,11 @@ def _tls(env: Env, serving: Serving, authority: bytes) -> ServerTls:
         default = _default_certificate(env, serving)
         return ServerTls(default, client_authority=authority, policy=_policy(serving), named=named)
     except OSError as error:
+        # Without a file it is about none of ours: no place for temporary ones.
+        what = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
         raise ConfigError(
-            f"the certificate of the secure port can't be used: {error.filename}: {error.strerror}; see --cert-dir,"
-            " --tls-cert-file and --tls-private-key-file"
+            f"the certificate of the secure port can't be used: {what}; see --cert-dir, --tls-cert-file and"
+            " --tls-private-key-file"
         ) from error
     except ValueError as error:
         raise ConfigError(f"the certificate of the secure port can't be used: {error}") from error
