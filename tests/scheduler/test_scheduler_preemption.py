@@ -358,3 +358,82 @@ def test_pods_of_a_service_lie_evenly_over_zones() -> None:
         assert Counter(name[0] for name in (await nodes_of(w)).values()) == {"a": 4, "b": 4}
 
     in_world(story)
+
+
+def test_room_that_a_preemptor_no_longer_waits_for_is_given_to_others() -> None:
+    """Not only when the preemptor is gone: one that is being deleted, and kept by a finalizer, needs no room either."""
+
+    async def story(w: World) -> None:
+        await w.create_node("a")
+        await w.create_pod("low", cpu="3", metadata=HOLD)
+        await asyncio.sleep(1)
+        await high(w, cpu="4", metadata=HOLD)
+        await asyncio.sleep(1)
+        await w.create_pod("late", cpu="1")
+        await asyncio.sleep(20)
+        assert ((await w.existing()).status.nominated_node_name, (await nodes_of(w))["late"]) == ("a", "")
+        await w.delete()
+        await asyncio.sleep(1)
+        assert (await nodes_of(w))["late"] == "a"
+
+    in_world(story)
+
+
+def test_room_that_somebody_else_takes_back_from_a_preemptor_is_given_to_others() -> None:
+    async def story(w: World) -> None:
+        await w.create_node("a")
+        await w.create_pod("low", cpu="3", metadata=HOLD)
+        await asyncio.sleep(1)
+        await high(w, cpu="4")
+        await asyncio.sleep(1)
+        await w.create_pod("late", cpu="1")
+        await asyncio.sleep(20)
+        await w.client.patch(
+            PODS.raw, "p", merge_patch({"status": {"nominatedNodeName": None}}), "default", subresource="status"
+        )
+        await asyncio.sleep(1)
+        assert (await nodes_of(w))["late"] == "a"
+
+    in_world(story)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"metadata": {"labels": {ZONE: None}}}, id="it has no zone any more"),
+        pytest.param({"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}}, id="it got a taint"),
+    ],
+)
+def test_a_node_that_no_longer_counts_for_evenness_helps_a_pod_to_another(change: dict[str, Any]) -> None:
+    async def story(w: World) -> None:
+        for name in ("a", "b"):
+            await w.create_node(name, unschedulable=name == "b")
+            await w.label_node(name, ZONE, name)
+        labels = {"labels": {"app": "web"}}
+        await w.create_pod("first", metadata=labels)
+        await asyncio.sleep(1)
+        constraints = [spread(ZONE, nodeTaintsPolicy="Honor")]
+        await w.create_pod("p", metadata=labels, topologySpreadConstraints=constraints)
+        await asyncio.sleep(20)
+        assert (await nodes_of(w))["p"] == ""
+        await w.client.patch(NODES.raw, "b", merge_patch(change))
+        await asyncio.sleep(1)
+        assert (await nodes_of(w))["p"] == "a"
+
+    in_world(story)
+
+
+def test_a_node_that_leaves_its_zone_takes_its_pods_out_of_the_way() -> None:
+    async def story(w: World) -> None:
+        for name in ("a", "b"):
+            await w.create_node(name, unschedulable=name == "b")
+            await w.label_node(name, ZONE, "z")
+        await w.create_pod("other", node="b", metadata={"labels": {"app": "db"}})
+        await w.create_pod("p", affinity=far(term(ZONE, app="db")))
+        await asyncio.sleep(20)
+        assert (await nodes_of(w))["p"] == ""
+        await w.client.patch(NODES.raw, "b", merge_patch({"metadata": {"labels": {ZONE: None}}}))
+        await asyncio.sleep(1)
+        assert (await nodes_of(w))["p"] == "a"
+
+    in_world(story)

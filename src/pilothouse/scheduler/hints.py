@@ -7,6 +7,9 @@ What spreading and affinity refused may be healed from far away: by any pod they
 
 from collections.abc import Hashable
 
+import msgspec
+
+from pilothouse.api.core import Node
 from pilothouse.scheduler.placement import Placer
 from pilothouse.scheduler.relations import Namespaces
 from pilothouse.scheduler.snapshot import NodeInfo, Placed
@@ -43,15 +46,38 @@ class NodeHint:
         return self._placer.refusal(wish, self._info) is None
 
 
-def labels_help(wish: Wish, rejected: frozenset[str], info: NodeInfo) -> bool:
-    """A node came, went, or has other labels: whether that moves a domain which the pod's relations count in."""
-    if SPREAD in rejected and any(spread.topology_key in info.labels for spread in wish.hard_spread):
+class TopologyChange(msgspec.Struct, frozen=True):
+    """What domains a node has come into or left. ``labels`` are those it has or had, ``moved`` those that changed."""
+
+    labels: frozenset[str]
+    moved: frozenset[str]
+    taints: bool
+
+
+def topology_change(old: Node | None, new: Node | None) -> TopologyChange:
+    """What is different: a node came (no ``old``), went (no ``new``), or changed."""
+    before = old.metadata.labels if old is not None else {}
+    after = new.metadata.labels if new is not None else {}
+    labels = frozenset(before) | frozenset(after)
+    moved = frozenset(key for key in labels if before.get(key) != after.get(key))
+    taints = old is not None and new is not None and old.spec.taints != new.spec.taints
+    return TopologyChange(labels, moved, taints)
+
+
+def topology_helps(wish: Wish, rejected: frozenset[str], change: TopologyChange | None) -> bool:
+    """A node came, went, or has other labels or taints: whether that moves a domain in which the pod's relations
+    count. Which nodes count for spreading can depend on any of their labels, and on their taints."""
+    if change is None or not (change.moved or change.taints):
+        return False
+    if SPREAD in rejected and any(
+        spread.topology_key in change.labels and (change.moved or spread.honors_taints) for spread in wish.hard_spread
+    ):
         return True
     terms = wish.terms
     return (
         AFFINITY in rejected
         and terms is not None
-        and any(term.topology_key in info.labels for term in (*terms.near, *terms.far))
+        and any(term.topology_key in change.moved for term in (*terms.near, *terms.far))
     )
 
 

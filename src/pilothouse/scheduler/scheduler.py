@@ -21,7 +21,15 @@ from pilothouse.env import Env, Log, TaskGroup
 from pilothouse.machinery.labels import Selector
 from pilothouse.runtime import InformerFactory
 from pilothouse.runtime.informer import SharedInformer
-from pilothouse.scheduler.hints import RELATIONS, NodeHint, arrival_helps, departure_helps, labels_help
+from pilothouse.scheduler.hints import (
+    RELATIONS,
+    NodeHint,
+    TopologyChange,
+    arrival_helps,
+    departure_helps,
+    topology_change,
+    topology_helps,
+)
 from pilothouse.scheduler.owners import Owners
 from pilothouse.scheduler.placement import Placement, Placer
 from pilothouse.scheduler.pod_queue import Entry, PodQueue
@@ -146,8 +154,8 @@ class Scheduler:
     def _see_placed(self, pod: Pod) -> None:
         key = _key(pod)
         self._queue.discard(key)
-        self._snapshot.drop_nomination(key)
         before, now = self._snapshot.confirm(pod)
+        self._break_promise(key)
         if now is not None:
             self._wake_for_pod(before, now)
 
@@ -155,7 +163,7 @@ class Scheduler:
         key, uid = _key(pod), pod.metadata.uid
         if not self._is_mine(pod):
             self._queue.discard(key)
-            self._snapshot.drop_nomination(key)
+            self._break_promise(key)
             return
         if self._snapshot.is_assumed(key, uid):
             return
@@ -164,6 +172,8 @@ class Scheduler:
         # By us, which is known already, by somebody else, or in an earlier life of this program. That a promise was
         # taken back says nothing about a newer one, which may be on its way to the server.
         if promised != before and (promised or self._snapshot.nomination(key) == before):
+            if promised != self._snapshot.nomination(key):
+                self._break_promise(key)
             self._snapshot.nominate(Wish(pod), promised)
         # What is written about the pod's status, by us for one, makes it fit nowhere new.
         if (
@@ -177,23 +187,20 @@ class Scheduler:
     def _lose_pod(self, pod: Pod) -> None:
         key = _key(pod)
         self._queue.discard(key)
-        promised = self._snapshot.nomination(key)
-        self._snapshot.drop_nomination(key)
         gone = self._snapshot.forget(key)
+        self._break_promise(key)
         if gone is not None:
             self._wake_for_pod(gone, None)
-        elif promised:
-            self._wake_on(self._snapshot.nodes.get(promised))
 
     def _see_node(self, old: Node | None, node: Node) -> None:
         if self._snapshot.set_node(node):
-            info = self._snapshot.nodes[node.metadata.name]
-            self._wake_on(info, labels=old is None or old.metadata.labels != node.metadata.labels)
+            self._wake_on(self._snapshot.nodes[node.metadata.name], topology_change(old, node))
 
     def _lose_node(self, node: Node) -> None:
         info = self._snapshot.remove_node(node.metadata.name)
         if info is not None and self._queue.anybody_waits(afar=True):
-            self._queue.wake(self._judge(lambda wish, entry: labels_help(wish, entry.rejected, info)), afar=True)
+            change = topology_change(info.node, None)
+            self._queue.wake(self._judge(lambda wish, entry: topology_helps(wish, entry.rejected, change)), afar=True)
 
     # Who is tried again
 
@@ -204,13 +211,21 @@ class Scheduler:
 
         return judge
 
-    def _wake_on(self, info: NodeInfo | None, *, labels: bool = False) -> None:
+    def _break_promise(self, key: str) -> None:
+        """The pod no longer waits for its node: others may have the room (upstream's ``hasNominatedNodeNameChanged``,
+        v1.36 ``pkg/scheduler/eventhandlers.go``)."""
+        promised = self._snapshot.nomination(key)
+        if promised:
+            self._snapshot.drop_nomination(key)
+            self._wake_on(self._snapshot.nodes.get(promised))
+
+    def _wake_on(self, info: NodeInfo | None, change: TopologyChange | None = None) -> None:
         """There may be room on a node that was not there before."""
         if info is None or not self._queue.anybody_waits():
             return
         hint = NodeHint(self._placer, info)
         self._queue.wake(
-            self._judge(lambda wish, entry: hint.helps(wish) or (labels and labels_help(wish, entry.rejected, info)))
+            self._judge(lambda wish, entry: hint.helps(wish) or topology_helps(wish, entry.rejected, change))
         )
 
     def _wake_for_pod(self, before: Placed | None, now: Placed | None) -> None:
@@ -257,8 +272,9 @@ class Scheduler:
         wish = _wish(entry, pod)
         placement = self._placer.place(wish)
         if placement.node_name is not None:
-            self._snapshot.drop_nomination(key)
-            self._wake_for_pod(None, self._snapshot.assume(wish, placement.node_name))
+            placed = self._snapshot.assume(wish, placement.node_name)
+            self._break_promise(key)
+            self._wake_for_pod(None, placed)
             group.start(self._bind(entry, wish, placement.node_name), name=f"bind {key}")
             return
         outcome = self._preempt(wish, placement)
@@ -283,7 +299,8 @@ class Scheduler:
         if outcome.keeps_nomination:
             return []
         victims = outcome.victims
-        self._snapshot.drop_nomination(wish.key)
+        if victims is None or victims.info.name != self._snapshot.nomination(wish.key):
+            self._break_promise(wish.key)
         if victims is None:
             return []
         displaced = by_lower_priority(self._snapshot.nominated.get(victims.info.name, {}), wish)
