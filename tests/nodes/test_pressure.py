@@ -102,4 +102,4 @@ def test_commands_that_cannot_be_understood(annotations: dict[str, str], complai
     found = commands_of({f"simulated.pilothouse.dev/{key}": text for key, text in annotations.items()})
     (told,) = found.complaints
     assert complaint in told
-    assert not found.down
+    assert not found.faults

@@ -30,9 +30,10 @@ class Commands(msgspec.Struct, frozen=True, kw_only=True):
     """What can't be understood."""
 
     @property
-    def down(self) -> bool:
-        """Whether the node is to send nothing."""
-        return self.silent or self.gone or self.out_of_service
+    def faults(self) -> frozenset[str]:
+        """Those for which the node is to send nothing."""
+        faults = {"silent": self.silent, "gone": self.gone, "out-of-service": self.out_of_service}
+        return frozenset(name for name, there in faults.items() if there)
 
 
 def commands_of(annotations: Mapping[str, str]) -> Commands:

@@ -47,6 +47,7 @@ class _Heart:
         "boots",
         "commands",
         "conditions",
+        "deleted",
         "lease",
         "lease_due",
         "name",
@@ -63,6 +64,9 @@ class _Heart:
         self.name = name
         self.registered = False
         self.uid = ""  # "" while there is no Node
+        self.deleted = (
+            ""  # the uid of the one that was there last: the watch may still tell of it, or a finalizer hold it
+        )
         self.version = ""
         self.conditions: tuple[NodeCondition, ...] = ()
         self.lease: msgspec.Raw | None = None
@@ -77,11 +81,15 @@ class _Heart:
     def adopt(self, node: Node) -> None:
         """There is a Node, maybe a new one."""
         if node.metadata.uid != self.uid:
-            self.uid = node.metadata.uid
+            self.uid, self.deleted = node.metadata.uid, ""
             self.lease = None
             self.lease_due = self.status_due = 0.0
             self.new = self.whole = True
         self.remember(node)
+
+    def lose(self) -> None:
+        """There is no Node any more."""
+        self.uid, self.deleted = "", self.uid
 
     def remember(self, node: Node) -> None:
         """This is the newest version of the Node that was seen."""
@@ -145,6 +153,8 @@ class Heartbeats:
         heart = self._hearts.get(node.metadata.name)
         if heart is None or not heart.registered or is_newer(heart.version, node.metadata.resource_version):
             return
+        if node.metadata.uid == heart.deleted:
+            return
         if node.metadata.uid != heart.uid:
             heart.adopt(node)
             heart.tainted = False
@@ -165,13 +175,14 @@ class Heartbeats:
     def _lose(self, node: Node) -> None:
         heart = self._hearts.get(node.metadata.name)
         if heart is not None and heart.uid == node.metadata.uid:
-            heart.uid = ""
+            heart.lose()
 
     # What is commanded
 
     def _obey(self, heart: _Heart, node: Node) -> None:
         """Do what the Node's annotations say, if that has changed."""
         commands = commands_of(node.metadata.annotations)
+        seen_before = heart.commands is not None
         before, heart.commands = heart.commands or Commands(), commands
         if commands == before:
             return
@@ -180,8 +191,9 @@ class Heartbeats:
                 heart.name, self._reference(heart.name), "InvalidAnnotation", complaint, warning=True, always=True
             )
         name, outages = heart.name, self._outages
-        rebooted = commands.boot != before.boot and bool(before.boot or heart.registered)
-        if (before.down and not commands.down) or rebooted:
+        # What is there when the simulator starts was obeyed by an earlier one.
+        rebooted = seen_before and commands.boot not in ("", before.boot)
+        if before.faults - commands.faults or rebooted:
             outages.restore(name, containers=not rebooted)
         if commands.out_of_service:
             outages.take_out_of_service(name)
@@ -255,11 +267,13 @@ class Heartbeats:
 
     async def _delete(self, heart: _Heart) -> None:
         """The machine is away: what a cloud provider's controller does then."""
+        uid = heart.uid
         try:
-            await self._clients[heart.name].delete(NODES, heart.name, uid=heart.uid)
+            await self._clients[heart.name].delete(NODES, heart.name, uid=uid)
         except (NotFound, Conflict):
             self._log.info("Node was deleted before", v=1, node=heart.name)
-        heart.uid = ""
+        if heart.uid == uid:
+            heart.lose()
 
     async def _change_taint(self, heart: _Heart) -> None:
         """What an administrator does to a node that will not come back, and takes back when it has."""
@@ -326,7 +340,7 @@ class Heartbeats:
         except NotFound:
             # Deleted, and the watch will say so; unless it has said meanwhile that there is a new one.
             if heart.uid == uid:
-                heart.uid = ""
+                heart.lose()
         except (ApiError, OSError) as error:
             # Not a reason to let the Lease wait. A kubelet tries again with its next look at the status.
             self._log.error("Error updating node status, will retry", error=error, node=heart.name)
@@ -345,8 +359,15 @@ class Heartbeats:
             self._tell_status(name, node_object.STATUS_EVENTS[change])
         if heart.uid == uid == node.metadata.uid:
             heart.new = heart.whole = False
-            heart.remember(node)
-            heart.status_due = self._env.monotonic() + self._stretched(self._profile.status_period)
+            if not is_newer(heart.version, node.metadata.resource_version):
+                heart.remember(node)
+            # While this was on its way the pressure may have changed, or somebody else the conditions.
+            period = self._stretched(self._profile.status_period)
+            if self._rows(name) != rows:
+                period = 0.0
+            elif node_object.changes(heart.conditions, rows):
+                period = self._profile.sync_period
+            heart.status_due = self._env.monotonic() + period
 
     async def _take_off_start_taint(self, client: Client, node: Node) -> None:
         """Admission puts not-ready:NoSchedule on every new node, and the node lifecycle controller takes it off.

@@ -18,7 +18,7 @@ class Outages:
         self._silent: dict[str, float] = {}
         self._gone: dict[str, float] = {}
         self._slow: dict[str, float] = {}
-        self._late: dict[tuple[str, str], float] = {}
+        self._late: dict[str, dict[str, float]] = {}
         self._serviceless: set[str] = set()
         self._lost: set[str] = set()
         self._boots: dict[str, int] = {}
@@ -50,6 +50,7 @@ class Outages:
             self._slow[node] = seconds
             if not seconds:
                 del self._slow[node]
+            self._late.pop(node, None)
             self._changed(node)
 
     def take_out_of_service(self, node: str) -> None:
@@ -72,6 +73,7 @@ class Outages:
         was_gone = self._gone.pop(node, None) is not None
         was_silent = self._silent.pop(node, None) is not None
         self._slow.pop(node, None)
+        self._late.pop(node, None)
         self._serviceless.discard(node)
         if was_gone or not containers:
             self._lost.add(node)
@@ -95,11 +97,18 @@ class Outages:
         if seconds is None:
             return 0.0
         now = self._env.monotonic()
-        due = self._late.setdefault((node, what), now + seconds)
+        waiting = self._late.setdefault(node, {})
+        due = waiting.setdefault(what, now + seconds)
         if now < due:
             return due - now
-        del self._late[node, what]
+        del waiting[what]
         return 0.0
+
+    def forget(self, node: str, what: str) -> None:
+        """The node has nothing to send about ``what`` any more: another thing of that name waits its own time."""
+        waiting = self._late.get(node)
+        if waiting is not None:
+            waiting.pop(what, None)
 
     def _changed(self, node: str) -> None:
         for tell in self.on_change:

@@ -124,7 +124,11 @@ class PodLives:
     def _see(self, old: NodePod | None, pod: NodePod) -> None:
         meta, node = pod.metadata, pod.spec.node_name
         if old is not None and old.metadata.uid != meta.uid:
-            self._addresses.release(old.status.pod_ip, old.metadata.uid)
+            # Replaced while nobody watched, maybe on another node.
+            self._lose(old)
+            old = None
+        if old is not None and old.status.pod_ip != pod.status.pod_ip != "":
+            self._addresses.release(old.status.pod_ip, meta.uid)  # a boot has given it another
         if pod.status.pod_ip and not pod.spec.host_network:
             self._addresses.hold(pod.status.pod_ip, meta.uid)
         if node in self._index:
@@ -142,6 +146,7 @@ class PodLives:
         if node in self._index:
             self._on_node[node].pop(key, None)
             self._loads_of(node).drop(key)
+            self._outages.forget(node, key)
             self._queue.add(key)
 
     def _node_changed(self, node: str) -> None:

@@ -58,6 +58,8 @@ class Pressures:
         self._profile = profile
         self._tell = tell
         self._squeezes: dict[str, dict[str, Squeeze]] = {}
+        self._next_at: dict[str, float] = {}
+        """When a node under pressure may evict again, in loop time."""
         self._queue: WorkQueue[str] = WorkQueue(env, "node pressure")
         self._pool = WorkerPool("node pressure", self._queue, self._reconcile, log=log)
         self._lives: PodLives | None = None
@@ -101,17 +103,20 @@ class Pressures:
             return None
         now = self._env.monotonic()
         active = next((name for name in CONDITIONS if name in squeezes and squeezes[name].active), "")
-        if active:
+        if active and now >= self._next_at.get(node, now):
+            self._next_at[node] = now + self._profile.eviction_period
             self._evict_one(node, active, squeezes[active])
-            if squeezes[active].active:
-                return Requeue(after=self._profile.eviction_period)
         ends = {name: s.last_at + self._profile.pressure_transition for name, s in squeezes.items() if not s.active}
         for name, at in ends.items():
             if now >= at:
                 del squeezes[name]
                 self._changed(node)
-        left = [at for name, at in ends.items() if name in squeezes]
-        return Requeue(after=min(left) - now) if left else None
+        due = [at for name, at in ends.items() if name in squeezes]
+        if len(due) < len(squeezes):
+            due.append(self._next_at[node])
+        else:
+            self._next_at.pop(node, None)
+        return Requeue(after=min(due) - now) if due else None
 
     def _evict_one(self, node: str, resource: str, squeeze: Squeeze) -> None:
         squeeze.last_at = self._env.monotonic()

@@ -174,7 +174,7 @@ class NodeSimulator:
         warning: bool = False,
         always: bool = False,
     ) -> None:
-        if not self._eventful and not always:
+        if not always and (not self._eventful or self._outages.is_down(node)):
             return
         recorder = self._recorders.get(node)
         if recorder is None:

@@ -105,8 +105,8 @@ class StageLives:
         if kind is PODS:
             pods = informers.informer(PODS, field_selector="spec.nodeName!=", keep_raw=True)
             pods.add_handler(
-                on_add=lambda pod, _initial: self._see_pod(pod),
-                on_update=lambda _old, pod: self._see_pod(pod),
+                on_add=lambda pod, _initial: self._see_pod(None, pod),
+                on_update=self._see_pod,
                 on_delete=lambda pod, _unknown: self._lose(pod),
             )
             self._informer: Any = pods
@@ -127,7 +127,9 @@ class StageLives:
 
     # What the watch tells
 
-    def _see_pod(self, pod: Pod) -> None:
+    def _see_pod(self, old: Pod | None, pod: Pod) -> None:
+        if old is not None and old.metadata.uid != pod.metadata.uid:
+            self._lose(old)  # replaced while nobody watched
         if pod.status.pod_ip and not pod.spec.host_network:
             self._addresses.hold(pod.status.pod_ip, pod.metadata.uid)
         self._see(pod.metadata, pod.spec.node_name)
@@ -141,6 +143,7 @@ class StageLives:
         if isinstance(thing, Pod):
             self._addresses.release(thing.status.pod_ip, uid)
             self._addresses.release(self._own.pop(uid, ""), uid)
+        self._outages.forget(self._node_of(thing), _key(thing.metadata))
         self._queue.add(_key(thing.metadata))
 
     def _node_changed(self, node: str) -> None:
@@ -210,6 +213,7 @@ class StageLives:
             job.floor = meta.resource_version
             if stage.immediate:
                 again = self._jobs[key] = self._match(written, meta.resource_version, meta.uid)
+                again.floor = meta.resource_version
                 return Requeue(after=again.due - self._env.monotonic()) if again.stage is not None else None
         return None
 
