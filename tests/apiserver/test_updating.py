@@ -453,6 +453,38 @@ def test_a_patch_of_the_status_leaves_the_spec() -> None:
     assert (answer.body["spec"]["replicas"], answer.body["status"]["replicas"]) == (1, 2)
 
 
+ADDRESSES = "may specify no more than one IP for each IP family"
+
+
+@pytest.mark.parametrize(
+    ("sent", "kept", "said"),
+    [
+        pytest.param(["10.0.0.2", "fd00::1"], ["10.0.0.2", "fd00::1"], "", id="two families"),
+        pytest.param(["10.0.0.2", "10.0.0.3"], [], ADDRESSES, id="one family twice"),
+        pytest.param(["10.0.0.2", "fd00::1", "fd00::2"], [], ADDRESSES, id="three"),
+        pytest.param(
+            ["10.0.0.2", "10.0.0.2"], [], 'status.podIPs[1]: Duplicate value: {"ip":"10.0.0.2"}', id="a double"
+        ),
+        pytest.param(["10.0.0.3", "10.0.0.2"], ["10.0.0.2"], "", id="the single one counts"),
+        pytest.param([], ["10.0.0.2"], "", id="the single one alone"),
+    ],
+)
+def test_a_pod_has_one_address_of_each_family(sent: list[str], kept: list[str], said: str) -> None:
+    """``validatePodIPs`` and the conversion of ``podIP``; all of these patches say 10.0.0.2 there."""
+
+    async def main(api: Api) -> None:
+        await api.made(PODS, pod())
+        status = {"podIP": "10.0.0.2", **({"podIPs": [{"ip": ip} for ip in sent]} if sent else {})}
+        answer = await api.patch(f"{PODS}/p/status", {"status": status}, MERGE)
+        assert answer.status == (422 if said else 200)
+        assert said in answer.message
+        if not said:
+            assert answer.body["status"]["podIP"] == "10.0.0.2"
+            assert [each["ip"] for each in answer.body["status"]["podIPs"]] == kept
+
+    on(main)
+
+
 def test_an_update_by_dry_run_stores_nothing() -> None:
     async def main(api: Api) -> tuple[Answer, Answer]:
         await api.made(CONFIG_MAPS, config_map(data={"a": "1"}))

@@ -3,6 +3,7 @@
 After kubernetes' ``pkg/registry/core/pod/strategy.go`` and ``pkg/apis/core/validation`` (v1.36).
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from pilothouse.apiserver import errors
@@ -56,6 +57,7 @@ class PodStrategy(Strategy):
             known = (old.get("status") or {}).get("qosClass")
             if known:
                 status["qosClass"] = known
+        _align_addresses(status)
 
     def finish(self, obj: Object) -> None:
         # The two times of a condition are printed even when they are unset.
@@ -89,9 +91,9 @@ class PodStrategy(Strategy):
         return problems + validate_pod_spec(spec, "spec")
 
     def validate_status(self, obj: Object, old: Object) -> list[FieldError]:
+        problems = _address_problems((obj.get("status") or {}).get("podIPs") or ())
         if obj["spec"].get("restartPolicy") == "Always":
-            return []
-        problems: list[FieldError] = []
+            return problems
         restartable = obj["spec"].get("restartPolicy") == "OnFailure"
         before = {status.get("name"): status for status in (old.get("status") or {}).get("containerStatuses") or ()}
         for position, status in enumerate((obj.get("status") or {}).get("containerStatuses") or ()):
@@ -124,6 +126,32 @@ def _gated(now: str) -> dict[str, Any]:
         "reason": "SchedulingGated",
         "message": "Scheduling is blocked due to non-empty scheduling gates",
     }
+
+
+def _align_addresses(status: Object) -> None:
+    """``podIP`` is the first of ``podIPs``; where they differ the single one counts: a kubelet from before there were two
+    families knows no other (``pkg/apis/core/v1/conversion.go``)."""
+    single, several = status.get("podIP"), status.get("podIPs")
+    if single:
+        if not several or several[0].get("ip") != single:
+            status["podIPs"] = [{"ip": single}]
+    elif several and several[0].get("ip"):
+        status["podIP"] = several[0]["ip"]
+
+
+def _address_problems(addresses: Sequence[Object]) -> list[FieldError]:
+    """``validatePodIPs``: at most one address of each family."""
+    if len(addresses) < 2:
+        return []
+    found = [str(address.get("ip")) for address in addresses]
+    problems: list[FieldError] = []
+    if len(found) > 2 or (":" in found[0]) == (":" in found[1]):
+        told = "may specify no more than one IP for each IP family"
+        problems.append(errors.invalid_value("status.podIPs", list(addresses), told))
+    for position, address in enumerate(found):
+        if address in found[:position]:
+            problems.append(errors.duplicate(f"status.podIPs[{position}]", addresses[position]))
+    return problems
 
 
 def _without_mutable(spec: Object, before: Object) -> Object:
