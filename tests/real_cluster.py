@@ -185,9 +185,10 @@ class RealCluster:
         return False
 
     def _ready(self) -> bool:
-        # The self-made bootstrap objects (roles, priority levels) are part of /readyz through post-start hooks.
+        # The self-made bootstrap objects (roles, priority levels) are part of /readyz through post-start hooks. The
+        # namespaces of the system are not: a loop of their own makes them a moment later.
         with contextlib.suppress(OSError, http.client.HTTPException):
-            return self._exchange("GET", "/readyz")[0] == 200
+            return all(self._exchange("GET", path)[0] == 200 for path in ("/readyz", "/api/v1/namespaces/default"))
         return False
 
     def _stop_processes(self) -> None:
