@@ -129,8 +129,8 @@ def _gated(now: str) -> dict[str, Any]:
 
 
 def _align_addresses(status: Object) -> None:
-    """``podIP`` is the first of ``podIPs``; where they differ the single one counts: a kubelet from before there were two
-    families knows no other (``pkg/apis/core/v1/conversion.go``)."""
+    """``podIP`` is the first of ``podIPs``. Where they differ the single one counts: kubelets older than the second
+    family know no other (``pkg/apis/core/v1/conversion.go``)."""
     single, several = status.get("podIP"), status.get("podIPs")
     if single:
         if not several or several[0].get("ip") != single:
