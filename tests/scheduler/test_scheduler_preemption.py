@@ -437,3 +437,25 @@ def test_a_node_that_leaves_its_zone_takes_its_pods_out_of_the_way() -> None:
         assert (await nodes_of(w))["p"] == "a"
 
     in_world(story)
+
+
+def test_a_pod_that_gets_room_where_others_keep_it_away_waits_for_these_from_then_on() -> None:
+    """The first refusal, for want of room, hid the second."""
+
+    async def story(w: World) -> None:
+        for name in ("a", "b"):
+            await w.create_node(name, unschedulable=name == "b")
+            await w.label_node(name, ZONE, name)
+        labels = {"labels": {"app": "web"}}
+        await w.create_pod("first", node="a", metadata=labels)
+        await w.create_pod("large", node="a", cpu="3")
+        await w.create_pod("p", cpu="2", metadata=labels, topologySpreadConstraints=[spread(ZONE)])
+        await asyncio.sleep(20)
+        await w.delete("large", grace=0)
+        await asyncio.sleep(20)
+        assert (await nodes_of(w))["p"] == ""
+        await w.create_pod("second", node="b", metadata=labels)
+        await asyncio.sleep(1)
+        assert (await nodes_of(w))["p"] == "a"
+
+    in_world(story)

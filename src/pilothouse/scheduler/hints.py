@@ -11,6 +11,7 @@ import msgspec
 
 from pilothouse.api.core import Node
 from pilothouse.scheduler.placement import Placer
+from pilothouse.scheduler.refusals import NOT_NAMED, Refusal
 from pilothouse.scheduler.relations import Namespaces
 from pilothouse.scheduler.snapshot import NodeInfo, Placed
 from pilothouse.scheduler.wish import Wish
@@ -26,24 +27,27 @@ class NodeHint:
     def __init__(self, placer: Placer, info: NodeInfo) -> None:
         self._placer = placer
         self._info = info
-        self._known: dict[Hashable, bool] = {}
+        self._known: dict[Hashable, Refusal | None] = {}
 
-    def helps(self, wish: Wish) -> bool:
-        """Whether the pod would fit on that node now."""
-        if wish.terms is not None or wish.hard_spread or self._placer.snapshot.repelling:
-            return self._fits(wish)
-        key = (wish.shape, wish.priority) if self._placer.snapshot.nominated else wish.shape
-        if self._placer.snapshot.nomination(wish.key):
-            return self._fits(wish)
-        known = self._known.get(key)
-        if known is None:
-            known = self._known[key] = self._fits(wish)
-        return known
+    def helps(self, wish: Wish, rejected: frozenset[str]) -> bool:
+        """Whether the pod would fit on that node now; or whether other pods keep it away, which it does not know yet
+        because the node was refused for something else before. Its next attempt lets it wait for those."""
+        refusal = self._refusal(wish)
+        return refusal is None or (refusal.plugin in RELATIONS and refusal.plugin not in rejected)
 
-    def _fits(self, wish: Wish) -> bool:
+    def _refusal(self, wish: Wish) -> Refusal | None:
+        snapshot = self._placer.snapshot
+        if wish.terms is not None or wish.hard_spread or snapshot.repelling or snapshot.nomination(wish.key):
+            return self._look(wish)
+        key = (wish.shape, wish.priority) if snapshot.nominated else wish.shape
+        if key not in self._known:
+            self._known[key] = self._look(wish)
+        return self._known[key]
+
+    def _look(self, wish: Wish) -> Refusal | None:
         if wish.names is not None and self._info.name not in wish.names:
-            return False
-        return self._placer.refusal(wish, self._info) is None
+            return NOT_NAMED
+        return self._placer.refusal(wish, self._info)
 
 
 class TopologyChange(msgspec.Struct, frozen=True):

@@ -225,7 +225,9 @@ class Scheduler:
             return
         hint = NodeHint(self._placer, info)
         self._queue.wake(
-            self._judge(lambda wish, entry: hint.helps(wish) or topology_helps(wish, entry.rejected, change))
+            self._judge(
+                lambda wish, entry: hint.helps(wish, entry.rejected) or topology_helps(wish, entry.rejected, change)
+            )
         )
 
     def _wake_for_pod(self, before: Placed | None, now: Placed | None) -> None:
@@ -238,7 +240,7 @@ class Scheduler:
         hint = NodeHint(self._placer, info) if info is not None else None
 
         def helps(wish: Wish, entry: Entry) -> bool:
-            if hint is not None and hint.helps(wish):
+            if hint is not None and hint.helps(wish, entry.rejected):
                 return True
             if before is not None and departure_helps(wish, entry.rejected, before, namespaces):
                 return True
