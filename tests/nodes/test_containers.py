@@ -221,6 +221,7 @@ def test_annotations_count_when_they_are_changed(
         pytest.param({"run-time.x": "1s"}, "run-time.x: no such key", id="unknown container"),
         pytest.param({"start-delay": "soon"}, 'start-delay: time: invalid duration "soon"', id="no duration"),
         pytest.param({"readiness-probe": "fail, pass"}, "only the last outcome may last for ever", id="endless middle"),
+        pytest.param({"readiness-probe": "pass 1us, fail 1us"}, "a kubelet probes once a second", id="too often"),
         pytest.param({"readiness-probe": "maybe"}, 'expected "pass" or "fail"', id="no outcome"),
         pytest.param({"exit-code": "x"}, "invalid literal", id="no number"),
         pytest.param({"memory-usage": "much"}, "memory-usage: ", id="no quantity"),

@@ -34,6 +34,8 @@ class Timeline(msgspec.Struct, frozen=True):
         return math.inf
 
 
+SHORTEST_OUTCOME_SECONDS = 1.0
+"""The shortest ``periodSeconds`` of a probe. Every change is a write, and all of them are gone through."""
 PASSES = Timeline(((True, math.inf),))
 
 
@@ -187,8 +189,8 @@ def parse_timeline(text: str) -> Timeline:
         if len(part) == 1 and number < len(words) - 1:
             raise ValueError(f'only the last outcome may last for ever, "{part[0]}" needs a duration')
         seconds = parse_duration(part[1]) if len(part) == 2 else math.inf
-        if seconds <= 0:
-            raise ValueError(f"an outcome lasts longer than {part[1]}")
+        if seconds < SHORTEST_OUTCOME_SECONDS:
+            raise ValueError(f"an outcome lasts longer than {part[1]}, a kubelet probes once a second at most")
         steps.append((part[0] == "pass", seconds))
     return Timeline(tuple(steps))
 

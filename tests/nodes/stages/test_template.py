@@ -122,6 +122,10 @@ def test_what_is_not_supported_is_said_when_it_is_read(source: str, place: tuple
         pytest.param("{{ range .name }}{{ end }}", (1, 1), "can't iterate", id="range over a string"),
         pytest.param("{{ div 1 0 }}", (1, 4), "divide by zero", id="division by zero"),
         pytest.param("{{ upper }}", (1, 4), "wrong arguments", id="too few arguments"),
+        pytest.param('{{ get .none "x" }}', (1, 4), "wrong arguments", id="a key of nothing"),
+        pytest.param('{{ trimPrefix "a" .none }}', (1, 4), "wrong arguments", id="nothing for a string"),
+        pytest.param('{{ splitList "" .name }}', (1, 4), "wrong arguments", id="no separator"),
+        pytest.param('{{ int "inf" }}', (1, 4), "wrong arguments", id="no end"),
     ],
 )
 def test_what_fails_is_said_with_its_place(source: str, place: tuple[int, int], reason: str) -> None:

@@ -308,7 +308,10 @@ class _Parser:
                 return inner(frame, dot)
             except FunctionError as error:
                 raise error_at(source, position, str(error)) from error
-            except TypeError as error:
+            except TemplateError:
+                raise
+            except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+                # A missing value where a string is wanted, most of all.
                 raise error_at(source, position, f"wrong arguments: {error}") from error
 
         return run
