@@ -10,7 +10,8 @@ from tests.nodes.world import QUIET, World, world
 from pilothouse.api import wire
 from pilothouse.api.core import EVENTS, NODES
 from pilothouse.client import merge_patch
-from pilothouse.client.interceptor import Rule, delay, gone
+from pilothouse.client.errors import NotFound
+from pilothouse.client.interceptor import Action, Rule, delay, gone, lose_answer
 from pilothouse.env import Env
 from pilothouse.env.virtual import run
 from pilothouse.nodes import Profile
@@ -85,6 +86,24 @@ def test_a_node_that_is_gone_stays_gone_whatever_is_heard_of_it(held: bool) -> N
         assert (await w.existing()).status.phase == "Running"
         if not held:
             assert (await w.node("n0")).metadata.deletion_timestamp is None
+
+    in_world(story)
+
+
+@pytest.mark.parametrize("trouble", [lambda: delay(2.0), lose_answer], ids=["on its way", "without an answer"])
+def test_a_node_revived_while_its_deletion_is_not_known_yet_registers_again(trouble: Callable[[], Action]) -> None:
+    async def story(w: World) -> None:
+        w.node_faults.add(Rule(trouble(), verb="delete", resource="nodes"))
+        w.node_faults.add(Rule(delay(1.0), verb="watch", resource="nodes"))
+        w.nodes.vanish("n0")
+        await asyncio.sleep(0.05)
+        w.nodes.revive("n0")
+        await asyncio.sleep(30)
+        assert (await conditions(w, "n0"))["Ready"] == "True"
+        await w.client.delete(NODES, "n0")
+        await asyncio.sleep(30)
+        with pytest.raises(NotFound):
+            await w.node("n0")
 
     in_world(story)
 

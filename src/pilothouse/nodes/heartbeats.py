@@ -48,6 +48,7 @@ class _Heart:
         "commands",
         "conditions",
         "deleted",
+        "doomed",
         "lease",
         "lease_due",
         "name",
@@ -67,6 +68,7 @@ class _Heart:
         self.deleted = (
             ""  # the uid of the one that was there last: the watch may still tell of it, or a finalizer hold it
         )
+        self.doomed = False  # we have asked for its deletion
         self.version = ""
         self.conditions: tuple[NodeCondition, ...] = ()
         self.lease: msgspec.Raw | None = None
@@ -81,7 +83,7 @@ class _Heart:
     def adopt(self, node: Node) -> None:
         """There is a Node, maybe a new one."""
         if node.metadata.uid != self.uid:
-            self.uid, self.deleted = node.metadata.uid, ""
+            self.uid, self.deleted, self.doomed = node.metadata.uid, "", False
             self.lease = None
             self.lease_due = self.status_due = 0.0
             self.new = self.whole = True
@@ -175,7 +177,15 @@ class Heartbeats:
     def _lose(self, node: Node) -> None:
         heart = self._hearts.get(node.metadata.name)
         if heart is not None and heart.uid == node.metadata.uid:
-            heart.lose()
+            self._miss(heart)
+
+    def _miss(self, heart: _Heart) -> None:
+        """There is no Node any more. One that we have deleted ourselves, and that has been revived before that was
+        known, registers again; any other stays deleted."""
+        heart.lose()
+        if heart.doomed and not self._outages.is_gone(heart.name):
+            heart.registered = False
+            self._queue.add(heart.name)
 
     # What is commanded
 
@@ -267,13 +277,13 @@ class Heartbeats:
 
     async def _delete(self, heart: _Heart) -> None:
         """The machine is away: what a cloud provider's controller does then."""
-        uid = heart.uid
+        uid, heart.doomed = heart.uid, True
         try:
             await self._clients[heart.name].delete(NODES, heart.name, uid=uid)
         except (NotFound, Conflict):
             self._log.info("Node was deleted before", v=1, node=heart.name)
         if heart.uid == uid:
-            heart.lose()
+            self._miss(heart)
 
     async def _change_taint(self, heart: _Heart) -> None:
         """What an administrator does to a node that will not come back, and takes back when it has."""
@@ -340,7 +350,7 @@ class Heartbeats:
         except NotFound:
             # Deleted, and the watch will say so; unless it has said meanwhile that there is a new one.
             if heart.uid == uid:
-                heart.lose()
+                self._miss(heart)
         except (ApiError, OSError) as error:
             # Not a reason to let the Lease wait. A kubelet tries again with its next look at the status.
             self._log.error("Error updating node status, will retry", error=error, node=heart.name)
@@ -358,7 +368,7 @@ class Heartbeats:
         for change in changed:
             self._tell_status(name, node_object.STATUS_EVENTS[change])
         if heart.uid == uid == node.metadata.uid:
-            heart.new = heart.whole = False
+            heart.new = heart.whole = heart.doomed = False
             if not is_newer(heart.version, node.metadata.resource_version):
                 heart.remember(node)
             # While this was on its way the pressure may have changed, or somebody else the conditions.
