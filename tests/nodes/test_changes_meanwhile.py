@@ -206,6 +206,15 @@ def test_addresses_and_delays_are_not_kept_for_what_is_over() -> None:
             w.nodes.revive("n0", pods=False)
             await asyncio.sleep(700)
         assert list(lives._addresses._holders) == [(await w.existing()).status.pod_ip]
+        rule = w.node_faults.add(Rule(delay(2.0), verb="patch", resource="pods"))
+        await w.create_pod("r", node="n0")
+        await asyncio.sleep(3)
+        w.nodes.revive("n0", pods=False)
+        await w.delete("r", grace=0)
+        await asyncio.sleep(20)
+        w.node_faults.remove(rule)
+        await asyncio.sleep(700)
+        assert list(lives._addresses._holders) == [(await w.existing()).status.pod_ip]
         w.nodes.slow("n0", 5)
         await w.create_pod("q", node="n0")
         await asyncio.sleep(1)

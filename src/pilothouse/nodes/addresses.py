@@ -23,15 +23,26 @@ class PodAddresses:
     def __init__(self) -> None:
         self._last = 0
         self._holders: dict[str, str] = {}
+        self._held: dict[str, dict[str, None]] = {}
+        """What each uid was given, to be given back at its end whatever became known of it."""
 
     def hold(self, address: str, uid: str) -> None:
         """The pod with this uid has the address."""
-        self._holders[address] = uid
+        if self._holders.get(address) != uid:
+            self._holders[address] = uid
+            self._held.setdefault(uid, {})[address] = None
 
     def release(self, address: str, uid: str) -> None:
-        """The pod with this uid is gone. Does nothing when another has its address by now."""
+        """The pod with this uid has it no more. Does nothing when another has the address by now."""
         if self._holders.get(address) == uid:
             del self._holders[address]
+            del self._held[uid][address]
+
+    def release_all(self, uid: str) -> None:
+        """The pod with this uid is gone."""
+        for address in list(self._held.get(uid, ())):
+            self.release(address, uid)
+        self._held.pop(uid, None)
 
     def take(self, uid: str) -> str:
         """An address for the pod with this uid."""
@@ -39,6 +50,6 @@ class PodAddresses:
             self._last = self._last % (_POD_ADDRESSES - 2) + 1
             address = str(_PODS + self._last)
             if address not in self._holders:
-                self._holders[address] = uid
+                self.hold(address, uid)
                 return address
         raise RuntimeError("all pod addresses are taken")

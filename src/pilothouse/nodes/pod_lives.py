@@ -142,7 +142,7 @@ class PodLives:
 
     def _lose(self, pod: NodePod) -> None:
         node, key = pod.spec.node_name, f"{pod.metadata.namespace}/{pod.metadata.name}"
-        self._addresses.release(pod.status.pod_ip, pod.metadata.uid)
+        self._addresses.release_all(pod.metadata.uid)
         if node in self._index:
             self._on_node[node].pop(key, None)
             self._loads_of(node).drop(key)
@@ -306,7 +306,7 @@ class PodLives:
 
     def _forget(self, key: str, memory: Memory) -> None:
         del self._memories[key]
-        self._addresses.release(memory.address, memory.uid)
+        self._addresses.release_all(memory.uid)
 
     def _loads_of(self, node: str) -> Loads:
         loads = self._loads.get(node)

@@ -141,8 +141,8 @@ class StageLives:
     def _lose(self, thing: Pod | Node) -> None:
         uid = thing.metadata.uid
         if isinstance(thing, Pod):
-            self._addresses.release(thing.status.pod_ip, uid)
-            self._addresses.release(self._own.pop(uid, ""), uid)
+            self._own.pop(uid, None)
+            self._addresses.release_all(uid)
         self._outages.forget(self._node_of(thing), _key(thing.metadata))
         self._queue.add(_key(thing.metadata))
 
