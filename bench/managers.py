@@ -52,9 +52,25 @@ _HELD_TO = {"s": (1.1, 0.9), "µs": (1.2, 0.6), "MB": (0.7, 0.5)}
 """Budget and aim by unit: wall time, CPU, memory."""
 
 
-def compared(what: str, name: str, runs: dict[str, list[dict[str, float]]]) -> Figure:
-    """One figure of both managers' runs; its name ends in the unit. Times and CPU by the best run, memory by median."""
+def compared(
+    what: str, name: str, runs: dict[str, list[dict[str, float]]], *, series: str = "", size: int = 0
+) -> Figure:
+    """One figure of both managers' runs; its name ends in the unit. Times and CPU by the best run, memory by median.
+
+    ``series`` names what is measured at several sizes, ``size`` is this one.
+    """
     title, _, unit = name.rpartition(" ")
     budget, aim = _HELD_TO[unit]
     ours, go = [run[name] for run in runs["ours"]], [run[name] for run in runs["go"]]
-    return figure(f"{what}: {title}", unit, ours, go, other_name="Go", budget=budget, aim=aim, by_best=unit != "MB")
+    return figure(
+        f"{what}: {title}",
+        unit,
+        ours,
+        go,
+        other_name="Go",
+        budget=budget,
+        aim=aim,
+        by_best=unit != "MB",
+        series=f"{series}: {title}" if series else "",
+        size=size,
+    )

@@ -29,6 +29,9 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     more_is_better: bool = False
     by_best: bool = False
     note: str = ""
+    series: str = ""
+    size: int = 0
+    """The same figure at several sizes is one series: ``growth`` compares its ends."""
 
     @property
     def ratio(self) -> float | None:
@@ -65,6 +68,8 @@ def figure(
     more_is_better: bool = False,
     by_best: bool = False,
     note: str = "",
+    series: str = "",
+    size: int = 0,
 ) -> Figure:
     """The figure of several runs, and of as many of somebody else's."""
     best = max if more_is_better else min
@@ -82,6 +87,33 @@ def figure(
         more_is_better=more_is_better,
         by_best=by_best,
         note=note,
+        series=series,
+        size=size,
+    )
+
+
+def growth(figures: Sequence[Figure]) -> list[Figure]:
+    """Whether a cost per object is flat: every series of microseconds, at its largest size divided by its smallest.
+
+    1 is flat. By the best runs, ours as the value and the other's beside it. Series with one size say nothing here.
+    """
+    by_series: dict[str, dict[int, Figure]] = {}
+    for one in figures:
+        if one.series and one.unit == "µs":
+            by_series.setdefault(one.series, {})[one.size] = one
+    return [_grown(name, sizes[min(sizes)], sizes[max(sizes)]) for name, sizes in by_series.items() if len(sizes) > 1]
+
+
+def _grown(name: str, small: Figure, large: Figure) -> Figure:
+    others = small.other_best and large.other_best and large.other_best / small.other_best
+    return Figure(
+        name=f"{name}, {large.size:,} beside {small.size:,}",
+        unit="×",
+        value=(large.best or large.value) / (small.best or small.value),
+        other=others or None,
+        other_name=large.other_name,
+        runs=min(small.runs, large.runs),
+        note="1 is flat",
     )
 
 

@@ -1,0 +1,38 @@
+"""Whether a cost per object is flat is read off figures of several sizes."""
+
+from collections.abc import Sequence
+
+import pytest
+from bench.report import Figure, figure, growth, table
+
+
+def _cost(size: int, ours: Sequence[float], go: Sequence[float] = (), unit: str = "µs") -> Figure:
+    name = f"ReplicaSet 0→{size}→0: cost"
+    return figure(name, unit, ours, go, other_name="Go", series="ReplicaSet 0→N→0: cost", size=size)
+
+
+def test_the_largest_size_is_divided_by_the_smallest_by_best_runs() -> None:
+    [grown] = growth([_cost(5000, [130, 150], [300]), _cost(20000, [220, 150], [400]), _cost(500, [100, 900], [200])])
+    assert grown.value == pytest.approx(1.5)
+    assert grown.other == pytest.approx(2.0)
+    assert grown.name == "ReplicaSet 0→N→0: cost, 20,000 beside 500"
+    assert "1 is flat" in table([grown])
+
+
+def test_ours_alone_is_compared_with_itself() -> None:
+    [grown] = growth([_cost(500, [100]), _cost(20000, [110])])
+    assert grown.value == pytest.approx(1.1)
+    assert grown.other is None
+
+
+@pytest.mark.parametrize(
+    "figures",
+    [
+        pytest.param([], id="nothing was run"),
+        pytest.param([_cost(500, [100])], id="one size"),
+        pytest.param([_cost(500, [1], unit="s"), _cost(5000, [10], unit="s")], id="wall time is no cost per object"),
+        pytest.param([figure("a", "µs", [1]), figure("b", "µs", [2])], id="figures of no series"),
+    ],
+)
+def test_where_nothing_grows_nothing_is_said(figures: list[Figure]) -> None:
+    assert growth(figures) == []
