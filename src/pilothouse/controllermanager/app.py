@@ -27,6 +27,7 @@ from pilothouse.controllermanager.pages import (
 from pilothouse.controllermanager.secure_port import secure_port
 from pilothouse.controllermanager.slis import Slis
 from pilothouse.env import Env
+from pilothouse.runtime import process_metrics
 from pilothouse.runtime.client_metrics import RestClientMetrics
 from pilothouse.runtime.descriptor import Descriptor
 from pilothouse.runtime.metrics import Registry
@@ -39,6 +40,7 @@ async def run(env: Env, options: Options, descriptors: Sequence[Descriptor]) -> 
     are for people.
     """
     metrics = Registry(disabled=options.metrics.disabled, allowed=options.metrics.allowed)
+    process_metrics.install(metrics)
     clients = RemoteClients(
         env,
         find(kubeconfig=options.kubeconfig, master=options.master),

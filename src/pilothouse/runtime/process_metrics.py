@@ -1,0 +1,63 @@
+"""What the process uses, as ``process_*``: the names and texts of Go's client library (``client_golang`` v1.23
+``prometheus/process_collector_procfsenabled.go``), which every upstream program shows on Linux.
+
+Programs that serve ``/metrics`` call ``install``; what simulation runs never does. The files of ``/proc`` are read when
+somebody asks, a tenth of a millisecond. Where there is no ``/proc`` there are no such metrics, as with Go on most
+systems. Go's own ``go_*`` mean nothing here.
+"""
+
+import os
+import resource
+from pathlib import Path
+
+from pilothouse.runtime.metrics import Registry
+
+UNLIMITED = float(2**64 - 1)
+"""How Go shows a limit that is none."""
+
+
+def install(registry: Registry, proc: Path = Path("/proc")) -> None:
+    """Expose the process from now on, if ``proc`` tells of it."""
+    process = proc / "self"
+    if not (process / "stat").exists():
+        return
+    ticks, page = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
+    cpu = registry.counter("process_cpu_seconds_total", "Total user and system CPU time spent in seconds.").labels_of()
+    resident = registry.gauge("process_resident_memory_bytes", "Resident memory size in bytes.").labels_of()
+    virtual = registry.gauge("process_virtual_memory_bytes", "Virtual memory size in bytes.").labels_of()
+    most_virtual = registry.gauge(
+        "process_virtual_memory_max_bytes", "Maximum amount of virtual memory available in bytes."
+    ).labels_of()
+    opened = registry.gauge("process_open_fds", "Number of open file descriptors.").labels_of()
+    most_opened = registry.gauge("process_max_fds", "Maximum number of open file descriptors.").labels_of()
+    started = registry.gauge(
+        "process_start_time_seconds", "Start time of the process since unix epoch in seconds."
+    ).labels_of()
+    started.set(_boot_time(proc) + int(_fields(process)[19]) / ticks)
+
+    def refresh() -> None:
+        fields = _fields(process)
+        cpu.value = (int(fields[11]) + int(fields[12])) / ticks
+        virtual.set(int(fields[20]))
+        resident.set(int(fields[21]) * page)
+        opened.set(len(os.listdir(process / "fd")))
+        # Both can be changed from outside while the process runs (prlimit).
+        most_virtual.set(_limit(resource.RLIMIT_AS))
+        most_opened.set(_limit(resource.RLIMIT_NOFILE))
+
+    registry.on_collect(refresh)
+
+
+def _fields(process: Path) -> list[str]:
+    """``/proc/self/stat`` from its third field on: the second is the program's name, which may have blanks."""
+    return (process / "stat").read_text().rpartition(")")[2].split()
+
+
+def _boot_time(proc: Path) -> int:
+    line = next(line for line in (proc / "stat").read_text().splitlines() if line.startswith("btime "))
+    return int(line.split()[1])
+
+
+def _limit(which: int) -> float:
+    soft, _hard = resource.getrlimit(which)
+    return UNLIMITED if soft == resource.RLIM_INFINITY else float(soft)

@@ -1,0 +1,63 @@
+"""``process_*``: what the process uses, by Go's names."""
+
+import os
+import resource
+import time
+from pathlib import Path
+
+import pytest
+
+from pilothouse.runtime import process_metrics
+from pilothouse.runtime.metrics import Registry
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="no /proc here")
+
+
+@pytest.fixture
+def registry() -> Registry:
+    made = Registry()
+    process_metrics.install(made)
+    return made
+
+
+def test_cpu_time_grows_with_work_and_agrees_with_the_system(registry: Registry) -> None:
+    before = registry.value("process_cpu_seconds_total")
+    until = time.process_time() + 0.05
+    while time.process_time() < until:
+        pass
+    after = registry.value("process_cpu_seconds_total")
+    assert 0.02 <= after - before < 5
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    assert after == pytest.approx(used.ru_utime + used.ru_stime, abs=0.1)
+
+
+def test_memory_is_of_the_size_that_the_system_tells(registry: Registry) -> None:
+    resident = registry.value("process_resident_memory_bytes")
+    assert 5e6 < resident <= resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 * 1.1
+    assert registry.value("process_virtual_memory_bytes") >= resident
+
+
+def test_an_open_file_is_counted(registry: Registry) -> None:
+    before = registry.value("process_open_fds")
+    with open(os.devnull):
+        assert registry.value("process_open_fds") == before + 1
+    assert registry.value("process_open_fds") == before
+    assert registry.value("process_max_fds") == resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def test_the_start_is_a_moment_ago(registry: Registry) -> None:
+    started = registry.value("process_start_time_seconds")
+    assert time.time() - 24 * 3600 < started < time.time() + 1
+    assert started == registry.value("process_start_time_seconds")
+
+
+def test_no_limit_is_shown_as_go_shows_it(registry: Registry) -> None:
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    expected = 2.0**64 if limit == resource.RLIM_INFINITY else limit
+    assert registry.value("process_virtual_memory_max_bytes") == expected
+
+
+def test_without_proc_there_are_none(tmp_path: Path) -> None:
+    registry = Registry()
+    process_metrics.install(registry, tmp_path)
+    assert registry.exposition() == ""
