@@ -77,6 +77,7 @@ def test_without_flags_the_options_have_their_defaults() -> None:
         ("--profiling=false", "serving.profiling", False),
         ("--tls-min-version=VersionTLS13", "serving.tls_min_version", "VersionTLS13"),
         ("--tls-cipher-suites=TLS_RSA_WITH_RC4_128_SHA", "serving.tls_cipher_suites", ("TLS_RSA_WITH_RC4_128_SHA",)),
+        ("--tls-curve-preferences=23,29", "serving.tls_curve_preferences", (23, 29)),
         ("--permit-port-sharing", "serving.permit_port_sharing", True),
         ("--requestheader-client-ca-file=p", "serving.request_header.client_ca_file", "p"),
         ("--requestheader-allowed-names=a,b", "serving.request_header.allowed_names", ("a", "b")),
@@ -149,6 +150,13 @@ def test_each_flag_reaches_its_option(word: str, path: str, value: Any) -> None:
         pytest.param(
             ["--tls-cipher-suites=X"], "Cipher suite X not supported or doesn't exist", id="no suite of ciphers"
         ),
+        pytest.param(
+            ["--tls-curve-preferences=0"],
+            "--tls-curve-preferences: curve preference 0 is out of range (must be 1-65535)",
+            id="no curve",
+        ),
+        pytest.param(["--tls-curve-preferences=23,23"], "duplicate curve preference 23", id="a curve twice"),
+        pytest.param(["--tls-curve-preferences=9999"], "curve preference 9999 is not supported", id="nobody's curve"),
         pytest.param(
             ["--authorization-always-allow-paths=/a*b"], 'only trailing * allowed in "a*b"', id="a star within a path"
         ),

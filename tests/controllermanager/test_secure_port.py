@@ -13,9 +13,11 @@ from pilothouse.client.errors import ConfigError
 from pilothouse.controllermanager import secure_port
 from pilothouse.controllermanager.client_trust import ClientTrust
 from pilothouse.controllermanager.options import Serving, SniCertificate
-from pilothouse.env import Env
+from pilothouse.env import Env, loops
 from pilothouse.env.virtual import run
+from pilothouse.serving import openssl
 from pilothouse.serving.certificates import issue_server
+from pilothouse.serving.server import Server
 
 TARGET = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
 
@@ -88,6 +90,49 @@ def test_every_cipher_is_one_of_openssls() -> None:
 
     for cipher in _OPENSSL.values():
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).set_ciphers(cipher)
+
+
+async def handshake(serving: Serving, curve: str) -> str:
+    """The version that a client speaks which can exchange keys in one way only."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_ecdh_curve(curve)
+    async with Server(nothing, tls=secure_port._tls(Env(), serving, b"")) as server:
+        _reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=context)
+        try:
+            return str(writer.get_extra_info("ssl_object").version())
+        finally:
+            writer.close()
+
+
+async def nothing(_scope: Any, _receive: Any, _send: Any) -> None:
+    """Nobody asks for anything."""
+
+
+def test_only_the_key_exchanges_that_are_allowed_are_done() -> None:
+    async def main() -> None:
+        serving = Serving(tls_curve_preferences=(23, 24))
+        assert await handshake(serving, "prime256v1") == "TLSv1.3"
+        assert await handshake(serving, "secp384r1") == "TLSv1.3"
+        with pytest.raises(ssl.SSLError, match="handshake failure"):
+            await handshake(serving, "secp521r1")
+        assert await handshake(Serving(), "secp521r1") == "TLSv1.3", "without the flag it is the library's choice"
+
+    loops.run(main())
+
+
+def test_the_order_of_key_exchanges_is_gos_whatever_the_flags() -> None:
+    assert secure_port._policy(Serving(tls_curve_preferences=(25, 23, 29))).groups == ("X25519", "P-256", "P-521")
+
+
+def test_a_key_exchange_that_openssl_does_not_know_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert openssl.known_groups(["P-256", "P-nonsense"]) == ("P-256",)
+    monkeypatch.setattr(
+        openssl, "known_groups", lambda names: tuple(name for name in names if "MLKEM" not in name), raising=True
+    )
+    assert secure_port._policy(Serving(tls_curve_preferences=(4588, 29))).groups == ("X25519",)
+    with pytest.raises(ConfigError, match=r"--tls-curve-preferences: OpenSSL .* knows none of X25519MLKEM768"):
+        secure_port._policy(Serving(tls_curve_preferences=(4588,)))
 
 
 def test_certificates_that_can_not_be_used_are_named(tmp_path: Path) -> None:

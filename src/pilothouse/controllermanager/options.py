@@ -68,6 +68,8 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
     """``VersionTLS10`` to ``VersionTLS13``; empty is TLS 1.2."""
     tls_cipher_suites: tuple[str, ...] = ()
     """Go's names (``TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256``), all of them known; empty is the library's choice."""
+    tls_curve_preferences: tuple[int, ...] = ()
+    """Go's numbers of key exchanges that are allowed, all of them known; empty is the library's choice."""
     permit_port_sharing: bool = False
     client_ca_file: str = ""
     request_header: RequestHeader = RequestHeader()
@@ -268,6 +270,7 @@ def _serving(parsed: Parsed, gates: FeatureGates) -> Serving:
         ),
         tls_min_version=parsed["tls-min-version"],
         tls_cipher_suites=parsed["tls-cipher-suites"],
+        tls_curve_preferences=parsed["tls-curve-preferences"],
         permit_port_sharing=parsed["permit-port-sharing"],
         client_ca_file=parsed["client-ca-file"],
         request_header=RequestHeader(

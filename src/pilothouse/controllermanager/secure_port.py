@@ -18,12 +18,14 @@ from pilothouse.client.in_cluster import is_in_cluster
 from pilothouse.controllermanager.authentication import Authenticator
 from pilothouse.controllermanager.cipher_suites import openssl_ciphers
 from pilothouse.controllermanager.client_trust import CONFIG_MAPS, NAME, NAMESPACE, ClientTrust
+from pilothouse.controllermanager.curves import openssl_groups
 from pilothouse.controllermanager.delegation import Authorizer, TokenReviews
 from pilothouse.controllermanager.endpoints import Endpoints, Pages
 from pilothouse.controllermanager.identities import PROGRAM
 from pilothouse.controllermanager.options import Serving
 from pilothouse.env import Env, Log, TaskGroup
 from pilothouse.runtime.api_server import WAIT_SECONDS
+from pilothouse.serving import openssl
 from pilothouse.serving.certificates import Pair, issue_server, make_authority
 from pilothouse.serving.server import Server
 from pilothouse.serving.tls import Files, Policy, ServerTls
@@ -140,7 +142,21 @@ def _policy(serving: Serving) -> Policy:
     ciphers = openssl_ciphers(serving.tls_cipher_suites)
     if serving.tls_cipher_suites and not ciphers:
         minimum = ssl.TLSVersion.TLSv1_3  # nothing is left to speak TLS 1.2 with
-    return Policy(minimum_version=minimum, ciphers=ciphers)
+    return Policy(minimum_version=minimum, ciphers=ciphers, groups=_groups(serving))
+
+
+def _groups(serving: Serving) -> tuple[str, ...]:
+    wanted = openssl_groups(serving.tls_curve_preferences)
+    # Where groups can't be chosen, ``ServerTls`` says so.
+    known = openssl.known_groups(wanted) if wanted else ()
+    if known is None or known == wanted:
+        return wanted
+    left_out = ", ".join(name for name in wanted if name not in known)
+    if not known:
+        # Serving with others would be what was forbidden.
+        raise ConfigError(f"--tls-curve-preferences: {ssl.OPENSSL_VERSION} knows none of {left_out}")
+    Log("serving").warning("OpenSSL does not know all key exchanges that are allowed", without=left_out)
+    return known
 
 
 def _tls(env: Env, serving: Serving, authority: bytes) -> ServerTls:

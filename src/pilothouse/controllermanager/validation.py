@@ -8,6 +8,7 @@ only when it puts a setting to use; here everything is looked at before the prog
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from pilothouse.controllermanager.curves import problems_of_curves
 from pilothouse.controllermanager.selection import unknown_names
 from pilothouse.controllermanager.upstream_flags import CIPHER_SUITES, INSECURE_CIPHER_SUITES, TLS_VERSIONS
 from pilothouse.machinery.flag_types import quoted
@@ -124,6 +125,8 @@ def _serving_problems(parsed: Parsed) -> Iterator[str]:
     for suite in parsed["tls-cipher-suites"]:
         if suite not in CIPHER_SUITES and suite not in INSECURE_CIPHER_SUITES:
             yield f"--tls-cipher-suites: Cipher suite {suite} not supported or doesn't exist"
+    for problem in problems_of_curves(parsed["tls-curve-preferences"]):
+        yield f"--tls-curve-preferences: {problem}"
     for name in ("username-headers", "group-headers", "uid-headers", "extra-headers-prefix", "allowed-names"):
         if any(not value.strip() for value in parsed[f"requestheader-{name}"]):
             yield f'empty value in "requestheader-{name}"'

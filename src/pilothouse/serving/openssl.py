@@ -1,4 +1,4 @@
-"""Two things that OpenSSL can do for a server and Python's ``ssl`` does not pass on, reached through ``ctypes``.
+"""Things that OpenSSL can do for a server and Python's ``ssl`` does not pass on, reached through ``ctypes``.
 
 Go's servers ask for a client certificate and take any; whether it is one of a known authority is then the program's
 question, and a bad one is answered with 401 (``tls.RequestClientCert``). Python only offers to verify within the
@@ -32,12 +32,23 @@ def accept_any_client_certificate(context: ssl.SSLContext) -> bool:
     return True
 
 
+def known_groups(names: Sequence[str]) -> tuple[str, ...] | None:
+    """Those of these groups that this OpenSSL can do; None where groups can't be chosen at all."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    if _library() is None or _pointer(context) is None:
+        return None
+    return tuple(name for name in names if set_groups(context, [name]))
+
+
 def set_groups(context: ssl.SSLContext, names: Sequence[str]) -> bool:
     """Restrict key exchange to these groups, best first. Says whether that could be arranged."""
     library, pointer = _library(), _pointer(context)
     if library is None or pointer is None:
         return False
-    return bool(library.SSL_CTX_ctrl(pointer, _SET_GROUPS_LIST, 0, ":".join(names).encode()) == 1)
+    done = bool(library.SSL_CTX_ctrl(pointer, _SET_GROUPS_LIST, 0, ":".join(names).encode()) == 1)
+    # OpenSSL keeps a thread's errors until somebody asks, and the next to ask would take this one for his own.
+    library.ERR_clear_error()
+    return done
 
 
 def _pointer(context: ssl.SSLContext) -> int | None:
@@ -69,6 +80,8 @@ def _library() -> Any:
         library.SSL_CTX_set_cert_verify_callback.restype = None
         library.SSL_CTX_ctrl.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_long, ctypes.c_char_p]
         library.SSL_CTX_ctrl.restype = ctypes.c_long
+        library.ERR_clear_error.argtypes = []
+        library.ERR_clear_error.restype = None
     except (AttributeError, OSError):
         return None
     return library

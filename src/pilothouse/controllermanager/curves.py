@@ -1,0 +1,38 @@
+"""``--tls-curve-preferences``: the numbers that Go gives to key exchanges, and what OpenSSL calls these.
+
+The list says which are allowed; which of them is preferred is decided here, as in Go's library, whatever its order.
+Facts: component-base ``cli/flag/curves_flag.go`` and apiserver ``pkg/server/options/serving.go`` (v0.36), Go 1.26
+``crypto/tls/defaults.go``. ``validation`` complains, ``secure_port`` translates.
+"""
+
+from collections.abc import Iterable, Iterator
+
+_PREFERRED = {
+    4588: "X25519MLKEM768",
+    4587: "SecP256r1MLKEM768",
+    4589: "SecP384r1MLKEM1024",
+    29: "X25519",
+    23: "P-256",
+    24: "P-384",
+    25: "P-521",
+}
+"""Best first."""
+
+
+def problems_of_curves(numbers: Iterable[int]) -> Iterator[str]:
+    """What is wrong with a list, in upstream's words."""
+    seen: set[int] = set()
+    for number in numbers:
+        if not 0 < number <= 65535:
+            yield f"curve preference {number} is out of range (must be 1-65535)"
+        elif number in seen:
+            yield f"duplicate curve preference {number}"
+        elif number not in _PREFERRED:
+            yield f"curve preference {number} is not supported"
+        seen.add(number)
+
+
+def openssl_groups(numbers: Iterable[int]) -> tuple[str, ...]:
+    """OpenSSL's names, best first. An OpenSSL of some age does not know them all."""
+    allowed = set(numbers)
+    return tuple(name for number, name in _PREFERRED.items() if number in allowed)
