@@ -58,9 +58,28 @@ def test_a_lost_lease_ends_the_process_with_its_reason(real_cluster: RealCluster
         body = {"spec": {**lease["spec"], "holderIdentity": "thief", "leaseDurationSeconds": 60}}
         real_cluster.request("PATCH", f"{LEASE}/lost", body, content_type="application/merge-patch+json")
         assert manager.wait(15) == 1
-    assert "Error: lost the lease kube-system/lost: thief holds it" in manager.log
+    assert '"leaderelection lost" err="lost the lease kube-system/lost: thief holds it"' in manager.log
     assert "Traceback" not in manager.log
     assert real_cluster.request("GET", f"{LEASE}/lost")["spec"]["holderIdentity"] == "thief"
+
+
+def test_a_lost_lease_does_not_wait_for_what_controllers_do(real_cluster: RealCluster, directory: Path) -> None:
+    view = View(real_cluster, real_cluster.namespace("promptly"))
+    flags = [RS_ONLY, "--secure-port=0", "--leader-elect-resource-name=prompt", "--controller-shutdown-timeout=60s"]
+    with start(real_cluster, directory, *flags, *SHORT) as manager:
+        manager.until("Starting controller")
+        view.create(replica_set("web", 1000, grace=0))
+        until(lambda: len(view.pods()) > 10, "pods come")
+        with real_cluster.frozen_api_server():
+            manager.until("Failed to renew lease")
+            known = time.monotonic()
+            assert manager.wait(15) == 1
+            assert time.monotonic() - known < 1
+    last = manager.log.splitlines()[-1]
+    assert last.startswith("E")
+    assert "leaderelection lost" in last
+    # Other tests' managers shall not go on with it.
+    view.kubectl("delete", "rs", "web", "--cascade=background")
 
 
 def test_an_api_server_that_hangs_costs_the_lease_and_a_second_signal_is_not_argued_with(
@@ -80,7 +99,7 @@ def test_an_api_server_that_hangs_costs_the_lease_and_a_second_signal_is_not_arg
             assert patient.code is None
             patient.send(signal.SIGTERM)
             assert patient.wait(3) == 128 + signal.SIGTERM
-    assert "Error: lost the lease kube-system/hung" in short.log
+    assert '"leaderelection lost" err="lost the lease kube-system/hung' in short.log
     assert "Traceback" not in short.log + patient.log
 
 

@@ -202,6 +202,47 @@ def test_a_leader_that_sees_another_holder_stops_at_once() -> None:
     run(main)
 
 
+def test_a_loss_is_told_before_the_leader_is_stopped() -> None:
+    async def main(env: Env) -> None:
+        server = Cluster(env)
+        fence = Fence(env)
+        told: list[tuple[str, float, bool]] = []
+        member = Member(
+            env,
+            server,
+            "one",
+            fence=fence,
+            on_lost=lambda lost: told.append((str(lost), env.monotonic(), fence.open)),
+        )
+        member.last_words = 5.0
+        running = member.run()
+        await asyncio.sleep(20.5)
+        await server.admin().patch(LEASES, NAME, merge_patch({"spec": {"holderIdentity": "two"}}), NAMESPACE)
+        with pytest.raises(LeadershipLost) as raised:
+            await running
+        assert told == [(str(raised.value), 22.0, False)]
+        assert member.ended == [27.0]
+
+    run(main)
+
+
+def test_an_orderly_stop_is_no_loss() -> None:
+    async def main(env: Env) -> None:
+        server = Cluster(env)
+        told: list[object] = []
+        member = Member(env, server, "one", on_lost=told.append)
+        member.last_words = 30.0
+        running = member.run()
+        await asyncio.sleep(5)
+        server.down = True
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert told == []
+
+    run(main)
+
+
 def test_a_renewal_that_hangs_is_given_up_after_half_the_deadline() -> None:
     async def main(env: Env) -> None:
         server = Cluster(env)

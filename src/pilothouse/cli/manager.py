@@ -1,5 +1,6 @@
 """``pilothouse manager``, also installed as ``kube-controller-manager``."""
 
+import os
 import sys
 from collections.abc import Iterator, Sequence
 
@@ -11,7 +12,7 @@ from pilothouse.controllermanager.feature_gates import warnings_of
 from pilothouse.controllermanager.options import Options, effective_gates, options_from
 from pilothouse.controllermanager.selection import absent_names
 from pilothouse.controllers.registry import DESCRIPTORS
-from pilothouse.env import Env, Log
+from pilothouse.env import Env, Log, logging
 from pilothouse.machinery.flags import FlagError, FlagSet, Parsed
 
 
@@ -96,6 +97,16 @@ def _warnings(parsed: Parsed, flags: FlagSet, options: Options) -> Iterator[tupl
         yield "Controller is not part of this release and does not run", {"controller": name}
 
 
+def _end_at_once(lost: Exception) -> None:
+    """Whatever still runs is of no use: nothing may be written any more, and another process is about to begin.
+
+    ``klog.FlushAndExit`` in ``OnStoppedLeading`` (``cmd/kube-controller-manager/app/controllermanager.go``, v1.36).
+    """
+    Log("controllermanager").error("leaderelection lost", error=lost)
+    logging.flush()
+    os._exit(1)
+
+
 async def _manage(options: Options, warnings: Sequence[tuple[str, dict[str, str]]]) -> int:
     from pilothouse.client.errors import ApiError, ConfigError
     from pilothouse.controllermanager import app
@@ -109,7 +120,7 @@ async def _manage(options: Options, warnings: Sequence[tuple[str, dict[str, str]
     for message, values in warnings:
         log.warning(message, **values)
     try:
-        await app.run(Env(), options, DESCRIPTORS)
+        await app.run(Env(), options, DESCRIPTORS, on_lost=_end_at_once)
     except* (ApiError, CannotRun, ConfigError, LeadershipLost, OSError) as failed:
         # Alone, or in the groups of those who led or served at that moment.
         raise UserError(str(first_of(failed))) from None

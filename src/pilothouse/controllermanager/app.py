@@ -4,7 +4,7 @@
 standby, as upstream's.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import Protocol, runtime_checkable
 
@@ -27,14 +27,20 @@ from pilothouse.controllermanager.pages import (
 from pilothouse.controllermanager.secure_port import secure_port
 from pilothouse.controllermanager.slis import Slis
 from pilothouse.env import Env
-from pilothouse.runtime import process_metrics
+from pilothouse.runtime import LeadershipLost, process_metrics
 from pilothouse.runtime.client_metrics import RestClientMetrics
 from pilothouse.runtime.descriptor import Descriptor
 from pilothouse.runtime.metrics import Registry
 
 
-async def run(env: Env, options: Options, descriptors: Sequence[Descriptor]) -> None:
-    """Manage until cancelled.
+async def run(
+    env: Env,
+    options: Options,
+    descriptors: Sequence[Descriptor],
+    *,
+    on_lost: Callable[[LeadershipLost], object] | None = None,
+) -> None:
+    """Manage until cancelled. ``on_lost`` is called as soon as a lease is lost, before anything has been stopped.
 
     Raises ``ConfigError``, ``ApiError``, ``OSError``, ``guards.CannotRun`` or ``runtime.LeadershipLost``; their texts
     are for people.
@@ -48,7 +54,9 @@ async def run(env: Env, options: Options, descriptors: Sequence[Descriptor]) -> 
         metrics=RestClientMetrics(metrics),
     )
     health, readiness = Health(), Health()
-    manager = Manager(env, options, clients, descriptors, metrics=metrics, health=health, readiness=readiness)
+    manager = Manager(
+        env, options, clients, descriptors, metrics=metrics, health=health, readiness=readiness, on_lost=on_lost
+    )
     try:
         async with secure_port(env, options.serving, pages_of(env, options, manager)):
             await manager.run()

@@ -19,7 +19,7 @@ from pilothouse.controllermanager.leader_migration import LeaderMigration
 from pilothouse.controllermanager.options import Options
 from pilothouse.controllermanager.selection import Selection
 from pilothouse.env import Env, Log, TaskGroup
-from pilothouse.runtime import EventRecorder, Fence, InformerFactory, LeaderElector
+from pilothouse.runtime import EventRecorder, Fence, InformerFactory, LeaderElector, LeadershipLost
 from pilothouse.runtime.api_server import wait_for_api_server
 from pilothouse.runtime.context import ControllerContext
 from pilothouse.runtime.descriptor import Descriptor, RunnableController
@@ -66,7 +66,9 @@ class Manager:
         health: Health | None = None,
         readiness: Health | None = None,
         identity: str = "",
+        on_lost: Callable[[LeadershipLost], object] | None = None,
     ) -> None:
+        """``on_lost`` is called as soon as a lease is known to be lost, before the controllers are told to stop."""
         self._env = env
         self._options = options
         self._clients = clients
@@ -75,6 +77,7 @@ class Manager:
         self.health = health or Health()
         self.readiness = readiness or Health()
         self._identity = identity or f"{socket.gethostname()}_{env.uid()}"
+        self._on_lost = on_lost
         self._log = Log("controllermanager")
         self.leading = asyncio.Event()
         """Set while the controllers of this process are running with filled caches."""
@@ -139,6 +142,7 @@ class Manager:
             fence=Fence(self._env),
             recorder=recorder,
             metrics=self.metrics,
+            on_lost=self._on_lost,
         )
 
     async def _elect_twice(self, main: LeaderElector, second: LeaderElector, migration: LeaderMigration) -> None:

@@ -221,8 +221,8 @@ server cert). Without it a self-signed certificate is generated.
 tls-cipher-suites strings | Comma-separated list of cipher suites for the server. If omitted, the default cipher \
 suites will be used.
 tls-curve-preferences int32s | Comma-separated list of numeric Go crypto/tls CurveID values, as the allowed key \
-exchange mechanisms for the server. The order of the list is ignored. If omitted, the default curves will be used. | what \
-OpenSSL does not know is left out
+exchange mechanisms for the server. The order of the list is ignored. If omitted, the default curves will be used. | \
+what OpenSSL does not know is left out
 tls-min-version string | Minimum TLS version supported. Possible values: VersionTLS10, VersionTLS11, VersionTLS12, \
 VersionTLS13 | never below VersionTLS12
 tls-private-key-file string | File containing the default x509 private key matching --tls-cert-file.

@@ -178,6 +178,12 @@ def configure(
     _verbosity.set(v, vmodule)
 
 
+def flush() -> None:
+    """Write whatever has not been written yet. For those who end the process without further ado."""
+    for handler in logging.getLogger(_ROOT).handlers:
+        handler.flush()
+
+
 def set_verbosity(v: int) -> None:
     """Another verbosity for everybody from now on."""
     _verbosity.set(v)

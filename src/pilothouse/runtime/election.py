@@ -132,8 +132,9 @@ class LeaderElector:
 
     * ``lead`` runs only after the lease was acquired, and ``fence`` is open by then.
     * If the lease cannot be renewed within ``renew_deadline_seconds``, or is seen in another's hands, the fence is
-      closed, ``lead`` is cancelled and waited for, and ``LeadershipLost`` is raised. The program should end then; the
-      lease is not touched. (Upstream leads on until the deadline in the second case, too.)
+      closed, ``on_lost`` is called, ``lead`` is cancelled and waited for, and ``LeadershipLost`` is raised. The program
+      should end then, and one that will not wait for ``lead`` ends itself in ``on_lost``; the lease is not touched.
+      (Upstream leads on until the deadline in the second case, too.)
     * If ``run`` is cancelled, or ``lead`` returns, the lease is kept until ``lead`` has ended and then released, so
       that the next process need not wait for it to expire (upstream's managers let it expire unless a gate is on). A
       lease that was being asked for, and may have been given, is released too.
@@ -158,6 +159,7 @@ class LeaderElector:
         metrics: Registry | None = None,
         release_on_stop: bool = True,
         on_new_leader: Callable[[str], object] | None = None,
+        on_lost: Callable[[LeadershipLost], object] | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> None:
         _validate(identity, name, lease_duration_seconds, renew_deadline_seconds, retry_period_seconds)
@@ -174,6 +176,7 @@ class LeaderElector:
         self._recorder = recorder
         self._release_on_stop = release_on_stop
         self._on_new_leader = on_new_leader
+        self._on_lost = on_lost
         self._labels = dict(labels or {})
         self._chance = env.stream("election")
         self._log = Log("leaderelection")
@@ -246,9 +249,12 @@ class LeaderElector:
                 await self._release()
             self._say("stopped leading")
         if lost:
-            held = "" if self.is_leader else self.leader
-            why = f"{held} holds it" if held else f"it was not renewed within {self._deadline:g} s"
-            raise LeadershipLost(f"lost the lease {self._lock}: {why}")
+            raise self._loss()
+
+    def _loss(self) -> LeadershipLost:
+        held = "" if self.is_leader else self.leader
+        why = f"{held} holds it" if held else f"it was not renewed within {self._deadline:g} s"
+        return LeadershipLost(f"lost the lease {self._lock}: {why}")
 
     async def _lead_and_renew(self, lead: Callable[[], Coroutine[Any, Any, None]]) -> bool:
         """Whether the lease was lost. Renewals go on until ``lead`` has ended, also while it is being stopped."""
@@ -272,6 +278,8 @@ class LeaderElector:
             lost = renewing.done() and not leading.done()
             if lost:
                 self.fence.close()
+                if self._on_lost is not None and stopped is None:
+                    self._on_lost(self._loss())
             if not leading.done():
                 leading.cancel()
                 await _over(leading)
