@@ -7,6 +7,7 @@ After apimachinery's ``pkg/apis/meta/v1/validation/validation.go`` and ``pkg/api
 import msgspec
 
 from pilothouse.apiserver import errors
+from pilothouse.apiserver.admission.names import WITHOUT_CONTROLLERS
 from pilothouse.apiserver.errors import FieldError, StatusError
 from pilothouse.apiserver.routing import NO_QUERY, Query
 
@@ -23,6 +24,9 @@ class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """A watch without timeoutSeconds lasts between this and twice this, as ``--min-request-timeout`` has it."""
     service_range: str = "10.0.0.0/24"
     secure_port: int = 6443
+    admission_plugins: tuple[str, ...] = WITHOUT_CONTROLLERS
+    """Names of the admission plugins that run (``admission.names``). ServiceAccount is for servers whose controllers
+    make the accounts."""
     establish_delay_seconds: float = 0.0
     """How long creates of custom resources wait after their definition is established. Upstream waits two seconds for
     its other replicas; one process has none."""

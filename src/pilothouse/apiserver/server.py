@@ -11,10 +11,7 @@ from collections.abc import Callable, Sequence
 from pilothouse.api.wire import Request, Response, Stream, Transport
 from pilothouse.apiserver import errors, startup
 from pilothouse.apiserver.addresses import ServiceAddresses
-from pilothouse.apiserver.admission.default_toleration_seconds import DefaultTolerationSeconds
-from pilothouse.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
-from pilothouse.apiserver.admission.priority import Priority
-from pilothouse.apiserver.admission.taint_nodes_by_condition import TaintNodesByCondition
+from pilothouse.apiserver.admission.built_in import plugins as admission_plugins
 from pilothouse.apiserver.core import Call, Core, Handler
 from pilothouse.apiserver.customresources.controller import CustomResources
 from pilothouse.apiserver.errors import PlainNotFound, StatusError
@@ -74,10 +71,7 @@ class ApiServer:
         self.core = Core(env, store, self.options)
         self.core.virtual[("", "bindings", "")] = subresources.bind
         self.core.admission.plugins += [
-            NamespaceLifecycle(store),
-            TaintNodesByCondition(),
-            DefaultTolerationSeconds(),
-            Priority(store),
+            *admission_plugins(self.core, self.options.admission_plugins),
             ServiceAddresses(env, store, self.options.service_range),
         ]
         self.presenter: Presenter = NegotiatingPresenter(env.now)

@@ -1,6 +1,7 @@
 """``pilothouse apiserver``: the embedded API server alone."""
 
 import asyncio
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING
 from pilothouse.cli.clientside import common_flags
 from pilothouse.cli.program import UserError, parse, serve
 from pilothouse.env import Env, TaskGroup
-from pilothouse.machinery.flags import INT, STRING, Flag, FlagSet, Parsed
+from pilothouse.machinery.flags import INT, STRING, STRINGS, Flag, FlagSet, Parsed
 
 if TYPE_CHECKING:
     from pilothouse.plane.served import ServedApiServer
@@ -31,6 +32,8 @@ def server_flags(flags: FlagSet) -> None:
         Flag("data-dir", STRING, "", "Directory that keeps the cluster; without it everything is in memory"),
         Flag("token-auth-file", STRING, "", "More users: a CSV file of token,user,uid,groups"),
         Flag("authorization-mode", STRING, "AlwaysAllow", "AlwaysAllow or RBAC"),
+        Flag("enable-admission-plugins", STRINGS, (), "Admission plugins to run besides those that are on anyway"),
+        Flag("disable-admission-plugins", STRINGS, (), "Admission plugins to leave out"),
         Flag("kubeconfig", STRING, KUBECONFIG, "Where to write a kubeconfig for the administrator"),
     )
 
@@ -68,8 +71,11 @@ async def _serve(parsed: Parsed) -> int:
     return 0
 
 
-def open_server(env: Env, parsed: Parsed) -> "ServedApiServer":
-    """The API server that the flags describe. Raises ``UserError``."""
+def open_server(env: Env, parsed: Parsed, *, service_accounts: bool = False) -> "ServedApiServer":
+    """The API server that the flags describe. ``service_accounts``: a controller makes the accounts that the admission
+    plugin ServiceAccount asks for, so that it runs unless it is disabled. Raises ``UserError``."""
+    from pilothouse.apiserver.admission.built_in import missing
+    from pilothouse.apiserver.admission.names import DEFAULT, WITHOUT_CONTROLLERS, chosen
     from pilothouse.plane.served import ServedApiServer, ServedOptions
 
     if parsed["authorization-mode"] not in {"AlwaysAllow", "RBAC"}:
@@ -78,12 +84,23 @@ def open_server(env: Env, parsed: Parsed) -> "ServedApiServer":
     if not -1 <= port <= 65535:
         raise UserError(f"--port must be between 0 and 65535, or -1 for 6443 or the next free one, got {port}", code=2)
     _check_tokens(parsed["token-auth-file"])
+    try:
+        admission = chosen(
+            DEFAULT if service_accounts else WITHOUT_CONTROLLERS,
+            parsed["enable-admission-plugins"],
+            parsed["disable-admission-plugins"],
+        )
+    except ValueError as error:
+        raise UserError(str(error), code=2) from error
+    for name in missing(parsed["enable-admission-plugins"]):
+        print(f"warning: the admission plugin {name} does nothing here", file=sys.stderr)
     options = ServedOptions(
         host=parsed["bind-address"],
         port=None if port == ANY_PORT else port,
         data_dir=parsed["data-dir"],
         token_auth_file=parsed["token-auth-file"],
         authorization=parsed["authorization-mode"],
+        admission_plugins=admission,
     )
     try:
         return ServedApiServer(env, options)

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from pilothouse.apiserver import ApiServer, ServerOptions
+from pilothouse.apiserver.admission.names import WITHOUT_CONTROLLERS
 from pilothouse.apiserver.asgi import Application, Receive, Scope, Send
 from pilothouse.apiserver.authentication import StaticTokens, TokenLogin
 from pilothouse.apiserver.gateway import Gateway
@@ -50,6 +51,8 @@ class ServedOptions(msgspec.Struct, frozen=True, kw_only=True):
     authorization: str = "AlwaysAllow"
     token_auth_file: str = ""
     extra_hosts: tuple[str, ...] = ()
+    admission_plugins: tuple[str, ...] = WITHOUT_CONTROLLERS
+    """As in ``ServerOptions``."""
 
 
 class ServedApiServer:
@@ -60,7 +63,10 @@ class ServedApiServer:
         self.options = options
         directory = Path(options.data_dir) if options.data_dir else None
         self.store: Store = _open_store(env, options.data_dir)
-        self.server = ApiServer(env, self.store, options=ServerOptions(secure_port=options.port or DEFAULT_PORT))
+        server_options = ServerOptions(
+            secure_port=options.port or DEFAULT_PORT, admission_plugins=options.admission_plugins
+        )
+        self.server = ApiServer(env, self.store, options=server_options)
         self.token = _kept(directory, "admin.token", lambda: secrets.token_urlsafe(32).encode()).decode()
         self.authority = _authority(directory, env) if options.secure else None
         logins: list[TokenLogin] = [StaticTokens({self.token: ADMIN})]

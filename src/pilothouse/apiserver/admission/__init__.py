@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Sequence
 
 import msgspec
 
+from pilothouse.apiserver import errors
 from pilothouse.apiserver.identity import Identity
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.resources import ResourceInfo
@@ -26,6 +27,14 @@ class Admission(msgspec.Struct):
     old: Object | None = None
     dry_run: bool = False
     warnings: list[str] = []
+
+
+def refused(write: Admission, why: str) -> errors.StatusError:
+    """The 403 of a plugin. An object whose name is still to be generated goes by the beginning of its name (apiserver
+    ``pkg/admission/errors.go``, v0.36)."""
+    meta = {} if write.obj is None else write.obj.get("metadata") or {}
+    name = write.name or meta.get("name") or meta.get("generateName") or "Unknown"
+    return errors.forbidden(write.info, name, why)
 
 
 class Plugin:

@@ -1,0 +1,35 @@
+"""Makes the admission plugins that a server runs, in upstream's order.
+
+Names that are known but have no row here are accepted and do nothing: their gates are off, or what they guard is not
+served (``missing`` tells which of a choice those are).
+"""
+
+from collections.abc import Callable, Collection, Mapping
+
+from pilothouse.apiserver.admission import Plugin
+from pilothouse.apiserver.admission.default_toleration_seconds import DefaultTolerationSeconds
+from pilothouse.apiserver.admission.limit_ranger import LimitRanger
+from pilothouse.apiserver.admission.names import OFF_BY_DEFAULT, ORDER
+from pilothouse.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
+from pilothouse.apiserver.admission.priority import Priority
+from pilothouse.apiserver.admission.taint_nodes_by_condition import TaintNodesByCondition
+from pilothouse.apiserver.core import Core
+
+MAKERS: Mapping[str, Callable[[Core], Plugin]] = {
+    "NamespaceLifecycle": lambda core: NamespaceLifecycle(core.store),
+    "LimitRanger": lambda core: LimitRanger(core.store),
+    "TaintNodesByCondition": lambda core: TaintNodesByCondition(),
+    "Priority": lambda core: Priority(core.store),
+    "DefaultTolerationSeconds": lambda core: DefaultTolerationSeconds(),
+}
+"""How each plugin is made. The order is that of ``names.ORDER``, not of these rows."""
+
+
+def plugins(core: Core, names: Collection[str]) -> list[Plugin]:
+    """The plugins of those names."""
+    return [MAKERS[name](core) for name in ORDER if name in names and name in MAKERS]
+
+
+def missing(names: Collection[str]) -> list[str]:
+    """Those of the names that somebody has to ask for, and that do nothing here."""
+    return [name for name in ORDER if name in names and name in OFF_BY_DEFAULT and name not in MAKERS]

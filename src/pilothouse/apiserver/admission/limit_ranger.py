@@ -1,0 +1,196 @@
+"""LimitRanger: what a container gets when it does not say, and how much it may ask for.
+
+After kubernetes' ``plugin/pkg/admission/limitranger/admission.go`` (v1.36). Upstream goes through the resources of a
+limit in Go's random order of maps; here they go by name, so that the same pod is refused in the same words.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from pilothouse.apiserver.admission import Admission, Plugin, refused
+from pilothouse.apiserver.admission.pod_resources import Amounts, amounts, pod_amounts
+from pilothouse.apiserver.objects import Object
+from pilothouse.machinery.quantities import Quantity, parse_quantity
+from pilothouse.storage import Record, Store
+
+ANNOTATION = "kubernetes.io/limit-ranger"
+PREFIX = "/limitranges/"
+# Beyond this a thousandth part would not fit 64 bits, and whole units are compared instead (resource.MaxMilliValue).
+_MAX_MILLI = ((1 << 63) - 1) // 1000
+_ZERO = Quantity(0)
+
+
+class Limit(msgspec.Struct, frozen=True, rename="camel"):
+    """One item of a LimitRange, amounts as text."""
+
+    type: str = ""
+    min: dict[str, str] = {}
+    max: dict[str, str] = {}
+    default: dict[str, str] = {}
+    default_request: dict[str, str] = {}
+    max_limit_request_ratio: dict[str, str] = {}
+
+
+class _Spec(msgspec.Struct, frozen=True):
+    limits: tuple[Limit, ...] | None = ()
+
+
+class _LimitRange(msgspec.Struct, frozen=True):
+    spec: _Spec = _Spec()
+
+
+_read = msgspec.json.Decoder(_LimitRange).decode
+
+
+class LimitRanger(Plugin):
+    """Completes pods on create; judges pods and claims on create, claims also on update, pods also on resize."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: dict[str, tuple[int, tuple[Limit, ...]]] = {}
+
+    def admit(self, write: Admission) -> None:
+        if write.info.resource != "pods" or not _concerned(write):
+            return
+        for limits in self._ranges(write.namespace):
+            assert write.obj is not None, "concerned only with objects"
+            set_defaults(write.obj, limits)
+
+    def review(self, write: Admission) -> None:
+        if not _concerned(write):
+            return
+        for limits in self._ranges(write.namespace):
+            assert write.obj is not None, "concerned only with objects"
+            found = pod_problems if write.info.resource == "pods" else claim_problems
+            problems = list(dict.fromkeys(found(write.obj, limits)))
+            if problems:
+                raise refused(write, problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]")
+
+    def _ranges(self, namespace: str) -> Iterator[tuple[Limit, ...]]:
+        for record in self._store.list(f"{PREFIX}{namespace}/").records:
+            yield self._limits(record)
+
+    def _limits(self, record: Record) -> tuple[Limit, ...]:
+        known = self._known.get(record.key)
+        if known is None or known[0] != record.revision:
+            known = self._known[record.key] = (record.revision, _read(record.value).spec.limits or ())
+        return known[1]
+
+
+def _concerned(write: Admission) -> bool:
+    info, obj = write.info, write.obj
+    if info.group or obj is None or info.resource not in ("pods", "persistentvolumeclaims"):
+        return False
+    if write.subresource:
+        if write.subresource != "resize" or info.resource != "pods" or write.operation != "UPDATE":
+            return False
+    elif info.resource == "pods" and write.operation == "UPDATE":
+        return False  # what limits are about cannot change there
+    return write.old is None or not write.old["metadata"].get("deletionTimestamp")
+
+
+def set_defaults(pod: Object, limits: tuple[Limit, ...]) -> None:
+    """Fill in what containers leave out, and note it in an annotation."""
+    requests: dict[str, str] = {}
+    maxima: dict[str, str] = {}
+    for limit in limits:
+        if limit.type == "Container":
+            requests.update(limit.default_request)
+            maxima.update(limit.default)
+    if not requests and not maxima:
+        return
+    notes: list[str] = []
+    spec: Object = pod.get("spec") or {}
+    for what, field in (("container", "containers"), ("init container", "initContainers")):
+        for container in spec.get(field) or ():
+            resources: Object = container.setdefault("resources", {})
+            for word, name, defaults in (("request", "requests", requests), ("limit", "limits", maxima)):
+                given = resources.get(name) or {}
+                missing = sorted(key for key in defaults if key not in given)
+                if missing:
+                    resources[name] = {**given, **{key: defaults[key] for key in missing}}
+                    notes.append(f"{', '.join(missing)} {word} for {what} {container.get('name', '')}")
+    if notes:
+        meta = pod["metadata"]
+        note = f"LimitRanger plugin set: {'; '.join(notes)}"
+        meta["annotations"] = {**(meta.get("annotations") or {}), ANNOTATION: note}
+
+
+def pod_problems(pod: Object, limits: tuple[Limit, ...]) -> Iterator[str]:
+    """Why the limits refuse the pod."""
+    spec: Object = pod.get("spec") or {}
+    for limit in limits:
+        if limit.type == "Container":
+            for field in ("containers", "initContainers"):
+                for container in spec.get(field) or ():
+                    resources = container.get("resources") or {}
+                    asked, most = amounts(resources.get("requests")), amounts(resources.get("limits"))
+                    yield from _problems(limit, asked, most)
+        elif limit.type == "Pod":
+            yield from _problems(limit, pod_amounts(spec, "requests"), pod_amounts(spec, "limits"))
+
+
+def claim_problems(claim: Object, limits: tuple[Limit, ...]) -> Iterator[str]:
+    """Why the limits refuse the claim. Only its requests count, also against the maximum."""
+    asked = amounts((((claim.get("spec") or {}).get("resources")) or {}).get("requests"))
+    for limit in limits:
+        if limit.type == "PersistentVolumeClaim":
+            yield from _too_small(limit, asked, {})
+            for name, bound in _sorted(limit.max):
+                usage = f"maximum {name} usage per {limit.type} is {bound}"
+                if name not in asked:
+                    yield f"{usage}.  No request is specified"
+                elif _less(bound, asked[name]):
+                    yield f"{usage}, but request is {asked[name]}"
+
+
+def _problems(limit: Limit, asked: Amounts, most: Amounts) -> Iterator[str]:
+    yield from _too_small(limit, asked, most)
+    for name, bound in _sorted(limit.max):
+        usage = f"maximum {name} usage per {limit.type} is {bound}"
+        if name not in most:
+            yield f"{usage}.  No limit is specified"
+        elif _less(bound, most[name]):
+            yield f"{usage}, but limit is {most[name]}"
+        elif name in asked and _less(bound, asked[name]):
+            yield f"{usage}, but request is {asked[name]}"
+    for name, bound in _sorted(limit.max_limit_request_ratio):
+        ratio = f"{name} max limit to request ratio per {limit.type} is {bound}"
+        if not asked.get(name, _ZERO):
+            yield f"{ratio}, but no request is specified or request is 0"
+        elif not most.get(name, _ZERO):
+            yield f"{ratio}, but no limit is specified or limit is 0"
+        else:
+            low, high = _comparable(asked[name], most[name])
+            provided = high / low
+            if provided * 1000 > bound.milli_value:
+                yield f"{ratio}, but provided ratio is {provided:.6f}"
+
+
+def _too_small(limit: Limit, asked: Amounts, most: Amounts) -> Iterator[str]:
+    for name, bound in _sorted(limit.min):
+        usage = f"minimum {name} usage per {limit.type} is {bound}"
+        if name not in asked:
+            yield f"{usage}.  No request is specified"
+        elif _less(asked[name], bound):
+            yield f"{usage}, but request is {asked[name]}"
+        elif name in most and _less(most[name], bound):
+            yield f"{usage}, but limit is {most[name]}"
+
+
+def _sorted(listed: Mapping[str, Any]) -> list[tuple[str, Quantity]]:
+    return [(name, parse_quantity(str(listed[name]))) for name in sorted(listed)]
+
+
+def _less(one: Quantity, other: Quantity) -> bool:
+    """Compared in thousandths where those fit, else in whole units."""
+    low, high = _comparable(one, other)
+    return low < high
+
+
+def _comparable(one: Quantity, other: Quantity) -> tuple[int, int]:
+    if one.value <= _MAX_MILLI and other.value <= _MAX_MILLI:
+        return one.milli_value, other.milli_value
+    return one.value, other.value

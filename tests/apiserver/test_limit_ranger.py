@@ -1,0 +1,187 @@
+"""What limit ranges do to pods and claims (kubernetes ``limitranger/admission_test.go``, v1.36)."""
+
+from typing import Any
+
+import pytest
+from tests.apiserver.api import PODS, Answer, Api, on, pod
+
+RANGES = "/api/v1/namespaces/default/limitranges"
+CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
+NOTE = "kubernetes.io/limit-ranger"
+
+
+def limit_range(*limits: dict[str, Any], name: str = "limits") -> dict[str, Any]:
+    return {"kind": "LimitRange", "metadata": {"name": name}, "spec": {"limits": list(limits)}}
+
+
+def a_container(name: str = "c", requests: Any = None, limits: Any = None, **more: Any) -> dict[str, Any]:
+    resources = {key: value for key, value in (("requests", requests), ("limits", limits)) if value}
+    return {"name": name, "image": "i", "resources": resources, **more}
+
+
+def posted(limits: list[dict[str, Any]], target: str, body: Any) -> Answer:
+    async def main(api: Api) -> Answer:
+        await api.made(RANGES, limit_range(*limits))
+        return await api.post(target, body)
+
+    return on(main)
+
+
+DEFAULTS = {
+    "type": "Container",
+    "default": {"cpu": "500m", "memory": "1Gi"},
+    "defaultRequest": {"cpu": "100m", "memory": "1Gi"},
+}
+
+
+def test_a_container_that_says_nothing_gets_the_defaults_and_a_note() -> None:
+    made = posted([DEFAULTS], PODS, pod(containers=[a_container()], initContainers=[a_container("i")])).body
+    for container in (made["spec"]["containers"][0], made["spec"]["initContainers"][0]):
+        assert container["resources"] == {
+            "limits": {"cpu": "500m", "memory": "1Gi"},
+            "requests": {"cpu": "100m", "memory": "1Gi"},
+        }
+    assert made["metadata"]["annotations"][NOTE] == (
+        "LimitRanger plugin set: cpu, memory request for container c; cpu, memory limit for container c; "
+        "cpu, memory request for init container i; cpu, memory limit for init container i"
+    )
+    assert made["status"]["qosClass"] == "Burstable"
+
+
+def test_what_a_container_says_stays_and_the_note_tells_only_of_the_rest() -> None:
+    asked = {"cpu": "200m", "memory": "2Gi"}
+    made = posted([DEFAULTS], PODS, pod(containers=[a_container(requests=asked, limits={"memory": "2Gi"})])).body
+    assert made["spec"]["containers"][0]["resources"] == {
+        "limits": {"cpu": "500m", "memory": "2Gi"},
+        "requests": asked,
+    }
+    assert made["metadata"]["annotations"] == {NOTE: "LimitRanger plugin set: cpu limit for container c"}
+
+
+def test_a_pod_that_says_everything_gets_no_note() -> None:
+    full = {"cpu": "200m", "memory": "1Gi"}
+    made = posted([DEFAULTS], PODS, pod(containers=[a_container(requests=full, limits=full)])).body
+    assert "annotations" not in made["metadata"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "container", "why"),
+    [
+        pytest.param(
+            {"type": "Container", "min": {"cpu": "100m"}},
+            a_container(requests={"cpu": "50m"}, limits={"cpu": "1"}),
+            "minimum cpu usage per Container is 100m, but request is 50m",
+            id="a request below the minimum",
+        ),
+        pytest.param(
+            {"type": "Pod", "min": {"cpu": "100m"}},
+            a_container(),
+            "minimum cpu usage per Pod is 100m.  No request is specified",
+            id="a minimum for pods needs a request",
+        ),
+        pytest.param(
+            {"type": "Pod", "max": {"memory": "1Gi"}},
+            a_container(requests={"memory": "1Gi"}),
+            "maximum memory usage per Pod is 1Gi.  No limit is specified",
+            id="a maximum for pods needs a limit",
+        ),
+        pytest.param(
+            {"type": "Container", "max": {"memory": "1Gi"}},
+            a_container(limits={"memory": "2Gi"}),
+            "maximum memory usage per Container is 1Gi, but limit is 2Gi",
+            id="a limit above the maximum",
+        ),
+        pytest.param(
+            {"type": "Container", "maxLimitRequestRatio": {"cpu": "2"}},
+            a_container(requests={"cpu": "100m"}, limits={"cpu": "400m"}),
+            "cpu max limit to request ratio per Container is 2, but provided ratio is 4.000000",
+            id="limit and request too far apart",
+        ),
+        pytest.param(
+            {"type": "Container", "maxLimitRequestRatio": {"cpu": "2"}},
+            a_container(),
+            "cpu max limit to request ratio per Container is 2, but no request is specified or request is 0",
+            id="a ratio needs a request",
+        ),
+        pytest.param(
+            {"type": "Container", "maxLimitRequestRatio": {"cpu": "2"}},
+            a_container(requests={"cpu": "1"}),
+            "cpu max limit to request ratio per Container is 2, but no limit is specified or limit is 0",
+            id="a ratio needs a limit",
+        ),
+        pytest.param(
+            {"type": "Pod", "max": {"cpu": "1"}, "min": {"memory": "1Gi"}},
+            a_container(requests={"memory": "1Mi"}, limits={"cpu": "2"}),
+            "[minimum memory usage per Pod is 1Gi, but request is 1Mi, maximum cpu usage per Pod is 1, but limit is 2]",
+            id="everything that is wrong is told",
+        ),
+    ],
+)
+def test_a_refused_pod(limit: dict[str, Any], container: dict[str, Any], why: str) -> None:
+    answer = posted([limit], PODS, pod(containers=[container]))
+    assert (answer.status, answer.body["reason"]) == (403, "Forbidden")
+    assert answer.message == f'pods "p" is forbidden: {why}'
+    assert answer.body["details"] == {"name": "p", "kind": "pods"}
+
+
+def test_containers_add_up_and_init_containers_count_by_the_largest() -> None:
+    async def main(api: Api) -> list[int]:
+        await api.made(RANGES, limit_range({"type": "Pod", "max": {"cpu": "3"}}))
+        two = [a_container("a", limits={"cpu": "1"}), a_container("b", limits={"cpu": "1"})]
+        codes = []
+        for name, init in (("fits", "3"), ("large", "3500m"), ("sidecar", "2500m")):
+            restart = {"restartPolicy": "Always"} if name == "sidecar" else {}
+            spec = {"containers": two, "initContainers": [a_container("i", limits={"cpu": init}, **restart)]}
+            codes.append((await api.post(PODS, pod(name, **spec))).status)
+        return codes
+
+    assert on(main) == [201, 403, 403]
+
+
+def test_what_a_pod_asks_for_as_a_whole_counts_instead_of_its_containers() -> None:
+    limit = {"type": "Pod", "max": {"cpu": "3"}}
+    whole = {"limits": {"cpu": "4"}, "requests": {"cpu": "1"}}
+    answer = posted([limit], PODS, pod(containers=[a_container(limits={"cpu": "1"})], resources=whole))
+    assert answer.message.endswith("maximum cpu usage per Pod is 3, but limit is 4")
+
+
+@pytest.mark.parametrize(
+    ("size", "why"),
+    [
+        pytest.param(
+            "1Gi", "minimum storage usage per PersistentVolumeClaim is 2Gi, but request is 1Gi", id="too small"
+        ),
+        pytest.param(
+            "9Gi", "maximum storage usage per PersistentVolumeClaim is 5Gi, but request is 9Gi", id="too large"
+        ),
+        pytest.param("3Gi", "", id="in between"),
+    ],
+)
+def test_claims(size: str, why: str) -> None:
+    limit = {"type": "PersistentVolumeClaim", "min": {"storage": "2Gi"}, "max": {"storage": "5Gi"}}
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
+    body = {"kind": "PersistentVolumeClaim", "metadata": {"name": "d"}, "spec": spec}
+    answer = posted([limit], CLAIMS, body)
+    expected = f'persistentvolumeclaims "d" is forbidden: {why}' if why else ""
+    assert (answer.status, answer.message) == (403 if why else 201, expected)
+
+
+def test_a_generated_name_is_known_when_the_limits_are_checked() -> None:
+    body = pod(containers=[a_container()])
+    body["metadata"] = {"generateName": "web-"}
+    answer = posted([{"type": "Pod", "min": {"cpu": "1"}}], PODS, body)
+    assert answer.message.startswith('pods "web-')
+
+
+def test_pods_that_are_there_may_change_and_other_namespaces_are_not_concerned() -> None:
+    async def main(api: Api) -> list[int]:
+        await api.made(PODS, pod())
+        await api.made("/api/v1/namespaces", {"metadata": {"name": "other"}})
+        await api.made(RANGES, limit_range({"type": "Pod", "min": {"cpu": "1"}}))
+        changed = await api.patch(PODS + "/p", {"metadata": {"labels": {"a": "b"}}})
+        elsewhere = await api.post("/api/v1/namespaces/other/pods", pod())
+        dry = await api.post(PODS + "?dryRun=All", pod("q"))
+        await api.delete(RANGES + "/limits")
+        return [changed.status, elsewhere.status, dry.status, (await api.post(PODS, pod("q"))).status]
+
+    assert on(main) == [200, 201, 403, 201]
