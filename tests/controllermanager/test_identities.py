@@ -5,9 +5,15 @@ from typing import Any
 
 import pytest
 from tests.controllermanager.scripted import Scripted, status
+from tests.traces.records import Record, recorded
 
+from pilothouse.client.connect import ConnectionInfo
+from pilothouse.client.credentials import Anonymous
+from pilothouse.client.endpoint import parse_endpoint
 from pilothouse.client.errors import Forbidden
-from pilothouse.controllermanager.identities import ServiceAccountToken
+from pilothouse.client.tls import TlsSettings
+from pilothouse.controllermanager.identities import RemoteClients, ServiceAccountToken
+from pilothouse.controllers.registry import DESCRIPTORS
 from pilothouse.env import Env
 from pilothouse.env.virtual import run
 from pilothouse.machinery.times import format_time
@@ -18,8 +24,9 @@ ACCOUNTS = "/api/v1/namespaces/kube-system/serviceaccounts"
 class World:
     """Has namespaces and accounts, and issues tokens for an hour."""
 
-    def __init__(self, env: Env, *, namespace: bool = True, account: bool = True) -> None:
+    def __init__(self, env: Env, *, namespace: bool = True, account: bool = True, name: str = "gc") -> None:
         self.env = env
+        self.path = f"{ACCOUNTS}/{name}"
         self.namespace = namespace
         self.account = account
         self.refusals: list[tuple[int, Any]] = []
@@ -31,12 +38,12 @@ class World:
         if (method, target) == ("POST", "/api/v1/namespaces"):
             self.namespace = True
             return 201, body
-        if method == "GET" and target == f"{ACCOUNTS}/gc":
+        if method == "GET" and target == self.path:
             return (200, {}) if self.account else status(404, "NotFound")
         if method == "POST" and target == ACCOUNTS:
             self.account = True
             return 201, body
-        assert (method, target) == ("POST", f"{ACCOUNTS}/gc/token")
+        assert (method, target) == ("POST", f"{self.path}/token")
         if self.refusals:
             return self.refusals.pop(0)
         expires = self.env.now() + datetime.timedelta(seconds=self.lifetime)
@@ -96,3 +103,96 @@ def test_it_tries_four_times_with_growing_pauses() -> None:
             await ServiceAccountToken(env, server.client(env), "gc").issue()
 
     run(main)
+
+
+class Connection(ConnectionInfo):
+    """Leads to a scripted server, whoever asks."""
+
+    def transport(self, env: Env, *, credentials: Any = None) -> Any:
+        return SERVERS[env]
+
+
+SERVERS: dict[Env, Scripted] = {}
+
+
+def connected(env: Env, world: World) -> RemoteClients:
+    SERVERS[env] = Scripted(world)
+    endpoint = parse_endpoint("https://nowhere", "test")
+    connection = Connection(endpoint=endpoint, tls=TlsSettings(), login=lambda _env: Anonymous())
+    return RemoteClients(env, connection, use_service_accounts=True)
+
+
+def test_an_account_is_there_before_its_controller_talks_and_a_token_is_not() -> None:
+    """As upstream (``14-startup``): GET, and if it is missing GET of the namespace and POST."""
+
+    async def main(env: Env) -> None:
+        clients = connected(env, World(env, account=False))
+        for _controller in range(2):
+            await clients.for_controller("gc", qps=20, burst=30, fence=None)
+        assert [(m, t) for m, t, _ in SERVERS.pop(env).asked] == [
+            ("GET", f"{ACCOUNTS}/gc"),
+            ("GET", "/api/v1/namespaces/kube-system"),
+            ("POST", ACCOUNTS),
+            ("GET", f"{ACCOUNTS}/gc"),
+        ]
+
+    run(main)
+
+
+def test_an_account_that_cannot_be_made_now_keeps_nobody_from_starting() -> None:
+    async def main(env: Env) -> None:
+        clients = connected(env, World(env, account=False))
+        SERVERS[env].down = True
+        await clients.for_controller("gc", qps=20, burst=30, fence=None)
+        SERVERS.pop(env)
+
+    run(main)
+
+
+@pytest.mark.parametrize("account", sorted({descriptor.client_name for descriptor in DESCRIPTORS}))
+def test_accounts_come_about_as_upstreams_were_seen_to(account: str) -> None:
+    """The recorded start of v1.36.2. How often an account is looked at again depends on how many clients it has."""
+    seen = of_account("14-accounts", account)
+
+    async def main(env: Env) -> None:
+        clients = connected(env, World(env, account=False, name=account))
+        await clients.for_controller(account, qps=20, burst=30, fence=None)
+        if seen[-1].resource == "serviceaccounts/token":
+            await ServiceAccountToken(env, SERVERS[env].client(env), account).issue()
+        ours = [(method, target, essence(body)) for method, target, body in SERVERS.pop(env).asked]
+        theirs = [(METHODS[record.verb], path(record), essence(record.body)) for record in seen]
+        assert ours[:3] == theirs[:3]
+        assert set(ours) == set(theirs)
+        assert ours[3:] == theirs[len(theirs) - len(ours) + 3 :], "a look, and the token"
+
+    run(main)
+
+
+METHODS = {"get": "GET", "create": "POST"}
+
+
+def of_account(scenario: str, account: str) -> list[Record]:
+    """The requests for one account; that for the namespace belongs to the account that was just found missing."""
+    kept: list[Record] = []
+    last = ""
+    for record in recorded(scenario):
+        last = record.name if record.resource != "namespaces" else last
+        if last == account:
+            kept.append(record)
+    return kept
+
+
+def path(record: Record) -> str:
+    if record.resource == "namespaces":
+        return "/api/v1/namespaces/kube-system"
+    if record.verb == "create" and record.resource == "serviceaccounts":
+        return ACCOUNTS
+    return f"{ACCOUNTS}/{record.name}" + record.resource.removeprefix("serviceaccounts")
+
+
+def essence(body: Any) -> str:
+    """What a body says, without what the API server filled in."""
+    if body is None:
+        return ""
+    said = {"name": body["metadata"]["name"]} if body["kind"] == "ServiceAccount" else body["spec"]
+    return f"{body['kind']} { {key: value for key, value in said.items() if value is not None} }"

@@ -74,7 +74,7 @@ class Factory:
         self.asked.append((suffix, qps, burst, fence is not None))
         return self.client
 
-    def for_controller(self, name: str, *, qps: float, burst: int, fence: Any) -> Client:
+    async def for_controller(self, name: str, *, qps: float, burst: int, fence: Any) -> Client:
         self.asked.append((f"controller {name}", qps, burst, fence is not None))
         return self.client
 

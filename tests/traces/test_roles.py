@@ -3,21 +3,28 @@
 import functools
 
 import pytest
+from tests.traces import test_daemonsets, test_nodes
 from tests.traces.audit import MANAGER, SERVICE_ACCOUNT, AuditedServer, roles
 from tests.traces.managers import start_up, take_over
 from tests.traces.records import Record, recorded
 from tests.traces.scenarios import QUOTA, SCENARIOS, run
+from tests.traces.stage import play
 
 from pilothouse.apiserver.authorization import Attributes
 from pilothouse.apiserver.identity import Identity
 
 START_UP, TAKE_OVER = "14-startup", "16-leader-election"
-PLAYED = (*SCENARIOS, QUOTA)
+PLAYED = (*SCENARIOS, QUOTA, *test_daemonsets.SCENES, *test_nodes.SCENES)
 
 
 @functools.cache
 def played(scenario: str) -> AuditedServer:
     """Each scenario once."""
+    if scenario in test_daemonsets.SCENES:
+        before, scene = test_daemonsets.SCENES[scenario]
+        return play(scenario, scene, before=before)
+    if scenario in test_nodes.SCENES:
+        return play(scenario, test_nodes.SCENES[scenario], options=test_nodes.MANAGER)
     return {START_UP: start_up, TAKE_OVER: take_over}.get(scenario, functools.partial(run, scenario))()
 
 

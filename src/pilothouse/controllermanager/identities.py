@@ -1,7 +1,7 @@
 """The manager's clients in front of a real API server: one identity, or one service account per controller.
 
-With ``--use-service-account-credentials`` the account is made when it is missing, a token is asked for through
-TokenRequest and renewed when a fifth of its life is left. Facts: v1.36
+With ``--use-service-account-credentials`` a missing account is made before its controller is built; a token is asked
+for through TokenRequest when the controller first talks, and renewed when a fifth of its life is left. Facts: v1.36
 ``staging/src/k8s.io/controller-manager/pkg/clientbuilder/client_builder_dynamic.go``.
 """
 
@@ -60,18 +60,27 @@ class RemoteClients:
         self._metrics = metrics
         self._transport = connection.transport(env)
         self._accounts: dict[str, RemoteTransport] = {}
+        self._log = Log("identities")
 
     def shared(self, suffix: str, *, qps: float, burst: int, fence: Callable[[], None] | None = None) -> Client:
         """A client with the manager's own identity."""
         return self._client(self._transport, suffix, qps=qps, burst=burst, fence=fence)
 
-    def for_controller(self, name: str, *, qps: float, burst: int, fence: Callable[[], None] | None) -> Client:
-        """A controller's client: its service account's, or the manager's own identity."""
+    async def for_controller(self, name: str, *, qps: float, burst: int, fence: Callable[[], None] | None) -> Client:
+        """A controller's client: its service account's, or the manager's own identity.
+
+        An account that is missing is made now, as upstream does: it is there for whoever grants rights to it, also
+        while its controller has nothing to say. If that fails it is tried again with the first token.
+        """
         if not self._use_service_accounts:
             return self.shared(name, qps=qps, burst=burst, fence=fence)
+        token = ServiceAccountToken(self._env, self.shared(PROGRAM, qps=qps, burst=burst, fence=fence), name)
+        try:
+            await token.ensure_account()
+        except (ApiError, ConnectionError, TimeoutError) as error:
+            self._log.warning("Failed to make a service account, will retry", account=name, err=str(error))
         transport = self._accounts.get(name)
         if transport is None:
-            token = ServiceAccountToken(self._env, self.shared(PROGRAM, qps=qps, burst=burst, fence=fence), name)
             credentials = IssuedToken(token.issue, self._env, f"service account {NAMESPACE}/{name}")
             transport = self._accounts[name] = self._connection.transport(self._env, credentials=credentials)
         suffix = f"system:serviceaccount:{NAMESPACE}:{name}"
@@ -124,7 +133,7 @@ class ServiceAccountToken:
         return await self._request()
 
     async def _request(self) -> tuple[str, float]:
-        await self._ensure_account()
+        await self.ensure_account()
         body = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
@@ -139,7 +148,8 @@ class ServiceAccountToken:
         early = 1.0 - _JITTER * self._env.stream("identities").random()
         return answer.status.token, max(lifetime, _SHORTEST_SECONDS) * _USED_SHARE * early
 
-    async def _ensure_account(self) -> None:
+    async def ensure_account(self) -> None:
+        """Make the account, and its namespace, if they are missing. Raises what the API server answered."""
         if await self._exists(SERVICE_ACCOUNTS, self._name, NAMESPACE):
             return
         if not await self._exists(NAMESPACES, NAMESPACE):

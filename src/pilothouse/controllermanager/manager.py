@@ -44,8 +44,11 @@ class ClientFactory(Protocol):
         """A client with the manager's own identity and rate limit of its own; ``suffix`` ends its User-Agent."""
         ...
 
-    def for_controller(self, name: str, *, qps: float, burst: int, fence: Callable[[], None] | None) -> Client:
-        """A controller's client: its service account's identity, or the manager's own, as the factory was told."""
+    async def for_controller(self, name: str, *, qps: float, burst: int, fence: Callable[[], None] | None) -> Client:
+        """A controller's client: its service account's identity, or the manager's own, as the factory was told.
+
+        An account that is missing is made.
+        """
         ...
 
 
@@ -185,7 +188,7 @@ class Manager:
             self._client("metadata-informers", fence), self._env, resync_seconds=resync, metrics=self.metrics
         )
         controllers = [
-            self._build(descriptor, fence, informers, metadata, mapper)
+            await self._build(descriptor, fence, informers, metadata, mapper)
             for descriptor in sorted(descriptors, key=lambda descriptor: descriptor.name != FIRST)
             if self._wanted(descriptor, discovery)
         ]
@@ -246,7 +249,7 @@ class Manager:
                 return False
         return True
 
-    def _build(
+    async def _build(
         self,
         descriptor: Descriptor,
         fence: Callable[[], None] | None,
@@ -255,11 +258,14 @@ class Manager:
         mapper: RestMapper,
     ) -> RunnableController:
         qps, burst = self._options.qps * descriptor.qps_factor, self._options.burst * descriptor.burst_factor
-        # Whoever issues tokens can't wait for one of its own.
-        client_for = self._clients.shared if descriptor.name == FIRST else self._clients.for_controller
+        if descriptor.name == FIRST:
+            # Whoever issues tokens can't wait for one of its own.
+            client = self._clients.shared(descriptor.client_name, qps=qps, burst=burst, fence=fence)
+        else:
+            client = await self._clients.for_controller(descriptor.client_name, qps=qps, burst=burst, fence=fence)
         context = ControllerContext(
             env=self._env,
-            client=client_for(descriptor.client_name, qps=qps, burst=burst, fence=fence),
+            client=client,
             informers=informers,
             metadata_informers=metadata,
             metrics=self.metrics,

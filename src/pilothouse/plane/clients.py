@@ -83,7 +83,7 @@ class ManagerClients:
         agent = default_user_agent("kube-controller-manager", suffix)
         return self._clients.client("manager", MANAGER_USER, agent=agent, fence=fence)
 
-    def for_controller(self, name: str, *, qps: float, burst: int, fence: Callable[[], None] | None) -> Client:
+    async def for_controller(self, name: str, *, qps: float, burst: int, fence: Callable[[], None] | None) -> Client:
         """A controller's client."""
         if not self._use_service_accounts:
             return self.shared(name, qps=qps, burst=burst, fence=fence)

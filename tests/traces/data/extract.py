@@ -25,6 +25,17 @@ USERS = {
 }
 """Whose requests are kept, by scenario."""
 
+ACCOUNTS = {
+    "daemon-set-controller",
+    "generic-garbage-collector",
+    "namespace-controller",
+    "node-controller",
+    "pod-garbage-collector",
+    "replicaset-controller",
+    "ttl-controller",
+}
+"""Whose accounts and tokens are in 14-accounts."""
+
 NOT_HERE = {"serviceaccounts", "serviceaccounts/token", "namespaces", "configmaps"}
 """Of 14-startup: what the manager reads and writes for tokens and for delegated authentication."""
 
@@ -36,6 +47,21 @@ def wanted(scenario: str, entry: dict[str, object]) -> bool:
     return scenario != "14-startup" or entry["verb"] == "watch" or entry["resource"] not in NOT_HERE
 
 
+def accounts(lines: list[str]) -> list[str]:
+    """What the manager asks at its start so that these controllers have an identity."""
+    kept: list[str] = []
+    missing = False
+    for line in lines:
+        entry = json.loads(line)
+        if entry["user"] != "kube-controller-manager" or entry["verb"] == "watch":
+            continue
+        its_own = entry["resource"].startswith("serviceaccounts") and entry["name"] in ACCOUNTS
+        if its_own or (missing and entry["resource"] == "namespaces"):
+            kept.append(line)
+            missing = entry["code"] == 404
+    return kept
+
+
 def main(folder: Path) -> None:
     """Write every file anew."""
     for scenario in USERS:
@@ -43,6 +69,8 @@ def main(folder: Path) -> None:
         lines = (folder / name).read_text().splitlines(keepends=True)
         kept = [line for line in lines if wanted(scenario, json.loads(line))]
         (Path(__file__).parent / name).write_text("".join(kept))
+        if scenario == "14-startup":
+            (Path(__file__).parent / "14-accounts.jsonl").write_text("".join(accounts(lines)))
 
 
 if __name__ == "__main__":
