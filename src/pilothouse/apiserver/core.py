@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from pilothouse.api.logs import PodLogs
 from pilothouse.api.wire import Request
 from pilothouse.apiserver.admission import Chain
 from pilothouse.apiserver.attributes import AttributeCache
@@ -12,7 +13,7 @@ from pilothouse.apiserver.identity import Identity
 from pilothouse.apiserver.objects import Timestamps
 from pilothouse.apiserver.options import ServerOptions
 from pilothouse.apiserver.resources import ResourceInfo, ResourceTable
-from pilothouse.apiserver.results import Result
+from pilothouse.apiserver.results import RawResult, Result
 from pilothouse.apiserver.routing import RequestInfo, RequestReader
 from pilothouse.apiserver.strategies import Strategy, strategy_for
 from pilothouse.env import Env
@@ -42,7 +43,7 @@ class Call(msgspec.Struct):
         return self.request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-Handler = Callable[["Core", Call], Awaitable[Result]]
+Handler = Callable[["Core", Call], Awaitable[Result | RawResult]]
 """Answers one verb of one resource or subresource; raises ``StatusError`` for anything that is not success."""
 
 
@@ -63,6 +64,8 @@ class Core:
         subresource)."""
         self.special: dict[tuple[str, str, str, str], Handler] = {}
         """Handlers of single verbs, before all others: (group, resource, subresource, verb)."""
+        self.pod_logs: PodLogs | None = None
+        """Knows what containers have written; handed in by whoever runs the nodes."""
         self.watches: dict[Any, ResourceInfo] = {}
         """Watches under way, in the order in which they began."""
         self.quiet: dict[Callable[[], None], None] = {}

@@ -43,6 +43,12 @@ class StatusResult(msgspec.Struct, gc=False):
     warnings: tuple[str, ...] = ()
 
 
+class RawResult(msgspec.Struct, gc=False):
+    """An answer that is no object and has one form only (the lines of a log)."""
+
+    answer: Response | Stream
+
+
 class WatchEvent(msgspec.Struct, gc=False):
     """One event of a watch. For ERROR the value is a Status, for BOOKMARK an object with only metadata.
 

@@ -16,14 +16,27 @@ from pilothouse.apiserver.core import Call, Core, Handler
 from pilothouse.apiserver.customresources.controller import CustomResources
 from pilothouse.apiserver.errors import PlainNotFound, StatusError
 from pilothouse.apiserver.events_expiry import EventExpiry
-from pilothouse.apiserver.handlers import creating, deleting, patching, reading, subresources, updating, watching
+from pilothouse.apiserver.handlers import (
+    approval,
+    connections,
+    creating,
+    deleting,
+    eviction,
+    logs,
+    patching,
+    pod_parts,
+    reading,
+    subresources,
+    updating,
+    watching,
+)
 from pilothouse.apiserver.identity import Identity
 from pilothouse.apiserver.options import ServerOptions
 from pilothouse.apiserver.presentation.documents import Documents
 from pilothouse.apiserver.presentation.presenter import NegotiatingPresenter
 from pilothouse.apiserver.rendering import failure
 from pilothouse.apiserver.resources import ResourceInfo
-from pilothouse.apiserver.results import Presenter
+from pilothouse.apiserver.results import Presenter, RawResult
 from pilothouse.apiserver.routing import RequestInfo
 from pilothouse.apiserver.transport import LocalTransport
 from pilothouse.env import Env, TaskGroup
@@ -51,6 +64,32 @@ _SUBRESOURCES: dict[tuple[str, str], Handler] = {
     ("scale", "patch"): subresources.patch_scale,
     ("finalize", "update"): subresources.finalize_namespace,
     ("binding", "create"): subresources.bind,
+    ("eviction", "create"): eviction.evict,
+    ("ephemeralcontainers", "get"): subresources.get_status,
+    ("ephemeralcontainers", "update"): pod_parts.update_ephemeral_containers,
+    ("ephemeralcontainers", "patch"): pod_parts.patch_ephemeral_containers,
+    ("resize", "get"): subresources.get_status,
+    ("resize", "update"): pod_parts.update_resize,
+    ("resize", "patch"): pod_parts.patch_resize,
+    ("approval", "get"): subresources.get_status,
+    ("approval", "update"): approval.update_approval,
+    ("approval", "patch"): approval.patch_approval,
+    ("log", "get"): logs.get_log,
+    ("exec", "get"): connections.connect_pod,
+    ("exec", "create"): connections.connect_pod,
+    ("attach", "get"): connections.connect_pod,
+    ("attach", "create"): connections.connect_pod,
+    ("portforward", "get"): connections.connect_pod,
+    ("portforward", "create"): connections.connect_pod,
+}
+_VIRTUAL: dict[tuple[str, str, str], Handler] = {
+    ("", "bindings", ""): subresources.bind,
+    ("", "pods", "proxy"): connections.proxy_pod,
+    ("", "services", "proxy"): connections.proxy_service,
+    ("", "nodes", "proxy"): connections.proxy_node,
+}
+_SPECIAL: dict[tuple[str, str, str, str], Handler] = {
+    ("certificates.k8s.io", "certificatesigningrequests", "", "create"): approval.create_request,
 }
 
 Authorize = Callable[[Identity, RequestInfo], None]
@@ -69,7 +108,8 @@ class ApiServer:
         self.store = store
         self.options = options or ServerOptions()
         self.core = Core(env, store, self.options)
-        self.core.virtual[("", "bindings", "")] = subresources.bind
+        self.core.virtual.update(_VIRTUAL)
+        self.core.special.update(_SPECIAL)
         self.core.admission.plugins += [
             *admission_plugins(self.core, self.options.admission_plugins),
             ServiceAddresses(env, store, self.options.service_range),
@@ -119,6 +159,8 @@ class ApiServer:
             namespace = asked.namespace if info.namespaced else ""
             call = Call(request, asked, info, self.core.strategy(info), identity, namespace, asked.name, [])
             result = await handler(self.core, call)
+            if isinstance(result, RawResult):
+                return result.answer
             return self.presenter.show(request, asked, result)
         except StatusError as error:
             return self._failed(request, asked, error)

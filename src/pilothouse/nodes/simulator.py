@@ -5,13 +5,15 @@ Every node writes as itself through ``client_for(name)``, so that an API server 
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from pilothouse.api.core import NODES, PODS, ObjectReference
+from pilothouse.api.logs import ContainerLog
 from pilothouse.client import Client
 from pilothouse.env import Env, Log, TaskGroup
 from pilothouse.nodes.heartbeats import Heartbeats
+from pilothouse.nodes.logs import container_log
 from pilothouse.nodes.outages import Outages
 from pilothouse.nodes.pod_lives import PodLives
 from pilothouse.nodes.pressure import CONDITIONS, Pressures
@@ -115,6 +117,15 @@ class NodeSimulator:
             group.start(self._pressures.run(self._pod_lives), name="node pressure")
             for lives in self._stage_lives:
                 group.start(lives.run(), name="stages")
+
+    def log(self, pod: Mapping[str, Any], container: str, previous: bool) -> ContainerLog | None:
+        """The log of a container on one of these nodes, None for any other. A node out of reach refuses."""
+        node = (pod.get("spec") or {}).get("nodeName") or ""
+        if node not in self._index:
+            return None
+        if self._outages.is_down(node):
+            return ContainerLog(refusal=f'node "{node}" does not answer')
+        return container_log(pod, container, previous, self._env.now())
 
     # Commands
 

@@ -67,6 +67,8 @@ class Plane:
         self.node_factory = InformerFactory(self.clients.client("nodes", *ADMIN), env)
         self.scheduler = self._new_scheduler()
         self.nodes = self._new_nodes()
+        if self.nodes is not None:
+            self.server.core.pod_logs = self.nodes.log
 
     def client(self, user: str = ADMIN[0], groups: tuple[str, ...] = ADMIN[1], *, agent: str = "") -> Client:
         """A client from outside the plane, an administrator unless told otherwise; never wrapped."""

@@ -8,6 +8,7 @@ from functools import cache
 from pilothouse.apiserver.resources import built_in
 from pilothouse.apiserver.strategies import (
     autoscalers,
+    certificates,
     configuration,
     definitions,
     events,
@@ -143,6 +144,7 @@ _SPECIAL: dict[str, type[Strategy]] = {
     "configmaps": configuration.ConfigMapStrategy,
     "secrets": configuration.SecretStrategy,
     "services": services.ServiceStrategy,
+    "certificatesigningrequests.certificates.k8s.io": certificates.CertificateRequestStrategy,
 }
 
 

@@ -1,0 +1,94 @@
+"""What simulated containers write: the lines that ``kubectl logs`` shows. Pure.
+
+A function of the pod as it is stored and of the time, so that a log needs no memory: the same run of a container always
+begins with the same lines. Annotations script them (``docs/nodes.md``); otherwise a container says that it has started
+and how it ended. Refusals are a kubelet's (``validateContainerLogStatus``, ``pkg/kubelet/kubelet_pods.go``, v1.36).
+"""
+
+import datetime
+from collections.abc import Mapping
+from typing import Any
+
+from pilothouse.api.logs import ContainerLog, LogLine
+from pilothouse.machinery.durations import DurationError, parse_duration
+from pilothouse.nodes.behaviour import PREFIX
+
+_STATUSES = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
+
+
+def container_log(pod: Mapping[str, Any], container: str, previous: bool, now: datetime.datetime) -> ContainerLog:
+    """The log of one container, of the run under way or the last one, or with ``previous`` of the one before."""
+    where = f'container "{container}" in pod "{pod["metadata"]["name"]}"'
+    status = _status_of(pod, container)
+    if status is None:
+        return ContainerLog(refusal=f"{where} is not available")
+    state, last = status.get("state") or {}, (status.get("lastState") or {}).get("terminated")
+    if previous:
+        if last is None:
+            return ContainerLog(refusal=f"previous terminated {where} not found")
+        return _written(pod, container, last, now)
+    run = state.get("running") or state.get("terminated") or last
+    if run is not None:
+        return _written(pod, container, run, now)
+    reason = (state.get("waiting") or {}).get("reason") or ""
+    if not reason:
+        return ContainerLog(refusal=f"{where} is waiting to start - no logs yet")
+    told = {
+        "ErrImagePull": "image can't be pulled",
+        "ImagePullBackOff": "trying and failing to pull image",
+    }.get(reason, reason)
+    return ContainerLog(refusal=f"{where} is waiting to start: {told}")
+
+
+def _status_of(pod: Mapping[str, Any], container: str) -> Mapping[str, Any] | None:
+    for field in _STATUSES:
+        for status in (pod.get("status") or {}).get(field) or ():
+            if status.get("name") == container:
+                found: Mapping[str, Any] = status
+                return found
+    return None
+
+
+def _written(pod: Mapping[str, Any], container: str, run: Mapping[str, Any], now: datetime.datetime) -> ContainerLog:
+    """The lines of one run so far."""
+    started = _moment(run.get("startedAt")) or now
+    finished = _moment(run.get("finishedAt"))
+    end = finished or now
+    planned = _planned(pod, container)
+    lines: list[LogLine] = []
+    next_at: datetime.datetime | None = None
+    for seconds, text in planned:
+        at = started + datetime.timedelta(seconds=seconds)
+        if at > end:
+            next_at = at
+            break
+        lines.append(LogLine(at, text))
+    if finished is not None:
+        lines.append(LogLine(finished, f"{container} exited with code {run.get('exitCode') or 0}"))
+        return ContainerLog(lines=lines, ended=True)
+    return ContainerLog(lines=lines, next_at=next_at)
+
+
+def _planned(pod: Mapping[str, Any], container: str) -> list[tuple[float, str]]:
+    """(seconds after the start, line), in order of time."""
+    annotations = pod["metadata"].get("annotations") or {}
+    script = annotations.get(f"{PREFIX}log.{container}", annotations.get(f"{PREFIX}log"))
+    if script is None:
+        return [(0.0, f"{container} started")]
+    planned = [_timed(line) for line in script.splitlines()]
+    return sorted(planned, key=lambda entry: entry[0])
+
+
+def _timed(line: str) -> tuple[float, str]:
+    """``@5s text``: the text, five seconds after the start. What is no duration is text."""
+    if line.startswith("@"):
+        after, _space, text = line[1:].partition(" ")
+        try:
+            return parse_duration(after), text
+        except DurationError:
+            pass
+    return 0.0, line
+
+
+def _moment(text: str | None) -> datetime.datetime | None:
+    return datetime.datetime.fromisoformat(text) if text else None

@@ -1,0 +1,276 @@
+"""pods/eviction against disruption budgets (facts from kube-apiserver v1.36.2)."""
+
+from typing import Any
+
+import pytest
+from tests.apiserver.api import PODS, Answer, Api, Object, on, pod
+
+BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+REFUSED = "Cannot evict pod as it would violate the pod's disruption budget."
+
+
+def _eviction(name: str = "p", **more: Any) -> Object:
+    return {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}, **more}
+
+
+async def _running(api: Api, *, ready: bool = True, phase: str = "Running", **labels: str) -> Object:
+    await api.made(PODS, pod(labels=labels or {"app": "x"}, nodeName="n1"))
+    status = {
+        "phase": phase,
+        "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
+    }
+    return (await api.patch(PODS + "/p/status", {"status": status})).body
+
+
+async def _budget(api: Api, name: str = "b", spec: Object | None = None, **status: Any) -> None:
+    body = {
+        "metadata": {"name": name},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "x"}}, **(spec or {})},
+    }
+    await api.made(BUDGETS, body)
+    known = {"observedGeneration": 1, "currentHealthy": 2, "desiredHealthy": 1, "expectedPods": 2, **status}
+    answer = await api.patch(f"{BUDGETS}/{name}/status", {"status": known})
+    assert answer.status == 200, answer.text
+
+
+async def _evict(api: Api, body: Object | None = None, query: str = "") -> Answer:
+    return await api.post(f"{PODS}/p/eviction{query}", body or _eviction())
+
+
+def test_an_eviction_without_a_budget_deletes_the_pod_and_says_why() -> None:
+    async def main(api: Api) -> tuple[Answer, Object]:
+        await _running(api)
+        answer = await _evict(api)
+        return answer, (await api.get(PODS + "/p")).body
+
+    answer, found = on(main)
+    assert (answer.status, answer.body) == (
+        201,
+        {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201},
+    )
+    assert found["metadata"]["deletionTimestamp"]
+    assert found["metadata"]["deletionGracePeriodSeconds"] == 30
+    assert found["status"]["conditions"][-1] == {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "lastProbeTime": None,
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+        "reason": "EvictionByEvictionAPI",
+        "message": "Eviction API: evicting",
+    }
+
+
+def test_an_eviction_takes_one_disruption_out_of_the_budget() -> None:
+    async def main(api: Api) -> tuple[int, Object, Object]:
+        await _running(api)
+        await _budget(api, disruptionsAllowed=1)
+        code = (await _evict(api)).status
+        return code, (await api.get(BUDGETS + "/b")).body["status"], (await api.get(PODS + "/p")).body
+
+    code, status, found = on(main)
+    assert code == 201
+    assert status["disruptionsAllowed"] == 0
+    assert status["disruptedPods"] == {"p": "2026-01-01T00:00:00Z"}
+    assert status["conditions"] == [
+        {
+            "type": "DisruptionAllowed",
+            "status": "False",
+            "observedGeneration": 1,
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+            "reason": "InsufficientPods",
+            "message": "",
+        }
+    ]
+    assert found["metadata"]["deletionTimestamp"]
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "message", "cause", "retry_after"),
+    [
+        pytest.param(
+            {"disruptionsAllowed": 0, "currentHealthy": 1},
+            429,
+            REFUSED,
+            "The disruption budget b needs 1 healthy pods and has 1 currently",
+            None,
+            id="nothing to spare",
+        ),
+        pytest.param(
+            {"disruptionsAllowed": 0},
+            429,
+            REFUSED,
+            "The disruption budget b does not allow evicting pods currently",
+            None,
+            id="enough pods and yet nothing allowed",
+        ),
+        pytest.param(
+            {
+                "disruptionsAllowed": 0,
+                "conditions": [
+                    {
+                        "type": "DisruptionAllowed",
+                        "status": "False",
+                        "reason": "SyncFailed",
+                        "message": "no scale",
+                        "lastTransitionTime": "2026-01-01T00:00:00Z",
+                    }
+                ],
+            },
+            429,
+            REFUSED,
+            "The disruption budget b does not allow evicting pods currently because it failed sync: no scale",
+            None,
+            id="the controller cannot count",
+        ),
+        pytest.param(
+            {"observedGeneration": 0, "disruptionsAllowed": 1},
+            429,
+            REFUSED,
+            "The disruption budget b is still being processed by the server.",
+            "10",
+            id="a budget that the controller has not seen",
+        ),
+    ],
+)
+def test_evictions_that_are_refused(
+    status: Object, code: int, message: str, cause: str, retry_after: str | None
+) -> None:
+    async def main(api: Api) -> tuple[Answer, Object]:
+        await _running(api)
+        await _budget(api, **status)
+        return await _evict(api), (await api.get(PODS + "/p")).body
+
+    answer, found = on(main)
+    assert (answer.status, answer.message) == (code, message)
+    assert answer.body["reason"] == "TooManyRequests"
+    assert answer.body["details"]["causes"] == [{"reason": "DisruptionBudget", "message": cause}]
+    assert answer.headers.get("retry-after") == retry_after
+    assert "deletionTimestamp" not in found["metadata"]
+
+
+@pytest.mark.parametrize(
+    ("allowed", "message"),
+    [
+        pytest.param(
+            -1, 'poddisruptionbudget.policy "b" is forbidden: pdb disruptions allowed is negative', id="negative"
+        )
+    ],
+)
+def test_a_broken_budget_forbids(allowed: int, message: str) -> None:
+    async def main(api: Api) -> Answer:
+        await _running(api)
+        await _budget(api)
+        record = api.store.get("policy/poddisruptionbudgets/default/b")
+        assert record is not None
+        value = record.value.replace(b'"disruptionsAllowed":0', b'"disruptionsAllowed":%d' % allowed)
+        await api.store.commit(api.store.stage(record.key, lambda _revision: value))
+        return await _evict(api)
+
+    answer = on(main)
+    assert (answer.status, answer.message) == (403, message)
+
+
+def test_two_budgets_for_one_pod_are_too_many() -> None:
+    async def main(api: Api) -> Answer:
+        await _running(api)
+        await _budget(api, "a", disruptionsAllowed=1)
+        await _budget(api, "b", {"selector": {}}, disruptionsAllowed=1)
+        return await _evict(api)
+
+    answer = on(main)
+    assert answer.body == {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
+        "code": 500,
+    }
+
+
+@pytest.mark.parametrize(
+    ("policy", "healthy", "code"),
+    [
+        pytest.param(None, 2, 201, id="by default an unready pod may go while there are enough"),
+        pytest.param(None, 0, 429, id="by default an unready pod is kept while there are too few"),
+        pytest.param("IfHealthyBudget", 0, 429, id="said in so many words"),
+        pytest.param("AlwaysAllow", 0, 201, id="always"),
+    ],
+)
+def test_unhealthy_pods(policy: str | None, healthy: int, code: int) -> None:
+    async def main(api: Api) -> tuple[int, Object]:
+        await _running(api, ready=False)
+        spec = {} if policy is None else {"unhealthyPodEvictionPolicy": policy}
+        await _budget(api, spec=spec, disruptionsAllowed=0, currentHealthy=healthy)
+        return (await _evict(api)).status, (await api.get(BUDGETS + "/b")).body["status"]
+
+    found, status = on(main)
+    assert found == code
+    assert "disruptedPods" not in status
+
+
+@pytest.mark.parametrize("phase", ["Pending", "Succeeded", "Failed"])
+def test_pods_that_serve_nobody_need_no_budget(phase: str) -> None:
+    async def main(api: Api) -> int:
+        await _running(api, phase=phase)
+        await _budget(api, disruptionsAllowed=0)
+        return (await _evict(api)).status
+
+    assert on(main) == 201
+
+
+def test_a_dry_run_changes_nothing_and_still_says_no() -> None:
+    async def main(api: Api) -> tuple[int, int, int, Object, Object]:
+        await _running(api)
+        await _budget(api, disruptionsAllowed=1)
+        first = (await _evict(api, query="?dryRun=All")).status
+        second = (await _evict(api, _eviction(deleteOptions={"dryRun": ["All"]}))).status
+        both = (await api.get(PODS + "/p")).body, (await api.get(BUDGETS + "/b")).body["status"]
+        await api.patch(BUDGETS + "/b/status", {"status": {"disruptionsAllowed": 0}})
+        return first, second, (await _evict(api, query="?dryRun=All")).status, *both
+
+    first, second, refused, found, status = on(main)
+    assert (first, second, refused) == (201, 201, 429)
+    assert "deletionTimestamp" not in found["metadata"]
+    assert status["disruptionsAllowed"] == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "message"),
+    [
+        pytest.param(_eviction("q"), 400, "name in URL does not match name in Eviction object", id="another name"),
+        pytest.param(
+            _eviction(deleteOptions={"preconditions": {"uid": "u"}}),
+            409,
+            'Operation cannot be fulfilled on pods "p": the UID in the precondition (u) does not match the UID in',
+            id="another pod of that name",
+        ),
+        pytest.param({**_eviction(), "kind": "Pod", "apiVersion": "v1"}, 400, 'Pod in version "v1"', id="another kind"),
+    ],
+)
+def test_bodies_that_are_refused(body: Object, code: int, message: str) -> None:
+    async def main(api: Api) -> Answer:
+        await _running(api)
+        return await _evict(api, body)
+
+    answer = on(main)
+    assert answer.status == code
+    assert answer.message.startswith(message)
+
+
+def test_the_grace_period_of_the_options_counts_and_v1beta1_is_taken() -> None:
+    async def main(api: Api) -> Object:
+        await _running(api)
+        body = {**_eviction(deleteOptions={"gracePeriodSeconds": 5}), "apiVersion": "policy/v1beta1"}
+        assert (await _evict(api, body)).status == 201
+        return (await api.get(PODS + "/p")).meta
+
+    assert on(main)["deletionGracePeriodSeconds"] == 5
+
+
+def test_an_eviction_of_nothing_is_not_found() -> None:
+    async def main(api: Api) -> Answer:
+        return await _evict(api)
+
+    answer = on(main)
+    assert (answer.status, answer.message) == (404, 'pods "p" not found')
