@@ -28,7 +28,7 @@ def run(program: str, words: Sequence[str]) -> int:
     if isinstance(parsed, int):
         return parsed
     if parsed["version"] in {"true", "raw"}:
-        print(_version(parsed["version"]))
+        print(_version(parsed["version"], parsed["version"].reported or _own_version()))
         return 0
     try:
         parsed = add_config(parsed, flags)
@@ -49,10 +49,9 @@ def _own_version() -> str:
     return f"{pilothouse.KUBERNETES_VERSION}+pilothouse.{pilothouse.__version__}"
 
 
-def _version(form: str) -> str:
-    own = _own_version()
+def _version(form: str, version: str) -> str:
     if form != "raw":
-        return f"Kubernetes {own}"
+        return f"Kubernetes {version}"
     import platform
 
     major, minor, _patch = pilothouse.KUBERNETES_VERSION.removeprefix("v").split(".")
@@ -61,11 +60,12 @@ def _version(form: str) -> str:
     fields = {
         "Major": major,
         "Minor": minor,
-        "EmulationMajor": major,
-        "EmulationMinor": minor,
-        "MinCompatibilityMajor": major,
-        "MinCompatibilityMinor": str(int(minor) - 1),
-        "GitVersion": own,
+        # Empty, as upstream's: only a server's /version knows them.
+        "EmulationMajor": "",
+        "EmulationMinor": "",
+        "MinCompatibilityMajor": "",
+        "MinCompatibilityMinor": "",
+        "GitVersion": version,
         "GitCommit": "",
         "GitTreeState": "",
         "BuildDate": "",

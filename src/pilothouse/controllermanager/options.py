@@ -213,7 +213,6 @@ def options_from(parsed: Parsed, descriptors: Sequence[Descriptor], flags: FlagS
 
 def _options(parsed: Parsed, descriptors: Sequence[Descriptor], gates: FeatureGates, flags: FlagSet | None) -> Options:
     migrates = parsed["enable-leader-migration"]
-    version = parsed["version"]
     return Options(
         kubeconfig=parsed["kubeconfig"],
         master=parsed["master"],
@@ -229,7 +228,7 @@ def _options(parsed: Parsed, descriptors: Sequence[Descriptor], gates: FeatureGa
         v=parsed["v"],
         vmodule=parsed["vmodule"],
         logging_format=parsed["logging-format"],
-        version=version if version.startswith("v") else "",
+        version=parsed["version"].reported,
         gates=gates,
         leader_migration=load_migration(parsed["leader-migration-config"]) if migrates else None,
         metrics=metric_settings(parsed),

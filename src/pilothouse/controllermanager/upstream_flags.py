@@ -423,7 +423,7 @@ master string | The address of the Kubernetes API server (overrides any value in
 [global]
 help bool | help for {program}
 version version false | --version, --version=raw prints version information and quits; --version=vX.Y.Z... sets the \
-reported version | the log reports it
+reported version
 """
 
 

@@ -5,11 +5,13 @@ the last, lists and maps add up, and the first occurrence replaces the default. 
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+import pilothouse
 from pilothouse.machinery import durations
 
 
@@ -286,16 +288,57 @@ def _quantity(text: str) -> str:
     return text
 
 
-def _version(text: str) -> str:
-    """``true``, ``false``, ``raw``, or a version that is reported from then on."""
+class VersionWord(str):
+    """What ``--version`` was last given: ``true``, ``false``, ``raw`` or a version.
+
+    ``reported`` is the last version among all that it was given, or empty: it stays in force whatever comes after it.
+    """
+
+    __slots__ = ("reported",)
+    reported: str
+
+    def __new__(cls, word: str, reported: str = "") -> "VersionWord":
+        made = super().__new__(cls, word)
+        made.reported = reported
+        return made
+
+
+def _version(text: str) -> VersionWord:
+    """``component-base/version/verflag`` and ``version/dynamic.go`` (v0.36)."""
     if text == "raw":
-        return "raw"
-    if text.startswith("v"):
-        numbers = text[1:].replace("-", "+").partition("+")[0].split(".")
-        if len(numbers) != 3 or not all(number.isascii() and number.isdigit() for number in numbers):
-            raise ValueError(f"could not parse {quoted(text)} as version")
-        return text
-    return show_bool(parse_bool(text))
+        return VersionWord("raw")
+    if not text.startswith("v"):
+        return VersionWord(show_bool(parse_bool(text)))
+    own = f"{pilothouse.KUBERNETES_VERSION}+pilothouse.{pilothouse.__version__}"
+    if text != own and _semantic(text) != _semantic(own):
+        raise ValueError(f"version {quoted(text)} must match major/minor/patch of default version {quoted(own)}")
+    return VersionWord(text, text)
+
+
+def _later_version(before: VersionWord, now: VersionWord) -> VersionWord:
+    return now if now.reported else VersionWord(now, before.reported)
+
+
+_VERSION = re.compile(r"v?([0-9]+(?:\.[0-9]+)*)([^\n]*)", re.ASCII)
+_WORDS = r"([0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)"
+_EXTRA = re.compile(rf"(?:-{_WORDS})?(?:\+{_WORDS})?\s*", re.ASCII)
+
+
+def _semantic(text: str) -> tuple[int, ...]:
+    """Major, minor and patch (``ParseSemantic``, apimachinery v0.36 ``pkg/util/version/version.go``)."""
+    found = _VERSION.fullmatch(text)
+    if found is None:
+        raise ValueError(f"could not parse {quoted(text)} as version")
+    numbers = found[1].split(".")
+    if len(numbers) != 3:
+        raise ValueError(f"illegal version string {quoted(text)}")
+    extra = _EXTRA.fullmatch(found[2])
+    if extra is None:
+        raise ValueError(f"could not parse pre-release/metadata ({found[2]}) in version {quoted(text)}")
+    for part in (*numbers, *(part for part in (extra[1] or "").split(".") if part.isdigit())):
+        if part.startswith("0") and part != "0":
+            raise ValueError(f"illegal zero-prefixed version component {quoted(part)} in {quoted(text)}")
+    return tuple(map(int, numbers))
 
 
 def _named_certificates(text: str) -> tuple[tuple[str, str, Strings], ...]:
@@ -327,5 +370,5 @@ IP = FlagType("ip", _ip)
 LEVEL = FlagType("Level", _level)
 VMODULE = FlagType("pattern=N,...", _vmodule, ",".join, join=_append)
 QUANTITY = FlagType("quantity", _quantity)
-VERSION = FlagType("version", _version, alone="true")
+VERSION = FlagType("version", _version, alone="true", join=_later_version)
 NAMED_CERTIFICATES = FlagType("namedCertKey", _named_certificates, _show_certificates, join=_append)

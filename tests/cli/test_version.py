@@ -1,0 +1,71 @@
+"""``--version``: what is printed, what is reported, and what may be."""
+
+from pathlib import Path
+
+import pytest
+from tests.programs import pilothouse, until
+
+from pilothouse import KUBERNETES_VERSION, __version__
+from pilothouse.cli import main
+
+OWN = f"{KUBERNETES_VERSION}+pilothouse.{__version__}"
+
+
+@pytest.mark.parametrize(
+    ("words", "printed"),
+    [
+        pytest.param(["--version"], f"Kubernetes {OWN}", id="without a value"),
+        pytest.param(["--version=T"], f"Kubernetes {OWN}", id="true as Go spells it too"),
+        pytest.param(["--version=v1.36.2-custom", "--version"], "Kubernetes v1.36.2-custom", id="override and exit"),
+        pytest.param(
+            ["--version=v1.36.2+a", "--version=v1.36.2+b", "--version"], "Kubernetes v1.36.2+b", id="the last"
+        ),
+        pytest.param([f"--version={OWN}", "--version"], f"Kubernetes {OWN}", id="the same"),
+    ],
+)
+def test_versions(capsys: pytest.CaptureFixture[str], words: list[str], printed: str) -> None:
+    """``TestVersionFlag``, component-base ``version/verflag/verflag_test.go``, v0.36."""
+    assert main(["manager", *words]) == 0
+    assert capsys.readouterr().out.strip() == printed
+
+
+def test_the_raw_version_has_every_field(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["manager", "--version=v1.36.2+abc", "--version=raw"]) == 0
+    assert capsys.readouterr().out.startswith(
+        'version.Info{Major:"1", Minor:"36", EmulationMajor:"", EmulationMinor:"", MinCompatibilityMajor:"", '
+        'MinCompatibilityMinor:"", GitVersion:"v1.36.2+abc", GitCommit:"", '
+    )
+
+
+@pytest.mark.parametrize("version", ["v1.36.2+abc", "v1.36.2-rc.1"])
+def test_a_version_to_report_is_what_the_log_begins_with(tmp_path: Path, version: str) -> None:
+    with pilothouse(tmp_path, "apiserver", "--port=0", "--kubeconfig=k"):
+        until((tmp_path / "k").exists, "the server is up")
+        flags = ["--kubeconfig=k", "--secure-port=0", f"--version={version}", "--version=false"]
+        with pilothouse(tmp_path, "manager", *flags) as manager:
+            assert manager.until(r'"Starting" version="[^"]*"') == f'"Starting" version="{version}"'
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param("vX", 'could not parse "vX" as version', id="no number"),
+        pytest.param("v1.36", 'illegal version string "v1.36"', id="two numbers"),
+        pytest.param("v1.036.2", 'illegal zero-prefixed version component "036" in "v1.036.2"', id="octal"),
+        pytest.param("v1.36.2-01", 'illegal zero-prefixed version component "01" in "v1.36.2-01"', id="octal behind"),
+        pytest.param(
+            "v1.36.2_x", 'could not parse pre-release/metadata (_x) in version "v1.36.2_x"', id="no pre-release"
+        ),
+        pytest.param("maybe", 'strconv.ParseBool: parsing "maybe": invalid syntax', id="no boolean"),
+        *(
+            pytest.param(
+                text, f'version "{text}" must match major/minor/patch of default version "{OWN}"', id=f"not {text}"
+            )
+            for text in ("v2.36.2", "v1.35.2", "v1.36.1")
+        ),
+    ],
+)
+def test_versions_that_can_not_be_reported(capsys: pytest.CaptureFixture[str], text: str, message: str) -> None:
+    """``version/dynamic.go``, v0.36; the flag's own error, before any other option is looked at."""
+    assert main(["manager", f"--version={text}", "--secure-port=-1"]) == 2
+    assert f'invalid argument "{text}" for "--version" flag: {message}' in capsys.readouterr().err
