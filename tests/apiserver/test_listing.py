@@ -270,7 +270,7 @@ def test_groups_of_one_kind_select_by_their_own_fields() -> None:
 def test_versions_of_one_kind_show_the_same_object() -> None:
     path = "/apis/autoscaling/{}/namespaces/default/horizontalpodautoscalers"
     spec = {
-        "scaleTargetRef": {"kind": "Deployment", "name": "d"},
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"},
         "maxReplicas": 3,
         "targetCPUUtilizationPercentage": 50,
     }

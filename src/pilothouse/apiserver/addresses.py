@@ -27,6 +27,7 @@ class _Port(msgspec.Struct, frozen=True):
 class _Spec(msgspec.Struct, frozen=True):
     clusterIP: str = ""  # noqa: N815  # as on the wire
     ports: tuple[_Port, ...] = ()
+    healthCheckNodePort: int = 0  # noqa: N815  # as on the wire
 
 
 class _Service(msgspec.Struct):
@@ -68,6 +69,15 @@ class ServiceAddresses(Plugin):
         self._give_address(write, spec)
         if kind in ("NodePort", "LoadBalancer") and spec.get("allocateLoadBalancerNodePorts") is not False:
             self._give_ports(write, spec)
+        if (
+            kind == "LoadBalancer"
+            and spec.get("externalTrafficPolicy") == "Local"
+            and not spec.get("healthCheckNodePort")
+        ):
+            taken = {port.nodePort for service in self._services() for port in service.spec.ports}
+            taken |= {service.spec.healthCheckNodePort for service in self._services()}
+            taken |= {port.get("nodePort") or 0 for port in spec.get("ports") or ()}
+            spec["healthCheckNodePort"] = self._free_port(taken)
 
     def _give_address(self, write: Admission, spec: Object) -> None:
         address = spec.get("clusterIP") or next(iter(spec.get("clusterIPs") or ()), "")
@@ -127,6 +137,7 @@ class ServiceAddresses(Plugin):
                 if port.get("nodePort")
             }
         taken = {port.nodePort for service in self._services() for port in service.spec.ports if port.nodePort}
+        taken |= {service.spec.healthCheckNodePort for service in self._services()}
         by_number: dict[int, int] = {}
         for position, port in enumerate(ports):
             given = port.get("nodePort") or known.get(port.get("name") or "")

@@ -123,6 +123,7 @@ class _Reviews:
 
     async def self_subject(self, core: Core, call: Call) -> ObjectResult:
         review = _read(call, "SelfSubjectReview")
+        del review["spec"]  # it has none
         review["metadata"]["creationTimestamp"] = core.time.now()
         review["status"] = {"userInfo": _user_info(call.identity)}
         return _answer(call, review)
@@ -195,6 +196,7 @@ class _Reviews:
         )
         spec["audiences"] = audiences
         spec["expirationSeconds"] = seconds
+        spec.setdefault("boundObjectRef", None)
         ends -= lifetime - seconds
         request["status"] = {"token": token, "expirationTimestamp": _time(ends)}
         return _answer(call, request)

@@ -157,7 +157,8 @@ class ApiServer:
             handler, info = self._find(request, asked)
             request = self.presenter.read(request, asked)
             namespace = asked.namespace if info.namespaced else ""
-            call = Call(request, asked, info, self.core.strategy(info), identity, namespace, asked.name, [])
+            strategy = self.core.strategy(info)
+            call = Call(request, asked, info, strategy, identity, namespace, asked.name, list(strategy.notices))
             result = await handler(self.core, call)
             if isinstance(result, RawResult):
                 return result.answer

@@ -56,14 +56,15 @@ async def create_object(core: Core, call: Call, obj: Object, options: WriteOptio
             meta["generation"] = 1
         else:
             meta.pop("generation", None)
-    strategy.prepare_create(obj, core.time.now())
-    call.warnings += metadata.without_duplicate_owners(meta)
     generated = not meta.get("name") and bool(meta.get("generateName"))
     if generated:
         meta["name"] = generated_name(meta["generateName"], core.env.name_suffix())
+    strategy.prepare_create(obj, core.time.now())
+    call.warnings += metadata.without_duplicate_owners(meta)
     problems = metadata.validate(meta, strategy.name_problems) + strategy.validate(obj)
     if problems:
         raise errors.invalid(info.group, info.kind, meta.get("name") or "", problems)
+    call.warnings += strategy.warnings(obj)
     write.name = meta["name"]
     await core.admission.review(write)
     strategy.finish(obj)

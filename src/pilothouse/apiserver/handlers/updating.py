@@ -172,6 +172,7 @@ async def _replace(
         problems += strategy.validate_status(obj, old)
     elif prepare is None:
         problems += strategy.validate_update(obj, old)
+        call.warnings += strategy.warnings(obj)
     if problems:
         raise errors.invalid(info.group, info.kind, call.name, problems)
     await core.admission.review(write)

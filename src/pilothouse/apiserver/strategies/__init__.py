@@ -12,11 +12,18 @@ from pilothouse.apiserver.strategies import (
     configuration,
     definitions,
     events,
+    jobs,
     leases,
+    limits,
     namespaces,
+    networking,
     nodes,
+    others,
     pods,
+    registrations,
+    rights,
     services,
+    volumes,
     workloads,
 )
 from pilothouse.apiserver.strategies.base import Strategy
@@ -105,12 +112,6 @@ _STATUS_KEEPS_USER_METADATA = {
     "flowschemas.flowcontrol.apiserver.k8s.io",
     "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io",
 }
-_PATH_NAMES = {
-    "roles.rbac.authorization.k8s.io",
-    "clusterroles.rbac.authorization.k8s.io",
-    "rolebindings.rbac.authorization.k8s.io",
-    "clusterrolebindings.rbac.authorization.k8s.io",
-}
 _EMPTY_STATUS = {
     "poddisruptionbudgets.policy": {
         "disruptionsAllowed": 0,
@@ -145,6 +146,43 @@ _SPECIAL: dict[str, type[Strategy]] = {
     "secrets": configuration.SecretStrategy,
     "services": services.ServiceStrategy,
     "certificatesigningrequests.certificates.k8s.io": certificates.CertificateRequestStrategy,
+    "jobs.batch": jobs.JobStrategy,
+    "cronjobs.batch": jobs.CronJobStrategy,
+    "controllerrevisions.apps": limits.RevisionStrategy,
+    "limitranges": limits.LimitRangeStrategy,
+    "resourcequotas": limits.QuotaStrategy,
+    "poddisruptionbudgets.policy": limits.BudgetStrategy,
+    "priorityclasses.scheduling.k8s.io": limits.PriorityClassStrategy,
+    "runtimeclasses.node.k8s.io": limits.RuntimeClassStrategy,
+    "persistentvolumes": volumes.VolumeStrategy,
+    "persistentvolumeclaims": volumes.ClaimStrategy,
+    "storageclasses.storage.k8s.io": volumes.StorageClassStrategy,
+    "csidrivers.storage.k8s.io": volumes.DriverStrategy,
+    "csinodes.storage.k8s.io": volumes.DriverNodeStrategy,
+    "csistoragecapacities.storage.k8s.io": volumes.CapacityStrategy,
+    "volumeattachments.storage.k8s.io": volumes.AttachmentStrategy,
+    "volumeattributesclasses.storage.k8s.io": volumes.AttributesClassStrategy,
+    "endpoints": networking.EndpointsStrategy,
+    "endpointslices.discovery.k8s.io": networking.SliceStrategy,
+    "ingresses.networking.k8s.io": networking.IngressStrategy,
+    "ingressclasses.networking.k8s.io": networking.IngressClassStrategy,
+    "networkpolicies.networking.k8s.io": networking.NetworkPolicyStrategy,
+    "mutatingwebhookconfigurations.admissionregistration.k8s.io": registrations.MutatingWebhooksStrategy,
+    "validatingwebhookconfigurations.admissionregistration.k8s.io": registrations.WebhooksStrategy,
+    "validatingadmissionpolicies.admissionregistration.k8s.io": registrations.PolicyStrategy,
+    "mutatingadmissionpolicies.admissionregistration.k8s.io": registrations.PolicyStrategy,
+    "validatingadmissionpolicybindings.admissionregistration.k8s.io": registrations.PolicyBindingStrategy,
+    "mutatingadmissionpolicybindings.admissionregistration.k8s.io": registrations.PolicyBindingStrategy,
+    "apiservices.apiregistration.k8s.io": registrations.ApiServiceStrategy,
+    "roles.rbac.authorization.k8s.io": rights.RoleStrategy,
+    "clusterroles.rbac.authorization.k8s.io": rights.ClusterRoleStrategy,
+    "rolebindings.rbac.authorization.k8s.io": rights.BindingStrategy,
+    "clusterrolebindings.rbac.authorization.k8s.io": rights.ClusterBindingStrategy,
+    "flowschemas.flowcontrol.apiserver.k8s.io": others.FlowSchemaStrategy,
+    "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": others.PriorityLevelStrategy,
+    "resourceclaims.resource.k8s.io": others.ClaimOfDevicesStrategy,
+    "resourceclaimtemplates.resource.k8s.io": others.ClaimTemplateStrategy,
+    "resourceslices.resource.k8s.io": others.DeviceSliceStrategy,
 }
 
 
@@ -165,16 +203,9 @@ def strategy_for(group: str, resource: str) -> Strategy:
         strategy.status_keeps = "user metadata"
     if name in _EMPTY_STATUS:
         strategy.empty_status = _EMPTY_STATUS[name]
-    if name in _PATH_NAMES:
-        strategy.name_problems = _no_problems
     strategy.has_status = any(
         info.resource == resource and info.group == group and "status" in info.subresources for info in built_in()
     )
     if name == "csidrivers.storage.k8s.io":
         strategy.generation_on_create = False
     return strategy
-
-
-def _no_problems(_name: str) -> list[str]:
-    """Names that only have to fit into a path, which is asked of all."""
-    return []

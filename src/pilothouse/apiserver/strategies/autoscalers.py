@@ -7,9 +7,12 @@ others in annotations of the v1 form; here a v1 client does not see them, and wh
 from functools import lru_cache
 from typing import Any
 
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object, decode, encode_object
 from pilothouse.apiserver.resources import ResourceInfo, built_in
 from pilothouse.apiserver.strategies.base import Strategy
+from pilothouse.apiserver.strategies.filling import child, fill
 
 _DEFAULT_UTILIZATION = 80
 
@@ -42,6 +45,17 @@ def _v2_status(status: Object) -> Object:
     return shown
 
 
+def _default_behavior(behavior: Object) -> None:
+    """Both directions, as ``GenerateHPAScaleUpRules`` and ``GenerateHPAScaleDownRules`` fill them in."""
+    up, down = child(behavior, "scaleUp"), child(behavior, "scaleDown")
+    percent = {"type": "Percent", "value": 100, "periodSeconds": 15}
+    fill(up, {"stabilizationWindowSeconds": 0})
+    for rules, policies in ((up, [{"type": "Pods", "value": 4, "periodSeconds": 15}, percent]), (down, [percent])):
+        fill(rules, {"selectPolicy": "Max"})
+        if not rules.get("policies"):
+            rules["policies"] = [dict(policy) for policy in policies]
+
+
 class AutoscalerStrategy(Strategy):
     """One strategy for both versions: an object says itself which form it has."""
 
@@ -52,8 +66,31 @@ class AutoscalerStrategy(Strategy):
         if obj.get("apiVersion") == "autoscaling/v1":
             if spec.get("targetCPUUtilizationPercentage") is None:
                 spec["targetCPUUtilizationPercentage"] = _DEFAULT_UTILIZATION
-        elif not spec.get("metrics"):
+            return
+        if not spec.get("metrics"):
             spec["metrics"] = [_cpu_metric(_DEFAULT_UTILIZATION, "target")]
+        if spec.get("behavior") is not None:
+            _default_behavior(spec["behavior"])
+
+    def validate(self, obj: Object) -> list[FieldError]:
+        spec = obj["spec"]
+        problems: list[FieldError] = []
+        low, high = spec["minReplicas"], spec.get("maxReplicas") or 0
+        if low < 1:
+            problems.append(errors.invalid_value("spec.minReplicas", low, "must be greater than or equal to 1"))
+        if high < 1:
+            problems.append(errors.invalid_value("spec.maxReplicas", high, "must be greater than 0"))
+        if high < low:
+            text = "must be greater than or equal to `minReplicas`"
+            problems.append(errors.invalid_value("spec.maxReplicas", high, text))
+        target = spec.get("scaleTargetRef") or {}
+        problems += [
+            errors.required(f"spec.scaleTargetRef.{field}") for field in ("kind", "name") if not target.get(field)
+        ]
+        if not target.get("apiVersion"):
+            text = "apiVersion must specify API group"
+            problems.append(errors.invalid_value("spec.scaleTargetRef.apiVersion", "", text))
+        return problems
 
     def finish(self, obj: Object) -> None:
         # v1 prints both counts; v2 leaves out a current count of zero and prints metrics that are unset.

@@ -5,7 +5,7 @@ from the ordinary one. The class below is the ordinary resource; others override
 dicts that they may change in place; validation only looks.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from pilothouse.apiserver.errors import FieldError
@@ -35,6 +35,8 @@ class Strategy:
     """Whether a PUT without a resource version overwrites whatever is there."""
     create_on_update = False
     """Whether a PUT to a name that does not exist creates the object."""
+    notices: Sequence[str] = ()
+    """Warnings that go with every request about the resource."""
     returns_deleted = False
     """Whether a DELETE that removes the object answers with it rather than with a Status."""
     orphans_by_default = False
@@ -83,6 +85,11 @@ class Strategy:
             obj["status"] = dict(self.empty_status)
 
     # Judging
+
+    def warnings(self, obj: Object) -> Iterable[str]:
+        """What the client is warned of when it creates or updates such an object. The names of pods' fields begin
+        where the object says they are."""
+        return ()
 
     def validate(self, obj: Object) -> list[FieldError]:
         """What is wrong with an object, apart from its metadata."""

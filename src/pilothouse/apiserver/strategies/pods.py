@@ -3,7 +3,7 @@
 After kubernetes' ``pkg/registry/core/pod/strategy.go`` and ``pkg/apis/core/validation`` (v1.36).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pilothouse.apiserver import errors
@@ -11,6 +11,7 @@ from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.base import Strategy
 from pilothouse.apiserver.strategies.pod_templates import default_pod, qos_class, validate_pod_spec
+from pilothouse.apiserver.strategies.warnings import pod_spec_warnings
 
 _MAY_CHANGE = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
@@ -42,6 +43,9 @@ class PodStrategy(Strategy):
 
     def default(self, obj: Object) -> None:
         default_pod(obj)
+
+    def warnings(self, obj: Object) -> Iterable[str]:
+        return pod_spec_warnings(obj["spec"], "spec")
 
     def prepare_create(self, obj: Object, now: str) -> None:
         spec = obj["spec"]

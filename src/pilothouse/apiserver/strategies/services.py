@@ -4,11 +4,14 @@ After kubernetes' ``pkg/apis/core/v1/defaults.go`` and ``pkg/registry/core/servi
 given by ``addresses.ServiceAddresses``, which runs as admission because it has to look at all services.
 """
 
+from collections.abc import Iterable
+
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.base import Strategy
 from pilothouse.apiserver.strategies.pod_templates import PORT_RANGE
+from pilothouse.apiserver.strategies.warnings import service_warnings
 from pilothouse.machinery.names import dns_label_errors
 
 _TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
@@ -44,6 +47,9 @@ class ServiceStrategy(Strategy):
             spec["externalTrafficPolicy"] = "Cluster"
         if kind == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts") is None:
             spec["allocateLoadBalancerNodePorts"] = True
+
+    def warnings(self, obj: Object) -> Iterable[str]:
+        return service_warnings(obj["spec"])
 
     def prepare_update(self, obj: Object, old: Object) -> None:
         spec, before = obj["spec"], old["spec"]

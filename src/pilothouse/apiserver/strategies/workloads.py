@@ -3,6 +3,7 @@
 After kubernetes' ``pkg/apis/apps/{v1/defaults.go,validation}`` and ``pkg/apis/core`` (v1.36).
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.base import Strategy
 from pilothouse.apiserver.strategies.pod_templates import NON_NEGATIVE, default_template, validate_template
 from pilothouse.apiserver.strategies.selectors import selector_problems
+from pilothouse.apiserver.strategies.warnings import pod_spec_warnings
 from pilothouse.machinery.labels import SelectorError, selector_from
 
 
@@ -110,6 +112,10 @@ class _Workload(Strategy):
 
     def default_spec(self, spec: Object) -> None:
         """What the kind fills in besides."""
+
+    def warnings(self, obj: Object) -> Iterable[str]:
+        template = (obj.get("spec") or {}).get("template") or {}
+        return pod_spec_warnings(template.get("spec") or {}, "spec.template.spec")
 
     def validate(self, obj: Object) -> list[FieldError]:
         spec = obj.get("spec") or {}

@@ -1,0 +1,51 @@
+"""Small pieces that many strategies are made of: fill in what is absent, refuse what may not change."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.errors import FieldError
+from pilothouse.apiserver.objects import Object
+from pilothouse.machinery.quantities import canonical
+
+IMMUTABLE = "field is immutable"
+
+
+def fill(obj: Object, defaults: Mapping[str, Any]) -> None:
+    """Set every field that is absent, null or an empty string. Values must not be shared containers."""
+    for field, value in defaults.items():
+        if obj.get(field) in (None, ""):
+            obj[field] = value
+
+
+def child(obj: Object, field: str) -> Object:
+    """The object in that field, made if there is none."""
+    found: Object | None = obj.get(field)
+    if found is None:
+        found = obj[field] = {}
+    return found
+
+
+def canonicalize(amounts: Object | None) -> None:
+    """Write quantities as they are stored."""
+    for name, text in (amounts or {}).items():
+        amounts[name] = canonical(str(text))  # type: ignore[index]  # it has items, so it is there
+
+
+def fixed(obj: Object, old: Object, path: str, fields: Iterable[str]) -> list[FieldError]:
+    """``field is immutable`` for each of the fields that differs; ``path`` is where they are, "" at the top."""
+    prefix = f"{path}." if path else ""
+    return [
+        errors.invalid_value(prefix + field, obj.get(field), IMMUTABLE)
+        for field in fields
+        if obj.get(field) != old.get(field)
+    ]
+
+
+def go_named(value: Any) -> Any:
+    """A value of an internal type without JSON names, as messages print it: with Go's field names."""
+    if isinstance(value, dict):
+        return {name[:1].upper() + name[1:]: go_named(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [go_named(item) for item in value]
+    return value

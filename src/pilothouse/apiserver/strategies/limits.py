@@ -1,0 +1,211 @@
+"""Limits, quotas, budgets, priorities and runtimes: small kinds that restrict pods.
+
+After kubernetes' ``pkg/apis/{core,policy,scheduling,node}/{v1/defaults.go,validation}`` (v1.36).
+"""
+
+from typing import Any
+
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.errors import FieldError
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.strategies.base import Strategy
+from pilothouse.apiserver.strategies.filling import IMMUTABLE, canonicalize, child, fill, fixed
+from pilothouse.apiserver.strategies.selectors import selector_problems
+from pilothouse.machinery.names import dns_label_errors
+from pilothouse.machinery.quantities import QuantityError, parse_quantity
+
+_AMOUNTS = ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
+_HIGHEST_USER_PRIORITY = 1_000_000_000
+_SYSTEM_PRIORITIES = ("system-cluster-critical", "system-node-critical")
+_PREEMPTION = ("Never", "PreemptLowerPriority")
+_EVICTION = ("AlwaysAllow", "IfHealthyBudget")
+
+
+class LimitRangeStrategy(Strategy):
+    """For containers, a maximum is also the default, and a default limit the default request."""
+
+    def default(self, obj: Object) -> None:
+        for item in child(obj, "spec").get("limits") or ():
+            for field in _AMOUNTS:
+                canonicalize(item.get(field))
+            if item.get("type") != "Container":
+                continue
+            default = {**(item.get("max") or {}), **(item.get("default") or {})}
+            request = {**(item.get("min") or {}), **default, **(item.get("defaultRequest") or {})}
+            for field, amounts in (("default", default), ("defaultRequest", request)):
+                if amounts:
+                    item[field] = {name: amounts[name] for name in sorted(amounts)}
+
+    def validate(self, obj: Object) -> list[FieldError]:
+        problems: list[FieldError] = []
+        kinds: list[str] = []
+        for position, item in enumerate(obj["spec"].get("limits") or ()):
+            path, kind = f"spec.limits[{position}]", item.get("type") or ""
+            if kind in kinds:
+                problems.append(errors.duplicate(f"{path}.type", kind))
+            kinds.append(kind)
+            problems += _limit_problems(item, kind, path)
+        return problems
+
+
+def _limit_problems(item: Object, kind: str, path: str) -> list[FieldError]:
+    problems: list[FieldError] = []
+    low, high = item.get("min") or {}, item.get("max") or {}
+    request, default = item.get("defaultRequest") or {}, item.get("default") or {}
+    if kind == "Pod":
+        problems += [
+            errors.not_allowed(f"{path}.{field}", "may not be specified when `type` is 'Pod'")
+            for field in ("default", "defaultRequest")
+            if item.get(field)
+        ]
+    if kind == "PersistentVolumeClaim" and "storage" not in low and "storage" not in high:
+        text = "either minimum or maximum storage value is required, but neither was provided"
+        problems.append(errors.required(f"{path}.limits", text))
+    for name in sorted({**low, **high, **request, **default}):
+        for field, lower, upper, text in (
+            ("min", low, high, "min value {} is greater than max value {}"),
+            ("defaultRequest", low, request, "min value {} is greater than default request value {}"),
+            ("defaultRequest", request, high, "default request value {} is greater than max value {}"),
+            ("defaultRequest", request, default, "default request value {} is greater than default limit value {}"),
+            ("default", low, default, "min value {} is greater than default value {}"),
+            ("default", default, high, "default value {} is greater than max value {}"),
+        ):
+            if name in lower and name in upper and parse_quantity(lower[name]) > parse_quantity(upper[name]):
+                shown = request if field == "defaultRequest" else low if field == "min" else default
+                where = f"{path}.{field}[{name}]"
+                value = shown.get(name, lower[name])
+                problems.append(errors.invalid_value(where, value, text.format(lower[name], upper[name])))
+    return problems
+
+
+class QuotaStrategy(Strategy):
+    """Scopes never change; amounts are not negative."""
+
+    def default(self, obj: Object) -> None:
+        canonicalize(child(obj, "spec").get("hard"))
+
+    def validate(self, obj: Object) -> list[FieldError]:
+        problems: list[FieldError] = []
+        for name, amount in (obj["spec"].get("hard") or {}).items():
+            where = f"spec.hard[{name}]"
+            try:
+                quantity = parse_quantity(str(amount))
+            except QuantityError as error:
+                problems.append(errors.invalid_value(where, amount, str(error)))
+                continue
+            if quantity < parse_quantity("0"):
+                problems.append(errors.invalid_value(where, amount, "must be greater than or equal to 0"))
+        return problems
+
+    def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
+        spec, before = obj["spec"], old["spec"]
+        problems = self.validate(obj)
+        if sorted(spec.get("scopes") or ()) != sorted(before.get("scopes") or ()):
+            problems.append(errors.invalid_value("spec.scopes", spec.get("scopes"), IMMUTABLE))
+        return problems
+
+
+class BudgetStrategy(Strategy):
+    """PodDisruptionBudgets."""
+
+    def validate(self, obj: Object) -> list[FieldError]:
+        spec = obj.get("spec") or {}
+        problems: list[FieldError] = []
+        if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
+            shown = {
+                "MinAvailable": spec["minAvailable"],
+                "Selector": spec.get("selector"),
+                "MaxUnavailable": spec["maxUnavailable"],
+                "UnhealthyPodEvictionPolicy": spec.get("unhealthyPodEvictionPolicy"),
+            }
+            problems.append(errors.invalid_value("spec", shown, "minAvailable and maxUnavailable cannot be both set"))
+        for field in ("minAvailable", "maxUnavailable"):
+            problems += _count_problems(spec.get(field), f"spec.{field}")
+        if spec.get("selector") is not None:
+            problems += selector_problems(spec["selector"], "spec.selector")
+        policy = spec.get("unhealthyPodEvictionPolicy")
+        if policy is not None and policy not in _EVICTION:
+            problems.append(errors.not_supported("spec.unhealthyPodEvictionPolicy", policy, _EVICTION))
+        return problems
+
+
+def _count_problems(value: Any, path: str) -> list[FieldError]:
+    """A number or a percentage of up to a hundred."""
+    if isinstance(value, str):
+        digits = value.removesuffix("%")
+        if digits == value or not (digits.isascii() and digits.isdigit()):
+            text = (
+                "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', "
+                "regex used for validation is '[0-9]+%')"
+            )
+            return [errors.invalid_value(path, value, text)]
+        if int(digits) > 100:
+            return [errors.invalid_value(path, value, "must not be greater than 100%")]
+    elif isinstance(value, int) and value < 0:
+        return [errors.invalid_value(path, value, "must be greater than or equal to 0")]
+    return []
+
+
+class PriorityClassStrategy(Strategy):
+    """The value never changes; names of the system are the system's."""
+
+    def default(self, obj: Object) -> None:
+        fill(obj, {"value": 0, "preemptionPolicy": "PreemptLowerPriority"})
+        obj["metadata"]["generation"] = 1
+        if obj.get("globalDefault") is False:
+            del obj["globalDefault"]
+
+    def validate(self, obj: Object) -> list[FieldError]:
+        name, value = obj["metadata"].get("name") or "", obj["value"]
+        problems: list[FieldError] = []
+        if name.startswith("system-"):
+            if name not in _SYSTEM_PRIORITIES:
+                problems.append(
+                    errors.not_allowed(
+                        "metadata.name",
+                        "priority class names with 'system-' prefix are reserved for system use only. "
+                        f"error: {name} is not a known system priority class",
+                    )
+                )
+        elif value > _HIGHEST_USER_PRIORITY:
+            text = f"maximum allowed value of a user defined priority is {_HIGHEST_USER_PRIORITY}"
+            problems.append(errors.not_allowed("value", text))
+        policy = obj["preemptionPolicy"]
+        if policy not in _PREEMPTION:
+            problems.append(errors.not_supported("preemptionPolicy", policy, ("PreemptLowerPriority", "Never")))
+        return problems
+
+    def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
+        problems: list[FieldError] = []
+        if obj["value"] != old.get("value", 0):
+            problems.append(errors.not_allowed("value", "may not be changed in an update."))
+        return problems + fixed(obj, old, "", ("preemptionPolicy",))
+
+
+class RuntimeClassStrategy(Strategy):
+    """The handler never changes."""
+
+    def default(self, obj: Object) -> None:
+        canonicalize((obj.get("overhead") or {}).get("podFixed"))
+
+    def validate(self, obj: Object) -> list[FieldError]:
+        handler = obj.get("handler") or ""
+        return [errors.invalid_value("handler", handler, text) for text in dns_label_errors(handler)]
+
+    def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
+        return self.validate(obj) + fixed(obj, old, "", ("handler",))
+
+
+class RevisionStrategy(Strategy):
+    """ControllerRevisions: what was written down stays."""
+
+    def validate(self, obj: Object) -> list[FieldError]:
+        problems: list[FieldError] = []
+        if obj.get("data") is None:
+            problems.append(errors.required("data", "data is mandatory"))
+        if (obj.get("revision") or 0) < 0:
+            problems.append(errors.invalid_value("revision", obj["revision"], "must be greater than or equal to 0"))
+        return problems
+
+    def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
+        return self.validate(obj) + fixed(obj, old, "", ("data",))

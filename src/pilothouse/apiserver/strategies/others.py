@@ -1,0 +1,107 @@
+"""Kinds with a few defaults and nothing else in common: flow control and device claims.
+
+After kubernetes' ``pkg/apis/{flowcontrol,resource}`` and ``pkg/registry`` (v1.36).
+"""
+
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.errors import FieldError
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.strategies.base import Strategy
+from pilothouse.apiserver.strategies.filling import child, fill, fixed
+
+
+class FlowSchemaStrategy(Strategy):
+    """FlowSchemas: kept, and shown; nobody queues by them here."""
+
+    def default(self, obj: Object) -> None:
+        fill(child(obj, "spec"), {"matchingPrecedence": 1000})
+
+    def validate(self, obj: Object) -> list[FieldError]:
+        spec, name = obj["spec"], obj["metadata"].get("name")
+        problems: list[FieldError] = []
+        precedence = spec["matchingPrecedence"]
+        if not 1 <= precedence <= 10000:
+            problems.append(
+                errors.invalid_value("spec.matchingPrecedence", precedence, "must be in the range of [1, 10000]")
+            )
+        if precedence == 1 and name != "exempt":
+            text = "only the schema named 'exempt' may have matchingPrecedence 1"
+            problems.append(errors.invalid_value("spec.matchingPrecedence", precedence, text))
+        if not (spec.get("priorityLevelConfiguration") or {}).get("name"):
+            problems.append(errors.required("spec.priorityLevelConfiguration.name", "must reference a priority level"))
+        return problems
+
+
+class PriorityLevelStrategy(Strategy):
+    """PriorityLevelConfigurations: kept, and shown."""
+
+    def default(self, obj: Object) -> None:
+        spec = child(obj, "spec")
+        limited = spec.get("limited")
+        if limited is not None:
+            fill(limited, {"nominalConcurrencyShares": 30, "lendablePercent": 0})
+            queuing = child(limited, "limitResponse").get("queuing")
+            if queuing is not None:
+                for field, value in (("queues", 64), ("handSize", 8), ("queueLengthLimit", 50)):
+                    queuing[field] = queuing.get(field) or value
+        exempt = spec.get("exempt")
+        if exempt is not None:
+            fill(exempt, {"nominalConcurrencyShares": 0, "lendablePercent": 0})
+
+    def validate(self, obj: Object) -> list[FieldError]:
+        spec = obj["spec"]
+        kind = spec.get("type")
+        if kind not in ("Exempt", "Limited"):
+            return [errors.not_supported("spec.type", kind or "", ("Exempt", "Limited"))]
+        if kind == "Limited" and spec.get("limited") is None:
+            return [errors.required("spec.limited", "must not be empty when type is Limited")]
+        if kind == "Exempt" and spec.get("limited") is not None:
+            return [errors.not_allowed("spec.limited", "must be nil if the type is not Limited")]
+        return []
+
+
+def _default_devices(spec: Object) -> None:
+    for request in (spec.get("devices") or {}).get("requests") or ():
+        exactly = request.get("exactly")
+        for wanted in [*([exactly] if exactly is not None else []), *(request.get("firstAvailable") or ())]:
+            fill(wanted, {"allocationMode": "ExactCount"})
+            if wanted["allocationMode"] == "ExactCount":
+                fill(wanted, {"count": 1})
+            for toleration in wanted.get("tolerations") or ():
+                fill(toleration, {"operator": "Equal"})
+
+
+class ClaimOfDevicesStrategy(Strategy):
+    """ResourceClaims: the wish never changes."""
+
+    def default(self, obj: Object) -> None:
+        _default_devices(child(obj, "spec"))
+
+    def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
+        return fixed(obj, old, "", ("spec",))
+
+
+class ClaimTemplateStrategy(Strategy):
+    """ResourceClaimTemplates never change."""
+
+    def default(self, obj: Object) -> None:
+        spec = child(obj, "spec")
+        child(spec, "metadata")
+        _default_devices(child(spec, "spec"))
+
+    def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
+        return fixed(obj, old, "", ("spec",))
+
+
+class DeviceSliceStrategy(Strategy):
+    """ResourceSlices: which devices a node or a driver has."""
+
+    selectable = {"spec.nodeName": ("spec", "nodeName"), "spec.driver": ("spec", "driver")}  # read only
+    selectable_namespace = False
+
+    def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
+        spec, before = obj.get("spec") or {}, old.get("spec") or {}
+        return fixed(spec, before, "spec", ("driver", "nodeName"))
+
+    def refuses_field(self, path: str) -> str:
+        return f"field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: {path}"

@@ -1,0 +1,335 @@
+"""Volumes, claims, and the kinds of storage.k8s.io.
+
+After kubernetes' ``pkg/apis/{core,storage}/{v1/defaults.go,validation}`` and ``pkg/registry/{core,storage}`` (v1.36).
+"""
+
+from typing import Any
+
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.errors import FieldError
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.strategies.base import Strategy
+from pilothouse.apiserver.strategies.filling import IMMUTABLE, canonicalize, child, fill, fixed
+from pilothouse.machinery.quantities import QuantityError, parse_quantity
+
+_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
+_RECLAIM = ("Delete", "Recycle", "Retain")
+_VOLUME_MODES = ("Block", "Filesystem")
+_BINDING = ("Immediate", "WaitForFirstConsumer")
+_NOT_A_SOURCE = (
+    "accessModes",
+    "capacity",
+    "claimRef",
+    "mountOptions",
+    "nodeAffinity",
+    "persistentVolumeReclaimPolicy",
+    "storageClassName",
+    "volumeAttributesClassName",
+    "volumeMode",
+)
+_POSITIVE = "must be greater than zero"
+_IMMUTABLE_CLAIM = (
+    "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
+)
+_ZERO = parse_quantity("0")
+
+
+def _mode_problems(spec: Object) -> list[FieldError]:
+    modes = spec.get("accessModes") or []
+    problems: list[FieldError] = []
+    if not modes:
+        problems.append(errors.required("spec.accessModes", "at least 1 access mode is required"))
+    problems += [errors.not_supported("spec.accessModes", mode, _MODES) for mode in modes if mode not in _MODES]
+    if "ReadWriteOncePod" in modes and len(modes) > 1:
+        text = "may not use ReadWriteOncePod with other access modes"
+        problems.append(errors.not_allowed("spec.accessModes", text))
+    volume_mode = spec.get("volumeMode")
+    if volume_mode not in _VOLUME_MODES:
+        problems.append(errors.not_supported("spec.volumeMode", volume_mode, _VOLUME_MODES))
+    return problems
+
+
+def _is_positive(text: Any) -> bool:
+    try:
+        return parse_quantity(str(text)) > _ZERO
+    except QuantityError:
+        return False
+
+
+class VolumeStrategy(Strategy):
+    """``v1`` PersistentVolumes. The server notes when the phase changes."""
+
+    def default(self, obj: Object) -> None:
+        spec = child(obj, "spec")
+        canonicalize(spec.get("capacity"))
+        fill(spec, {"persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem"})
+        path = spec.get("hostPath")
+        if path is not None:
+            path.setdefault("type", "")
+        for field, defaults in _SOURCE_DEFAULTS.items():
+            if spec.get(field) is not None:
+                fill(spec[field], defaults)
+
+    def prepare_create(self, obj: Object, now: str) -> None:
+        obj["status"] = {"phase": "Pending", "lastPhaseTransitionTime": now}
+
+    def prepare_status(self, obj: Object, old: Object, now: str) -> None:
+        status, before = child(obj, "status"), old.get("status") or {}
+        fill(status, {"phase": "Pending"})
+        if status["phase"] != before.get("phase"):
+            if status.get("lastPhaseTransitionTime") in (None, before.get("lastPhaseTransitionTime")):
+                status["lastPhaseTransitionTime"] = now
+        elif before.get("lastPhaseTransitionTime"):
+            status.setdefault("lastPhaseTransitionTime", before["lastPhaseTransitionTime"])
+
+    def validate(self, obj: Object) -> list[FieldError]:
+        spec = obj["spec"]
+        capacity = spec.get("capacity") or {}
+        problems = _mode_problems(spec)
+        if not capacity:
+            problems.append(errors.required("spec.capacity"))
+        elif "storage" not in capacity or len(capacity) > 1:
+            problems.append(errors.not_supported("spec.capacity", capacity, ("storage",)))
+        problems += [
+            errors.invalid_value(f"spec.capacity[{name}]", amount, _POSITIVE)
+            for name, amount in capacity.items()
+            if not _is_positive(amount)
+        ]
+        policy = spec.get("persistentVolumeReclaimPolicy")
+        if policy not in _RECLAIM:
+            problems.append(errors.not_supported("spec.persistentVolumeReclaimPolicy", policy, _RECLAIM))
+        sources = [name for name in spec if name not in _NOT_A_SOURCE]
+        if not sources:
+            problems.append(errors.required("spec", "must specify a volume type"))
+        problems += [
+            errors.not_allowed(f"spec.{name}", "may not specify more than 1 volume type") for name in sources[1:]
+        ]
+        if "local" in sources and not (spec.get("nodeAffinity") or {}).get("required"):
+            problems.append(errors.required("spec.nodeAffinity", "Local volume requires node affinity"))
+        return problems
+
+    def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
+        spec, before = obj["spec"], old["spec"]
+        if spec == before:
+            return []
+        problems = self.validate(obj)
+        sources = [{k: v for k, v in each.items() if k not in _NOT_A_SOURCE} for each in (spec, before)]
+        if sources[0] != sources[1]:
+            problems.append(
+                errors.not_allowed(
+                    "spec.persistentvolumesource", "spec.persistentvolumesource is immutable after creation"
+                )
+            )
+        problems += fixed(spec, before, "spec", ("volumeMode",))
+        if before.get("nodeAffinity") and spec.get("nodeAffinity") != before["nodeAffinity"]:
+            problems.append(errors.invalid_value("spec.nodeAffinity", spec.get("nodeAffinity"), IMMUTABLE))
+        return problems
+
+
+_SOURCE_DEFAULTS: dict[str, dict[str, Any]] = {
+    "iscsi": {"iscsiInterface": "default"},
+    "rbd": {"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"},
+    "azureDisk": {"cachingMode": "ReadWrite", "fsType": "ext4", "readOnly": False, "kind": "Shared"},
+    "scaleIO": {"storageMode": "ThinProvisioned", "fsType": "xfs"},
+}
+
+
+class ClaimStrategy(Strategy):
+    """``v1`` PersistentVolumeClaims."""
+
+    def default(self, obj: Object) -> None:
+        spec = child(obj, "spec")
+        fill(spec, {"volumeMode": "Filesystem"})
+        resources = child(spec, "resources")
+        for amounts in (resources.get("requests"), resources.get("limits")):
+            canonicalize(amounts)
+        source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
+        # The older field and the newer one say the same (kubernetes pkg/registry/core/persistentvolumeclaim).
+        if source and not reference:
+            spec["dataSourceRef"] = dict(source)
+        elif reference and not source and not reference.get("namespace"):
+            spec["dataSource"] = dict(reference)
+
+    def prepare_create(self, obj: Object, now: str) -> None:
+        obj["status"] = {"phase": "Pending"}
+
+    def prepare_status(self, obj: Object, old: Object, now: str) -> None:
+        status = child(obj, "status")
+        fill(status, {"phase": "Pending"})
+        canonicalize(status.get("capacity"))
+
+    def validate(self, obj: Object) -> list[FieldError]:
+        spec = obj["spec"]
+        problems = _mode_problems(spec)
+        requests = spec["resources"].get("requests") or {}
+        if "storage" not in requests:
+            problems.append(errors.required("spec.resources[storage]"))
+        elif not _is_positive(requests["storage"]):
+            problems.append(errors.invalid_value("spec.resources[storage]", requests["storage"], _POSITIVE))
+        return problems
+
+    def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
+        spec, before = obj["spec"], old["spec"]
+        if spec == before:
+            return []
+        problems = self.validate(obj)
+        if _fixed_claim(spec, before) != _fixed_claim(before, before):
+            return [*problems, errors.not_allowed("spec", _IMMUTABLE_CLAIM)]
+        wanted = (spec["resources"].get("requests") or {}).get("storage")
+        was = (before["resources"].get("requests") or {}).get("storage")
+        if wanted != was and wanted and was and parse_quantity(wanted) < parse_quantity(was):
+            given = ((old.get("status") or {}).get("capacity") or {}).get("storage")
+            if given is None or parse_quantity(wanted) <= parse_quantity(given):
+                problems.append(
+                    errors.not_allowed("spec.resources.requests.storage", "field can not be less than status.capacity")
+                )
+        return problems
+
+
+def _fixed_claim(spec: Object, before: Object) -> Object:
+    """What of a claim never changes: nearly all; a volume is set once, as is a class that was left open."""
+    found = {k: v for k, v in spec.items() if k not in ("resources", "volumeAttributesClassName")}
+    if not before.get("volumeName"):
+        found.pop("volumeName", None)
+    if before.get("storageClassName") is None:
+        found.pop("storageClassName", None)
+    resources = {k: v for k, v in (spec.get("resources") or {}).items() if k != "requests"}
+    requests = {k: v for k, v in ((spec.get("resources") or {}).get("requests") or {}).items() if k != "storage"}
+    return {**found, "resources": resources, "requests": requests}
+
+
+class StorageClassStrategy(Strategy):
+    """Who provisions, and how. Only what concerns future volumes may change."""
+
+    def default(self, obj: Object) -> None:
+        fill(obj, {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"})
+
+    def validate(self, obj: Object) -> list[FieldError]:
+        problems: list[FieldError] = []
+        if not obj.get("provisioner"):
+            problems.append(errors.required("provisioner"))
+        if obj["reclaimPolicy"] not in ("Delete", "Retain"):
+            problems.append(errors.not_supported("reclaimPolicy", obj["reclaimPolicy"], ("Delete", "Retain")))
+        if obj["volumeBindingMode"] not in _BINDING:
+            problems.append(errors.not_supported("volumeBindingMode", obj["volumeBindingMode"], _BINDING))
+        return problems
+
+    def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
+        problems = self.validate(obj)
+        if (obj.get("parameters") or {}) != (old.get("parameters") or {}):
+            problems.append(errors.not_allowed("parameters", "updates to parameters are forbidden."))
+        if obj.get("provisioner") != old.get("provisioner"):
+            problems.append(errors.not_allowed("provisioner", "updates to provisioner are forbidden."))
+        if obj.get("reclaimPolicy") != old.get("reclaimPolicy"):
+            problems.append(errors.not_allowed("reclaimPolicy", "updates to reclaimPolicy are forbidden."))
+        return problems + fixed(obj, old, "", ("volumeBindingMode",))
+
+
+class DriverStrategy(Strategy):
+    """CSIDrivers: a flag for everything that a driver may want."""
+
+    def default(self, obj: Object) -> None:
+        fill(
+            child(obj, "spec"),
+            {
+                "attachRequired": True,
+                "podInfoOnMount": False,
+                "storageCapacity": False,
+                "fsGroupPolicy": "ReadWriteOnceWithFSType",
+                "volumeLifecycleModes": ["Persistent"],
+                "requiresRepublish": False,
+                "seLinuxMount": False,
+            },
+        )
+
+    def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
+        return self.validate(obj) + fixed(obj["spec"], old["spec"], "spec", ("attachRequired", "volumeLifecycleModes"))
+
+
+class DriverNodeStrategy(Strategy):
+    """CSINodes: which drivers a node has. A driver's entry is replaced by removing and adding it."""
+
+    def finish(self, obj: Object) -> None:
+        for driver in child(obj, "spec").setdefault("drivers", None) or ():
+            driver.setdefault("topologyKeys", None)
+
+    def validate(self, obj: Object) -> list[FieldError]:
+        problems: list[FieldError] = []
+        seen: list[str] = []
+        for position, driver in enumerate((obj.get("spec") or {}).get("drivers") or ()):
+            path, name = f"spec.drivers[{position}]", driver.get("name") or ""
+            if not name:
+                problems.append(errors.required(f"{path}.name"))
+            elif name in seen:
+                problems.append(errors.duplicate(f"{path}.name", name))
+            seen.append(name)
+            if not driver.get("nodeID"):
+                problems.append(errors.required(f"{path}.nodeID"))
+        return problems
+
+    def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
+        before = {driver.get("name"): driver for driver in (old.get("spec") or {}).get("drivers") or ()}
+        problems = self.validate(obj)
+        for driver in (obj.get("spec") or {}).get("drivers") or ():
+            known = before.get(driver.get("name"))
+            if known is not None and {"topologyKeys": None, **driver} != {"topologyKeys": None, **known}:
+                problems.append(errors.invalid_value("spec.drivers", driver, IMMUTABLE))
+        return problems
+
+
+class AttachmentStrategy(Strategy):
+    """VolumeAttachments: the wish never changes."""
+
+    def finish(self, obj: Object) -> None:
+        obj["status"] = {"attached": False, **(obj.get("status") or {})}
+
+    def validate(self, obj: Object) -> list[FieldError]:
+        spec = obj.get("spec") or {}
+        problems = [errors.required(f"spec.{field}") for field in ("attacher", "nodeName") if not spec.get(field)]
+        source = spec.get("source") or {}
+        name, inline = source.get("persistentVolumeName"), source.get("inlineVolumeSpec")
+        if not name and inline is None:
+            problems.append(
+                errors.required("spec.source", "must specify exactly one of inlineVolumeSpec and persistentVolumeName")
+            )
+        elif name and inline is not None:
+            problems.append(
+                errors.not_allowed(
+                    "spec.source", "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
+                )
+            )
+        return problems
+
+    def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
+        return self.validate(obj) + fixed(obj, old, "", ("spec",))
+
+
+class AttributesClassStrategy(Strategy):
+    """VolumeAttributesClasses never change."""
+
+    def validate(self, obj: Object) -> list[FieldError]:
+        return [] if obj.get("driverName") else [errors.required("driverName")]
+
+    def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
+        return self.validate(obj) + fixed(obj, old, "", ("driverName", "parameters"))
+
+
+class CapacityStrategy(Strategy):
+    """CSIStorageCapacities: how much a driver could provision where."""
+
+    def default(self, obj: Object) -> None:
+        for field in ("capacity", "maximumVolumeSize"):
+            if obj.get(field) is not None:
+                canonicalize_field(obj, field)
+
+    def validate(self, obj: Object) -> list[FieldError]:
+        return [] if obj.get("storageClassName") else [errors.required("storageClassName")]
+
+    def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
+        return self.validate(obj) + fixed(obj, old, "", ("nodeTopology", "storageClassName"))
+
+
+def canonicalize_field(obj: Object, field: str) -> None:
+    """Write one quantity as it is stored."""
+    canonicalize(amounts := {field: obj[field]})
+    obj[field] = amounts[field]
