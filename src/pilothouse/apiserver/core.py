@@ -1,5 +1,6 @@
 """What all handlers of one server share: store, table, strategies, admission, clock; and the call they work on."""
 
+import copy
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -71,6 +72,15 @@ class Core:
         self.quiet: dict[Callable[[], None], None] = {}
         """Called once at the next commit: watches that have nothing to tell until then."""
         store.on_commit.append(self._stir)
+
+    def reading_from(self, store: Store) -> "Core":
+        """The same server with another store to read from; writes stay with this one."""
+        other = copy.copy(self)
+        other.store = store
+        other.attributes = AttributeCache(store)
+        other.quiet = {}
+        store.on_commit.append(other._stir)
+        return other
 
     def _stir(self, _changes: Sequence[Change]) -> None:
         if self.quiet:

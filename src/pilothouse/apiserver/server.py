@@ -31,6 +31,7 @@ from pilothouse.apiserver.handlers import (
     watching,
 )
 from pilothouse.apiserver.identity import Identity
+from pilothouse.apiserver.lagging import LaggingReads
 from pilothouse.apiserver.options import ServerOptions
 from pilothouse.apiserver.presentation.documents import Documents
 from pilothouse.apiserver.presentation.presenter import NegotiatingPresenter
@@ -122,6 +123,7 @@ class ApiServer:
         self._events = EventExpiry(self.core)
         self.custom_resources = CustomResources(self.core)
         self._unsettled = startup.stage_objects(self.core)
+        self._lagging: LaggingReads | None = None
 
     def transport(self, user: str, groups: Sequence[str] = (), *, user_agent: str = "") -> Transport:
         """A way in for a user on the same loop."""
@@ -138,10 +140,27 @@ class ApiServer:
             group.start(self._events.run(), name="event expiry")
             await asyncio.get_running_loop().create_future()
 
+    def set_lag(self, seconds: float) -> None:
+        """Answer reads like a server whose watch cache is that far behind (``lagging``); infinity for one that is
+        stuck, 0 for one that keeps up.
+
+        Watches under way end when this is called for the first time, as if they had been cut: their clients go on
+        from the copy.
+        """
+        if self._lagging is None:
+            if not seconds:
+                return
+            self._lagging = LaggingReads(self.core)
+            for watch in list(self.core.watches):
+                watch.finish()
+        self._lagging.store.set_lag(seconds)
+
     async def close(self) -> None:
         """End every watch and close the store."""
         for watch in list(self.core.watches):
             watch.stop()
+        if self._lagging is not None:
+            await self._lagging.store.close()
         await self.store.close()
 
     async def handle(self, request: Request, identity: Identity) -> Response | Stream:
@@ -159,7 +178,10 @@ class ApiServer:
             namespace = asked.namespace if info.namespaced else ""
             strategy = self.core.strategy(info)
             call = Call(request, asked, info, strategy, identity, namespace, asked.name, list(strategy.notices))
-            result = await handler(self.core, call)
+            core = self.core
+            if self._lagging is not None:
+                core, call = self._lagging.route(handler, call)
+            result = await handler(core, call)
             if isinstance(result, RawResult):
                 return result.answer
             return self.presenter.show(request, asked, result)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pilothouse.cli.clientside import common_flags
 from pilothouse.cli.program import UserError, parse, serve
 from pilothouse.env import Env, TaskGroup
-from pilothouse.machinery.flags import INT, STRING, STRINGS, Flag, FlagSet, Parsed
+from pilothouse.machinery.flags import DURATION, INT, STRING, STRINGS, Flag, FlagSet, Parsed
 
 if TYPE_CHECKING:
     from pilothouse.plane.served import ServedApiServer
@@ -34,6 +34,9 @@ def server_flags(flags: FlagSet) -> None:
         Flag("authorization-mode", STRING, "AlwaysAllow", "AlwaysAllow or RBAC"),
         Flag("enable-admission-plugins", STRINGS, (), "Admission plugins to run besides those that are on anyway"),
         Flag("disable-admission-plugins", STRINGS, (), "Admission plugins to leave out"),
+        Flag(
+            "replica-lag", DURATION, 0.0, "How far behind watches and lists from the cache are, on purpose, for tests"
+        ),
         Flag("kubeconfig", STRING, KUBECONFIG, "Where to write a kubeconfig for the administrator"),
     )
 
@@ -83,6 +86,8 @@ def open_server(env: Env, parsed: Parsed, *, service_accounts: bool = False) -> 
     port = parsed["port"]
     if not -1 <= port <= 65535:
         raise UserError(f"--port must be between 0 and 65535, or -1 for 6443 or the next free one, got {port}", code=2)
+    if parsed["replica-lag"] < 0:
+        raise UserError("--replica-lag can't be negative: nothing is known before it happens", code=2)
     _check_tokens(parsed["token-auth-file"])
     try:
         admission = chosen(
@@ -101,6 +106,7 @@ def open_server(env: Env, parsed: Parsed, *, service_accounts: bool = False) -> 
         token_auth_file=parsed["token-auth-file"],
         authorization=parsed["authorization-mode"],
         admission_plugins=admission,
+        replica_lag=parsed["replica-lag"],
     )
     try:
         return ServedApiServer(env, options)

@@ -53,6 +53,8 @@ class ServedOptions(msgspec.Struct, frozen=True, kw_only=True):
     extra_hosts: tuple[str, ...] = ()
     admission_plugins: tuple[str, ...] = WITHOUT_CONTROLLERS
     """As in ``ServerOptions``."""
+    replica_lag: float = 0.0
+    """How far behind lists and watches from the cache are, in seconds (``apiserver.lagging``)."""
 
 
 class ServedApiServer:
@@ -116,6 +118,7 @@ class ServedApiServer:
     async def start(self) -> None:
         """Listen. Raises ``serving.server.CannotListen``."""
         await self.gateway.start()
+        self.server.set_lag(self.options.replica_lag)
         await self._http.start()
 
     async def stop(self) -> None:

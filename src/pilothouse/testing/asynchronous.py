@@ -72,6 +72,14 @@ class AsyncCluster:
         made = await self.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"generateName": prefix}})
         return self.in_namespace(made["metadata"]["name"])
 
+    def lag(self, seconds: float) -> None:
+        """From now on the API server answers watches, and lists from its cache, with a state that old, as one of
+        several servers that is behind. Infinity: it is stuck. 0: it keeps up.
+
+        Writes, and reads that ask for no resource version, are the truth all the while.
+        """
+        self.plane.server.set_lag(seconds)
+
     async def create(self, manifest: Mapping[str, Any]) -> Object:
         """Create an object, in its own namespace if it names one. Returns it as the server has it."""
         for field in ("apiVersion", "kind"):

@@ -58,6 +58,15 @@ class Cluster:
         """Make a namespace of its own, for one test."""
         return Cluster(self._thread.call(self._cluster.new_namespace(prefix)), self._thread)
 
+    def lag(self, seconds: float) -> None:
+        """From now on the API server answers watches, and lists from its cache, with a state that old. Infinity: it is
+        stuck. 0: it keeps up. The whole plane sees it: for a test with a plane of its own."""
+
+        async def on_loop() -> None:
+            self._cluster.lag(seconds)
+
+        self._thread.call(on_loop())
+
     def create(self, manifest: Mapping[str, Any]) -> Object:
         """Create an object, in its own namespace if it names one. Returns it as the server has it."""
         return self._thread.call(self._cluster.create(manifest))

@@ -1,0 +1,52 @@
+"""Reads that are behind on purpose: a server that answers as one of several whose watch cache lags.
+
+In a cluster with several API servers informers read from a cache that follows etcd at its own pace, and controllers
+must not act on what they have changed already. With one process that never shows. ``ApiServer.set_lag`` puts this
+between reads and store. What upstream reads from its cache is stale then (apiserver ``pkg/storage/cacher``, v0.36):
+
+* every watch; one with sendInitialEvents and no resource version waits until the cache has what was there when it came,
+  three seconds at most, then ends with the 504 that clients retry;
+* lists and gets with a resource version, "0" for whatever there is, N for not older than that (with the same wait).
+
+Everything else (writes, gets and lists without a version, exact lists and their pages) is the truth.
+"""
+
+import msgspec
+
+from pilothouse.apiserver.core import Call, Core, Handler
+from pilothouse.apiserver.handlers import reading, watching
+from pilothouse.apiserver.routing import Query
+from pilothouse.storage.replica import ReplicaStore
+
+
+class LaggingReads:
+    """A copy of a core's state that is behind, and a core that reads from it."""
+
+    def __init__(self, core: Core) -> None:
+        self._primary = core
+        self.store = ReplicaStore(core.env, core.store)
+        self._core = core.reading_from(self.store)
+
+    def route(self, handler: Handler, call: Call) -> tuple[Core, Call]:
+        """Who answers a call, and the call as it is to be answered."""
+        if handler is watching.watch:
+            return self._core, _from_now(call, self._primary.store.revision)
+        query = call.asked.query
+        version = query.first("resourceVersion")
+        if handler is reading.get and version:
+            return self._core, call
+        if handler is reading.list_objects and version and not query.first("continue"):
+            match = query.first("resourceVersionMatch")
+            legacy_exact = not match and version != "0" and query.first("limit") not in ("", "0")
+            if match != "Exact" and not legacy_exact:
+                return self._core, call
+        return self._primary, call
+
+
+def _from_now(call: Call, revision: int) -> Call:
+    """A watch that wants the state of now says so by its revision, since the copy does not know what now is."""
+    query = call.asked.query
+    if query.first("resourceVersion") or not query.flag("sendInitialEvents"):
+        return call
+    wanted = Query({**query, "resourceVersion": [str(revision)]})
+    return msgspec.structs.replace(call, asked=msgspec.structs.replace(call.asked, query=wanted))

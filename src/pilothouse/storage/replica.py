@@ -1,0 +1,78 @@
+"""A store that follows another one at a distance, as the watch cache of an API server follows etcd.
+
+Read by servers that are to answer with stale state on purpose (``apiserver.lagging``, ``sim.replica``).
+"""
+
+import asyncio
+import math
+from collections import deque
+
+import msgspec
+
+from pilothouse.env import Env
+from pilothouse.storage.records import Change, Record, Staged
+from pilothouse.storage.store import Store
+
+
+class ReplicaStore(Store):
+    """Applies another store's changes, ``lag`` seconds late, under the same revisions and each commit whole.
+
+    It begins with the state of now and no history: who watches from before is told that it is gone, as by a server
+    that has just started.
+    """
+
+    def __init__(self, env: Env, primary: Store) -> None:
+        super().__init__(env, records=primary.list("").records, revision=primary.revision, retention=primary.retention)
+        self._primary = primary
+        self._waiting: deque[tuple[float, list[Change]]] = deque()
+        self._lag: float | None = 0.0
+        primary.on_commit.append(self._hear)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether it lacks anything."""
+        return bool(self._waiting)
+
+    def set_lag(self, seconds: float | None) -> None:
+        """From now on changes arrive so late; with None (or infinity) not at all, until told otherwise."""
+        self._lag = None if seconds is None or math.isinf(seconds) else seconds
+        if self._lag is not None:
+            for heard_at, _changes in self._waiting:
+                self._arm(heard_at + self._lag)
+            self._catch_up()
+
+    async def commit(self, staged: Staged) -> None:
+        """Nobody writes here."""
+        raise AssertionError(f"{staged.change.key} was written to a replica; writes go to the first server")
+
+    async def close(self) -> None:
+        """Follow no more, and end the watchers."""
+        if self._hear in self._primary.on_commit:
+            self._primary.on_commit.remove(self._hear)
+        self._waiting.clear()
+        await super().close()
+
+    def _hear(self, changes: list[Change]) -> None:
+        now = self._env.monotonic()
+        self._waiting.append((now, changes))
+        if self._lag == 0:
+            self._catch_up()
+        elif self._lag is not None:
+            self._arm(now + self._lag)
+
+    def _arm(self, when: float) -> None:
+        asyncio.get_running_loop().call_at(when, self._catch_up)
+
+    def _catch_up(self) -> None:
+        now = self._env.monotonic()
+        while self._waiting and self._lag is not None and self._waiting[0][0] + self._lag <= now:
+            _heard_at, changes = self._waiting.popleft()
+            self._apply([_as_staged(change) for change in changes])
+
+
+def _as_staged(change: Change) -> Staged:
+    record = None
+    if change.type != "DELETED":
+        record = Record(change.key, change.value, change.revision, change.created)
+    # What was encoded for the first server's watchers belongs to that server.
+    return Staged(msgspec.structs.replace(change, memo=None), record)
