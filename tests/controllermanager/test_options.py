@@ -11,6 +11,7 @@ from pilothouse.controllermanager.options import Options, flag_set, options_from
 from pilothouse.controllermanager.selection import Selection, absent_names, unknown_names
 from pilothouse.controllermanager.upstream_flags import GROUPS
 from pilothouse.controllers.registry import DESCRIPTORS
+from pilothouse.env.logging import Streams
 from pilothouse.machinery.flags import FlagError
 
 KUBEADM = """--allocate-node-cidrs=true --authentication-kubeconfig=/etc/kubernetes/controller-manager.conf
@@ -73,6 +74,7 @@ def test_without_flags_the_options_have_their_defaults() -> None:
         ("-v=4", "v", 4),
         ("--vmodule=a=1,b*=2", "vmodule", ("a=1", "b*=2")),
         ("--logging-format=json", "logging_format", "json"),
+        ("--log-flush-frequency=1m", "log_streams.flush_seconds", 60.0),
         ("--version=v1.36.2-x", "version", "v1.36.2-x"),
         ("--version=false", "version", ""),
         ("--profiling=false", "serving.profiling", False),
@@ -123,6 +125,21 @@ def test_each_flag_reaches_its_option(word: str, path: str, value: Any) -> None:
     for part in path.split("."):
         found = found[part] if isinstance(found, dict) else getattr(found, part)
     assert found == value
+
+
+@pytest.mark.parametrize(
+    ("format_", "streams"),
+    [
+        pytest.param("text", Streams(split=True, info_buffer=1500), id="text"),
+        pytest.param("json", Streams(split=False, info_buffer=4096), id="JSON"),
+    ],
+)
+def test_the_streams_are_those_of_the_format_in_use(format_: str, streams: Streams) -> None:
+    line = (
+        f"--logging-format={format_} --feature-gates=LoggingAlphaOptions=true --log-text-split-stream"
+        " --log-text-info-buffer-size=1.5k --log-json-info-buffer-size=4Ki"
+    )
+    assert parse(*line.split()).log_streams == streams
 
 
 @pytest.mark.parametrize(
@@ -198,6 +215,16 @@ def test_each_flag_reaches_its_option(word: str, path: str, value: Any) -> None:
             ["--log-json-split-stream"],
             "options.json.splitStream: Forbidden: Feature LoggingAlphaOptions is disabled",
             id="an alpha flag without its gate",
+        ),
+        pytest.param(
+            ["--log-text-info-buffer-size=1Ki", "--log-json-info-buffer-size=0M"],
+            "options.text.infoBufferSize: Forbidden: Feature LoggingAlphaOptions is disabled",
+            id="an alpha size without its gate",
+        ),
+        pytest.param(
+            ["--log-flush-frequency=0s"],
+            'flushFrequency: Invalid value: "0s": Must be greater than zero',
+            id="a flush without end",
         ),
         pytest.param(
             ["--show-hidden-metrics-for-version=1.30"],

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from pilothouse.env import Log
-from pilothouse.env.logging import configure, set_verbosity
+from pilothouse.env.logging import configure, flush, set_verbosity
 
 
 @pytest.fixture
@@ -70,6 +70,46 @@ def test_some_may_say_more_than_others(stream: io.StringIO) -> None:
     assert other.enabled(1), "a pattern takes nothing away"
     set_verbosity(6)
     assert [log.enabled(6) for log in (before, other, else_)] == [True, True, True]
+
+
+@pytest.mark.parametrize(
+    ("as_json", "above"),
+    [
+        pytest.param(False, ["Told", "Odd"], id="text: warnings are errors"),
+        pytest.param(True, ["Told"], id="JSON: they are not"),
+    ],
+)
+def test_what_went_wrong_and_what_happened_can_have_a_stream_each(
+    stream: io.StringIO, as_json: bool, above: list[str]
+) -> None:
+    info = io.StringIO()
+    configure(stream=stream, info_stream=info, json_lines=as_json, v=2)
+    told = Log("split")
+    told.info("Seen", v=2)
+    told.warning("Odd")
+    told.error("Told", error=ValueError("no"))
+    assert [word for word in ("Told", "Odd") if word in stream.getvalue()] == above
+    assert [word for word in ("Seen", "Odd") if word in info.getvalue()] == ["Seen", "Odd"][: 3 - len(above)]
+
+
+def test_what_happened_may_wait_as_long_as_there_is_room(stream: io.StringIO) -> None:
+    info = io.StringIO()
+    configure(stream=stream, info_stream=info, info_buffer=300)
+    told = Log("buffered")
+    told.info("one " + "x" * 100)
+    told.error("Failed")
+    assert (info.getvalue(), stream.getvalue().count("\n")) == ("", 1), "an error never waits"
+    told.info("two " + "ü" * 100)
+    assert re.findall("one|two", info.getvalue()) == ["one"], "bytes count"
+    told.info("three " + "x" * 1000)
+    assert re.findall("one|two|three", info.getvalue()) == ["one", "two", "three"], "in order, also without room for it"
+    told.info("four")
+    assert "four" not in info.getvalue()
+    flush()
+    assert info.getvalue().count("\n") == 4
+    told.info("five")
+    configure(stream=stream)
+    assert "five" in info.getvalue(), "another configuration loses nothing"
 
 
 HOSTILE = 'x"\nE1121 00:00:00.000000       1 forged] "line"\r\x1b[2J\x9b31m\x7f\u2028\u202e\ud800'

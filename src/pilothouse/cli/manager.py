@@ -42,6 +42,7 @@ def run(program: str, words: Sequence[str]) -> int:
         v=options.v,
         vmodule=options.vmodule,
         json_lines=options.logging_format == "json",
+        streams=options.log_streams,
     )
 
 

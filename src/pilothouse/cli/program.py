@@ -5,13 +5,14 @@ program failed; 2 the command line can't be used. A second signal ends the proce
 """
 
 import asyncio
+import io
 import os
 import signal
 import sys
 from collections.abc import Coroutine, Sequence
-from typing import Any
+from typing import Any, TextIO
 
-from pilothouse.env import logging, loops
+from pilothouse.env import TaskGroup, logging, loops
 from pilothouse.machinery.flag_types import quoted
 from pilothouse.machinery.flags import FlagError, FlagSet, Parsed
 
@@ -49,15 +50,25 @@ def serve(
     v: int,
     vmodule: Sequence[str] = (),
     json_lines: bool = False,
+    streams: logging.Streams = logging.ONE_STREAM,
     stopped: int = 0,
 ) -> int:
     """Run a program on the real loop until it ends or a signal cancels it.
 
     ``program`` is what the user called, ``stopped`` the exit code after a signal: a program that was to reach something
-    has not reached it then. ``vmodule`` has words of the form ``pattern=N``.
+    has not reached it then. ``vmodule`` has words of the form ``pattern=N``, ``streams`` says where the log goes: to
+    standard error, unless it is split.
     """
     patterns = [(pattern, int(level)) for pattern, _equals, level in (word.rpartition("=") for word in vmodule)]
-    logging.configure(v=v, vmodule=patterns, json_lines=json_lines)
+    if streams.split and streams.info_buffer:
+        work = _flushing(work, streams.flush_seconds)
+    logging.configure(
+        v=v,
+        vmodule=patterns,
+        json_lines=json_lines,
+        info_stream=_standard_output() if streams.split else None,
+        info_buffer=streams.info_buffer,
+    )
     try:
         return loops.run(_until_signal(work, stopped))
     except UserError as error:
@@ -67,6 +78,30 @@ def serve(
             return error.code
         _complain(str(error), program, error.code)
         return error.code
+    finally:
+        logging.flush()
+
+
+def _standard_output() -> TextIO:
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # As standard error is: no text may keep a line from being written.
+        sys.stdout.reconfigure(errors="backslashreplace")
+    return sys.stdout
+
+
+async def _flushing(work: Coroutine[Any, Any, int], seconds: float) -> int:
+    """The work, with what is kept back of the log written from time to time."""
+    async with TaskGroup("log") as group:
+        group.start(_flush_every(seconds), name="flush the log")
+        code = await work
+        group.cancel()
+    return code
+
+
+async def _flush_every(seconds: float) -> None:
+    while True:
+        await asyncio.sleep(seconds)
+        logging.flush()
 
 
 def _complain(message: str, program: str, code: int) -> None:

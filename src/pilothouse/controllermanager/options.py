@@ -13,7 +13,8 @@ from pilothouse.controllermanager.feature_gates import EFFECTS, FeatureGates, de
 from pilothouse.controllermanager.leader_migration import LeaderMigration
 from pilothouse.controllermanager.leader_migration import load as load_migration
 from pilothouse.controllermanager.metric_settings import MetricSettings, metric_settings
-from pilothouse.machinery.flag_types import quoted
+from pilothouse.env.logging import Streams
+from pilothouse.machinery.flag_types import parse_size, quoted
 from pilothouse.machinery.flags import STRING, STRINGS, Flag, FlagError, FlagSet, Parsed
 from pilothouse.runtime.descriptor import CheckedOptions, Descriptor
 
@@ -106,6 +107,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     v: int = 0
     vmodule: tuple[str, ...] = ()
     logging_format: str = "text"
+    log_streams: Streams = Streams()
     version: str = ""
     """What ``--version=vX.Y.Z`` wants reported; empty for our own."""
     gates: FeatureGates = FeatureGates()
@@ -228,12 +230,24 @@ def _options(parsed: Parsed, descriptors: Sequence[Descriptor], gates: FeatureGa
         v=parsed["v"],
         vmodule=parsed["vmodule"],
         logging_format=parsed["logging-format"],
+        log_streams=_log_streams(parsed),
         version=parsed["version"].reported,
         gates=gates,
         leader_migration=load_migration(parsed["leader-migration-config"]) if migrates else None,
         metrics=metric_settings(parsed),
         controller_options={d.name: _own(d, d.options, parsed, gates) for d in descriptors if d.options is not None},
         flag_values=flags.show(parsed) if flags is not None else {},
+    )
+
+
+def _log_streams(parsed: Parsed) -> Streams:
+    kind = "json" if parsed["logging-format"] == "json" else "text"
+    size = parsed[f"log-{kind}-info-buffer-size"]
+    # Reading a quantity imports what the start of a program can do without.
+    return Streams(
+        split=parsed[f"log-{kind}-split-stream"],
+        info_buffer=max(0, parse_size(size)) if size != "0" else 0,
+        flush_seconds=parsed["log-flush-frequency"],
     )
 
 

@@ -400,16 +400,15 @@ previous minor version is meaningful, other values will not be allowed. The form
  no effect, no metric is hidden
 
 [logs]
-log-flush-frequency duration 5s | Maximum number of seconds between log flushes | no effect, every line is written at \
-once
+log-flush-frequency duration 5s | Maximum number of seconds between log flushes | only buffered info messages wait
 log-json-info-buffer-size quantity 0 | [Alpha] In JSON format with split output streams, the info messages can be \
-buffered for a while to increase performance. Enable the LoggingAlphaOptions feature gate to use this. | no effect
+buffered for a while to increase performance. Enable the LoggingAlphaOptions feature gate to use this.
 log-json-split-stream bool | [Alpha] In JSON format, write error messages to stderr and info messages to stdout. \
-Enable the LoggingAlphaOptions feature gate to use this. | no effect
+Enable the LoggingAlphaOptions feature gate to use this.
 log-text-info-buffer-size quantity 0 | [Alpha] In text format with split output streams, the info messages can be \
-buffered for a while to increase performance. Enable the LoggingAlphaOptions feature gate to use this. | no effect
+buffered for a while to increase performance. Enable the LoggingAlphaOptions feature gate to use this.
 log-text-split-stream bool | [Alpha] In text format, write error messages to stderr and info messages to stdout. \
-Enable the LoggingAlphaOptions feature gate to use this. | no effect
+Enable the LoggingAlphaOptions feature gate to use this.
 logging-format string text | Sets the log format. Permitted formats: "json", "text".
 v level 0 | number for the log level verbosity
 vmodule vmodule | comma-separated list of pattern=N settings for file-filtered logging (only works for text log \

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from pilothouse.controllermanager.curves import problems_of_curves
 from pilothouse.controllermanager.selection import unknown_names
 from pilothouse.controllermanager.upstream_flags import CIPHER_SUITES, INSECURE_CIPHER_SUITES, TLS_VERSIONS
-from pilothouse.machinery.flag_types import quoted
+from pilothouse.machinery.durations import format_duration
+from pilothouse.machinery.flag_types import parse_size, quoted
 from pilothouse.machinery.flags import Parsed
 from pilothouse.runtime.descriptor import Descriptor
 
@@ -169,10 +170,14 @@ def _logging_problems(parsed: Parsed, options: "Options") -> Iterator[str]:
         yield f"format: Invalid value: {quoted(options.logging_format)}: Unsupported log format"
     elif options.logging_format != "text" and options.vmodule:
         yield f'vmodule: Forbidden: Only supported for text log format; --logging-format is "{options.logging_format}"'
+    if options.log_streams.flush_seconds <= 0:
+        frequency = format_duration(options.log_streams.flush_seconds)
+        yield f"flushFrequency: Invalid value: {quoted(frequency)}: Must be greater than zero"
     if not options.gates.enabled("LoggingAlphaOptions"):
         for kind in ("json", "text"):
             for flag, field in (("split-stream", "splitStream"), ("info-buffer-size", "infoBufferSize")):
-                if parsed[f"log-{kind}-{flag}"] not in {False, "0"}:
+                value = parsed[f"log-{kind}-{flag}"]
+                if value is True or (value is not False and parse_size(value)):
                     yield f"options.{kind}.{field}: Forbidden: Feature LoggingAlphaOptions is disabled"
     if not options.gates.enabled("RemoteRequestHeaderUID") and options.serving.request_header.uid_headers:
         yield "--requestheader-uid-headers needs feature gate RemoteRequestHeaderUID"

@@ -15,10 +15,12 @@ import re
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from fnmatch import fnmatchcase
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 _ROOT = "pilothouse"
+_LARGEST_BUFFER = 2 * 1024**3
 _LONGEST = 8192
 """Characters that are shown of one value."""
 
@@ -163,16 +165,99 @@ def _quoted(value: object) -> str:
     return _escaped(json.dumps(_cut(str(value)), ensure_ascii=False))
 
 
+class Streams(NamedTuple):
+    """Where a program's log goes, for ``configure`` and whoever flushes."""
+
+    split: bool = False
+    """Whether what is no error goes to standard output."""
+    info_buffer: int = 0
+    """Bytes of it that may be kept back for a while; only what is split is."""
+    flush_seconds: float = 5.0
+
+
+ONE_STREAM = Streams()
+"""Everything to standard error, at once."""
+
+
+class _Buffered:
+    """Whole lines, kept until there is no room for another or somebody flushes (``logs/api/v1/text.go``, v0.36)."""
+
+    def __init__(self, stream: TextIO, size: int) -> None:
+        self._stream = stream
+        self._size = min(size, _LARGEST_BUFFER)
+        self._lines: list[str] = []
+        self._length = 0
+
+    def write(self, line: str) -> None:
+        length = len(line.encode("utf-8", "backslashreplace")) if self._size else 0
+        if self._length + length > self._size:
+            self.flush()
+        if length <= self._size and self._size > 0:
+            self._lines.append(line)
+            self._length += length
+        else:
+            self._put(line)
+
+    def flush(self) -> None:
+        if self._lines:
+            text = "".join(self._lines)
+            self._lines, self._length = [], 0
+            self._put(text)
+
+    def _put(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()
+
+
+class _SplitHandler(logging.Handler):
+    """What went wrong to one stream, at once; what happened to another, perhaps a little later."""
+
+    def __init__(self, info: _Buffered, error: TextIO, error_level: int) -> None:
+        super().__init__()
+        self._info = info
+        self._error = error
+        self._error_level = error_level
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            line = f"{self.format(record)}\n"
+            if record.levelno < self._error_level:
+                self._info.write(line)
+            else:
+                self._error.write(line)
+                self._error.flush()
+        except Exception:  # noqa: BLE001  # as in every handler: what can't be logged must not end the program
+            self.handleError(record)
+
+    def flush(self) -> None:
+        with self.lock or nullcontext():
+            self._info.flush()
+
+
 def configure(
-    *, v: int = 0, vmodule: Sequence[tuple[str, int]] = (), json_lines: bool = False, stream: TextIO | None = None
+    *,
+    v: int = 0,
+    vmodule: Sequence[tuple[str, int]] = (),
+    json_lines: bool = False,
+    stream: TextIO | None = None,
+    info_stream: TextIO | None = None,
+    info_buffer: int = 0,
 ) -> None:
     """Send pilothouse's log to ``stream`` (standard error by default) with verbosity ``v``.
 
     ``vmodule`` gives those whose name fits a pattern (``replicaset*``) a verbosity of their own, if it is higher.
+    With ``info_stream`` what is no error goes there, and up to ``info_buffer`` bytes of it stay here until ``flush``.
+    Text counts warnings among the errors, JSON does not know them: so do upstream's two formats.
     """
-    handler = logging.StreamHandler(stream or sys.stderr)
+    handler: logging.Handler
+    if info_stream is None:
+        handler = logging.StreamHandler(stream or sys.stderr)
+    else:
+        level = logging.ERROR if json_lines else logging.WARNING
+        handler = _SplitHandler(_Buffered(info_stream, info_buffer), stream or sys.stderr, level)
     handler.setFormatter(JsonFormatter() if json_lines else KlogFormatter())
     root = logging.getLogger(_ROOT)
+    flush()
     root.handlers[:] = [handler]
     root.propagate = False
     _verbosity.set(v, vmodule)

@@ -288,6 +288,13 @@ def _quantity(text: str) -> str:
     return text
 
 
+def parse_size(text: str) -> int:
+    """The whole number that a quantity amounts to, rounded up."""
+    from pilothouse.machinery.quantities import parse_quantity
+
+    return parse_quantity(text).value
+
+
 class VersionWord(str):
     """What ``--version`` was last given: ``true``, ``false``, ``raw`` or a version.
 
