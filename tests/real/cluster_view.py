@@ -40,9 +40,9 @@ class View:
         self.sets = f"/apis/apps/v1/namespaces/{namespace}/replicasets"
         self.pods_path = f"/api/v1/namespaces/{namespace}/pods"
 
-    def kubectl(self, *words: str) -> str:
+    def kubectl(self, *words: str, stdin: str = "") -> str:
         """Run kubectl in this namespace."""
-        return self.cluster.kubectl("--namespace", self.namespace, *words)
+        return self.cluster.kubectl("--namespace", self.namespace, *words, stdin=stdin)
 
     def create(self, document: dict[str, Any]) -> None:
         """Create a ReplicaSet."""

@@ -1,0 +1,319 @@
+"""What happens on the cluster of ``test_all_rights``: each controller is taken through all its paths.
+
+What takes long goes on beside the rest: a pod of a node that does not exist is collected after forty seconds of
+quarantine, a node is silent after 13.
+"""
+
+import json
+from typing import Any
+
+from tests.programs import until
+from tests.real.cluster_view import View, replica_set
+from tests.real.test_secure_port import get
+from tests.real_cluster import ADMIN_TOKEN, RealCluster, RequestFailed
+
+Doc = dict[str, Any]
+
+NODES = "/api/v1/nodes"
+SILENT, LATE = "silent-0", "late-0"
+READY = [{"type": "Ready", "status": "True"}]
+DOWN = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+GROUP = "rights.example.com"
+
+
+class Story:
+    """Told once, by the administrator."""
+
+    def __init__(self, cluster: RealCluster, port: int) -> None:
+        self._cluster = cluster
+        self._port = port
+        self.view = View(cluster, cluster.namespace("rights"))
+        self.doomed = cluster.namespace("doomed")
+
+    def tell(self) -> None:
+        """Everything."""
+        self._begin_what_takes_long()
+        self._replica_sets()
+        self._daemon_sets()
+        self._garbage()
+        self._custom_garbage()
+        self._namespace()
+        self._pages()
+        self._end_what_takes_long()
+
+    # Means
+
+    def _ask(self, method: str, path: str, body: Any = None) -> Any:
+        how = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        return self._cluster.request(method, path, body, content_type=how)
+
+    def _is_there(self, path: str) -> bool:
+        try:
+            self._ask("GET", path)
+        except RequestFailed as error:
+            if error.status != 404:
+                raise
+            return False
+        return True
+
+    def _until_gone(self, path: str, what: str) -> None:
+        until(lambda: not self._is_there(path), what, 60.0)
+
+    def _apply(self, *documents: Doc) -> None:
+        for document in documents:
+            self.view.kubectl("create", "-f", "-", stdin=json.dumps(document))
+
+    def _pod(self, name: str, *, node: str = "", status: Doc | None = None, **spec: Any) -> str:
+        """A pod by hand; returns its path."""
+        metadata: Doc = {"name": name, "labels": {"by": "hand"}, "finalizers": spec.pop("finalizers", [])}
+        spec = {"containers": [{"name": "main", "image": "pause"}], "schedulerName": "nobody", **spec}
+        if node:
+            spec["nodeName"] = node
+        self._ask("POST", self.view.pods_path, {"metadata": metadata, "spec": spec})
+        path = f"{self.view.pods_path}/{name}"
+        if status is not None:
+            self._ask("PATCH", f"{path}/status", {"status": status})
+        return path
+
+    def _node(self, name: str) -> None:
+        self._ask("POST", NODES, {"metadata": {"name": name, "labels": {"kubernetes.io/os": "linux"}}})
+        self._ask("PATCH", f"{NODES}/{name}/status", {"status": {"conditions": READY}})
+
+    # Nodes, and the pods that nobody looks after
+
+    def _begin_what_takes_long(self) -> None:
+        until(lambda: self._nodes_with_addresses() == 3, "the three nodes have a range each")
+        self._node(SILENT)
+        until(lambda: self._nodes_with_addresses() == 4, "the fourth has the last one")
+        self._node(LATE)
+        until(lambda: self._node_events("CIDRNotAvailable"), "there is none for the fifth")
+        running = {"phase": "Running", "conditions": READY}
+        brief = [{"key": k, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 1} for k in DOWN]
+        self.brief = self._pod("brief", node=SILENT, status=running, tolerations=brief)
+        self.patient = self._pod("patient", node=SILENT, status=running)
+        self.orphan = self._pod("orphan", node="nowhere", status=running)
+        self.unscheduled = self._pod("unscheduled", finalizers=["example.com/hold"])
+        self._ask("DELETE", self.unscheduled)
+        self.ended = [self._pod(f"ended-{n}", node="node-0", status={"phase": "Failed"}) for n in range(3)]
+        self._ask(
+            "POST",
+            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+            definition("widgets", "Widget", "Namespaced"),
+        )
+        self._ask(
+            "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition("racks", "Rack", "Cluster")
+        )
+
+    def _nodes_with_addresses(self) -> int:
+        return sum(1 for node in self._ask("GET", NODES)["items"] if node["spec"].get("podCIDR"))
+
+    def _node_events(self, reason: str) -> list[Doc]:
+        items: list[Doc] = self._ask("GET", "/api/v1/events")["items"]
+        return [event for event in items if event["reason"] == reason]
+
+    def _end_what_takes_long(self) -> None:
+        def conditions(path: str) -> dict[str, str]:
+            return {c["type"]: c["status"] for c in self._ask("GET", path)["status"].get("conditions", ())}
+
+        def taints() -> list[Doc]:
+            found: list[Doc] = self._ask("GET", f"{NODES}/{SILENT}")["spec"].get("taints", [])
+            return found
+
+        until(lambda: conditions(f"{NODES}/{SILENT}")["Ready"] == "Unknown", "the node is called silent")
+        until(lambda: conditions(self.patient)["Ready"] == "False", "its pods are marked")
+        node = self._ask("GET", f"{NODES}/{SILENT}")["metadata"]
+        assert node["labels"]["beta.kubernetes.io/os"] == "linux"
+        assert node["annotations"]["node.alpha.kubernetes.io/ttl"] == "0"
+        until(lambda: "DisruptionTarget" in conditions(self.brief), "whoever tolerates it for a second is evicted")
+        out = {"key": "node.kubernetes.io/out-of-service", "value": "x", "effect": "NoExecute"}
+        self._ask("PATCH", f"{NODES}/{SILENT}", {"spec": {"taints": [*taints(), out]}})
+        until(lambda: self.view.events("TaintManagerEviction"), "the other one must leave now")
+        gone = [self.brief, self.patient, self.orphan]
+        until(lambda: not any(map(self._is_there, gone)), "all are collected", 90.0)
+        until(lambda: sum(map(self._is_there, self.ended)) <= 1, "one that has ended may stay")
+        self._ask("PATCH", self.unscheduled, {"metadata": {"finalizers": None}})
+        self._until_gone(self.unscheduled, "the one that nobody scheduled has gone")
+        self._ask("DELETE", f"{NODES}/{SILENT}")
+        until(lambda: self._nodes_with_addresses() == 4, "the fifth node gets what the silent one had")
+
+    # ReplicaSets
+
+    def _replica_sets(self) -> None:
+        view = self.view
+        view.create(replica_set("web", 3))
+        until(lambda: view.status("web").get("availableReplicas") == 3, "three pods are available")
+        first = sorted(view.pods(), key=lambda name: not name.startswith("web-"))[0]
+        view.kubectl("label", "pod", first, "app=other", "--overwrite")
+        until(lambda: len(view.pods()) >= 4 and view.status("web").get("readyReplicas") == 3, "one is released")
+        view.kubectl("label", "pod", first, "app=web", "--overwrite")
+        until(lambda: view.status("web").get("replicas") == 3 and self._owned("web") == 3, "adopted, and one too many")
+        view.scale("web", 2)
+        until(lambda: view.status("web").get("replicas") == 2, "two are left")
+        view.kubectl("delete", "rs", "web", "--cascade=orphan")
+        assert len([name for name in view.pods() if name.startswith("web-")]) == 2
+        view.create(replica_set("web", 2))
+        until(lambda: self._owned("web") == 2, "the orphans are adopted by the next one")
+        view.kubectl("delete", "rs", "web", "--cascade=foreground")
+        until(lambda: self._owned("web") == 0, "and go with it")
+
+    def _owned(self, name: str) -> int:
+        pods = self.view.pods().values()
+        return sum(1 for pod in pods for ref in pod["metadata"].get("ownerReferences", ()) if ref["name"] == name)
+
+    # DaemonSets
+
+    def _daemon_sets(self) -> None:
+        view = self.view
+        self._apply(daemon_set())
+        self._until_daemons("pause:1")
+        for image in ("pause:2", "pause:3"):
+            view.kubectl("set", "image", "ds/agent", f"main={image}")
+            self._until_daemons(image)
+        assert len(self._revisions()) == 2, "one of history, and the present one"
+        view.kubectl("rollout", "undo", "ds/agent")
+        self._until_daemons("pause:2")
+        assert max(self._revisions().values()) == 4
+        pod = sorted(name for name in view.pods() if name.startswith("agent-"))[0]
+        self._ask("PATCH", f"{view.pods_path}/{pod}/status", {"status": {"phase": "Failed"}})
+        until(lambda: view.events("FailedDaemonPod") and pod not in view.pods(), "a failed daemon is replaced")
+        self._until_daemons("pause:2")
+        view.kubectl("delete", "ds", "agent", "--cascade=orphan")
+        before = set(view.pods())
+        document = daemon_set("pause:2")
+        self._apply(document)
+        until(lambda: self._owned("agent") == 3 and len(self._revisions()) >= 1, "the next one adopts its daemons")
+        self._until_daemons("pause:2")
+        assert {name for name in view.pods() if name.startswith("agent-")} <= before
+        view.kubectl("delete", "ds", "agent")
+        until(lambda: self._owned("agent") == 0, "and they go with it")
+
+    def _until_daemons(self, image: str) -> None:
+        def there() -> bool:
+            pods = [pod for name, pod in self.view.pods().items() if name.startswith("agent-")]
+            status = self._ask("GET", f"/apis/apps/v1/namespaces/{self.view.namespace}/daemonsets/agent")["status"]
+            images = [pod["spec"]["containers"][0]["image"] for pod in pods]
+            return images == [image] * 3 and status.get("numberAvailable") == status.get("updatedNumberScheduled") == 3
+
+        until(there, f"three daemons run {image}")
+
+    def _revisions(self) -> dict[str, int]:
+        items = self._ask("GET", f"/apis/apps/v1/namespaces/{self.view.namespace}/controllerrevisions")["items"]
+        return {item["metadata"]["name"]: item["revision"] for item in items}
+
+    # Owners
+
+    def _garbage(self) -> None:
+        here = f"/api/v1/namespaces/{self.view.namespace}/configmaps"
+        for policy in ("Background", "Foreground", "Orphan"):
+            owner = self._ask("POST", here, {"metadata": {"name": f"owner-{policy}".lower()}})["metadata"]
+            child = f"{here}/child-{policy}".lower()
+            reference = {"apiVersion": "v1", "kind": "ConfigMap", "blockOwnerDeletion": True}
+            reference |= {"name": owner["name"], "uid": owner["uid"]}
+            metadata = {"name": child.rpartition("/")[2], "ownerReferences": [reference]}
+            self._ask("POST", here, {"metadata": metadata})
+            self._ask("DELETE", f"{here}/{owner['name']}", {"propagationPolicy": policy})
+            self._until_gone(f"{here}/{owner['name']}", f"the owner goes: {policy}")
+            if policy != "Orphan":
+                self._until_gone(child, f"what it owned goes: {policy}")
+            else:
+                assert "ownerReferences" not in self._ask("GET", child)["metadata"]
+        first = self._ask("POST", here, {"metadata": {"name": "first"}})["metadata"]
+        second = self._ask("POST", here, {"metadata": {"name": "second"}})["metadata"]
+        both = [{"apiVersion": "v1", "kind": "ConfigMap", "name": o["name"], "uid": o["uid"]} for o in (first, second)]
+        self._ask("POST", here, {"metadata": {"name": "of-two", "ownerReferences": both}})
+        self._ask("DELETE", f"{here}/first")
+        until(lambda: len(self._ask("GET", f"{here}/of-two")["metadata"]["ownerReferences"]) == 1, "one owner is left")
+        away = f"/api/v1/namespaces/{self.doomed}/configmaps"
+        wrong = {"apiVersion": "v1", "kind": "ConfigMap", "name": second["name"], "uid": second["uid"]}
+        self._ask("POST", away, {"metadata": {"name": "astray", "ownerReferences": [wrong]}})
+        until(lambda: self._node_events("OwnerRefInvalidNamespace"), "an owner in another namespace is told of")
+
+    def _custom_garbage(self) -> None:
+        """The garbage collector learns of new kinds within thirty seconds."""
+        racks, widgets = f"/apis/{GROUP}/v1/racks", f"/apis/{GROUP}/v1/namespaces/{self.view.namespace}/widgets"
+        rack = self._ask("POST", racks, custom("Rack", "rack"))["metadata"]
+        owner = {"apiVersion": f"{GROUP}/v1", "kind": "Rack", "name": "rack", "uid": rack["uid"]}
+        self._ask("POST", widgets, custom("Widget", "one", owner | {"blockOwnerDeletion": True}))
+        widget = self._ask("POST", widgets, custom("Widget", "two"))["metadata"]
+        owner = {"apiVersion": f"{GROUP}/v1", "kind": "Widget", "name": "two", "uid": widget["uid"]}
+        metadata = {"name": "of-a-widget", "ownerReferences": [owner]}
+        secret = f"/api/v1/namespaces/{self.view.namespace}/secrets"
+        self._ask("POST", secret, {"metadata": metadata})
+        self._ask("DELETE", f"{racks}/rack", {"propagationPolicy": "Foreground"})
+        self._until_gone(f"{widgets}/one", "a widget goes with its rack")
+        self._until_gone(f"{racks}/rack", "and the rack after it")
+        self._ask("DELETE", f"{widgets}/two", {"propagationPolicy": "Background"})
+        self._until_gone(f"{secret}/of-a-widget", "a secret goes with its widget")
+
+    # Namespaces
+
+    def _namespace(self) -> None:
+        """With something of everything, and something that holds it for a while."""
+        base = f"/api/v1/namespaces/{self.doomed}"
+        self._ask("POST", f"/apis/apps/v1/namespaces/{self.doomed}/replicasets", replica_set("web", 2))
+        port = {"port": 80, "protocol": "TCP"}
+        self._ask("POST", f"{base}/services", {"metadata": {"name": "web"}, "spec": {"ports": [port]}})
+        self._ask("POST", f"{base}/secrets", {"metadata": {"name": "secret"}})
+        self._ask("POST", f"/apis/{GROUP}/v1/namespaces/{self.doomed}/widgets", custom("Widget", "three"))
+        held = {"name": "held", "finalizers": ["example.com/hold"]}
+        self._ask("POST", f"{base}/configmaps", {"metadata": held})
+        until(lambda: len(self._ask("GET", f"{base}/pods")["items"]) == 2, "there are pods")
+        self._ask("DELETE", base)
+
+        def remaining() -> bool:
+            found = self._ask("GET", base)["status"].get("conditions", ())
+            return any(c["type"] == "NamespaceFinalizersRemaining" and c["status"] == "True" for c in found)
+
+        until(remaining, "it says what holds it", 60.0)
+        self._ask("PATCH", f"{base}/configmaps/held", {"metadata": {"finalizers": None}})
+        self._until_gone(base, "it has gone")
+
+    # The secure port
+
+    def _pages(self) -> None:
+        """Tokens are reviewed, and rights."""
+        assert get(self._port, "/configz", token=ADMIN_TOKEN)[0] == 200
+        assert get(self._port, "/configz", token="nobodys")[0] == 401
+        assert get(self._port, "/configz")[0] == 403
+
+
+def custom(kind: str, name: str, *owners: Doc) -> Doc:
+    """An object of one of the kinds below."""
+    metadata = {"name": name, "ownerReferences": list(owners)}
+    return {"apiVersion": f"{GROUP}/v1", "kind": kind, "metadata": metadata}
+
+
+def definition(plural: str, kind: str, scope: str) -> Doc:
+    """A custom resource definition."""
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    version = {"name": "v1", "served": True, "storage": True, "schema": schema}
+    names = {"plural": plural, "kind": kind}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{GROUP}"},
+        "spec": {"group": GROUP, "scope": scope, "names": names, "versions": [version]},
+    }
+
+
+def daemon_set(image: str = "pause:1") -> Doc:
+    """A daemon on each of the three nodes that work; of its history one revision is kept."""
+    works = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["node-0", "node-1", "node-2"]}
+    affinity = {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [works]}]}
+        }
+    }
+    containers = [{"name": "main", "image": image}]
+    spec = {"terminationGracePeriodSeconds": 1, "containers": containers, "affinity": affinity}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": "agent"},
+        "spec": {
+            "revisionHistoryLimit": 1,
+            "selector": {"matchLabels": {"app": "agent"}},
+            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 2}},
+            "template": {"metadata": {"labels": {"app": "agent"}}, "spec": spec},
+        },
+    }

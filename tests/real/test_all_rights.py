@@ -1,0 +1,210 @@
+"""Every controller there is, under the roles of v1.36 and no others, in front of a real kube-apiserver with RBAC.
+
+The API server's audit log is the judge: it has each request of each account, and whether the authorizer allowed it. One
+story (``rights_story``) takes the controllers through all their paths; that it does is measured by the roles
+themselves: whatever a role grants was used, or is in ``UNUSED`` with the reason.
+
+A v1.20 server drops ``maxSurge``. That rollout, with the same roles, is 04c in ``tests/traces/test_roles.py``.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.programs import Program, free_port, pilothouse, until
+from tests.real import rights_story
+from tests.real.audited import MANAGER, Asked, Audit, audited
+from tests.real.conftest import role_of_v1_36
+from tests.real.test_rights import answers
+from tests.real_cluster import RealCluster, missing_programs
+from tests.traces.records import recorded
+
+from pilothouse.controllers.registry import DESCRIPTORS
+
+CLIENTS = sorted({descriptor.client_name for descriptor in DESCRIPTORS})
+FLAGS = (
+    "--use-service-account-credentials",
+    "--allocate-node-cidrs",
+    "--cluster-cidr=10.128.0.0/24",
+    "--node-cidr-mask-size=26",
+    "--node-monitor-period=500ms",
+    "--node-monitor-grace-period=13s",
+    "--node-eviction-rate=5",
+    "--terminated-pod-gc-threshold=1",
+    "--kube-api-qps=200",
+    "--kube-api-burst=400",
+    "--authorization-always-allow-paths=/metrics",
+    "--v=4",
+)
+
+Right = tuple[str, str, str, str]
+"""Account, verb, API group, resource."""
+
+
+class Told:
+    """What is left when the story has been told and the manager has stopped."""
+
+    def __init__(self, audit: Audit, manager: Program, code: int, answers: dict[str, int], doomed: str) -> None:
+        self.audit = audit
+        self.asked = audit()
+        self.log = manager.log
+        self.code = code
+        self.answers = answers
+        self.doomed = doomed
+        """The namespace that was deleted with all its content."""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RealCluster, Audit]]:
+    """An API server of this module's own, with the roles of v1.36."""
+    problem = missing_programs()
+    if problem:
+        pytest.skip(problem)
+    with audited(tmp_path_factory.mktemp("audited")) as made:
+        yield made
+
+
+def start(directory: Path, cluster: RealCluster, port: int, *flags: str) -> Program:
+    """The manager as the user that v1.36's bindings know."""
+    user = cluster.user(MANAGER)
+    login = [f"--{flag}={user}" for flag in ("kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig")]
+    return pilothouse(directory, "manager", *login, f"--secure-port={port}", *FLAGS, *flags)
+
+
+@pytest.fixture(scope="module")
+def told(server: tuple[RealCluster, Audit], tmp_path_factory: pytest.TempPathFactory) -> Told:
+    """The story, once."""
+    cluster, audit = server
+    directory, port = tmp_path_factory.mktemp("story"), free_port()
+    login = f"--kubeconfig={cluster.kubeconfig}"
+    delays = ["--pod-start-delay=50ms", "--pod-ready-delay=50ms", "--pod-stop-delay=50ms"]
+    with (
+        pilothouse(directory, "nodes", login, "--nodes=3", *delays),
+        pilothouse(directory, "scheduler", login),
+        start(directory, cluster, port) as manager,
+    ):
+        story = rights_story.Story(cluster, port)
+        story.tell()
+        counts = answers(port)
+        return Told(audit, manager, manager.stop(), counts, story.doomed)
+
+
+def test_nothing_is_refused(told: Told) -> None:
+    assert len(told.asked) > 500
+    assert {asked.user for asked in told.asked} == {MANAGER, *CLIENTS}
+    assert [asked for asked in told.asked if asked.forbidden] == []
+
+
+def test_the_manager_itself_counts_no_403_but_those_of_a_namespace_that_ends(told: Told) -> None:
+    """Creating something there is refused by admission, not for want of a right; upstream is told so too (trace 11)."""
+    refused = [asked for asked in told.asked if asked.code == 403]
+    assert {(asked.verb, asked.namespace) for asked in refused} <= {("create", told.doomed)}
+    assert told.answers.get("403", 0) == len(refused)
+    assert told.answers["200"] > 300
+
+
+KNOWN = (
+    "there are no remaining CIDRs left",
+    "unable to get REST mapping for rights.example.com/v1/Widget",
+    "Deleting the content of a namespace failed",
+    "is being terminated",
+    "invalid bearer token",
+)
+"""What goes wrong by intention, and is told as upstream tells it."""
+
+
+def test_it_ends_well_and_complains_of_nothing_else(told: Told) -> None:
+    assert told.code == 0
+    assert "Traceback" not in told.log
+    complaints = re.findall(r"^[EW]\d{4} .*", told.log, re.MULTILINE)
+    assert [line for line in complaints if not any(words in line for words in KNOWN)] == []
+
+
+def test_the_managers_own_requests_come_from_the_same_agents_as_upstreams(told: Told) -> None:
+    """The last part of the User-Agent, by which the metrics and logs of API servers tell clients apart."""
+    theirs: dict[tuple[str, str], set[str]] = {}
+    for scenario in ("14-startup", "14-accounts", "16-leader-election"):
+        for record in recorded(scenario):
+            if record.user == "kube-controller-manager" and record.verb != "watch":
+                theirs.setdefault((record.verb, record.resource), set()).add(record.agent)
+    ours = {(a.verb, a.resource, a.agent) for a in told.asked if a.user == MANAGER and a.verb not in {"list", "watch"}}
+    compared = [(verb, resource) for verb, resource, _agent in ours if (verb, resource) in theirs]
+    assert {"leases", "events", "serviceaccounts", "serviceaccounts/token"} <= {
+        resource for _verb, resource in compared
+    }
+    assert {each for each in ours if each[:2] in theirs and each[2] not in theirs[each[:2]]} == set()
+
+
+def used(asked: list[Asked]) -> set[Right]:
+    """What was asked for, as rules name it."""
+    return {(each.user, each.verb, each.group, each.resource) for each in asked if each.resource}
+
+
+def granted(account: str) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Each verb with its groups and resources."""
+    for rule in role_of_v1_36("clusterroles", f"system:controller:{account}")["rules"]:
+        for verb in rule["verbs"]:
+            if rule["resources"] == ["events"] and verb != "create":
+                continue  # what comes again is patched, by all through the same recorder
+            if verb in {"list", "watch"} and account != "namespace-controller":
+                continue  # informers are shared, and the manager's own
+            yield verb, rule["apiGroups"], rule["resources"]
+
+
+UNUSED = {
+    ("daemon-set-controller", "create", "pods/binding"): "binding is the scheduler's since v1.12",
+    ("daemon-set-controller", "get", "controllerrevisions"): "after a collision of hashes only",
+    ("daemon-set-controller", "update", "daemonsets/finalizers"): "for OwnerReferencesPermissionEnforcement",
+    ("generic-garbage-collector", "update", "*"): "patches do it",
+    ("namespace-controller", "delete", "namespaces"): "finalize does it",
+    ("namespace-controller", "list", "namespaces"): "informers are the manager's own",
+    ("namespace-controller", "watch", "*"): "informers are the manager's own",
+    ("namespace-controller", "watch", "namespaces"): "informers are the manager's own",
+    ("node-controller", "delete", "nodes"): "the cloud node lifecycle controller's",
+    ("node-controller", "patch", "nodes/status"): "an update does it",
+    ("node-controller", "update", "nodes"): "patches do it",
+    ("replicaset-controller", "update", "replicasets"): "the Deployment controller does that",
+    ("replicaset-controller", "update", "replicasets/finalizers"): "for OwnerReferencesPermissionEnforcement",
+    ("ttl-controller", "create", "events"): "it has none to tell",
+    ("ttl-controller", "update", "nodes"): "a patch does it",
+}
+"""What the roles grant and no path needs."""
+
+
+@pytest.mark.parametrize("account", CLIENTS)
+def test_the_story_uses_what_the_role_grants(told: Told, account: str) -> None:
+    mine = {right[1:] for right in used(told.asked) if right[0] == account}
+
+    def was_used(verb: str, groups: list[str], resource: str) -> bool:
+        return any(verb == v and resource in {"*", r} and ("*" in groups or g in groups) for v, g, r in mine)
+
+    idle = {
+        (account, verb, resource)
+        for verb, groups, resources in granted(account)
+        for resource in resources
+        if not was_used(verb, groups, resource)
+    }
+    assert idle == {right for right in UNUSED if right[0] == account}
+
+
+def test_a_rule_that_is_missing_would_be_noticed(told: Told, server: tuple[RealCluster, Audit], tmp_path: Path) -> None:
+    """The judges of the other tests can fail: by the audit log, by the metrics, by the log."""
+    cluster, audit = server
+    name = "system:controller:ttl-controller"
+    path = f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{name}"
+    whole = role_of_v1_36("clusterroles", name)
+    less = [{**rule, "verbs": [v for v in rule["verbs"] if v != "patch"]} for rule in whole["rules"]]
+    cluster.request("PUT", path, {**whole, "rules": less})
+    port = free_port()
+    try:
+        with start(tmp_path, cluster, port, "--controllers=ttl") as manager:
+            cluster.request("POST", "/api/v1/nodes", {"metadata": {"name": "newcomer"}})
+            manager.until('cannot patch resource ..?"nodes', 40)
+            until(lambda: answers(port).get("403", 0) > 0, "the metrics count it")
+            assert manager.stop() == 0
+    finally:
+        cluster.request("DELETE", "/api/v1/nodes/newcomer")
+        cluster.request("PUT", path, whole)
+    refused = {(a.user, a.verb, a.resource) for a in audit()[len(told.asked) :] if a.forbidden}
+    assert refused == {("ttl-controller", "patch", "nodes")}
