@@ -27,7 +27,9 @@ from pilothouse.storage import MemoryStore
 OPTIONS = PlaneOptions(
     nodes=0, scheduler=False, manager=Options(leader_election=LeaderElection(enabled=False), qps=0.0)
 )
-KINDS: list[Kind[Any]] = list({w.kind.group_resource: w.kind for d in DESCRIPTORS for w in d.watches}.values())
+KINDS: list[Kind[Any]] = list(
+    {w.kind.group_resource: w.kind for d in DESCRIPTORS for w in d.watches if not w.field_selector}.values()
+)
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "bad", "uid": "uid-bad", "controller": True}
 CONTROLS = "\u0000\u0007\u001b[2J\r\nE1121 forged\u007f\u009b31m\u2028\u202e"
 LABELS = {"app": "bad"}

@@ -278,7 +278,6 @@ def test_kubeadms_command_line_is_understood() -> None:
         "cluster-name",
         "cluster-signing-cert-file",
         "cluster-signing-key-file",
-        "root-ca-file",
         "service-account-private-key-file",
     ]
 

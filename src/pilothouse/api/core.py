@@ -310,7 +310,22 @@ class Event(View, frozen=True):
     reporting_instance: str = ""
 
 
+class ConfigMap(View, frozen=True):
+    """Configuration as text, by key."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    data: dict[str, str] = {}
+
+
+class ServiceAccount(View, frozen=True):
+    """Whom pods run as."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
 PODS = Kind("", "v1", "pods", "Pod", True, Pod)
 NODES = Kind("", "v1", "nodes", "Node", False, Node)
 NAMESPACES = Kind("", "v1", "namespaces", "Namespace", False, Namespace)
 EVENTS = Kind("", "v1", "events", "Event", True, Event)
+CONFIG_MAPS = Kind("", "v1", "configmaps", "ConfigMap", True, ConfigMap)
+SERVICE_ACCOUNTS = Kind("", "v1", "serviceaccounts", "ServiceAccount", True, ServiceAccount)

@@ -69,7 +69,7 @@ async def _up(parsed: Parsed) -> int:
     paths = _kubeconfigs(parsed)
     manifests = [manifest for path in parsed["filename"] for manifest in load(path)]
     env = Env()
-    served = open_server(env, parsed)
+    served = open_server(env, parsed, service_accounts=_makes_accounts(parsed))
     plane = _plane(env, served, parsed)
     code = 0
     try:
@@ -96,10 +96,19 @@ def _kubeconfigs(parsed: Parsed) -> list[Path]:
     return [Path(path).expanduser() for path in (parsed["kubeconfig"], parsed["write-kubeconfig"]) if path]
 
 
+def _makes_accounts(parsed: Parsed) -> bool:
+    """Whether the controller runs without which the admission plugin ServiceAccount would refuse every pod."""
+    from pilothouse.controllermanager.selection import Selection
+    from pilothouse.controllers.identity.serviceaccount import DESCRIPTOR
+
+    return not parsed["no-manager"] and Selection(parsed["controllers"]).enables(DESCRIPTOR)
+
+
 def _plane(env: Env, served: "ServedApiServer", parsed: Parsed) -> Any:
     import socket
 
     from pilothouse.controllermanager.options import LeaderElection, Options
+    from pilothouse.controllermanager.root_authority import with_authority
     from pilothouse.controllermanager.selection import unknown_names
     from pilothouse.controllers.registry import DESCRIPTORS
     from pilothouse.plane import Plane, PlaneOptions
@@ -111,6 +120,8 @@ def _plane(env: Env, served: "ServedApiServer", parsed: Parsed) -> Any:
     # takes it over at once, where a new name would wait for it to expire.
     identity = f"{socket.gethostname()}_pilothouse-up"
     manager = Options(controllers=parsed["controllers"], leader_election=LeaderElection(enabled=True))
+    if served.authority is not None:
+        manager = with_authority(manager, served.authority.certificate)
     options = PlaneOptions(
         nodes=parsed["nodes"],
         node_prefix=parsed["node-prefix"],

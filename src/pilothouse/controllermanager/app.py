@@ -24,6 +24,7 @@ from pilothouse.controllermanager.pages import (
     metrics_page,
     single_checks,
 )
+from pilothouse.controllermanager.root_authority import bundle_of, with_authority
 from pilothouse.controllermanager.secure_port import secure_port
 from pilothouse.controllermanager.slis import Slis
 from pilothouse.env import Env
@@ -47,12 +48,14 @@ async def run(
     """
     metrics = Registry(disabled=options.metrics.disabled, allowed=options.metrics.allowed)
     process_metrics.install(metrics)
+    connection = find(kubeconfig=options.kubeconfig, master=options.master)
     clients = RemoteClients(
         env,
-        find(kubeconfig=options.kubeconfig, master=options.master),
+        connection,
         use_service_accounts=options.use_service_account_credentials,
         metrics=RestClientMetrics(metrics),
     )
+    options = with_authority(options, bundle_of(connection.tls))
     health, readiness = Health(), Health()
     manager = Manager(
         env, options, clients, descriptors, metrics=metrics, health=health, readiness=readiness, on_lost=on_lost

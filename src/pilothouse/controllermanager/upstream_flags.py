@@ -374,8 +374,6 @@ resource-quota-sync-period duration 5m | The period for syncing quota usage stat
 [serviceaccount-controller]
 concurrent-serviceaccount-token-syncs int32 5 | The number of service account token objects that are allowed to sync \
 concurrently.
-root-ca-file string | If set, this root certificate authority will be included in service account's token secret. This\
- must be a valid PEM-encoded CA bundle.
 service-account-private-key-file string | Enables legacy secret-based tokens when set. Filename containing a \
 PEM-encoded private RSA or ECDSA key used to sign service account tokens.
 

@@ -3,6 +3,8 @@
 from pilothouse.controllers.cleanup.garbage_collector import DESCRIPTOR as GARBAGE_COLLECTOR
 from pilothouse.controllers.cleanup.namespace import DESCRIPTOR as NAMESPACE
 from pilothouse.controllers.cleanup.pod_garbage_collector import DESCRIPTOR as POD_GARBAGE_COLLECTOR
+from pilothouse.controllers.identity.root_ca_certificate_publisher import DESCRIPTOR as ROOT_CA_PUBLISHER
+from pilothouse.controllers.identity.serviceaccount import DESCRIPTOR as SERVICE_ACCOUNT
 from pilothouse.controllers.node.node_ipam import DESCRIPTOR as NODE_IPAM
 from pilothouse.controllers.node.node_lifecycle import DESCRIPTOR as NODE_LIFECYCLE
 from pilothouse.controllers.node.taint_eviction import DESCRIPTOR as TAINT_EVICTION
@@ -19,6 +21,8 @@ DESCRIPTORS: tuple[Descriptor, ...] = (
     NODE_LIFECYCLE,
     POD_GARBAGE_COLLECTOR,
     REPLICA_SET,
+    ROOT_CA_PUBLISHER,
+    SERVICE_ACCOUNT,
     TAINT_EVICTION,
     TTL,
 )

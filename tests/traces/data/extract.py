@@ -21,6 +21,7 @@ USERS = {
     "13-node-silent": {"node-controller", "pod-garbage-collector", "replicaset-controller", "ttl-controller"},
     "13b-node-deleted": {"node-controller", "pod-garbage-collector", "replicaset-controller", "ttl-controller"},
     "14-startup": {"kube-controller-manager", "generic-garbage-collector", "namespace-controller"},
+    "15b-namespace-defaults": {"root-ca-cert-publisher", "service-account-controller"},
     "16-leader-election": {"kube-controller-manager"},
 }
 """Whose requests are kept, by scenario."""
@@ -32,6 +33,8 @@ ACCOUNTS = {
     "node-controller",
     "pod-garbage-collector",
     "replicaset-controller",
+    "root-ca-cert-publisher",
+    "service-account-controller",
     "ttl-controller",
 }
 """Whose accounts and tokens are in 14-accounts."""

@@ -1,0 +1,1 @@
+"""Controllers of accounts, certificates and rights."""

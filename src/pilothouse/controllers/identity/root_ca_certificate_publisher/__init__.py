@@ -1,0 +1,55 @@
+"""Publishes the authority of the API server's certificate in every namespace: the ConfigMap ``kube-root-ca.crt``.
+
+Pods mount it beside their token, so that they can tell whether they talk to the cluster they were started by.
+
+Promises: every active namespace has the ConfigMap with the key ``ca.crt`` and nothing else in its data; it is put right
+when the namespace is added or changes, and when the ConfigMap is changed or deleted. Other metadata of it stays.
+
+Not promised: that the bundle is good for anything but the API server's internal addresses, and that a change of the
+file of ``--root-ca-file`` is noticed before a restart.
+
+Files: ``decide`` what is missing and what is sent, ``controller`` the wiring. docs/controllers/
+root_ca_certificate_publisher.md has where it differs from upstream.
+"""
+
+import msgspec
+
+from pilothouse.api.core import CONFIG_MAPS, NAMESPACES
+from pilothouse.machinery.flags import STRING, Flag
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch
+
+NAME = "kube-root-ca.crt"
+
+
+class RootCaOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What is published: the content of ``root_ca_file``, or without one ``authority``, by which the program itself
+    knows its API server (PEM)."""
+
+    root_ca_file: str = ""
+    authority: str = ""
+
+
+DESCRIPTOR = Descriptor(
+    name="root-ca-certificate-publisher-controller",
+    aliases=("root-ca-cert-publisher",),
+    client_name="root-ca-cert-publisher",
+    options=RootCaOptions,
+    flags=(
+        FlagSpec(
+            field="root_ca_file",
+            group="serviceaccount-controller",
+            flag=Flag(
+                "root-ca-file",
+                STRING,
+                "",
+                "If set, this root certificate authority will be included in service account's token secret. This must "
+                "be a valid PEM-encoded CA bundle.",
+            ),
+        ),
+    ),
+    watches=(
+        Watch(kind=CONFIG_MAPS, field_selector=f"metadata.name={NAME}", keep_raw=True),
+        Watch(kind=NAMESPACES),
+    ),
+    factory="pilothouse.controllers.identity.root_ca_certificate_publisher.controller:build",
+)

@@ -1,0 +1,128 @@
+"""Looks at a namespace when it comes or changes, and when its ConfigMap is touched."""
+
+from pathlib import Path
+
+import msgspec
+
+from pilothouse.api.core import CONFIG_MAPS, NAMESPACES, ConfigMap, Namespace
+from pilothouse.client.errors import ApiError, NotFound, has_cause
+from pilothouse.controllers.identity.root_ca_certificate_publisher import DESCRIPTOR, NAME, RootCaOptions
+from pilothouse.controllers.identity.root_ca_certificate_publisher.decide import (
+    ANNOTATION,
+    DESCRIPTION,
+    KEY,
+    is_right,
+    new_config_map,
+    wakes,
+)
+from pilothouse.machinery.splice import replace_fields
+from pilothouse.runtime import Controller, ControllerContext, Requeue
+from pilothouse.runtime.guards import CannotRun
+
+
+def build(context: ControllerContext) -> "RootCaPublisher":
+    """The factory of the descriptor. Raises ``CannotRun`` for a file that cannot be used."""
+    return RootCaPublisher(context)
+
+
+def read_bundle(options: RootCaOptions) -> str:
+    """The certificates to publish. Raises ``CannotRun``."""
+    if not options.root_ca_file:
+        return options.authority
+    try:
+        text = Path(options.root_ca_file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CannotRun(f"error parsing root-ca-file at {options.root_ca_file}: {error}") from error
+    if "-----BEGIN CERTIFICATE-----" not in text:
+        raise CannotRun(
+            f"error parsing root-ca-file at {options.root_ca_file}: data does not contain any valid RSA or ECDSA "
+            "certificates"
+        )
+    return text
+
+
+class RootCaPublisher(Controller):
+    """See the package for the promises. Keys are names of namespaces."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        config_maps = context.informers.informer(CONFIG_MAPS, field_selector=f"metadata.name={NAME}", keep_raw=True)
+        namespaces = context.informers.informer(NAMESPACES)
+        super().__init__(
+            DESCRIPTOR.name,
+            context.env,
+            # As upstream not for the namespaces: each brings its key when it comes.
+            waits_for=(config_maps,),
+            metrics=context.metrics,
+            queue_name="root_ca_cert_publisher",
+            log=context.log,
+        )
+        self._bundle = read_bundle(context.options_as(RootCaOptions))
+        self._client = context.client
+        self._config_maps = config_maps.cache
+        labels = ("code",)
+        self._syncs = context.metrics.counter(
+            "root_ca_cert_publisher_sync_total",
+            "Number of namespace syncs happened in root ca cert publisher.",
+            labels,
+        )
+        self._durations = context.metrics.histogram(
+            "root_ca_cert_publisher_sync_duration_seconds",
+            "Number of namespace syncs happened in root ca cert publisher.",
+            labels,
+            buckets=tuple(0.001 * 2**power for power in range(15)),
+        )
+        config_maps.add_handler(
+            on_update=lambda _old, found: self._touched(found),
+            on_delete=lambda found, _unknown: self._touched(found),
+        )
+        namespaces.add_handler(
+            on_add=lambda namespace, _initial: self.queue.add(namespace.metadata.name),
+            on_update=lambda _old, namespace: self._changed(namespace),
+        )
+
+    def _touched(self, found: ConfigMap) -> None:
+        self.queue.add(found.metadata.namespace)
+
+    def _changed(self, namespace: Namespace) -> None:
+        if wakes(namespace):
+            self.queue.add(namespace.metadata.name)
+
+    async def reconcile(self, key: str) -> Requeue | None:
+        """Have the namespace's ConfigMap say what it should, and count the look by how it ended."""
+        started, code = self.env.monotonic(), "500"
+        try:
+            await self._sync(key)
+            code = "200"
+        except ApiError as error:
+            code = str(error.code)
+            raise
+        finally:
+            self._syncs.labels_of(code).inc()
+            self._durations.labels_of(code).observe(self.env.monotonic() - started)
+        return None
+
+    async def _sync(self, namespace: str) -> None:
+        key = f"{namespace}/{NAME}"
+        found = self._config_maps.get(key)
+        if found is None:
+            try:
+                await self._client.create(CONFIG_MAPS, new_config_map(self._bundle), namespace)
+            except NotFound:
+                return  # the namespace went meanwhile
+            except ApiError as error:
+                if not has_cause(error, "NamespaceTerminating"):
+                    raise
+            return
+        if is_right(found, self._bundle):
+            return
+        raw = self._config_maps.raw(key)
+        assert raw is not None, "the informer was asked to keep it"
+        annotations = {**found.metadata.annotations, ANNOTATION: DESCRIPTION}
+        body = replace_fields(
+            raw,
+            {
+                "data": msgspec.json.encode({KEY: self._bundle}),
+                "metadata.annotations": msgspec.json.encode(annotations),
+            },
+        )
+        await self._client.update(CONFIG_MAPS, NAME, body, namespace)

@@ -1,0 +1,104 @@
+"""The authority in every namespace. Rows mirror
+``pkg/controller/certificates/rootcacertpublisher/publisher_test.go`` of v1.36."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from tests.controllers.node_world import World, play
+
+from pilothouse.api.core import ConfigMap
+from pilothouse.api.meta import ObjectMeta
+from pilothouse.client.interceptor import Rule, fail
+from pilothouse.controllers.identity.root_ca_certificate_publisher import DESCRIPTOR, NAME, RootCaOptions
+from pilothouse.controllers.identity.root_ca_certificate_publisher.controller import read_bundle
+from pilothouse.controllers.identity.root_ca_certificate_publisher.decide import (
+    ANNOTATION,
+    DESCRIPTION,
+    KEY,
+    is_right,
+)
+from pilothouse.runtime.guards import CannotRun
+
+MAPS = "/api/v1/namespaces/default/configmaps"
+BUNDLE = "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "annotations", "expected"),
+    [
+        pytest.param({KEY: "x"}, {ANNOTATION: DESCRIPTION}, True, id="as it should be"),
+        pytest.param({KEY: "x"}, {ANNOTATION: "mine"}, True, id="another description will do"),
+        pytest.param({KEY: "x"}, {}, False, id="no description"),
+        pytest.param({KEY: "y"}, {ANNOTATION: DESCRIPTION}, False, id="another bundle"),
+        pytest.param({KEY: "x", "more": "y"}, {ANNOTATION: DESCRIPTION}, False, id="more than the bundle"),
+        pytest.param({}, {ANNOTATION: DESCRIPTION}, False, id="no data"),
+    ],
+)
+def test_what_a_config_map_should_say(data: dict[str, str], annotations: dict[str, str], expected: bool) -> None:
+    assert is_right(ConfigMap(metadata=ObjectMeta(annotations=annotations), data=data), "x") is expected
+
+
+def running(story: Callable[[World], Awaitable[None]]) -> None:
+    async def with_controller(world: World) -> None:
+        await world.start(DESCRIPTOR, RootCaOptions(authority=BUNDLE))
+        await asyncio.sleep(1)
+        world.seen.clear()
+        await story(world)
+
+    play(with_controller)
+
+
+def test_a_config_map_that_was_changed_is_put_right_and_keeps_what_is_not_ours() -> None:
+    async def story(world: World) -> None:
+        await world.merge(f"{MAPS}/{NAME}", {"metadata": {"labels": {"a": "b"}}, "binaryData": {"z": "eA=="}})
+        await asyncio.sleep(1)
+        assert world.requests() == []
+        await world.merge(f"{MAPS}/{NAME}", {"data": {KEY: "x", "more": "y"}, "metadata": {"annotations": {"q": "r"}}})
+        await asyncio.sleep(1)
+        assert world.requests() == [f"update configmaps {NAME}"]
+        found = await world.see(f"{MAPS}/{NAME}")
+        assert (found["data"], found["binaryData"]) == ({KEY: BUNDLE}, {"z": "eA=="})
+        assert found["metadata"]["labels"] == {"a": "b"}
+        assert found["metadata"]["annotations"] == {ANNOTATION: DESCRIPTION, "q": "r"}
+
+    running(story)
+
+
+def test_a_new_namespace_gets_one_and_a_deleted_one_comes_back() -> None:
+    async def story(world: World) -> None:
+        await world.request("POST", "/api/v1/namespaces", {"metadata": {"name": "later"}})
+        await world.delete(f"{MAPS}/{NAME}")
+        await asyncio.sleep(1)
+        assert sorted(world.requests()) == ["create configmaps "] * 2
+        for namespace in ("later", "default"):
+            found = await world.see(f"/api/v1/namespaces/{namespace}/configmaps/{NAME}")
+            assert found["data"] == {KEY: BUNDLE}
+
+    running(story)
+
+
+def test_what_fails_is_tried_again_and_counted() -> None:
+    async def story(world: World) -> None:
+        world.faults.add(Rule(fail(500), verb="create", resource="configmaps", nth=1))
+        await world.delete(f"{MAPS}/{NAME}")
+        await asyncio.sleep(5)
+        assert world.requests() == ["create configmaps "] * 2
+        text = world.metrics.exposition()
+        assert 'root_ca_cert_publisher_sync_total{code="500"} 1' in text
+        assert 'root_ca_cert_publisher_sync_duration_seconds_count{code="500"} 1' in text
+
+    running(story)
+
+
+def test_a_file_is_published_rather_than_the_authority_and_must_be_one(tmp_path: Path) -> None:
+    file = tmp_path / "ca.crt"
+    file.write_text(BUNDLE)
+    assert read_bundle(RootCaOptions(root_ca_file=str(file), authority="x")) == BUNDLE
+    assert read_bundle(RootCaOptions(authority="x")) == "x"
+    file.write_text("no certificate")
+    with pytest.raises(CannotRun, match="error parsing root-ca-file at"):
+        read_bundle(RootCaOptions(root_ca_file=str(file)))
+    with pytest.raises(CannotRun, match="No such file"):
+        read_bundle(RootCaOptions(root_ca_file=str(tmp_path / "absent")))

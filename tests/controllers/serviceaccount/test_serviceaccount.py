@@ -1,0 +1,103 @@
+"""The account of each namespace. Rows mirror ``pkg/controller/serviceaccount/serviceaccounts_controller_test.go`` of
+v1.36."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from tests.controllers.node_world import World, play
+
+from pilothouse.api.core import Namespace, NamespaceStatus, ServiceAccount
+from pilothouse.client.interceptor import Rule, delay, fail
+from pilothouse.controllers.identity.serviceaccount import DESCRIPTOR
+from pilothouse.controllers.identity.serviceaccount.decide import lacks_account
+
+ACCOUNTS = "/api/v1/namespaces/{}/serviceaccounts"
+ACTIVE = Namespace(status=NamespaceStatus(phase="Active"))
+
+
+@pytest.mark.parametrize(
+    ("namespace", "account", "expected"),
+    [
+        pytest.param(ACTIVE, None, True, id="an active namespace without one"),
+        pytest.param(ACTIVE, ServiceAccount(), False, id="it has one"),
+        pytest.param(Namespace(status=NamespaceStatus(phase="Terminating")), None, False, id="it is going"),
+        pytest.param(Namespace(), None, False, id="no phase yet"),
+        pytest.param(None, None, False, id="it is gone"),
+    ],
+)
+def test_which_namespaces_get_an_account(
+    namespace: Namespace | None, account: ServiceAccount | None, expected: bool
+) -> None:
+    assert lacks_account(namespace, account) is expected
+
+
+def running(story: Callable[[World], Awaitable[None]]) -> None:
+    async def with_controller(world: World) -> None:
+        await world.start(DESCRIPTOR)
+        await asyncio.sleep(1)
+        world.seen.clear()
+        await story(world)
+
+    play(with_controller)
+
+
+async def account(world: World, namespace: str = "default", name: str = "default") -> str:
+    """The uid of the account; "" if there is none."""
+    found = await world.get(f"{ACCOUNTS.format(namespace)}/{name}")
+    return "" if found is None else str(found["metadata"]["uid"])
+
+
+def test_every_namespace_of_the_start_and_every_later_one_has_its_account() -> None:
+    async def story(world: World) -> None:
+        await world.request("POST", "/api/v1/namespaces", {"metadata": {"name": "later"}})
+        await asyncio.sleep(1)
+        for namespace in ("default", "kube-system", "kube-public", "kube-node-lease", "later"):
+            assert await account(world, namespace)
+        assert world.requests() == ["create serviceaccounts "]
+        assert world.bodies("create", "serviceaccounts") == [
+            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": "later"}}
+        ]
+
+    running(story)
+
+
+def test_a_deleted_account_comes_back_and_others_do_not() -> None:
+    async def story(world: World) -> None:
+        before = await account(world)
+        await world.delete(f"{ACCOUNTS.format('default')}/default")
+        await asyncio.sleep(1)
+        assert await account(world) not in ("", before)
+        await world.request("POST", ACCOUNTS.format("default"), {"metadata": {"name": "other"}})
+        await world.delete(f"{ACCOUNTS.format('default')}/other")
+        await asyncio.sleep(1)
+        assert await account(world, name="other") == ""
+
+    running(story)
+
+
+def test_a_namespace_that_goes_gets_no_account_back() -> None:
+    async def story(world: World) -> None:
+        await world.request("POST", "/api/v1/namespaces", {"metadata": {"name": "going"}})
+        await asyncio.sleep(1)
+        world.faults.add(Rule(delay(5.0), verb="watch", resource="namespaces"))
+        await world.delete("/api/v1/namespaces/going")
+        world.seen.clear()
+        await world.delete(f"{ACCOUNTS.format('going')}/default")
+        await asyncio.sleep(2)
+        assert set(world.requests()) <= {"create serviceaccounts "}, "refused, and that is no failure"
+        await asyncio.sleep(10)
+        assert await account(world, "going") == ""
+
+    running(story)
+
+
+def test_what_fails_is_tried_again() -> None:
+    async def story(world: World) -> None:
+        world.faults.add(Rule(fail(500), verb="create", resource="serviceaccounts", nth=1))
+        await world.delete(f"{ACCOUNTS.format('default')}/default")
+        await asyncio.sleep(5)
+        assert await account(world)
+        assert world.requests() == ["create serviceaccounts "] * 2
+
+    running(story)

@@ -1,0 +1,31 @@
+"""15b-namespace-defaults, replayed: what a new namespace is given, and gets back."""
+
+from tests.traces.canonical import Trace, assert_same
+from tests.traces.records import recorded
+from tests.traces.stage import OPTIONS, Stage, play
+
+from pilothouse.controllermanager.root_authority import with_authority
+
+SCENARIO = "15b-namespace-defaults"
+USERS = ("root-ca-cert-publisher", "service-account-controller")
+
+
+async def story(stage: Stage) -> None:
+    """The namespace is there when the recording starts; so it is made again under its name."""
+    await stage.request("POST", "api/v1/namespaces", {"metadata": {"name": SCENARIO}})
+    await stage.at(2.707)
+    await stage.request("DELETE", f"api/v1/namespaces/{SCENARIO}/serviceaccounts/default")
+    await stage.at(5.459)
+    await stage.request("DELETE", f"api/v1/namespaces/{SCENARIO}/configmaps/kube-root-ca.crt")
+    await stage.at(8.196)
+    changed, merge = {"data": {"ca.crt": "x"}}, "application/merge-patch+json"
+    await stage.request("PATCH", f"api/v1/namespaces/{SCENARIO}/configmaps/kube-root-ca.crt", changed, merge)
+    await stage.at(12.0)
+
+
+def test_a_new_namespace_gets_its_account_and_its_authority(seed: int) -> None:
+    latency = (0.001, 0.004) if seed else None
+    server = play("other", story, seed=seed, latency=latency, options=with_authority(OPTIONS, b"CERT"))
+    ours, theirs = Trace(server.records), Trace(recorded(SCENARIO))
+    for user in USERS:
+        assert_same(ours.lines(ours.of(user)), theirs.lines(theirs.of(user)))
