@@ -18,6 +18,7 @@ from pilothouse.controllers.node.node_ipam import NodeIpamOptions
 from pilothouse.controllers.registry import DESCRIPTORS
 from pilothouse.env import Env, TaskGroup, virtual
 from pilothouse.plane import LocalClients
+from pilothouse.runtime import process_metrics
 from pilothouse.runtime.client_metrics import RestClientMetrics
 from pilothouse.runtime.metrics import Registry
 from pilothouse.storage import MemoryStore
@@ -39,6 +40,7 @@ def running() -> tuple[dict[str, tuple[str, ...]], frozenset[str]]:
     async def main(env: Env) -> tuple[dict[str, tuple[str, ...]], frozenset[str]]:
         server, metrics = ApiServer(env, MemoryStore(env)), Registry()
         RestClientMetrics(metrics)
+        process_metrics.install(metrics)
         manager = Manager(env, OPTIONS, LocalClients(env, server).manager(), DESCRIPTORS, metrics=metrics)
         slis = Slis(env)
         async with TaskGroup("manager") as group:
