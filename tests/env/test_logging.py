@@ -51,6 +51,30 @@ def test_lines_are_json_on_request(stream: io.StringIO) -> None:
     assert broken["stacktrace"].endswith("RuntimeError: a bug")
 
 
+class Named:
+    """As the garbage collector's identities."""
+
+    def __str__(self) -> str:
+        return "[v1/Pod, name: web]"
+
+    def log_form(self) -> dict[str, str]:
+        return {"name": "web"}
+
+
+def test_lists_and_objects_have_klogs_form(stream: io.StringIO) -> None:
+    cidrs = ["10.0.0.0/24", 'fd"::/64']
+    configure(stream=stream)
+    Log("lists").info("Seen", item=Named(), podCIDRs=cidrs, none=None, empty=())
+    text = stream.getvalue().partition('"Seen" ')[2].strip()
+    assert text == r'item="[v1/Pod, name: web]" podCIDRs=["10.0.0.0/24","fd\"::/64"] none=null empty=[]'
+    configure(stream=stream, json_lines=True)
+    Log("lists").info("Seen", item=Named(), podCIDRs=cidrs, none=None, empty=())
+    seen = json.loads(stream.getvalue().splitlines()[-1])
+    assert seen["item"] == {"name": "web"}
+    assert seen["podCIDRs"] == cidrs
+    assert seen["none"] is None
+
+
 def test_verbosity_is_klogs_and_can_change(stream: io.StringIO) -> None:
     configure(stream=stream, v=2)
     log = Log("verbose")

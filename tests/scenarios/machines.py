@@ -23,7 +23,7 @@ class Machines(User):
 
     def _check(self, identity: Identity, asked: RequestInfo) -> None:
         if identity.user.removeprefix("system:node:") in self._silent:
-            raise StatusError(503, "ServiceUnavailable", f"{identity.user} is cut off: {asked}")
+            raise StatusError(503, "ServiceUnavailable", f"{identity.user} is cut off: {asked.verb} {asked.path}")
 
     @property
     def names(self) -> list[str]:

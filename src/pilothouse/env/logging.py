@@ -14,10 +14,10 @@ import os
 import re
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from fnmatch import fnmatchcase
-from typing import NamedTuple, TextIO
+from typing import NamedTuple, Protocol, TextIO, runtime_checkable
 
 _ROOT = "pilothouse"
 _LARGEST_BUFFER = 2 * 1024**3
@@ -141,7 +141,16 @@ def _plain(value: object) -> object:
         return value if value - value == 0 else str(value)  # JSON knows no infinity
     if isinstance(value, list | tuple):
         return [_plain(part) for part in value[:100]]
+    if isinstance(value, _HasLogForm):
+        return {name: _plain(part) for name, part in value.log_form().items()}
     return _cut(str(value))
+
+
+@runtime_checkable
+class _HasLogForm(Protocol):
+    """What is an object in JSON and ``str`` of it in text (logr's ``Marshaler``)."""
+
+    def log_form(self) -> Mapping[str, object]: ...
 
 
 def _cut(text: str) -> str:
@@ -162,6 +171,9 @@ def _indented(text: str) -> str:
 def _quoted(value: object) -> str:
     if isinstance(value, bool | int | float):
         return json.dumps(value)
+    if value is None or isinstance(value, list | tuple):
+        # As klog does with what is no string and says nothing of itself (``internal/serialize``, v2.130).
+        return _escaped(_cut(json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":"))))
     return _escaped(json.dumps(_cut(str(value)), ensure_ascii=False))
 
 

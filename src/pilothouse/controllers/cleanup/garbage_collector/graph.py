@@ -38,6 +38,10 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
         """Upstream's form, which is part of an event message (graph.go, v1.36)."""
         return f"[{self.api_version}/{self.kind}, namespace: {self.namespace}, name: {self.name}, uid: {self.uid}]"
 
+    def log_form(self) -> dict[str, str]:
+        """What JSON logs have of it (``MarshalLog``, graph.go, v1.36)."""
+        return {"name": self.name, "namespace": self.namespace, "apiVersion": self.api_version, "uid": self.uid}
+
 
 def claimed_identity(reference: OwnerReference, namespace: str) -> Identity:
     """Where an owner is said to be by a reference in an object of that namespace."""
@@ -79,6 +83,10 @@ class Node:
 
     def __repr__(self) -> str:
         return f"Node({self.identity}{', virtual' if self.virtual else ''})"
+
+    def __str__(self) -> str:
+        """As upstream's logs have it, where it is the key of a queue."""
+        return str(self.identity)
 
     @property
     def identity(self) -> Identity:

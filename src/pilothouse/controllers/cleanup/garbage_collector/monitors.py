@@ -40,6 +40,14 @@ class ResourceKey(msgspec.Struct, frozen=True, gc=False):
         """As discovery's failures name it."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
+    def __str__(self) -> str:
+        """``apps/v1, Resource=deployments``, as upstream's logs have it."""
+        return f"{self.group}/{self.version}, Resource={self.resource}"
+
+
+def _listed(keys: Sequence[ResourceKey]) -> str:
+    return f"[{' '.join(sorted(map(str, keys)))}]"
+
 
 class _Monitor(msgspec.Struct, frozen=True):
     kind: Kind[Object]
@@ -151,7 +159,8 @@ class Monitors:
         added = [key for key in wanted if key not in self._monitors]
         if not removed and not added:
             return
-        self._log.info("Syncing garbage collector with updated resources", v=2, added=added, removed=removed)
+        diff = f"added: {_listed(added)}, removed: {_listed(removed)}"
+        self._log.info("Syncing garbage collector with updated resources from discovery", v=2, diff=diff)
         for key in removed:
             self._stop(key)
         for key in added:
@@ -175,7 +184,7 @@ class Monitors:
                     await monitor.informer.wait_synced()
         except TimeoutError:
             missing = [key for key, monitor in self._monitors.items() if not monitor.informer.has_synced]
-            self._failed(f"Timed out waiting for the caches of {missing}", None)
+            self._failed(f"Timed out waiting for the caches of {_listed(missing)}", None)
         except RuntimeError as error:
             self._failed("An informer was stopped by another controller before it had synced", error)
 
