@@ -12,6 +12,7 @@ COMMANDS = {
     "apiserver": "run the embedded API server alone",
     "scheduler": "run the scheduler in front of any API server",
     "nodes": "run simulated nodes in front of any API server",
+    "envtest-assets": "print a folder to set KUBEBUILDER_ASSETS to, for test suites in any language",
     "completion": "print a completion script for bash, zsh or fish",
     "man": "print a manual page",
     "version": "print the version",
@@ -40,8 +41,20 @@ def kube_controller_manager(argv: Sequence[str] | None = None) -> int:
     return 1 if code == 2 else code
 
 
+def stand_in(name: str, argv: Sequence[str]) -> int:
+    """A program under another's name, as test suites start it: ``kube-apiserver`` or ``etcd``, with the other's exit
+    codes."""
+    code = _run(name, list(argv), program=name)
+    return 1 if code == 2 else code
+
+
+def module_of(name: str) -> str:
+    """Where a command lives."""
+    return f"pilothouse.cli.{name.replace('-', '_')}"
+
+
 def _run(name: str, words: Sequence[str], program: str = "") -> int:
-    command = cast("Callable[[str, Sequence[str]], int]", importlib.import_module(f"pilothouse.cli.{name}").run)
+    command = cast("Callable[[str, Sequence[str]], int]", importlib.import_module(module_of(name)).run)
     try:
         return command(program or f"pilothouse {name}", words)
     except KeyboardInterrupt:
@@ -61,7 +74,7 @@ def _version() -> int:
 
 def usage() -> str:
     """What ``pilothouse --help`` prints."""
-    rows = "\n".join(f"  {name:<12}{text}" for name, text in COMMANDS.items())
+    rows = "\n".join(f"  {name:<16}{text}" for name, text in COMMANDS.items())
     return (
         "Kubernetes' controller manager in Python, with a control plane around it.\n\n"
         "Usage:\n  pilothouse COMMAND [flags]\n\n"

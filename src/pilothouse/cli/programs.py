@@ -7,7 +7,7 @@ import importlib
 from collections.abc import Callable, Iterator
 from typing import cast
 
-from pilothouse.cli import COMMANDS
+from pilothouse.cli import COMMANDS, module_of
 from pilothouse.machinery.flag_types import BOOL, NAMED_CERTIFICATES, STRING
 from pilothouse.machinery.flags import Flag, FlagSet
 
@@ -21,7 +21,7 @@ def flag_sets() -> dict[str, FlagSet]:
     found = {}
     for name in COMMANDS:
         if name not in WITHOUT_FLAGS:
-            module = importlib.import_module(f"pilothouse.cli.{name}")
+            module = importlib.import_module(module_of(name))
             found[name] = cast("Callable[[str], FlagSet]", module.flag_set)(f"pilothouse {name}")
     return found
 

@@ -119,7 +119,12 @@ def _plane(env: Env, served: "ServedApiServer", parsed: Parsed) -> Any:
     # Nobody else can have this data directory, so whoever held the lease under this name before is gone: a restart
     # takes it over at once, where a new name would wait for it to expire.
     identity = f"{socket.gethostname()}_pilothouse-up"
-    manager = Options(controllers=parsed["controllers"], leader_election=LeaderElection(enabled=True))
+    manager = Options(
+        controllers=parsed["controllers"],
+        leader_election=LeaderElection(enabled=True),
+        # What upstream grants is granted to controllers, not to the manager.
+        use_service_account_credentials=parsed["authorization-mode"] == "RBAC",
+    )
     if served.authority is not None:
         manager = with_authority(manager, served.authority.certificate)
     options = PlaneOptions(

@@ -18,7 +18,7 @@ from pilothouse.apiserver.asgi import Application, Receive, Scope, Send
 from pilothouse.apiserver.authentication import StaticTokens, TokenLogin
 from pilothouse.apiserver.gateway import Gateway
 from pilothouse.apiserver.identity import Identity
-from pilothouse.apiserver.service_account_tokens import PrivateKey, load_key, new_key
+from pilothouse.apiserver.service_account_tokens import PrivateKey, load_key, load_public_key, new_key
 from pilothouse.env import Env
 from pilothouse.serving.certificates import (
     Pair,
@@ -55,6 +55,21 @@ class ServedOptions(msgspec.Struct, frozen=True, kw_only=True):
     """As in ``ServerOptions``."""
     replica_lag: float = 0.0
     """How far behind lists and watches from the cache are, in seconds (``apiserver.lagging``)."""
+    certificate: tuple[str, str] | None = None
+    """Files with the certificate to serve with and its key, in place of one that is issued."""
+    client_authority: str = ""
+    """A file with the authorities of client certificates, in place of the server's own."""
+    issuer: str = "https://kubernetes.default.svc.cluster.local"
+    audiences: tuple[str, ...] = ()
+    """What service account tokens are for; empty is the issuer."""
+    signing_key: str = ""
+    """A file with the key for service account tokens, in place of one that is made."""
+    verification_keys: tuple[str, ...] = ()
+    """Files with further keys that may have signed service account tokens."""
+    anonymous: bool = True
+    fsync: bool = True
+    """Off: a write is acknowledged before the disk has it. It still survives the end of the process."""
+    server: ServerOptions = ServerOptions()
 
 
 class ServedApiServer:
@@ -64,11 +79,11 @@ class ServedApiServer:
         self.env = env
         self.options = options
         directory = Path(options.data_dir) if options.data_dir else None
-        self.store: Store = _open_store(env, options.data_dir)
-        server_options = ServerOptions(
-            secure_port=options.port or DEFAULT_PORT, admission_plugins=options.admission_plugins
+        self.store: Store = _open_store(env, options)
+        core = msgspec.structs.replace(
+            options.server, secure_port=options.port or DEFAULT_PORT, admission_plugins=options.admission_plugins
         )
-        self.server = ApiServer(env, self.store, options=server_options)
+        self.server = ApiServer(env, self.store, options=core)
         self.token = _kept(directory, "admin.token", lambda: secrets.token_urlsafe(32).encode()).decode()
         self.authority = _authority(directory, env) if options.secure else None
         logins: list[TokenLogin] = [StaticTokens({self.token: ADMIN})]
@@ -79,7 +94,11 @@ class ServedApiServer:
             address=f"{options.host}:{options.port or DEFAULT_PORT}",
             logins=logins,
             authorization=options.authorization,
-            signing_key=_signing_key(directory),
+            anonymous=options.anonymous,
+            issuer=options.issuer,
+            audiences=options.audiences,
+            signing_key=load_key(_read(options.signing_key)) if options.signing_key else _signing_key(directory),
+            public_keys=[load_public_key(_read(path)) for path in options.verification_keys],
         )
         self._application = Application(env, self.gateway)
         self._http = Server(
@@ -131,6 +150,11 @@ class ServedApiServer:
     def _tls(self, directory: Path | None) -> ServerTls | None:
         if self.authority is None:
             return None
+        trusted = self.authority.certificate
+        if self.options.client_authority:
+            trusted = _read(self.options.client_authority)
+        if self.options.certificate is not None:
+            return ServerTls.load(*self.options.certificate, client_authority=trusted)
         hosts = ["localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default", "kubernetes.default.svc"]
         if self.options.host not in {"", "0.0.0.0", "::", *hosts}:  # noqa: S104  # compared only
             hosts.append(self.options.host)
@@ -140,15 +164,19 @@ class ServedApiServer:
             pair = issue_server(self.authority, hosts, now)
         else:
             pair = load_or_issue_server(directory, "apiserver", self.authority, hosts, now)
-        return ServerTls.from_pair(pair, client_authority=self.authority.certificate)
+        return ServerTls.from_pair(pair, client_authority=trusted)
 
 
-def _open_store(env: Env, data_dir: str) -> Store:
-    if not data_dir:
+def _open_store(env: Env, options: ServedOptions) -> Store:
+    if not options.data_dir:
         return MemoryStore(env)
     from pilothouse.storage.sqlite import SqliteStore
 
-    return SqliteStore.open(env, data_dir)
+    return SqliteStore.open(env, options.data_dir, fsync=options.fsync)
+
+
+def _read(path: str) -> bytes:
+    return Path(path).read_bytes()
 
 
 def _authority(directory: Path | None, env: Env) -> Pair:

@@ -60,15 +60,18 @@ class SqliteStore(Store):
         retention: Retention = KEPT,
         quota_bytes: int = 0,
         inline: bool = False,
+        fsync: bool = True,
     ) -> Self:
         """Take the directory, made if need be, load and verify its store.
+
+        Without ``fsync`` what is acknowledged survives the process, but not a crash of the machine.
 
         ``inline`` commits on the loop itself, without a thread: for simulation, where there are none. Raises
         ``DataDirectoryLocked``, ``DamagedStore``, ``NewerFormat`` or another ``DataDirectoryError``.
         """
         held = DataDirectory(directory)
         try:
-            file = SqliteFile(Path(directory) / FILE_NAME, quota_bytes=quota_bytes)
+            file = SqliteFile(Path(directory) / FILE_NAME, quota_bytes=quota_bytes, fsync=fsync)
             records = file.load()
             if file.revision < held.acknowledged:
                 file.close()

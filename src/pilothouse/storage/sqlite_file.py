@@ -37,7 +37,7 @@ _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 class SqliteFile:
     """One store file. ``load`` it first, then ``write``. Not for two threads at a time.
 
-    ``quota_bytes`` bounds the database; 0 leaves that to the disk.
+    ``quota_bytes`` bounds the database; 0 leaves that to the disk. Without ``fsync`` writes survive the process only.
     """
 
     def __init__(
@@ -45,6 +45,7 @@ class SqliteFile:
         path: Path,
         *,
         quota_bytes: int = 0,
+        fsync: bool = True,
         format_version: int = FORMAT,
         migrations: Mapping[int, Migration] = MIGRATIONS,
     ) -> None:
@@ -52,6 +53,7 @@ class SqliteFile:
         self.revision = 0
         """The newest revision in the file, 0 for a new one."""
         self._quota_bytes = quota_bytes
+        self._fsync = fsync
         self._format = format_version
         self._migrations = migrations
         self._deleted: list[int] = []
@@ -86,7 +88,7 @@ class SqliteFile:
             # One process, as the directory's lock has it: SQLite needs no shared memory file and no lock per write.
             connection.execute("PRAGMA locking_mode=EXCLUSIVE")
             connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute("PRAGMA synchronous=FULL")
+            connection.execute(f"PRAGMA synchronous={'FULL' if self._fsync else 'OFF'}")
             connection.execute("PRAGMA journal_size_limit=67108864")
             if self._quota_bytes:
                 (page_size,) = connection.execute("PRAGMA page_size").fetchone()

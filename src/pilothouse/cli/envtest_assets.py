@@ -1,0 +1,104 @@
+"""``pilothouse envtest-assets``: a folder for ``KUBEBUILDER_ASSETS``.
+
+Suites in Go, Java or Rust start ``kube-apiserver`` and ``etcd`` from that folder (controller-runtime's envtest looks
+there first); these start ours, with the Python and the installation that made the folder.
+"""
+
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pilothouse
+from pilothouse.cli.clientside import common_flags
+from pilothouse.cli.program import parse
+from pilothouse.machinery.flags import BOOL, STRING, Flag, FlagSet
+
+USAGE = """Make a folder with stand-ins for kube-apiserver and etcd, and print its path.
+
+  export KUBEBUILDER_ASSETS=$(pilothouse envtest-assets)
+
+Usage:
+  {program} [flags]
+"""
+CONTROLLERS = ("garbage-collector-controller", "namespace-controller")
+_NO_KUBECTL = """#!/bin/sh
+echo 'There was no kubectl on the PATH when this folder was made.' >&2
+echo 'Get it from https://kubernetes.io/docs/tasks/tools/ and run "pilothouse envtest-assets" again.' >&2
+exit 1
+"""
+
+
+def flag_set(program: str) -> FlagSet:
+    """Every flag of the command."""
+    flags = FlagSet(USAGE.format(program=program))
+    flags.add(
+        "assets",
+        Flag("dir", STRING, "", "The folder to make; the default is one in the user's cache"),
+        Flag(
+            "controllers",
+            BOOL,
+            False,
+            "Let the API server collect garbage and empty deleted namespaces, which envtest's does not",
+        ),
+    )
+    common_flags(flags)
+    return flags
+
+
+def run(program: str, words: Sequence[str]) -> int:
+    """Make the folder and print it."""
+    parsed = parse(flag_set(program), program, words)
+    if isinstance(parsed, int):
+        return parsed
+    folder = Path(parsed["dir"]).expanduser().absolute() if parsed["dir"] else _default(parsed["controllers"])
+    try:
+        make(folder, CONTROLLERS if parsed["controllers"] else ())
+    except OSError as error:
+        print(f"Error: {folder} can't be made: {error.strerror}", file=sys.stderr)
+        return 1
+    print(folder)
+    return 0
+
+
+def make(folder: Path, controllers: Sequence[str] = ()) -> None:
+    """Make or renew the folder. ``controllers`` run in the API server. Raises ``OSError``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    _write(folder / "etcd", _script("etcd"))
+    _write(
+        folder / "kube-apiserver",
+        _script("kube-apiserver", *([f"--controllers={','.join(controllers)}"] * bool(controllers))),
+    )
+    kubectl = _kubectl(folder)
+    if kubectl:
+        _write(folder / "kubectl", f'#!/bin/sh\nexec {shlex.quote(kubectl)} "$@"\n')
+    else:
+        _write(folder / "kubectl", _NO_KUBECTL)
+
+
+def _default(controllers: bool) -> Path:
+    cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    kind = "assets-with-controllers" if controllers else "assets"
+    return Path(cache) / "pilothouse" / pilothouse.__version__ / kind
+
+
+def _script(name: str, *words: str) -> str:
+    code = f"import sys; from pilothouse.cli import stand_in; sys.exit(stand_in({name!r}, sys.argv[1:]))"
+    # -P: the suite's own folder must not shadow our modules.
+    command = shlex.join([sys.executable, "-P", "-c", code, *words])
+    return f'#!/bin/sh\nexec {command} "$@"\n'
+
+
+def _kubectl(folder: Path) -> str | None:
+    elsewhere = [part for part in os.environ.get("PATH", os.defpath).split(os.pathsep) if Path(part) != folder]
+    return shutil.which("kubectl", path=os.pathsep.join(elsewhere))
+
+
+def _write(path: Path, text: str) -> None:
+    """Replaced in one step: a suite may be starting the old one."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside.write_text(text, encoding="utf-8")
+    beside.chmod(0o755)
+    beside.replace(path)

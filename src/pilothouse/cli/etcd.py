@@ -1,0 +1,104 @@
+"""The ``etcd`` of a test suite's assets: it says that it is well, and keeps the folder for the API server's data.
+
+The embedded API server stores by itself. What suites expect of etcd all the same: that it starts with etcd's flags,
+answers ``/health``, outlives the API server together with the data, and ends on SIGTERM. The stand-in for the API
+server asks ``DATA_PATH`` where the data is. Nothing here speaks etcd's protocol.
+"""
+
+import json
+import signal
+import sys
+from collections.abc import Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import FrameType
+from urllib.parse import urlsplit
+
+from pilothouse.cli.clientside import common_flags
+from pilothouse.cli.program import parse
+from pilothouse.cli.tolerant import known_words, warn
+from pilothouse.machinery.flags import BOOL, STRING, STRINGS, Flag, FlagSet
+
+USAGE = """A stand-in for etcd, to be started by test suites together with the kube-apiserver beside it.
+
+It keeps no data itself and does not speak etcd's protocol: only that kube-apiserver can use it.
+
+Usage:
+  {program} [flags]
+"""
+DATA_PATH = "/pilothouse/data"
+VERSION = {"etcdserver": "3.6.0", "etcdcluster": "3.6.0"}
+
+
+def flag_set(program: str) -> FlagSet:
+    """The flags that mean something here; others are accepted with a warning."""
+    flags = FlagSet(USAGE.format(program=program))
+    flags.add(
+        "etcd",
+        Flag("listen-client-urls", STRINGS, ("http://localhost:2379",), "List of URLs to listen on for client traffic"),
+        Flag("data-dir", STRING, "default.etcd", "Path to the data directory"),
+        Flag("unsafe-no-fsync", BOOL, False, "Disables fsync, unsafe, will cause data loss"),
+        Flag("advertise-client-urls", STRINGS, (), "Accepted, no effect"),
+        Flag("listen-peer-urls", STRINGS, (), "Accepted, no effect"),
+    )
+    common_flags(flags)
+    return flags
+
+
+def run(program: str, words: Sequence[str]) -> int:
+    """Answer until a signal."""
+    flags = flag_set(program)
+    known, unknown = known_words(flags, words)
+    parsed = parse(flags, program, known)
+    if isinstance(parsed, int):
+        return parsed
+    warn(unknown)
+    directory = Path(parsed["data-dir"]).absolute()
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        server = _listen(parsed["listen-client-urls"])
+    except (OSError, ValueError) as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return 1
+    _Handler.documents = {
+        "/health": {"health": "true", "reason": ""},
+        "/version": VERSION,
+        DATA_PATH: {"directory": str(directory), "fsync": not parsed["unsafe-no-fsync"]},
+    }
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _end)
+    server.serve_forever()
+    return 0
+
+
+def _listen(urls: Sequence[str]) -> ThreadingHTTPServer:
+    if len(urls) != 1:
+        raise ValueError(f"--listen-client-urls must be one URL here, got {len(urls)}")
+    url = urlsplit(urls[0])
+    if url.scheme != "http" or url.port is None:
+        raise ValueError(f"--listen-client-urls must be http://HOST:PORT here, got {urls[0]}")
+    try:
+        return ThreadingHTTPServer((url.hostname or "", url.port), _Handler)
+    except OSError as error:
+        raise OSError(f"can't listen on {url.netloc}: {error.strerror}") from error
+
+
+def _end(_number: int, _frame: FrameType | None) -> None:
+    # Nothing is held and nothing is written, so there is nothing to put in order.
+    sys.exit(0)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    documents: dict[str, object]
+
+    def do_GET(self) -> None:  # the name that http.server calls
+        found = self.documents.get(self.path.partition("?")[0])
+        body = b"404 page not found\n" if found is None else json.dumps(found).encode()
+        self.send_response(404 if found is None else 200)
+        self.send_header("Content-Type", "text/plain" if found is None else "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_arguments: object) -> None:
+        """Say nothing: health is asked for ten times a second."""

@@ -1,0 +1,224 @@
+"""The ``kube-apiserver`` of a test suite's assets: the embedded API server with upstream's flags.
+
+What envtest and its like pass is in force: certificates, service account keys, ports, RBAC, the service range. Flags
+that mean nothing here are accepted with a warning. The store lies in the data directory of the ``etcd`` beside it, so
+that an API server that is restarted finds what it had.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pilothouse.cli.clientside import common_flags
+from pilothouse.cli.program import UserError, parse, serve
+from pilothouse.cli.tolerant import known_words, warn
+from pilothouse.env import Env, TaskGroup
+from pilothouse.machinery.flags import BOOL, DURATION, INT, STRING, STRINGS, Flag, FlagSet, Parsed
+
+if TYPE_CHECKING:
+    from pilothouse.plane.served import ServedApiServer, ServedOptions
+
+USAGE = """The embedded API server of pilothouse in the place of kube-apiserver, for test suites.
+
+Usage:
+  {program} [flags]
+"""
+MODES = ("AlwaysAllow", "RBAC", "Node")
+_ETCD_SECONDS = 20.0
+_ETCD_PAUSE = 0.05
+
+
+def flag_set(program: str) -> FlagSet:
+    """The flags that mean something here, with upstream's names and defaults; others are accepted with a warning."""
+    flags = FlagSet(USAGE.format(program=program))
+    flags.add(
+        "etcd",
+        Flag("etcd-servers", STRINGS, (), "List of etcd servers to connect with (scheme://ip:port), comma separated"),
+        Flag("event-ttl", DURATION, 3600.0, "Amount of time to retain events"),
+    )
+    flags.add(
+        "secure serving",
+        Flag("bind-address", STRING, "0.0.0.0", "The IP address on which to listen for the --secure-port port"),  # noqa: S104
+        Flag("secure-port", INT, 6443, "The port on which to serve HTTPS"),
+        Flag("cert-dir", STRING, "/var/run/kubernetes", "The directory where the TLS certs are located"),
+        Flag("tls-cert-file", STRING, "", "File containing the default x509 Certificate for HTTPS"),
+        Flag("tls-private-key-file", STRING, "", "File containing the default x509 private key"),
+    )
+    flags.add(
+        "authentication",
+        Flag("client-ca-file", STRING, "", "File with the authorities whose client certificates log in"),
+        Flag("token-auth-file", STRING, "", "File with tokens that log in"),
+        Flag("anonymous-auth", BOOL, True, "Enables anonymous requests to the secure port"),
+        Flag("service-account-issuer", STRINGS, (), "Identifier of the service account token issuer"),
+        Flag("service-account-signing-key-file", STRING, "", "File with the private key that signs tokens"),
+        Flag("service-account-key-file", STRINGS, (), "Files with keys that verify tokens"),
+        Flag("api-audiences", STRINGS, (), "Identifiers of the API; defaults to the issuer"),
+    )
+    flags.add(
+        "authorization",
+        Flag("authorization-mode", STRINGS, ("AlwaysAllow",), f"Ordered list of modes: {', '.join(MODES)}"),
+    )
+    flags.add(
+        "admission",
+        Flag("enable-admission-plugins", STRINGS, (), "Admission plugins to run besides those that are on anyway"),
+        Flag("disable-admission-plugins", STRINGS, (), "Admission plugins to leave out"),
+    )
+    flags.add(
+        "misc",
+        Flag("service-cluster-ip-range", STRING, "10.0.0.0/24", "A CIDR from which to assign service cluster IPs"),
+        Flag("min-request-timeout", INT, 1800, "Least seconds before a watch is ended"),
+        Flag("allow-privileged", BOOL, False, "Privileged containers are allowed in any case"),
+        Flag("controllers", STRINGS, (), "Controllers to run in this process", extra=True),
+    )
+    common_flags(flags)
+    return flags
+
+
+def run(program: str, words: Sequence[str]) -> int:
+    """Serve until a signal."""
+    flags = flag_set(program)
+    known, unknown = known_words(flags, words)
+    parsed = parse(flags, program, known)
+    if isinstance(parsed, int):
+        return parsed
+    return serve(program, _serve(parsed, unknown), v=parsed["v"])
+
+
+async def _serve(parsed: Parsed, unknown: Sequence[str]) -> int:
+    from pilothouse.plane.served import ServedApiServer
+    from pilothouse.serving.server import CannotListen
+
+    warn(unknown)
+    env = Env()
+    try:
+        served = ServedApiServer(env, _options(parsed, await _data_of(parsed["etcd-servers"])))
+    except (OSError, ValueError) as error:
+        raise UserError(str(error)) from error
+    work = _controllers(env, served, parsed["controllers"]) if parsed["controllers"] else served.server.run()
+    try:
+        async with TaskGroup("kube-apiserver") as group:
+            group.start(work, name="API server")
+            await served.start()
+            await asyncio.get_running_loop().create_future()
+    except* CannotListen as error:
+        raise UserError(str(error.exceptions[0])) from None
+    finally:
+        await served.stop()
+    return 0
+
+
+def _controllers(env: Env, served: "ServedApiServer", names: Sequence[str]) -> Any:
+    from pilothouse.controllermanager.options import LeaderElection, Options
+    from pilothouse.controllermanager.selection import unknown_names
+    from pilothouse.controllers.registry import DESCRIPTORS
+    from pilothouse.plane import Plane, PlaneOptions
+
+    unknown = unknown_names(tuple(names), DESCRIPTORS)
+    if unknown:
+        raise UserError(f'"{unknown[0]}" is not in the list of known controllers', code=2)
+    manager = Options(
+        controllers=tuple(names),
+        leader_election=LeaderElection(enabled=False),
+        use_service_account_credentials=True,
+    )
+    options = PlaneOptions(nodes=0, scheduler=False, manager=manager)
+    return Plane(env, served.store, options, server=served.server).run()
+
+
+def _options(parsed: Parsed, data: dict[str, Any]) -> "ServedOptions":
+    from pilothouse.apiserver import ServerOptions
+    from pilothouse.apiserver.admission.names import DEFAULT, chosen
+    from pilothouse.plane.served import ServedOptions
+
+    _check(parsed)
+    try:
+        admission = chosen(DEFAULT, parsed["enable-admission-plugins"], parsed["disable-admission-plugins"])
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    issuers = parsed["service-account-issuer"]
+    return ServedOptions(
+        host=parsed["bind-address"],
+        port=parsed["secure-port"],
+        data_dir=str(Path(data["directory"]) / "pilothouse"),
+        fsync=data["fsync"],
+        authorization="RBAC" if "RBAC" in parsed["authorization-mode"] else "AlwaysAllow",
+        token_auth_file=parsed["token-auth-file"],
+        certificate=_certificate(parsed),
+        client_authority=parsed["client-ca-file"],
+        issuer=issuers[0],
+        audiences=tuple(parsed["api-audiences"]),
+        signing_key=parsed["service-account-signing-key-file"],
+        verification_keys=tuple(parsed["service-account-key-file"]),
+        anonymous=parsed["anonymous-auth"],
+        admission_plugins=admission,
+        server=ServerOptions(
+            event_ttl_seconds=int(parsed["event-ttl"]),
+            min_watch_seconds=parsed["min-request-timeout"],
+            service_range=parsed["service-cluster-ip-range"].partition(",")[0],
+        ),
+    )
+
+
+def _check(parsed: Parsed) -> None:
+    """What upstream refuses to start with (kubernetes ``pkg/kubeapiserver/options``, v1.36)."""
+    if not parsed["service-account-issuer"] or not parsed["service-account-signing-key-file"]:
+        raise UserError("--service-account-signing-key-file and --service-account-issuer are required flags")
+    if not 1 <= parsed["secure-port"] <= 65535:
+        raise UserError(f"--secure-port {parsed['secure-port']} must be between 1 and 65535, inclusive")
+    for mode in parsed["authorization-mode"]:
+        if mode not in MODES:
+            raise UserError(f'authorization-mode: "{mode}" is not a valid mode here; there are {", ".join(MODES)}')
+    if bool(parsed["tls-cert-file"]) != bool(parsed["tls-private-key-file"]):
+        raise UserError("--tls-cert-file and --tls-private-key-file must be given together")
+
+
+def _certificate(parsed: Parsed) -> tuple[str, str] | None:
+    """The pair to serve with: the one that is named, or the one that lies in ``--cert-dir``."""
+    if parsed["tls-cert-file"]:
+        return parsed["tls-cert-file"], parsed["tls-private-key-file"]
+    pair = [Path(parsed["cert-dir"]) / f"apiserver.{end}" for end in ("crt", "key")]
+    return (str(pair[0]), str(pair[1])) if all(path.exists() for path in pair) else None
+
+
+async def _data_of(urls: Sequence[str]) -> dict[str, Any]:
+    """Where the ``etcd`` beside us wants the data. It may still be starting. Raises ``UserError``."""
+    from pilothouse.cli.etcd import DATA_PATH
+
+    if not urls:
+        raise UserError("--etcd-servers must be specified")
+    deadline = time.monotonic() + _ETCD_SECONDS
+    while True:
+        try:
+            return await asyncio.to_thread(_fetch, f"{urls[0]}{DATA_PATH}")
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise UserError(f"--etcd-servers {urls[0]} can't be reached: {error}") from error
+        except ValueError:
+            raise UserError(
+                f"--etcd-servers {urls[0]} is not the etcd of this folder: pilothouse stores by itself and can't use "
+                "another one"
+            ) from None
+        await asyncio.sleep(_ETCD_PAUSE)
+
+
+def _fetch(url: str) -> dict[str, Any]:
+    """Raises ``OSError`` when nobody answers and ``ValueError`` when somebody else does."""
+    import http.client
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=5)
+    try:
+        connection.request("GET", parts.path)
+        answer = connection.getresponse()
+        found = json.loads(answer.read()) if answer.status == 200 else None
+    except http.client.HTTPException as error:
+        raise ValueError(str(error)) from error
+    finally:
+        connection.close()
+    if not isinstance(found, dict) or "directory" not in found:
+        raise ValueError("no data directory")
+    return found

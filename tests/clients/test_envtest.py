@@ -1,0 +1,202 @@
+"""The folder of ``pilothouse envtest-assets`` under what envtest does with such a folder."""
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.clients.envtest import Environment
+from tests.programs import run_pilothouse, until
+
+WIDGETS: dict[str, Any] = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "widgets.example.com"},
+    "spec": {
+        "group": "example.com",
+        "scope": "Namespaced",
+        "names": {"plural": "widgets", "singular": "widget", "kind": "Widget"},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": {"type": "object"}}}},
+            }
+        ],
+    },
+}
+
+
+def made(directory: Path, *words: str) -> Path:
+    answer = run_pilothouse(directory, "envtest-assets", *words)
+    assert answer.returncode == 0, answer.stderr
+    return Path(answer.stdout.strip())
+
+
+@pytest.fixture(scope="module")
+def assets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return made(tmp_path_factory.mktemp("assets"))
+
+
+@pytest.fixture
+def environment(assets: Path, tmp_path: Path) -> Iterator[Environment]:
+    with Environment(assets, tmp_path) as running:
+        yield running
+
+
+def namespace_name(body: Any) -> str:
+    return str(body["metadata"]["name"])
+
+
+def test_the_folder_has_all_three_programs_and_is_in_the_users_cache(assets: Path) -> None:
+    assert sorted(path.name for path in assets.iterdir()) == ["etcd", "kube-apiserver", "kubectl"]
+    assert all(os.access(path, os.X_OK) for path in assets.iterdir())
+    assert ".cache/pilothouse/" in str(assets)
+
+
+def test_kubectl_is_the_one_of_the_path_or_says_where_to_get_it(tmp_path: Path) -> None:
+    bare = run_pilothouse(tmp_path, "envtest-assets", "--dir", "bare", PATH="/nonexistent")
+    missing = subprocess.run(
+        [Path(bare.stdout.strip()) / "kubectl"], capture_output=True, text=True, check=False, env={"PATH": os.defpath}
+    )
+    assert missing.returncode == 1
+    assert "https://kubernetes.io/docs/tasks/tools/" in missing.stderr
+
+    own = tmp_path / "bin"
+    own.mkdir()
+    (own / "kubectl").write_text('#!/bin/sh\necho "kubectl got $*"\n')
+    (own / "kubectl").chmod(0o755)
+    found = run_pilothouse(tmp_path, "envtest-assets", "--dir", "found", PATH=str(own))
+    said = subprocess.run(
+        [Path(found.stdout.strip()) / "kubectl", "get", "pods"], capture_output=True, text=True, check=True
+    )
+    assert said.stdout == "kubectl got get pods\n"
+
+
+def test_an_administrator_and_a_user_log_in_with_certificates(environment: Environment) -> None:
+    assert environment.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "shop"}})[0] == 201
+    environment.add_user("ann", "team")
+    code, body = environment.ask("GET", "/api/v1/namespaces/shop/pods", user="ann")
+    assert code == 403
+    assert 'User "ann" cannot list resource "pods"' in body["message"]
+
+
+def test_a_definition_is_in_discovery_soon_and_its_objects_are_served(environment: Environment) -> None:
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    assert environment.ask("GET", f"{path}/widgets.example.com")[0] == 404
+    assert environment.ask("POST", path, WIDGETS)[0] == 201
+    deadline = time.monotonic() + 10
+    while True:
+        code, body = environment.ask("GET", "/apis/example.com/v1")
+        if code == 200 and "widgets" in [resource["name"] for resource in body["resources"]]:
+            break
+        assert time.monotonic() < deadline, body
+        time.sleep(0.1)
+    widget = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "one"}, "spec": {}}
+    code, body = environment.ask("POST", "/apis/example.com/v1/namespaces/default/widgets", widget)
+    assert (code, body["metadata"]["generation"]) == (201, 1)
+    assert environment.ask("DELETE", f"{path}/widgets.example.com")[0] == 200
+
+
+def test_nothing_else_works_on_the_objects(environment: Environment) -> None:
+    """Suites rely on it: no garbage collection, and a deleted namespace stays Terminating."""
+    maps = "/api/v1/namespaces/default/configmaps"
+    _code, owner = environment.ask("POST", maps, {"metadata": {"name": "owner"}})
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]}
+    environment.ask("POST", maps, {"metadata": {"name": "owned", "ownerReferences": [reference]}})
+    environment.ask("DELETE", f"{maps}/owner")
+    environment.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "gone"}})
+    environment.ask("DELETE", "/api/v1/namespaces/gone")
+    time.sleep(0.5)
+    assert environment.ask("GET", f"{maps}/owned")[0] == 200
+    assert environment.ask("GET", "/api/v1/namespaces/gone")[1]["status"]["phase"] == "Terminating"
+
+
+def test_with_controllers_garbage_is_collected_and_namespaces_end(tmp_path: Path) -> None:
+    with Environment(made(tmp_path, "--controllers", "--dir", "with"), tmp_path) as environment:
+        maps = "/api/v1/namespaces/default/configmaps"
+        _code, owner = environment.ask("POST", maps, {"metadata": {"name": "owner"}})
+        reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]}
+        environment.ask("POST", maps, {"metadata": {"name": "owned", "ownerReferences": [reference]}})
+        environment.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "gone"}})
+        environment.ask("DELETE", f"{maps}/owner")
+        environment.ask("DELETE", "/api/v1/namespaces/gone")
+        until(lambda: environment.ask("GET", f"{maps}/owned")[0] == 404, "the dependent is collected")
+        until(lambda: environment.ask("GET", "/api/v1/namespaces/gone")[0] == 404, "the namespace ends")
+
+
+def test_both_programs_end_on_sigterm_and_at_once(environment: Environment) -> None:
+    for program in (environment.server, environment.etcd):
+        assert program is not None
+        assert program.stop(5) == 0, program.log
+
+
+def test_an_api_server_that_is_killed_and_started_again_has_what_it_had(environment: Environment) -> None:
+    environment.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "kept"}})
+    assert environment.server is not None
+    environment.server.kill()
+    environment.start_server()
+    assert environment.ask("GET", "/api/v1/namespaces/kept")[0] == 200
+
+
+def test_flags_that_mean_nothing_here_are_warned_about(environment: Environment) -> None:
+    assert environment.server is not None
+    environment.server.stop()
+    environment.start_server("--audit-log-path=/dev/null", "--runtime-config", "api/all=true", "--profiling", "--v=1")
+    environment.server.until("Flag has no meaning here and is ignored.*--profiling")
+    for name in ("audit-log-path", "runtime-config"):
+        assert f'flag="--{name}"' in environment.server.log, environment.server.log
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        pytest.param([], "--service-account-issuer are required", id="without any flag"),
+        pytest.param(["--secure-port=http"], 'invalid argument "http" for "--secure-port"', id="a port that is a word"),
+        pytest.param(["--disable-admission-plugins=Magic"], "Magic", id="an unknown admission plugin"),
+        pytest.param(["--authorization-mode=Magic"], '"Magic" is not a valid mode', id="an unknown mode"),
+    ],
+)
+def test_what_the_api_server_cannot_start_with_is_named(
+    assets: Path, tmp_path: Path, words: list[str], said: str
+) -> None:
+    required = ["--service-account-issuer=x", "--service-account-signing-key-file=x"] if words else []
+    etcd = Environment(assets, tmp_path)
+    with etcd:
+        etcd.server.stop() if etcd.server else None
+        answer = subprocess.run(
+            [assets / "kube-apiserver", f"--etcd-servers=http://127.0.0.1:{etcd.etcd_port}", *required, *words],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=20,
+        )
+    assert answer.returncode == 1
+    assert said in answer.stderr
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None and not os.environ.get("KUBEBUILDER_ASSETS"), reason="no kubectl")
+def test_kubectl_works_with_a_users_certificate(environment: Environment, tmp_path: Path) -> None:
+    kubectl = shutil.which("kubectl") or str(Path(os.environ["KUBEBUILDER_ASSETS"]) / "kubectl")
+    answer = subprocess.run(
+        [
+            kubectl,
+            f"--server=https://127.0.0.1:{environment.port}",
+            f"--certificate-authority={environment.directory}/server-ca.crt",
+            f"--client-certificate={environment.directory}/admin.crt",
+            f"--client-key={environment.directory}/admin.key",
+            "auth",
+            "whoami",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"HOME": str(tmp_path), "PATH": os.defpath},
+    )
+    assert answer.returncode == 0, answer.stderr
+    assert "system:masters" in answer.stdout
