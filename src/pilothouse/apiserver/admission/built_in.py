@@ -12,12 +12,14 @@ from pilothouse.apiserver.admission.limit_ranger import LimitRanger
 from pilothouse.apiserver.admission.names import OFF_BY_DEFAULT, ORDER
 from pilothouse.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
 from pilothouse.apiserver.admission.priority import Priority
+from pilothouse.apiserver.admission.service_account import ServiceAccount
 from pilothouse.apiserver.admission.taint_nodes_by_condition import TaintNodesByCondition
 from pilothouse.apiserver.core import Core
 
 MAKERS: Mapping[str, Callable[[Core], Plugin]] = {
     "NamespaceLifecycle": lambda core: NamespaceLifecycle(core.store),
     "LimitRanger": lambda core: LimitRanger(core.store),
+    "ServiceAccount": lambda core: ServiceAccount(core.env, core.store),
     "TaintNodesByCondition": lambda core: TaintNodesByCondition(),
     "Priority": lambda core: Priority(core.store),
     "DefaultTolerationSeconds": lambda core: DefaultTolerationSeconds(),

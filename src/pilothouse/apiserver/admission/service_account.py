@@ -1,0 +1,268 @@
+"""ServiceAccount: every pod runs as an account of its namespace, and gets a token and the cluster's authority with it.
+
+After kubernetes' ``plugin/pkg/admission/serviceaccount/admission.go`` (v1.36). Its cache can lag and is backed by live
+look-ups; this one reads the store.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Iterator
+from typing import Any
+
+import msgspec
+
+from pilothouse.apiserver.admission import Admission, Plugin, refused
+from pilothouse.apiserver.objects import Object
+from pilothouse.env import Env
+from pilothouse.storage import Store
+
+DEFAULT = "default"
+VOLUME = "kube-api-access-"
+MOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
+PREFIX = "/serviceaccounts/"
+ENFORCE = "kubernetes.io/enforce-mountable-secrets"
+MIRROR = "kubernetes.io/config.mirror"
+_TRIES = 10
+_TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
+_NAME_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+# Seven seconds more than an hour: kubelets and API servers know by it a token that was not asked for by the user, and
+# extend it for clients that never read it again (pkg/serviceaccount, WarnOnlyBoundTokenExpirationPeriod).
+_TOKEN_SECONDS = 3607
+
+
+class _Reference(msgspec.Struct, frozen=True):
+    name: str = ""
+
+
+class _Meta(msgspec.Struct, frozen=True):
+    annotations: dict[str, str] | None = None
+
+
+class _Account(msgspec.Struct, frozen=True, rename="camel"):
+    metadata: _Meta = _Meta()
+    secrets: tuple[_Reference, ...] | None = ()
+    image_pull_secrets: tuple[_Reference, ...] | None = ()
+    automount_service_account_token: bool | None = None
+
+    @property
+    def enforces(self) -> bool:
+        """Whether pods may use only the secrets that the account lists."""
+        return (self.metadata.annotations or {}).get(ENFORCE) in _TRUE
+
+
+_read = msgspec.json.Decoder(_Account).decode
+
+
+class ServiceAccount(Plugin):
+    """Completes new pods. Waits a little for the account ``default``, which a controller makes in new namespaces."""
+
+    def __init__(self, env: Env, store: Store) -> None:
+        self._env = env
+        self._store = store
+        self._known: dict[str, tuple[int, _Account]] = {}
+
+    def admit(self, write: Admission) -> Awaitable[None] | None:
+        info, pod = write.info, write.obj
+        if info.resource != "pods" or info.group or write.subresource or write.operation != "CREATE" or pod is None:
+            return None
+        spec: Object = pod.setdefault("spec", {})
+        if _is_mirror(pod):
+            _judge_mirror(write, spec)
+            return None
+        name = spec.get("serviceAccountName")
+        if not name:
+            # The old name of the field follows the new one.
+            name = spec["serviceAccountName"] = spec["serviceAccount"] = DEFAULT
+        account = self._find(write.namespace, name)
+        if account is not None:
+            self._complete(write, spec, account)
+            return None
+        if name != DEFAULT:
+            raise _no_account(write, name)
+        return self._wait(write, spec)
+
+    def review(self, write: Admission) -> None:
+        info, pod = write.info, write.obj
+        if info.resource != "pods" or info.group or pod is None:
+            return
+        if write.operation == "UPDATE" and write.subresource == "ephemeralcontainers":
+            self._review_ephemeral(write, pod["spec"])
+            return
+        if write.operation != "CREATE" or write.subresource:
+            return
+        spec = pod["spec"]
+        if _is_mirror(pod):
+            # Once more: a plugin in between may have changed the pod.
+            _judge_mirror(write, spec)
+            return
+        name = spec.get("serviceAccountName") or ""
+        account = self._find(write.namespace, name)
+        if account is None:
+            raise _no_account(write, name)
+        if account.enforces:
+            _judge_secrets(write, spec, account, name)
+
+    def _find(self, namespace: str, name: str) -> _Account | None:
+        record = self._store.staged(f"{PREFIX}{namespace}/{name}")
+        if record is None:
+            return None
+        known = self._known.get(record.key)
+        if known is None or known[0] != record.revision:
+            known = self._known[record.key] = (record.revision, _read(record.value))
+        return known[1]
+
+    async def _wait(self, write: Admission, spec: Object) -> None:
+        """Upstream's ten looks: a namespace and its pods are often created in one go, the account is not."""
+        pause = 0.1 + 0.1 * self._env.stream("apiserver waits for accounts").random()
+        for _ in range(_TRIES - 1):
+            await asyncio.sleep(pause)
+            account = self._find(write.namespace, DEFAULT)
+            if account is not None:
+                self._complete(write, spec, account)
+                return
+        raise _no_account(write, DEFAULT)
+
+    def _complete(self, write: Admission, spec: Object, account: _Account) -> None:
+        wanted = spec.get("automountServiceAccountToken")
+        if wanted is None:
+            wanted = account.automount_service_account_token
+        if wanted is not False:
+            self._mount_token(spec)
+        if not spec.get("imagePullSecrets") and account.image_pull_secrets:
+            spec["imagePullSecrets"] = [{"name": secret.name} for secret in account.image_pull_secrets]
+        if account.enforces:
+            _judge_secrets(write, spec, account, spec["serviceAccountName"])
+
+    def _mount_token(self, spec: Object) -> None:
+        volumes = spec.get("volumes") or []
+        name = next(
+            (one["name"] for one in volumes if one.get("projected") and one.get("name", "").startswith(VOLUME)), ""
+        )
+        is_there = bool(name)
+        if not is_there:
+            random = self._env.stream("apiserver token volumes")
+            name = VOLUME + "".join(random.choices(_NAME_LETTERS, k=5))
+        needed = False
+        for field in ("initContainers", "containers"):
+            for container in spec.get(field) or ():
+                mounts = container.get("volumeMounts") or []
+                if any(mount.get("mountPath") == MOUNT_PATH for mount in mounts):
+                    continue
+                container["volumeMounts"] = [*mounts, {"name": name, "readOnly": True, "mountPath": MOUNT_PATH}]
+                needed = True
+        if needed and not is_there:
+            spec["volumes"] = [*volumes, _token_volume(name)]
+
+    def _review_ephemeral(self, write: Admission, spec: Object) -> None:
+        name = spec.get("serviceAccountName") or ""
+        account = self._find(write.namespace, name)
+        if account is None:
+            raise _no_account(write, name)
+        if account.enforces:
+            listed = {secret.name for secret in account.secrets or ()}
+            _judge_environment(write, spec, "ephemeralContainers", "ephemeral container", listed, name)
+
+
+def _token_volume(name: str) -> Object:
+    return {
+        "name": name,
+        "projected": {
+            "sources": [
+                {"serviceAccountToken": {"expirationSeconds": _TOKEN_SECONDS, "path": "token"}},
+                {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+                {
+                    "downwardAPI": {
+                        "items": [
+                            {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}
+                        ]
+                    }
+                },
+            ],
+            "defaultMode": 420,
+        },
+    }
+
+
+def _no_account(write: Admission, name: str) -> Exception:
+    return refused(
+        write, f'error looking up service account {write.namespace}/{name}: serviceaccount "{name}" not found'
+    )
+
+
+def _is_mirror(pod: Object) -> bool:
+    return MIRROR in (pod["metadata"].get("annotations") or {})
+
+
+def _judge_mirror(write: Admission, spec: Object) -> None:
+    """What a kubelet runs from a file of its node may use nothing of the cluster."""
+    if spec.get("serviceAccountName"):
+        raise refused(write, "a mirror pod may not reference service accounts")
+    if any(_secrets(spec)):
+        raise refused(write, "a mirror pod may not reference secrets")
+    for volume in spec.get("volumes") or ():
+        for source in (volume.get("projected") or {}).get("sources") or ():
+            if source.get("serviceAccountToken"):
+                raise refused(write, "a mirror pod may not use ServiceAccountToken volume projections")
+
+
+_BY_REFERENCE = ("cephfs", "cinder", "flexVolume", "rbd", "scaleIO", "iscsi", "storageos")
+
+
+def _secrets(spec: Object) -> Iterator[bool]:
+    """Yields True for each place that names a secret (``pkg/api/pod/util.go``, VisitPodSecretNames)."""
+    for secret in spec.get("imagePullSecrets") or ():
+        yield bool(secret.get("name"))
+    for field in ("containers", "initContainers", "ephemeralContainers"):
+        for container in spec.get(field) or ():
+            for _what, _name in _environment_secrets(container):
+                yield True
+    for volume in spec.get("volumes") or ():
+        yield bool((volume.get("azureFile") or {}).get("secretName"))
+        yield bool(volume.get("secret"))
+        yield any(bool((volume.get(kind) or {}).get("secretRef")) for kind in _BY_REFERENCE)
+        yield bool((volume.get("csi") or {}).get("nodePublishSecretRef"))
+        yield any(bool(source.get("secret")) for source in (volume.get("projected") or {}).get("sources") or ())
+
+
+def _environment_secrets(container: Object) -> Iterator[tuple[str, str]]:
+    """How the container's environment names secrets, and which."""
+    for variable in container.get("env") or ():
+        reference: Any = (variable.get("valueFrom") or {}).get("secretKeyRef")
+        if reference:
+            yield f"envVar {variable.get('name', '')}", reference.get("name", "")
+    for source in container.get("envFrom") or ():
+        reference = source.get("secretRef")
+        if reference:
+            yield "envFrom", reference.get("name", "")
+
+
+def _judge_secrets(write: Admission, spec: Object, account: _Account, name: str) -> None:
+    listed = {secret.name for secret in account.secrets or ()}
+    for volume in spec.get("volumes") or ():
+        secret = volume.get("secret")
+        if secret is not None and secret.get("secretName", "") not in listed:
+            raise refused(
+                write,
+                f'volume with secret.secretName="{secret.get("secretName", "")}" is not allowed because service '
+                f"account {name} does not reference that secret",
+            )
+    _judge_environment(write, spec, "initContainers", "init container", listed, name)
+    _judge_environment(write, spec, "containers", "container", listed, name)
+    pulls = {secret.name for secret in account.image_pull_secrets or ()}
+    for position, secret in enumerate(spec.get("imagePullSecrets") or ()):
+        if secret.get("name", "") not in pulls:
+            raise refused(
+                write,
+                f'imagePullSecrets[{position}].name="{secret.get("name", "")}" is not allowed because service account '
+                f"{name} does not reference that imagePullSecret",
+            )
+
+
+def _judge_environment(write: Admission, spec: Object, field: str, what: str, listed: set[str], name: str) -> None:
+    for container in spec.get(field) or ():
+        for how, secret in _environment_secrets(container):
+            if secret not in listed:
+                raise refused(
+                    write,
+                    f'{what} {container.get("name", "")} with {how} referencing secret.secretName="{secret}" is not '
+                    f"allowed because service account {name} does not reference that secret",
+                )
