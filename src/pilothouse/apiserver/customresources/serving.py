@@ -7,6 +7,7 @@ import msgspec
 from pilothouse.api import schema as api_schema
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.customresources import schema
+from pilothouse.apiserver.customresources.rules import ABSENT, Run, rule_tree
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.resources import ResourceInfo, Subresource
@@ -14,6 +15,17 @@ from pilothouse.apiserver.strategies.base import Strategy
 from pilothouse.apiserver.strategies.custom import CustomStrategy
 from pilothouse.machinery.bodies import DecodeError, decode_body
 
+_BLOCKING = (
+    "FieldValueRequired",
+    "FieldValueNotSupported",
+    "FieldValueTypeInvalid",
+    "FieldValueTooLong",
+    "FieldValueTooMany",
+)
+_UNCHECKED = (
+    "some validation rules were not checked because the object was invalid; correct the existing errors to complete "
+    "validation"
+)
 _READ_WRITE = ("get", "patch", "update")
 _OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
@@ -93,10 +105,18 @@ def _row(definition: Object, version: Object, stored_as: ResourceInfo | None) ->
         for field in version.get("selectableFields") or ()
     }
 
-    def validate(obj: Object, old: Object | None) -> list[FieldError]:
-        if old is None:
-            return _body_problems(obj, openapi)
-        return _body_problems(obj, openapi, old)
+    def validate(obj: Object, old: Object | None, warnings: list[str]) -> list[FieldError]:
+        problems = _body_problems(obj, openapi, old)
+        tree = rule_tree(openapi)
+        if tree is None:
+            return problems
+        if any(problem.reason in _BLOCKING for problem in problems):
+            # Rules may rely on the schema.
+            return [*problems, FieldError("<nil>", "FieldValueInvalid", f"Invalid value: null: {_UNCHECKED}")]
+        run = Run()
+        run.check(tree, obj, ABSENT if old is None else old)
+        warnings += run.warnings
+        return problems + run.problems
 
     def default(obj: Object) -> None:
         schema.apply_defaults(obj, openapi)

@@ -1,6 +1,6 @@
 """What the definition of a custom resource says, as a strategy."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from pilothouse.apiserver.errors import FieldError, StatusError
 from pilothouse.apiserver.objects import Object
@@ -25,7 +25,7 @@ class CustomStrategy(Strategy):
         *,
         status: bool,
         selectable: Fields,
-        validate: Callable[[Object, Object | None], list[FieldError]],
+        validate: Callable[[Object, Object | None, list[str]], list[FieldError]],
         default: Callable[[Object], None],
         terminating: bool,
     ) -> None:
@@ -34,6 +34,7 @@ class CustomStrategy(Strategy):
         self._validate = validate
         self._default = default
         self._terminating = terminating
+        self._warnings: list[str] = []
         super().__init__()
 
     def default(self, obj: Object) -> None:
@@ -44,13 +45,20 @@ class CustomStrategy(Strategy):
             raise StatusError(403, "Forbidden", "create not allowed while custom resource definition is terminating")
 
     def validate(self, obj: Object) -> list[FieldError]:
-        return self._validate(obj, None)
+        return self._validate(obj, None, [])
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        return self._validate(obj, old)
+        self._warnings = []
+        return self._validate(obj, old, self._warnings)
 
     def validate_status(self, obj: Object, old: Object) -> list[FieldError]:
-        return self._validate(obj, old)
+        self._warnings = []
+        return self._validate(obj, old, self._warnings)
+
+    def warnings(self, obj: Object) -> Sequence[str]:
+        # Rules that fail on what a write left as it was: the validation just before has found them.
+        found, self._warnings = self._warnings, []
+        return found
 
     def changed(self, obj: Object, old: Object) -> bool:
         return _without(obj, self._untracked) != _without(old, self._untracked)

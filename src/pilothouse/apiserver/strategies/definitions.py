@@ -1,13 +1,16 @@
 """CustomResourceDefinitions: defaults and validation.
 
 After apiextensions-apiserver's ``pkg/apis/apiextensions/{v1/defaults.go,validation/validation.go}`` and
-``pkg/registry/customresourcedefinition`` (v0.36). Rules in CEL are taken as they are.
+``pkg/registry/customresourcedefinition`` (v0.36). What a schema must be like is
+``customresources.structural``'s.
 """
 
 import re
 from typing import Any, Literal
 
 from pilothouse.apiserver import errors
+from pilothouse.apiserver.customresources.field_paths import PathError, resolve
+from pilothouse.apiserver.customresources.structural import schema_problems
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.base import Strategy
@@ -15,6 +18,7 @@ from pilothouse.machinery.names import dns_1035_label_errors, dns_label_errors, 
 
 FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
+_COLUMN_FORMATS = ("binary", "byte", "date", "date-time", "double", "float", "int32", "int64", "password")
 _SIMPLE_PATH = re.compile(r"\.[A-Za-z_][\w-]*(\.[A-Za-z_][\w-]*)*")
 _APPROVAL = "api-approved.kubernetes.io"
 
@@ -102,7 +106,7 @@ class DefinitionStrategy(Strategy):
                 )
             )
         for position, version in enumerate(versions):
-            problems += _version_problems(version, f"spec.versions[{position}]", single=len(versions) == 1)
+            problems += _version_problems(version, _Places(versions, position))
         return problems + _conversion_problems(spec.get("conversion") or {})
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
@@ -111,10 +115,8 @@ class DefinitionStrategy(Strategy):
         problems = self.validate(obj)
         conditions = (old.get("status") or {}).get("conditions") or ()
         if any(found.get("type") == "Established" and found.get("status") == "True" for found in conditions):
-            for path in (("scope",), ("group",), ("names", "plural"), ("names", "kind")):
-                new, before = _at(obj["spec"], path), _at(old["spec"], path)
-                if new != before:
-                    problems.append(errors.invalid_value("spec." + ".".join(path), new, "field is immutable"))
+            problems += _immutable_problems(obj, old, (("scope",), ("names", "kind")))
+        problems += _immutable_problems(obj, old, (("group",), ("names", "plural")))
         served = [version.get("name") for version in obj["spec"].get("versions") or ()]
         for position, name in enumerate((old.get("status") or {}).get("storedVersions") or ()):
             if name not in served:
@@ -128,6 +130,15 @@ class DefinitionStrategy(Strategy):
                     )
                 )
         return problems
+
+
+def _immutable_problems(obj: Object, old: Object, paths: tuple[tuple[str, ...], ...]) -> list[FieldError]:
+    problems = []
+    for path in paths:
+        new = _at(obj["spec"], path)
+        if new != _at(old["spec"], path):
+            problems.append(errors.invalid_value("spec." + ".".join(path), new, "field is immutable"))
+    return problems
 
 
 def _at(node: Any, path: tuple[str, ...]) -> Any:
@@ -188,135 +199,177 @@ def _name_problems(obj: Object, spec: Object) -> list[FieldError]:
     return problems
 
 
-def _version_problems(version: Object, path: str, *, single: bool) -> list[FieldError]:
+class _Places:
+    """Where errors about a version are: the internal object keeps outside of the versions what all of them share."""
+
+    def __init__(self, versions: list[Object], position: int) -> None:
+        self.version = f"spec.versions[{position}]"
+        self.first = position == 0
+        self.schema_is_shared = _is_shared(versions, "schema")
+        self.columns_are_shared = _is_shared(versions, "additionalPrinterColumns")
+        self.subresources_are_shared = _is_shared(versions, "subresources")
+        self.fields_are_shared = _is_shared(versions, "selectableFields")
+
+    def parent(self, shared: bool) -> str:
+        """Of a part of the version."""
+        return "spec" if shared else self.version
+
+
+def _is_shared(versions: list[Object], part: str) -> bool:
+    return all(version.get(part) and version[part] == versions[0].get(part) for version in versions)
+
+
+def _version_problems(version: Object, places: _Places) -> list[FieldError]:
     problems: list[FieldError] = []
     name = version.get("name") or ""
-    problems += [errors.invalid_value(f"{path}.name", name, text) for text in dns_1035_label_errors(name)]
+    problems += [errors.invalid_value(f"{places.version}.name", name, text) for text in dns_1035_label_errors(name)]
     schema = (version.get("schema") or {}).get("openAPIV3Schema")
     if not schema:
-        problems.append(errors.required(f"{path}.schema.openAPIV3Schema"))
-    else:
-        # With one version the internal object keeps the schema outside of the list of versions.
-        where = "spec.validation.openAPIV3Schema" if single else f"{path}.schema.openAPIV3Schema"
-        problems += _structural_problems(schema, where, root=True)
-    columns = "spec" if single else path
-    for position, column in enumerate(version.get("additionalPrinterColumns") or ()):
-        where = f"{columns}.additionalPrinterColumns[{position}]"
-        if not column.get("name"):
-            problems.append(errors.required(f"{where}.name"))
-        if not column.get("type"):
-            problems.append(errors.required(f"{where}.type", f"must be one of {','.join(_COLUMN_TYPES)}"))
-        elif column["type"] not in _COLUMN_TYPES:
-            problems.append(
-                errors.invalid_value(f"{where}.type", column["type"], f"must be one of {','.join(_COLUMN_TYPES)}")
-            )
-        if not column.get("jsonPath"):
-            problems.append(errors.required(f"{where}.JSONPath"))
-        elif not column["jsonPath"].startswith("."):
-            problems.append(
-                errors.invalid_value(
-                    f"{where}.JSONPath", column["jsonPath"], "must be a simple json path starting with ."
-                )
-            )
-    scale = (version.get("subresources") or {}).get("scale")
-    if scale is not None:
-        for field, roots in (
-            ("specReplicasPath", (".spec",)),
-            ("statusReplicasPath", (".status",)),
-            ("labelSelectorPath", (".spec", ".status")),
-        ):
-            value = scale.get(field) or ""
-            where = f"{columns}.subresources.scale.{field}"
-            if not value:
-                if field != "labelSelectorPath":
-                    problems.append(errors.required(where))
-            elif not _SIMPLE_PATH.fullmatch(value) or not value.startswith(tuple(root + "." for root in roots)):
-                problems.append(errors.invalid_value(where, value, f"should be a json path under {' or '.join(roots)}"))
-    fields = version.get("selectableFields") or ()
-    if len(fields) > 8:
-        problems.append(errors.too_many(f"{columns}.selectableFields", len(fields), 8))
-    for position, field in enumerate(fields):
-        found = _at_path(schema or {}, field.get("jsonPath") or "")
-        if found is None or found.get("type") not in ("string", "boolean", "integer"):
-            problems.append(
-                errors.invalid_value(
-                    f"{columns}.selectableFields[{position}].jsonPath",
-                    field.get("jsonPath"),
-                    "must point to a field of type string, boolean or integer. "
-                    "Enum string fields and strings with formats are allowed.",
-                )
-            )
+        problems.append(errors.required(f"{places.version}.schema.openAPIV3Schema"))
+    elif places.first or not places.schema_is_shared:
+        where = "spec.validation" if places.schema_is_shared else f"{places.version}.schema"
+        if "status" in (version.get("subresources") or {}):
+            problems += _root_problems(schema, where)
+        problems += schema_problems(schema, f"{where}.openAPIV3Schema")
+    if places.first or not places.columns_are_shared:
+        problems += _column_problems(version, places.parent(places.columns_are_shared))
+    if places.first or not places.subresources_are_shared:
+        problems += _scale_problems(version, places.parent(places.subresources_are_shared))
+    if places.first or not places.fields_are_shared:
+        problems += _selectable_problems(version, schema or {}, places.parent(places.fields_are_shared))
     return problems
 
 
-def _at_path(schema: Object, path: str) -> Object | None:
-    node: Object | None = schema
-    for part in path.lstrip(".").split("."):
-        node = ((node or {}).get("properties") or {}).get(part)
-    return node
+_AT_ROOT = (
+    ("Description", "description"),
+    ("Type", "type"),
+    ("Format", "format"),
+    ("Title", "title"),
+    ("Maximum", "maximum"),
+    ("ExclusiveMaximum", "exclusiveMaximum"),
+    ("Minimum", "minimum"),
+    ("ExclusiveMinimum", "exclusiveMinimum"),
+    ("MaxLength", "maxLength"),
+    ("MinLength", "minLength"),
+    ("Pattern", "pattern"),
+    ("MaxItems", "maxItems"),
+    ("MinItems", "minItems"),
+    ("UniqueItems", "uniqueItems"),
+    ("MultipleOf", "multipleOf"),
+    ("Required", "required"),
+    ("Items", "items"),
+    ("Properties", "properties"),
+    ("ExternalDocs", "externalDocs"),
+    ("Example", "example"),
+    ("XPreserveUnknownFields", "x-kubernetes-preserve-unknown-fields"),
+    ("XValidations", "x-kubernetes-validations"),
+)
 
 
-def _conversion_problems(conversion: Object) -> list[FieldError]:
-    strategy = conversion.get("strategy")
-    if strategy not in ("None", "Webhook"):
-        return [errors.not_supported("spec.conversion.strategy", strategy, ("None", "Webhook"))]
-    webhook = conversion.get("webhook") or {}
-    if strategy == "Webhook" and not webhook.get("clientConfig"):
-        return [errors.required("spec.conversion.webhookClientConfig", "required when strategy is set to Webhook")]
+def _root_problems(schema: Object, path: str) -> list[FieldError]:
+    """With a status subresource the status is validated alone, so nothing at the root may be about it."""
+    known = [word for _name, word in _AT_ROOT]
+    if any(word not in known for word, value in schema.items() if value not in (None, False, "", [], {})):
+        listed = " ".join(name for name, _word in _AT_ROOT)
+        why = f"only [{listed}] fields are allowed at the root of the schema if the status subresource is enabled"
+        return [errors.invalid_value(f"{path}.openAPIV3Schema", schema, why)]
     return []
 
 
-_FORBIDDEN = ("$ref", "id", "definitions", "dependencies", "patternProperties", "additionalItems")
+def _column_problems(version: Object, parent: str) -> list[FieldError]:
+    problems: list[FieldError] = []
+    types = f"must be one of {','.join(_COLUMN_TYPES)}"
+    for position, column in enumerate(version.get("additionalPrinterColumns") or ()):
+        where, path = f"{parent}.additionalPrinterColumns[{position}]", column.get("jsonPath") or ""
+        if not column.get("name"):
+            problems.append(errors.required(f"{where}.name"))
+        if not column.get("type"):
+            problems.append(errors.required(f"{where}.type", types))
+        elif column["type"] not in _COLUMN_TYPES:
+            problems.append(errors.invalid_value(f"{where}.type", column["type"], types))
+        if column.get("format") and column["format"] not in _COLUMN_FORMATS:
+            told = f"must be one of {','.join(_COLUMN_FORMATS)}"
+            problems.append(errors.invalid_value(f"{where}.format", column["format"], told))
+        if not path:
+            problems.append(errors.required(f"{where}.JSONPath"))
+        elif not path.startswith("."):
+            told = "must be a simple json path starting with ."
+            problems.append(errors.invalid_value(f"{where}.JSONPath", path, told))
+    return problems
 
 
-def _structural_problems(node: Any, path: str, *, root: bool = False) -> list[FieldError]:
-    """What keeps a schema from being structural."""
-    if not isinstance(node, dict):
+def _scale_problems(version: Object, parent: str) -> list[FieldError]:
+    scale = (version.get("subresources") or {}).get("scale")
+    if scale is None:
         return []
-    problems = [
-        errors.not_allowed(f"{path}.{word}", f"{word} is not supported") for word in _FORBIDDEN if node.get(word)
-    ]
-    free = node.get("x-kubernetes-int-or-string") or node.get("x-kubernetes-preserve-unknown-fields")
-    kind = node.get("type")
-    if not kind and not free:
-        problems.append(
-            errors.required(
-                f"{path}.type",
-                "must not be empty at the root" if root else "must not be empty for specified object fields",
-            )
-        )
-    if root and kind and kind != "object":
-        problems.append(errors.invalid_value(f"{path}.type", kind, "must be object at the root"))
-    if kind == "array" and not node.get("items"):
-        problems.append(errors.required(f"{path}.items", "must be specified"))
-    if node.get("uniqueItems"):
-        problems.append(
-            errors.not_allowed(
-                f"{path}.uniqueItems",
-                "uniqueItems cannot be set to true since the runtime complexity becomes quadratic",
-            )
-        )
-    if node.get("properties") and node.get("additionalProperties"):
-        problems.append(
-            errors.not_allowed(
-                f"{path}.additionalProperties", "additionalProperties and properties are mutual exclusive"
-            )
-        )
-    for name, below in (node.get("properties") or {}).items():
-        if root and name == "metadata":
-            extra = [word for word in below if word not in ("type", "properties", "description")]
-            if extra or any(name not in ("name", "generateName") for name in below.get("properties") or ()):
-                problems.append(
-                    errors.not_allowed(
-                        f"{path}.properties[metadata]",
-                        "must not specify anything other than name and generateName, but metadata is implicitly "
-                        "specified",
-                    )
-                )
+    problems: list[FieldError] = []
+    for field, roots in (
+        ("specReplicasPath", (".spec",)),
+        ("statusReplicasPath", (".status",)),
+        ("labelSelectorPath", (".spec", ".status")),
+    ):
+        value = scale.get(field) or ""
+        where = f"{parent}.subresources.scale.{field}"
+        if not value:
+            if field != "labelSelectorPath":
+                problems.append(errors.required(where))
+        elif not _SIMPLE_PATH.fullmatch(value) or not value.startswith(tuple(root + "." for root in roots)):
+            under = roots[0] if len(roots) == 1 else f"either {' or '.join(roots)}"
+            problems.append(errors.invalid_value(where, value, f"should be a json path under {under}"))
+    return problems
+
+
+def _selectable_problems(version: Object, schema: Object, parent: str) -> list[FieldError]:
+    problems: list[FieldError] = []
+    seen: list[str] = []
+    for position, field in enumerate(version.get("selectableFields") or ()):
+        where, given = f"{parent}.selectableFields[{position}].jsonPath", field.get("jsonPath") or ""
+        if not given:
+            problems.append(errors.required(where))
             continue
-        problems += _structural_problems(below, f"{path}.properties[{name}]")
-    if isinstance(node.get("items"), dict):
-        problems += _structural_problems(node["items"], f"{path}.items")
-    if isinstance(node.get("additionalProperties"), dict):
-        problems += _structural_problems(node["additionalProperties"], f"{path}.additionalProperties")
+        try:
+            path, found = resolve(given, schema, arrays=False)
+        except PathError as error:
+            problems.append(errors.invalid_value(where, given, f"is an invalid path: {error}"))
+            continue
+        if path.partition(".")[0] == "metadata":
+            problems.append(errors.invalid_value(where, given, "must not point to fields in metadata"))
+        if found.get("type") not in ("string", "boolean", "integer"):
+            told = "must point to a field of type string, boolean or integer. "
+            told += "Enum string fields and strings with formats are allowed."
+            problems.append(errors.invalid_value(where, given, told))
+        if path in seen:
+            problems.append(errors.duplicate(where, given))
+        else:
+            seen.append(path)
+    if len(seen) > 8:
+        problems.append(errors.too_many(f"{parent}.selectableFields", len(seen), 8))
+    return problems
+
+
+def _conversion_problems(conversion: Object) -> list[FieldError]:
+    strategy, webhook = conversion.get("strategy"), conversion.get("webhook") or {}
+    if not strategy:
+        return [errors.required("spec.conversion.strategy")]
+    if strategy not in ("None", "Webhook"):
+        return [errors.not_supported("spec.conversion.strategy", strategy, ("None", "Webhook"))]
+    versions = webhook.get("conversionReviewVersions") or ()
+    where = "spec.conversion"
+    if strategy == "Webhook":
+        problems = []
+        if not webhook.get("clientConfig"):
+            problems.append(errors.required(f"{where}.webhookClientConfig", "required when strategy is set to Webhook"))
+        if not versions:
+            problems.append(errors.required(f"{where}.conversionReviewVersions"))
+        elif not any(version in ("v1", "v1beta1") for version in versions):
+            told = "must include at least one of v1, v1beta1"
+            problems.append(errors.invalid_value(f"{where}.conversionReviewVersions", list(versions), told))
+        return problems
+    problems = []
+    if webhook.get("clientConfig"):
+        told = "should not be set when strategy is not set to Webhook"
+        problems.append(errors.not_allowed(f"{where}.webhookClientConfig", told))
+    if versions:
+        told = "should not be set when strategy is not set to Webhook"
+        problems.append(errors.not_allowed(f"{where}.conversionReviewVersions", told))
     return problems

@@ -1,0 +1,419 @@
+"""What keeps the schema in a definition from being accepted: structure, defaults, rules in CEL.
+
+After apiextensions-apiserver's ``pkg/apiserver/schema/validation.go`` (``Structure``),
+``pkg/apis/apiextensions/validation/validation.go`` (``ValidateCustomResourceDefinitionOpenAPISchema``) and
+``pkg/apiserver/schema/defaulting/validation.go`` (v0.36).
+"""
+
+import copy
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.customresources import schema as values
+from pilothouse.apiserver.customresources.field_paths import PathError, resolve
+from pilothouse.apiserver.customresources.rules import Rule, UntypedNode, compile_rules, shown_rule
+from pilothouse.apiserver.errors import FieldError
+
+Node = Mapping[str, Any]
+_EMBEDDED = "x-kubernetes-embedded-resource"
+_INT_OR_STRING = "x-kubernetes-int-or-string"
+_PRESERVE = "x-kubernetes-preserve-unknown-fields"
+_LIST_TYPE, _MAP_TYPE, _KEYS = "x-kubernetes-list-type", "x-kubernetes-map-type", "x-kubernetes-list-map-keys"
+_RULES = "x-kubernetes-validations"
+_JUNCTIONS = ("allOf", "anyOf", "oneOf")
+_TYPES = ("array", "boolean", "integer", "number", "object", "string")
+_META = ("metadata", "kind", "apiVersion")
+_REASONS = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired")
+_UNSUPPORTED = {
+    "id": "id is not supported",
+    "patternProperties": "patternProperties is not supported",
+    "definitions": "definitions is not supported",
+    "dependencies": "dependencies is not supported",
+    "$ref": "$ref is not supported",
+    "additionalItems": "additionalItems is not supported",
+}
+
+
+def schema_problems(schema: Node, path: str) -> list[FieldError]:
+    """Everything wrong with a schema. Rules are only looked at when the rest is right."""
+    problems = []
+    if schema.get("nullable"):
+        problems.append(errors.not_allowed(f"{path}.nullable", "nullable cannot be true at the root"))
+    structure = list(_structure(schema, path, "root"))
+    if not structure:
+        structure = list(_incomplete(schema, schema, path, path))
+    if not structure:
+        structure = list(_defaults(schema, path, root=True))
+    problems += structure
+    checked = _Schema()
+    checked.visit(schema, path, root=True)
+    problems += checked.problems
+    if not problems:
+        rules = _Rules()
+        rules.visit(schema, path, "", root=True)
+        problems += rules.problems
+    return problems
+
+
+# Structure
+
+
+def _structure(node: Node, path: str, level: str) -> Iterator[FieldError]:
+    if not isinstance(node, Mapping):
+        return
+    if node.get("type") == "array" and node.get("items") is None:
+        yield errors.required(f"{path}.items", "must be specified")
+    if isinstance(node.get("items"), Mapping):
+        yield from _structure(node["items"], f"{path}.items", "item")
+    for name, below in (node.get("properties") or {}).items():
+        yield from _structure(below, f"{path}.properties[{name}]", "field")
+    additional = node.get("additionalProperties")
+    if additional is not None:
+        if level == "root":
+            yield errors.not_allowed(f"{path}.additionalProperties", "must not be used at the root")
+        if isinstance(additional, Mapping):
+            yield from _structure(additional, f"{path}.additionalProperties", "field")
+    yield from _extensions(node, path)
+    yield from _junctions(node, path)
+    yield from _kind(node, path, level)
+    if level == "root" or node.get(_EMBEDDED):
+        yield from _object_fields(node, path, level)
+
+
+def _extensions(node: Node, path: str) -> Iterator[FieldError]:
+    if node.get(_INT_OR_STRING):
+        for word in (_PRESERVE, _EMBEDDED):
+            if node.get(word):
+                yield errors.invalid_value(f"{path}.{word}", True, f"must be false if {_INT_OR_STRING} is true")
+
+
+def _kind(node: Node, path: str, level: str) -> Iterator[FieldError]:
+    kind, where = node.get("type") or "", f"{path}.type"
+    if node.get(_EMBEDDED) and kind != "object":
+        told = f"must be object if {_EMBEDDED} is true"
+        yield errors.invalid_value(where, kind, told) if kind else errors.required(where, told)
+    elif not kind and not node.get(_INT_OR_STRING) and not node.get(_PRESERVE):
+        places = {"root": "at the root", "item": "for specified array items", "field": "for specified object fields"}
+        yield errors.required(where, f"must not be empty {places[level]}")
+    if node.get(_EMBEDDED) and node.get("additionalProperties") is not None:
+        yield errors.not_allowed(f"{path}.additionalProperties", f"must not be used if {_EMBEDDED} is set")
+    if level == "root" and kind and kind != "object":
+        yield errors.invalid_value(where, kind, "must be object at the root")
+
+
+def _object_fields(node: Node, path: str, level: str) -> Iterator[FieldError]:
+    properties = node.get("properties") or {}
+    for name in ("kind", "apiVersion"):
+        if name in properties and properties[name].get("type") != "string":
+            yield errors.invalid_value(
+                f"{path}.properties[{name}].type", properties[name].get("type") or "", "must be string"
+            )
+    if "metadata" in properties:
+        below, where = properties["metadata"], f"{path}.properties[metadata]"
+        if below.get("type") != "object":
+            yield errors.invalid_value(f"{where}.type", below.get("type") or "", "must be object")
+        if level == "root":
+            extra = [word for word in below if word not in ("type", "properties", "description", "default")]
+            if extra or any(name not in ("name", "generateName") for name in below.get("properties") or ()):
+                yield errors.not_allowed(
+                    where,
+                    "must not specify anything other than name and generateName, but metadata is implicitly specified",
+                )
+    if node.get(_EMBEDDED) and not node.get(_PRESERVE) and not properties:
+        yield errors.required(f"{path}.properties", f"must not be empty if {_EMBEDDED} is true without {_PRESERVE}")
+
+
+_EMPTY = (
+    ("type", "empty"),
+    ("additionalProperties", "undefined"),
+    ("default", "undefined"),
+    ("title", "empty"),
+    ("description", "empty"),
+    ("nullable", "false"),
+    (_PRESERVE, "false"),
+    (_EMBEDDED, "false"),
+    (_INT_OR_STRING, "false"),
+    (_KEYS, "empty"),
+    (_LIST_TYPE, "undefined"),
+    (_MAP_TYPE, "undefined"),
+)
+_INTEGER_OR_STRING = [{"type": "integer"}, {"type": "string"}]
+
+
+def _junctions(node: Node, path: str) -> Iterator[FieldError]:
+    """What only judges values may not say what they are, but for the customary way of writing int-or-string."""
+    free = bool(node.get(_INT_OR_STRING)) and not node.get("type")
+    for word in _JUNCTIONS:
+        branches = node.get(word) or ()
+        if word == "anyOf" and free and branches == _INTEGER_OR_STRING:
+            continue
+        for position, branch in enumerate(branches):
+            if word == "allOf" and position == 0 and free and branch == {"anyOf": _INTEGER_OR_STRING}:
+                continue
+            yield from _nested(branch, f"{path}.{word}[{position}]", in_all_of=word == "allOf")
+    if isinstance(node.get("not"), Mapping):
+        yield from _nested(node["not"], f"{path}.not", in_all_of=False)
+
+
+def _nested(node: Node, path: str, *, in_all_of: bool) -> Iterator[FieldError]:
+    for word, told in _EMPTY:
+        if node.get(word) not in (None, False, "", [], ()) or (word == "default" and "default" in node):
+            yield errors.not_allowed(f"{path}.{word}", f"must be {told} to be structural")
+    if node.get(_RULES) and not in_all_of:
+        yield errors.not_allowed(f"{path}.{_RULES}", "must be empty to be structural")
+    for name, below in (node.get("properties") or {}).items():
+        where = f"{path}.properties[{name}]"
+        if name == "metadata":
+            yield errors.not_allowed(where, "must not be specified in a nested context")
+        yield from _nested(below, where, in_all_of=in_all_of)
+    if isinstance(node.get("items"), Mapping):
+        yield from _nested(node["items"], f"{path}.items", in_all_of=in_all_of)
+    yield from _junctions(node, path)
+
+
+def _incomplete(node: Node, judged: Node, path: str, judged_path: str) -> Iterator[FieldError]:
+    """Fields that are judged in allOf, anyOf, oneOf or not must be there outside of them."""
+    for word in (*_JUNCTIONS, "not"):
+        branches = judged.get(word) or ()
+        for position, branch in enumerate([branches] if word == "not" and branches else branches):
+            where = f"{judged_path}.{word}" if word == "not" else f"{judged_path}.{word}[{position}]"
+            yield from _missing(node, branch, path, where)
+    if judged is not node:
+        return
+    for name, below in (node.get("properties") or {}).items():
+        where = f"{path}.properties[{name}]"
+        yield from _incomplete(below, below, where, where)
+    for word in ("items", "additionalProperties"):
+        if isinstance(node.get(word), Mapping):
+            yield from _incomplete(node[word], node[word], f"{path}.{word}", f"{path}.{word}")
+
+
+def _missing(node: Node, judged: Node, path: str, judged_path: str) -> Iterator[FieldError]:
+    for name, below in (judged.get("properties") or {}).items():
+        spine = (node.get("properties") or {}).get(name)
+        there, here = f"{path}.properties[{name}]", f"{judged_path}.properties[{name}]"
+        if spine is None:
+            if not isinstance(node.get("additionalProperties"), Mapping):
+                yield errors.required(there, f"because it is defined in {here}")
+            continue
+        yield from _missing(spine, below, there, here)
+    if isinstance(judged.get("items"), Mapping):
+        if not isinstance(node.get("items"), Mapping):
+            yield errors.required(f"{path}.items", f"because it is defined in {judged_path}.items")
+        else:
+            yield from _missing(node["items"], judged["items"], f"{path}.items", f"{judged_path}.items")
+    yield from _incomplete(node, judged, path, judged_path)
+
+
+# Defaults
+
+
+def _defaults(node: Node, path: str, *, root: bool = False) -> Iterator[FieldError]:
+    """A default must itself be valid, and all of it known."""
+    if node.get("default") is not None and not root:
+        where, default = f"{path}.default", copy.deepcopy(node["default"])
+        if values.prune(default, node, root=False):
+            yield errors.invalid_value(where, node["default"], "must not have unknown fields")
+        else:
+            filled = copy.deepcopy(node["default"])
+            values.apply_defaults(filled, node)
+            yield from values.validate(filled, node, where)
+    for name, below in (node.get("properties") or {}).items():
+        if not (root and name in _META):
+            yield from _defaults(below, f"{path}.properties[{name}]")
+    for word in ("items", "additionalProperties"):
+        if isinstance(node.get(word), Mapping):
+            yield from _defaults(node[word], f"{path}.{word}")
+
+
+# The schema's words
+
+
+class _Schema:
+    """The second look, at words and their combinations."""
+
+    def __init__(self) -> None:
+        self.problems: list[FieldError] = []
+
+    def visit(self, node: Any, path: str, *, root: bool = False, no_default: str = "", in_meta: bool = False) -> None:
+        if not isinstance(node, Mapping):
+            return
+        add = self.problems.append
+        if no_default and "default" in node:
+            add(errors.not_allowed(f"{path}.default", f"must not be set {no_default}"))
+        for word, told in _UNSUPPORTED.items():
+            if node.get(word):
+                add(errors.not_allowed(f"{path}.{word}", told))
+        kind = node.get("type") or ""
+        if kind == "null":
+            add(errors.not_allowed(f"{path}.type", "type cannot be set to null, use nullable as an alternative"))
+        elif kind and kind not in _TYPES:
+            add(errors.not_supported(f"{path}.type", kind, _TYPES))
+        if isinstance(node.get("items"), list):
+            add(errors.not_allowed(f"{path}.items", "items must be a schema object and not an array"))
+        if in_meta and node.get(_EMBEDDED):
+            add(errors.not_allowed(f"{path}.{_EMBEDDED}", "must not be used inside of resource meta"))
+        if node.get("uniqueItems"):
+            why = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
+            add(errors.not_allowed(f"{path}.uniqueItems", why))
+        self._below(node, path, root=root, no_default=no_default, in_meta=in_meta)
+        if node.get(_PRESERVE) is False:
+            add(errors.invalid_value(f"{path}.{_PRESERVE}", False, "must be true or undefined"))
+        self._lists(node, path, kind)
+        self._rules(node, path)
+
+    def _below(self, node: Node, path: str, *, root: bool, no_default: str, in_meta: bool) -> None:
+        properties, additional = node.get("properties") or {}, node.get("additionalProperties")
+        if additional is not None:
+            if properties and additional is not True:
+                why = "additionalProperties and properties are mutual exclusive"
+                self.problems.append(errors.not_allowed(f"{path}.additionalProperties", why))
+            reason = "inside additionalProperties applying to object metadata" if in_meta else no_default
+            self.visit(additional, f"{path}.additionalProperties", no_default=reason, in_meta=in_meta)
+        for name, below in properties.items():
+            meta = (root or bool(node.get(_EMBEDDED))) and name in _META
+            reason = f"in top-level {name}" if meta and root else no_default
+            self.visit(below, f"{path}.properties[{name}]", no_default=reason, in_meta=in_meta or meta)
+        if node.get("not") is not None:
+            self.visit(node["not"], f"{path}.not", no_default=no_default, in_meta=in_meta)
+        for word in _JUNCTIONS:
+            for position, below in enumerate(node.get(word) or ()):
+                self.visit(below, f"{path}.{word}[{position}]", no_default=no_default, in_meta=in_meta)
+        self.visit(node.get("items"), f"{path}.items", no_default=no_default, in_meta=in_meta)
+
+    def _lists(self, node: Node, path: str, kind: str) -> None:
+        add = self.problems.append
+        for word, wanted, choices in (
+            (_MAP_TYPE, "object", ("atomic", "granular")),
+            (_LIST_TYPE, "array", ("atomic", "set", "map")),
+        ):
+            given = node.get(word)
+            if given is None:
+                continue
+            if kind != wanted:
+                told, where = f"must be {wanted} if {word} is specified", f"{path}.type"
+                add(errors.invalid_value(where, kind, told) if kind else errors.required(where, told))
+            if given not in choices:
+                add(errors.not_supported(f"{path}.{word}", given, choices))
+        items, list_type, keys = node.get("items"), node.get(_LIST_TYPE), node.get(_KEYS) or []
+        if list_type == "set" and kind == "array" and isinstance(items, Mapping):
+            told = f"must be atomic as item of a list with {_LIST_TYPE}=set"
+            if items.get("type") == "array" and items.get(_LIST_TYPE) not in (None, "atomic"):
+                add(errors.invalid_value(f"{path}.items.{_LIST_TYPE}", items[_LIST_TYPE], told))
+            elif items.get("type") == "object" and items.get(_MAP_TYPE) != "atomic":
+                add(errors.invalid_value(f"{path}.items.{_MAP_TYPE}", items.get(_LIST_TYPE), told))
+        if keys and list_type != "map":
+            told, where = f"must be map if {_KEYS} is non-empty", f"{path}.{_LIST_TYPE}"
+            add(errors.required(where, told) if list_type is None else errors.invalid_value(where, list_type, told))
+        if list_type == "map":
+            self._map_list(items, keys, path)
+
+    def _map_list(self, items: Any, keys: list[str], path: str) -> None:
+        add = self.problems.append
+        if not keys:
+            add(errors.required(f"{path}.{_KEYS}", f"must not be empty if {_LIST_TYPE} is map"))
+        if not items:
+            add(errors.required(f"{path}.items", f"must have a schema if {_LIST_TYPE} is map"))
+            return
+        if not isinstance(items, Mapping):
+            return
+        if items.get("type") != "object":
+            told = f"must be object if parent array's {_LIST_TYPE} is map"
+            add(errors.invalid_value(f"{path}.items.type", items.get("type") or "", told))
+            return
+        seen: list[str] = []
+        for key in keys:
+            below = (items.get("properties") or {}).get(key)
+            if below is None:
+                add(errors.invalid_value(f"{path}.{_KEYS}", keys, "entries must all be names of item properties"))
+            elif below.get("type") in ("array", "object"):
+                told = f"must be a scalar type if parent array's {_LIST_TYPE} is map"
+                add(errors.invalid_value(f"{path}.items.properties[{key}].type", items["type"], told))
+            elif key not in (items.get("required") or ()) and "default" not in below:
+                told = f"this property is in {_KEYS}, so it must have a default or be a required property"
+                add(errors.required(f"{path}.items.properties[{key}].default", told))
+            if below is not None and below.get("nullable"):
+                told = f"this property is in {_KEYS}, so it cannot be nullable"
+                add(errors.not_allowed(f"{path}.items.properties[{key}].nullable", told))
+            if key in seen:
+                add(errors.invalid_value(f"{path}.{_KEYS}", keys, "must not contain duplicate entries"))
+            seen.append(key)
+
+    def _rules(self, node: Node, path: str) -> None:
+        add = self.problems.append
+        for position, rule in enumerate(node.get(_RULES) or ()):
+            where = f"{path}.{_RULES}[{position}]"
+            text, message = (rule.get("rule") or "").strip(), (rule.get("message") or "").strip()
+            if not text:
+                add(errors.required(f"{where}.rule", "rule is not specified"))
+            elif rule.get("message") and not message:
+                add(errors.invalid_value(f"{where}.message", rule["message"], "message must be non-empty if specified"))
+            elif "\n" in message:
+                add(errors.invalid_value(f"{where}.message", rule["message"], "message must not contain line breaks"))
+            elif "\n" in text and not message:
+                add(errors.required(f"{where}.message", "message must be specified if rule contains line breaks"))
+            if rule.get("messageExpression") and not rule["messageExpression"].strip():
+                why = "messageExpression must be non-empty if specified"
+                add(errors.required(f"{where}.messageExpression", why))
+            if rule.get("reason") is not None and rule["reason"] not in _REASONS:
+                add(errors.not_supported(f"{where}.reason", rule["reason"], _REASONS))
+            given = rule.get("fieldPath") or ""
+            if given and not given.strip():
+                add(errors.invalid_value(f"{where}.fieldPath", given, "fieldPath must be non-empty if specified"))
+            if "\n" in given:
+                add(errors.invalid_value(f"{where}.fieldPath", given, "fieldPath must not contain line breaks"))
+            if given:
+                try:
+                    resolve(given, node)
+                except PathError:
+                    add(errors.invalid_value(f"{where}.fieldPath", given, "fieldPath must be a valid path"))
+
+
+# Rules
+
+
+class _Rules:
+    """The third look: what the compiler says of the rules."""
+
+    def __init__(self) -> None:
+        self.problems: list[FieldError] = []
+
+    def visit(self, node: Any, path: str, uncorrelated: str, *, root: bool = False) -> None:
+        """``uncorrelated`` is where old values can no longer be found, if anywhere above."""
+        if not isinstance(node, Mapping):
+            return
+        self.visit(node.get("additionalProperties"), f"{path}.additionalProperties", uncorrelated)
+        for name, below in (node.get("properties") or {}).items():
+            lost = uncorrelated or (path if node.get(_MAP_TYPE) == "atomic" else "")
+            self.visit(below, f"{path}.properties[{name}]", lost)
+        lost = uncorrelated or ("" if node.get(_LIST_TYPE) == "map" else path)
+        self.visit(node.get("items"), f"{path}.items", lost)
+        if not node.get(_RULES):
+            return
+        try:
+            compiled = compile_rules(node, node[_RULES], root=root or bool(node.get(_EMBEDDED)))
+        except UntypedNode:
+            why = "internal error: failed to retrieve type information for x-kubernetes-validations"
+            self.problems.append(FieldError(f"{path}.{_RULES}", "InternalError", f"Internal error: {why}"))
+            return
+        for position, rule in enumerate(compiled):
+            self._compiled(rule, f"{path}.{_RULES}[{position}]", uncorrelated)
+
+    def _compiled(self, rule: Rule, path: str, uncorrelated: str) -> None:
+        for field, told in (("rule", rule.problem), ("messageExpression", rule.message_problem)):
+            if told:
+                text = f"Invalid value: {shown_rule(rule.source)}: {told}"
+                self.problems.append(FieldError(f"{path}.{field}", "FieldValueInvalid", text))
+        if rule.uses_old_self:
+            if uncorrelated:
+                why = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {uncorrelated}"
+                self.problems.append(errors.invalid_value(f"{path}.rule", rule.source.get("rule"), why))
+        elif rule.source.get("optionalOldSelf") is not None:
+            self.problems.append(
+                errors.invalid_value(
+                    f"{path}.optionalOldSelf",
+                    rule.source["optionalOldSelf"],
+                    "may not be set if oldSelf is not used in rule",
+                )
+            )

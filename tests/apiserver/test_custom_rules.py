@@ -1,0 +1,364 @@
+"""Rules in CEL of custom resources, and what a schema must be like (texts from kube-apiserver v1.36)."""
+
+from typing import Any
+
+import pytest
+from tests.apiserver.api import Answer, Api, Object, on
+
+from pilothouse.apiserver.customresources.field_paths import PathError, resolve
+from pilothouse.apiserver.customresources.rules import ABSENT, Run, rule_tree
+from pilothouse.apiserver.customresources.structural import schema_problems
+
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+THINGS = "/apis/example.com/v1/namespaces/default/things"
+STRING, INTEGER = {"type": "string"}, {"type": "integer"}
+
+
+def definition(spec: Object, **root: Any) -> Object:
+    schema = {"type": "object", "properties": {"spec": spec}, **root}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "things.example.com"},
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"plural": "things", "kind": "Thing"},
+            "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}],
+        },
+    }
+
+
+def thing(**spec: Any) -> Object:
+    return {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "t"}, "spec": spec}
+
+
+def ruled(rule: str, **more: Any) -> Object:
+    return {
+        "type": "object",
+        "properties": {
+            "a": STRING,
+            "b": INTEGER,
+            "list": {
+                "type": "array",
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["name"],
+                "items": {"type": "object", "required": ["name"], "properties": {"name": STRING, "value": INTEGER}},
+            },
+            "map": {"type": "object", "additionalProperties": INTEGER},
+        },
+        "x-kubernetes-validations": [{"rule": rule, **more}],
+    }
+
+
+def run(schema: Object, value: Any, old: Any = ABSENT) -> tuple[list[str], list[str]]:
+    tree = rule_tree({"type": "object", "properties": {"spec": schema}})
+    assert tree is not None
+    done = Run()
+    done.check(tree, {"spec": value}, old if old is ABSENT else {"spec": old})
+    return [str(problem) for problem in done.problems], done.warnings
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "problem"),
+    [
+        pytest.param(ruled("self.a == 'z'"), {"a": "z"}, "", id="a rule that holds"),
+        pytest.param(
+            ruled("self.a == 'z'"), {"a": "y"}, "spec: Invalid value: failed rule: self.a == 'z'", id="and one not"
+        ),
+        pytest.param(
+            ruled("self.a == 'z'", message="a must be z"), {"a": "y"}, "spec: Invalid value: a must be z", id="message"
+        ),
+        pytest.param(
+            ruled("self.a == 'z'", messageExpression="'not ' + self.a", message="no"),
+            {"a": "y"},
+            "spec: Invalid value: not y",
+            id="a message expression wins",
+        ),
+        pytest.param(
+            ruled("self.a == 'z'", messageExpression="'x' + self.a", message="no"),
+            {},
+            "spec: Invalid value: \"object\": no such key: a evaluating rule: no",
+            id="an evaluation that fails prints the type",
+        ),
+        pytest.param(
+            ruled("!has(self.b)", messageExpression="self.a", message="no b"),
+            {"b": 1},
+            "spec: Invalid value: no b",
+            id="a message expression that fails gives way to the message",
+        ),
+        pytest.param(
+            ruled("self.b > 1", reason="FieldValueForbidden", fieldPath=".b", message="m"),
+            {"b": 1},
+            "spec.b: Forbidden: m",
+            id="reason and field path",
+        ),
+        pytest.param(
+            ruled("self.b > 1", reason="FieldValueRequired", message="m"),
+            {"b": 1},
+            "spec: Required value: m",
+            id="required",
+        ),
+        pytest.param(
+            ruled("self.map['x'] == 1 || self.list.exists(i, i.value == 2)"),
+            {"map": {"x": 2}, "list": [{"name": "n", "value": 2}]},
+            "",
+            id="lists and maps",
+        ),
+        pytest.param(
+            {"type": "object", "additionalProperties": {**INTEGER, "x-kubernetes-validations": [{"rule": "self < 3"}]}},
+            {"x": 4},
+            "spec[x]: Invalid value: failed rule: self < 3",
+            id="rules on values of maps",
+        ),
+        pytest.param(
+            {"type": "array", "items": {**INTEGER, "x-kubernetes-validations": [{"rule": "self < 3"}]}},
+            [1, 4],
+            "spec[1]: Invalid value: failed rule: self < 3",
+            id="rules on items",
+        ),
+        pytest.param(
+            {**ruled("true"), "allOf": [{"x-kubernetes-validations": [{"rule": "self.b == 1"}]}]},
+            {"b": 2},
+            "spec: Invalid value: failed rule: self.b == 1",
+            id="rules in allOf",
+        ),
+        pytest.param(
+            ruled("self.list.all(a, self.list.all(b, a.value + b.value >= 0))"),
+            {"list": [{"name": str(number), "value": 1} for number in range(200)]},
+            "spec: Invalid value: \"object\": 'operation cancelled: actual cost limit exceeded': no further validation "
+            "rules will be run due to call cost exceeds limit for rule: "
+            "self.list.all(a, self.list.all(b, a.value + b.value >= 0))",
+            id="a rule that costs too much",
+        ),
+    ],
+)  # fmt: skip
+def test_rules_judge_objects(schema: Object, value: Any, problem: str) -> None:
+    assert run(schema, value) == ([problem] if problem else [], [])
+
+
+ON_ITEMS = ruled("true")
+ON_ITEMS["properties"]["list"]["items"]["x-kubernetes-validations"] = [
+    {"rule": "self.value >= oldSelf.value", "message": "shrinks"}
+]
+ON_SCALAR: Object = {
+    "type": "object",
+    "properties": {"a": {**STRING, "x-kubernetes-validations": [{"rule": "self == oldSelf"}]}, "b": INTEGER},
+}
+NEW_OR_SAME = ruled("!oldSelf.hasValue() || self.b == oldSelf.value().b", optionalOldSelf=True, message="fixed")
+
+
+@pytest.mark.parametrize(
+    ("schema", "old", "new", "problems", "warnings"),
+    [
+        pytest.param(ON_SCALAR, ABSENT, {"a": "x"}, [], [], id="a transition rule does not run on create"),
+        pytest.param(ON_SCALAR, {"b": 1}, {"a": "x"}, [], [], id="nor on a field that was not there"),
+        pytest.param(
+            ON_SCALAR, {"a": "x"}, {"a": "y"}, ["spec.a: Invalid value: failed rule: self == oldSelf"], [], id="it runs"
+        ),
+        pytest.param(
+            ON_ITEMS,
+            {"list": [{"name": "a", "value": 1}, {"name": "b", "value": 5}]},
+            {"list": [{"name": "b", "value": 1}, {"name": "c", "value": 0}]},
+            ["spec.list[0]: Invalid value: shrinks"],
+            [],
+            id="items of map lists are found by their keys",
+        ),
+        pytest.param(NEW_OR_SAME, ABSENT, {"b": 1}, [], [], id="an optional old value is none on create"),
+        pytest.param(NEW_OR_SAME, {"b": 2}, {"b": 1}, ["spec: Invalid value: fixed"], [], id="and some on update"),
+        pytest.param(
+            ruled("self.a == 'z'", message="a must be z"),
+            {"a": "y"},
+            {"a": "y"},
+            [],
+            ["spec: Invalid value: a must be z"],
+            id="what was not changed is warned of",
+        ),
+        pytest.param(
+            ruled("self.a == 'z'", message="a must be z"),
+            {"a": "y"},
+            {"a": "y", "b": 1},
+            ["spec: Invalid value: a must be z"],
+            [],
+            id="what was changed is refused",
+        ),
+    ],
+)
+def test_old_values_matter(schema: Object, old: Any, new: Any, problems: list[str], warnings: list[str]) -> None:
+    assert run(schema, new, old) == (problems, warnings)
+
+
+def test_the_server_applies_rules_after_the_schema() -> None:
+    async def main(api: Api) -> list[Answer]:
+        spec = ruled("self.b > 1", message="too small")
+        spec["required"] = ["a"]
+        await api.made(DEFINITIONS, definition(spec))
+        refused, unchecked = await api.post(THINGS, thing(a="x", b=1)), await api.post(THINGS, thing(b=1))
+        await api.made(THINGS, thing(a="x", b=2))
+        changed = await api.patch(THINGS + "/t", {"spec": {"b": 0}})
+        return [refused, unchecked, changed]
+
+    refused, unchecked, changed = on(main)
+    assert refused.message == 'Thing.example.com "t" is invalid: spec: Invalid value: too small'
+    assert unchecked.message == (
+        'Thing.example.com "t" is invalid: [spec.a: Required value, <nil>: Invalid value: null: some validation rules '
+        "were not checked because the object was invalid; correct the existing errors to complete validation]"
+    )
+    assert (changed.status, changed.message) == (422, refused.message)
+
+
+def test_a_failing_rule_on_what_stays_is_a_warning_header() -> None:
+    async def main(api: Api) -> Answer:
+        await api.made(DEFINITIONS, definition(ruled("true")))
+        await api.made(THINGS, thing(a="y"))
+        made = await api.get(DEFINITIONS + "/things.example.com")
+        schema = made.body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+        schema["x-kubernetes-validations"][0] = {"rule": "self.a == 'z'", "message": "a must be z"}
+        assert (await api.put(DEFINITIONS + "/things.example.com", made.body)).status == 200
+        return await api.patch(THINGS + "/t", {"metadata": {"labels": {"x": "y"}}})
+
+    answer = on(main)
+    assert answer.status == 200
+    assert "spec: Invalid value: a must be z" in answer.headers["warning"]
+
+
+def problems_of(spec: Object, **root: Any) -> list[str]:
+    schema = {"type": "object", "properties": {"spec": spec}, **root}
+    return [str(problem) for problem in schema_problems(schema, "s")]
+
+
+SPEC = "s.properties[spec]"
+RULE = '{"Rule":"%s","Message":"","MessageExpression":"","Reason":null,"FieldPath":"","OptionalOldSelf":null}'
+
+
+@pytest.mark.parametrize(
+    ("spec", "problem"),
+    [
+        pytest.param({}, f"{SPEC}.type: Required value: must not be empty for specified object fields", id="no type"),
+        pytest.param({"type": "array"}, f"{SPEC}.items: Required value: must be specified", id="no items"),
+        pytest.param(
+            {"type": "array", "items": {}},
+            f"{SPEC}.items.type: Required value: must not be empty for specified array items",
+            id="items without type",
+        ),
+        pytest.param(
+            {"type": "object", "properties": {"a": STRING}, "additionalProperties": STRING},
+            f"{SPEC}.additionalProperties: Forbidden: additionalProperties and properties are mutual exclusive",
+            id="fields and keys",
+        ),
+        pytest.param(
+            {"type": "object", "properties": {"a": STRING}, "anyOf": [{"properties": {"a": {"type": "string"}}}]},
+            f"{SPEC}.anyOf[0].properties[a].type: Forbidden: must be empty to be structural",
+            id="a type in anyOf",
+        ),
+        pytest.param(
+            {"type": "object", "anyOf": [{"properties": {"a": {"minLength": 1}}}]},
+            f"{SPEC}.properties[a]: Required value: because it is defined in {SPEC}.anyOf[0].properties[a]",
+            id="a field that is only in anyOf",
+        ),
+        pytest.param(
+            {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]},
+            "",
+            id="the customary int-or-string",
+        ),
+        pytest.param(
+            {"type": "string", "uniqueItems": True},
+            f"{SPEC}.uniqueItems: Forbidden: uniqueItems cannot be set to true since the runtime complexity becomes "
+            "quadratic",
+            id="unique items",
+        ),
+        pytest.param(
+            {"type": "object", "x-kubernetes-embedded-resource": True},
+            f"{SPEC}.properties: Required value: must not be empty if x-kubernetes-embedded-resource is true without "
+            "x-kubernetes-preserve-unknown-fields",
+            id="an empty embedded resource",
+        ),
+        pytest.param(
+            {"type": "array", "x-kubernetes-list-type": "map", "items": {"type": "object", "properties": {"a": STRING}},
+             "x-kubernetes-list-map-keys": ["a"]},
+            f"{SPEC}.items.properties[a].default: Required value: this property is in x-kubernetes-list-map-keys, so "
+            "it must have a default or be a required property",
+            id="keys of lists",
+        ),
+        pytest.param(
+            {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "object"}},
+            f"{SPEC}.items.x-kubernetes-map-type: Invalid value: null: must be atomic as item of a list with "
+            "x-kubernetes-list-type=set",
+            id="sets of objects",
+        ),
+        pytest.param(
+            {"type": "object", "properties": {"a": {**INTEGER, "default": "x"}}},
+            f'{SPEC}.properties[a].default: Invalid value: "string": {SPEC}.properties[a].default in body must be of '
+            'type integer: "string"',
+            id="a default of another type",
+        ),
+        pytest.param(
+            {"type": "object", "properties": {"a": {"type": "object", "default": {"x": 1}}}},
+            f'{SPEC}.properties[a].default: Invalid value: {{"x":1}}: must not have unknown fields',
+            id="an unknown field in a default",
+        ),
+        pytest.param(
+            ruled("self.z == 1"),
+            f"{SPEC}.x-kubernetes-validations[0].rule: Invalid value: {RULE % 'self.z == 1'}: compilation failed: "
+            "ERROR: <input>:1:5: undefined field 'z'\n | self.z == 1\n | ....^",
+            id="a rule that does not compile",
+        ),
+        pytest.param(
+            ruled("self.a"),
+            f"{SPEC}.x-kubernetes-validations[0].rule: Invalid value: {RULE % 'self.a'}: cel expression must evaluate "
+            "to a bool",
+            id="a rule that is no question",
+        ),
+        pytest.param(
+            ruled(""),
+            f"{SPEC}.x-kubernetes-validations[0].rule: Required value: rule is not specified",
+            id="an empty rule",
+        ),
+        pytest.param(
+            ruled("true", fieldPath=".nope"),
+            f'{SPEC}.x-kubernetes-validations[0].fieldPath: Invalid value: ".nope": fieldPath must be a valid path',
+            id="a path to nowhere",
+        ),
+        pytest.param(
+            ruled("true", reason="Because"),
+            f'{SPEC}.x-kubernetes-validations[0].reason: Unsupported value: "Because": supported values: '
+            '"FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"',
+            id="an unknown reason",
+        ),
+        pytest.param(
+            ruled("true", optionalOldSelf=True),
+            f"{SPEC}.x-kubernetes-validations[0].optionalOldSelf: Invalid value: true: may not be set if oldSelf is "
+            "not used in rule",
+            id="an optional old value that is not used",
+        ),
+        pytest.param(
+            {"type": "array", "items": {**STRING, "x-kubernetes-validations": [{"rule": "self == oldSelf"}]}},
+            f"{SPEC}.items.x-kubernetes-validations[0].rule: Invalid value: \"self == oldSelf\": oldSelf cannot be "
+            f"used on the uncorrelatable portion of the schema within {SPEC}",
+            id="old values that cannot be found",
+        ),
+        pytest.param({**STRING, "x-kubernetes-validations": [{"rule": "'oldSelf' != self"}]}, "", id="only a string"),
+    ],
+)  # fmt: skip
+def test_schemas_that_are_refused(spec: Object, problem: str) -> None:
+    assert problems_of(spec) == ([problem] if problem else [])
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        (".a.b", "a.b"),
+        (".m['x.y']", "m[x.y]"),
+        ("['a'].b", "a.b"),
+        (".a[", "unexpected end of JSON path"),
+        ("a", "expected [ or . but got: a"),
+        (".a.z", "does not refer to a valid field"),
+    ],
+)
+def test_paths_to_fields(text: str, path: str) -> None:
+    node: Object = {"properties": {"a": {"properties": {"b": STRING}}, "m": {"additionalProperties": STRING}}}
+    try:
+        found = resolve(text, node)[0]
+    except PathError as error:
+        found = str(error)
+    assert found == path
