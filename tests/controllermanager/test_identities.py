@@ -108,7 +108,7 @@ def test_it_tries_four_times_with_growing_pauses() -> None:
 class Connection(ConnectionInfo):
     """Leads to a scripted server, whoever asks."""
 
-    def transport(self, env: Env, *, credentials: Any = None) -> Any:
+    def transport(self, env: Env, *, credentials: Any = None, metrics: Any = None) -> Any:
         return SERVERS[env]
 
 

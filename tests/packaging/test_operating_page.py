@@ -39,7 +39,7 @@ def running() -> tuple[dict[str, tuple[str, ...]], frozenset[str]]:
 
     async def main(env: Env) -> tuple[dict[str, tuple[str, ...]], frozenset[str]]:
         server, metrics = ApiServer(env, MemoryStore(env)), Registry()
-        RestClientMetrics(metrics)
+        RestClientMetrics(metrics, env.now)
         process_metrics.install(metrics)
         manager = Manager(env, OPTIONS, LocalClients(env, server).manager(), DESCRIPTORS, metrics=metrics)
         slis = Slis(env)

@@ -15,6 +15,7 @@ from pilothouse.client.endpoint import Endpoint, Proxy, parse_endpoint, parse_pr
 from pilothouse.client.errors import ConfigError
 from pilothouse.client.exec_plugin import ExecPlugin
 from pilothouse.client.kubeconfig import Selected, load
+from pilothouse.client.metrics import ConnectionMetrics
 from pilothouse.client.remote import RemoteTransport
 from pilothouse.client.tls import TlsSettings, make_context
 from pilothouse.env import Env
@@ -34,10 +35,13 @@ class ConnectionInfo:
     origin: str = ""
     """Where all this comes from, for the log."""
 
-    def transport(self, env: Env, *, credentials: Credentials | None = None) -> RemoteTransport:
+    def transport(
+        self, env: Env, *, credentials: Credentials | None = None, metrics: ConnectionMetrics | None = None
+    ) -> RemoteTransport:
         """A transport for this server, as this identity or the given one. Bad certificates raise ``ConfigError``."""
-        tls = self.tls
+        tls, headers = self.tls, self.headers
         if credentials is not None:
+            headers = ()
             # Somebody else's token over our certificate would still be us: the certificate is looked at first.
             tls = TlsSettings(
                 ca_data=tls.ca_data,
@@ -48,13 +52,17 @@ class ConnectionInfo:
             )
         if self.endpoint.tls:
             make_context(tls, env.now())  # a bad certificate is the start's error, not the first request's
+        credentials = credentials or self.login(env)
+        if isinstance(credentials, ExecPlugin):
+            credentials.metrics = metrics
         return RemoteTransport(
             self.endpoint,
             env,
             tls=tls,
-            credentials=credentials or self.login(env),
+            credentials=credentials,
             proxy=self.proxy,
-            headers=() if credentials is not None else self.headers,
+            headers=headers,
+            metrics=metrics,
         )
 
 

@@ -5,6 +5,7 @@ v0.36: dial 30 s, TLS handshake 10 s, dead peers found within 45 s as HTTP/2's p
 """
 
 import asyncio
+import ipaddress
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
@@ -12,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from pilothouse.client.connection import Connection
 from pilothouse.client.endpoint import Endpoint, Proxy
 from pilothouse.client.errors import ConfigError, ConnectFailed, ConnectionRefused
+from pilothouse.client.metrics import ConnectionMetrics
 
 CONNECT_SECONDS = 30.0
 TLS_SECONDS = 10.0
@@ -36,11 +38,13 @@ class Dialer:
         proxy: Proxy | None,
         context: Callable[[], Awaitable[ssl.SSLContext]] | None,
         server_name: str = "",
+        metrics: ConnectionMetrics | None = None,
     ) -> None:
         self._endpoint = endpoint
         self._proxy = proxy
         self._context = context
         self._server_name = server_name or endpoint.host
+        self._metrics = metrics
 
     async def dial(self) -> Connection:
         """A new connection. Raises ``ConnectionRefused`` or ``ConnectFailed``, which say what failed where."""
@@ -52,9 +56,9 @@ class Dialer:
             raise ConnectFailed(str(error)) from error
         proxy = self._proxy
         if proxy is None:
-            sock = await _connect(loop, self._endpoint.host, self._endpoint.port)
+            sock = await _connect(loop, self._endpoint.host, self._endpoint.port, self._metrics)
             return await self._secured(loop, sock, context)
-        sock = await _connect(loop, proxy.host, proxy.port, "the proxy ")
+        sock = await _connect(loop, proxy.host, proxy.port, self._metrics, "the proxy ")
         if context is not None:
             return await self._through_tunnel(loop, sock, proxy, context)
         if proxy.scheme == "https":
@@ -133,14 +137,19 @@ class _Tunnel(asyncio.Protocol):
             self.opened.set_exception(ConnectFailed(f"it closed the connection{f': {error}' if error else ''}"))
 
 
-async def _connect(loop: asyncio.AbstractEventLoop, host: str, port: int, what: str = "") -> socket.socket:
+async def _connect(
+    loop: asyncio.AbstractEventLoop, host: str, port: int, metrics: ConnectionMetrics | None, what: str = ""
+) -> socket.socket:
     where = f"{what}{host}:{port}"
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
+            began = loop.time()
             try:
                 addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
             except socket.gaierror as error:
                 raise ConnectFailed(f"cannot find {where}: {error.strerror or error}") from error
+            if metrics is not None and not _is_address(host):
+                metrics.resolved(host, loop.time() - began)
             failures: list[OSError] = []
             for family, kind, protocol, _name, address in addresses:
                 sock = socket.socket(family, kind, protocol)
@@ -161,6 +170,14 @@ async def _connect(loop: asyncio.AbstractEventLoop, host: str, port: int, what: 
         raise ConnectionRefused(f"connection refused by {where}") from failures[0]
     reasons = "; ".join(error.strerror or str(error) for error in failures) or "the name has no address"
     raise ConnectFailed(f"cannot connect to {where}: {reasons}")
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def _prepare(sock: socket.socket) -> None:

@@ -18,6 +18,7 @@ import msgspec
 
 from pilothouse.client.credentials import authorization
 from pilothouse.client.errors import ConfigError, ConnectFailed
+from pilothouse.client.metrics import ConnectionMetrics, PluginOutcome
 from pilothouse.client.tls import KeyPair
 from pilothouse.env import Env, Log
 
@@ -58,6 +59,7 @@ class ExecPlugin:
 
     def __init__(self, settings: ExecSettings, env: Env) -> None:
         self.generation = 0
+        self.metrics: ConnectionMetrics | None = None
         self._settings = settings
         self._env = env
         self._login: bytes | None = None
@@ -103,6 +105,12 @@ class ExecPlugin:
             pair = KeyPair(credential.client_certificate_data.encode(), credential.client_key_data.encode(), origin)
         if self._login is not None and pair != self._pair:
             self.generation += 1
+        if self.metrics is not None and pair != self._pair:
+            former, present = _lifetime(self._pair), _lifetime(pair)
+            self.metrics.plugin_issued(
+                None if present is None else present[1],
+                None if former is None else (self._env.now() - former[0]).total_seconds(),
+            )
         self._pair = pair
         self._expires_at = credential.expiration_timestamp
         token = credential.token
@@ -119,6 +127,7 @@ class ExecPlugin:
         environ = {**os.environ, **settings.env, "KUBERNETES_EXEC_INFO": msgspec.json.encode(info).decode()}
         command = shutil.which(settings.command, path=environ.get("PATH"))
         if command is None:
+            self._report(1, "plugin_not_found_error")
             hint = f"\n\n{settings.install_hint}" if settings.install_hint else ""
             raise ConfigError(f"{settings.origin}: executable {settings.command} not found{hint}")
         try:
@@ -132,6 +141,7 @@ class ExecPlugin:
                 stderr=None if interactive else asyncio.subprocess.PIPE,
             )
         except OSError as error:
+            self._report(1, "client_internal_error")
             raise ConfigError(f"{settings.origin}: cannot run {command}: {error.strerror or error}") from error
         try:
             printed, complaint = await process.communicate()
@@ -141,11 +151,18 @@ class ExecPlugin:
             await process.wait()
             raise
         if process.returncode != 0:
+            # As Go counts what a signal has ended.
+            self._report(max(process.returncode or 1, -1), "plugin_execution_error")
             text = (complaint or b"").decode(errors="replace").strip()[-1000:]
             tail = f": {text}" if text else ""
             code = process.returncode
             raise ConfigError(f"{settings.origin}: executable {command} failed with exit code {code}{tail}")
+        self._report(0, "no_error")
         return printed
+
+    def _report(self, code: int, outcome: PluginOutcome) -> None:
+        if self.metrics is not None:
+            self.metrics.plugin_ran(code, outcome)
 
     def _checked(self, printed: bytes) -> _Status:
         settings = self._settings
@@ -165,6 +182,19 @@ class ExecPlugin:
         if bool(status.client_certificate_data) != bool(status.client_key_data):
             raise ConfigError(f"{what} has a client certificate without its key, or a key without its certificate")
         return status
+
+
+def _lifetime(pair: KeyPair | None) -> tuple[datetime.datetime, datetime.datetime] | None:
+    """From when until when a certificate is valid, if it is one; if not, whoever uses it will say so."""
+    from cryptography import x509
+
+    if pair is None:
+        return None
+    try:
+        certificate = x509.load_pem_x509_certificate(pair.certificate)
+    except ValueError:
+        return None
+    return certificate.not_valid_before_utc, certificate.not_valid_after_utc
 
 
 def _is_interactive(settings: ExecSettings) -> bool:

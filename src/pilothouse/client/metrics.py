@@ -1,6 +1,7 @@
 """What the client reports about itself. ``runtime.metrics`` has the ``rest_client_*`` families behind it."""
 
-from typing import Protocol
+import datetime
+from typing import Literal, Protocol
 
 
 class ClientMetrics(Protocol):
@@ -25,4 +26,31 @@ class ClientMetrics(Protocol):
 
     def retried(self, method: str, host: str, code: str) -> None:
         """An attempt after the first one is over: ``rest_client_request_retries_total``."""
+        ...
+
+
+PluginOutcome = Literal["no_error", "plugin_execution_error", "plugin_not_found_error", "client_internal_error"]
+"""How a run of an exec plugin ended (client-go ``plugin/pkg/client/auth/exec/metrics.go``, v0.36)."""
+
+
+class ConnectionMetrics(Protocol):
+    """Receives what happens below requests: names, certificates, plugins. Quick, and never raises, as above."""
+
+    def resolved(self, host: str, seconds: float) -> None:
+        """A name was looked up: ``rest_client_dns_resolution_duration_seconds``. Addresses need no looking up."""
+        ...
+
+    def ca_reloaded(self, result: str, reason: str) -> None:
+        """The file of the certificate authority has changed: ``rest_client_transport_ca_reload_total``."""
+        ...
+
+    def plugin_ran(self, code: int, outcome: PluginOutcome) -> None:
+        """An exec plugin was called: ``rest_client_exec_plugin_call_total``. Code 0 if and only if all went well."""
+        ...
+
+    def plugin_issued(self, expires_at: datetime.datetime | None, former_age_seconds: float | None) -> None:
+        """Its certificate is another one now (None: it has none), and how old the one before had become.
+
+        Feeds ``rest_client_exec_plugin_ttl_seconds`` and ``rest_client_exec_plugin_certificate_rotation_age``.
+        """
         ...

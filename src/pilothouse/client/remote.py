@@ -13,6 +13,7 @@ from pilothouse.client.credentials import Anonymous, Credentials
 from pilothouse.client.dial import Dialer
 from pilothouse.client.endpoint import Endpoint, Proxy
 from pilothouse.client.errors import ConnectionLost, TransportError
+from pilothouse.client.metrics import ConnectionMetrics
 from pilothouse.client.pool import Pool
 from pilothouse.client.requests import FencedRequest, FixedHeaders, encode_headers
 from pilothouse.client.tls import TlsContexts, TlsSettings
@@ -46,15 +47,16 @@ class RemoteTransport:
         headers: Sequence[tuple[str, str]] = (),
         max_connections: int = MAX_CONNECTIONS,
         idle_seconds: float = IDLE_SECONDS,
+        metrics: ConnectionMetrics | None = None,
     ) -> None:
         """``headers`` go with every request (impersonation); a name may repeat."""
         self.endpoint = endpoint
         self.host = f"{endpoint.host}:{endpoint.port}"
         """The metrics' label."""
         self._credentials = credentials or Anonymous()
-        self._contexts = TlsContexts(tls or TlsSettings(), env) if endpoint.tls else None
+        self._contexts = TlsContexts(tls or TlsSettings(), env, metrics) if endpoint.tls else None
         server_name = tls.server_name if tls is not None else ""
-        self._dialer = Dialer(endpoint, proxy, self._context if endpoint.tls else None, server_name)
+        self._dialer = Dialer(endpoint, proxy, self._context if endpoint.tls else None, server_name, metrics)
         self._max_connections = max_connections
         self._idle_seconds = idle_seconds
         fixed = f"Host: {endpoint.authority}\r\n".encode("latin-1")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pilothouse.client.errors import ConfigError
+from pilothouse.client.metrics import ConnectionMetrics
 from pilothouse.env import Env, Log
 
 _log = Log("client")
@@ -44,7 +45,7 @@ class TlsSettings:
 class TlsContexts:
     """The ``SSLContext`` to use now. It is made anew when a file that went into it has changed."""
 
-    def __init__(self, settings: TlsSettings, env: Env) -> None:
+    def __init__(self, settings: TlsSettings, env: Env, metrics: ConnectionMetrics | None = None) -> None:
         self.settings = settings
         self._env = env
         self.generation = 0
@@ -52,6 +53,9 @@ class TlsContexts:
         self._context: ssl.SSLContext | None = None
         self._stamps: tuple[object, ...] = ()
         self._pair: KeyPair | None = None
+        self._metrics = metrics
+        self._authority: bytes | None = None
+        self._authority_stamp: object = None
 
     def get(self, pair: KeyPair | None = None) -> ssl.SSLContext:
         """The context; ``pair`` is a client certificate that a plugin issued.
@@ -61,6 +65,7 @@ class TlsContexts:
         """
         stamps = self._file_stamps()
         if self._context is None or stamps != self._stamps or pair != self._pair:
+            self._look_at_authority()
             try:
                 made = make_context(self.settings, self._env.now(), pair)
             except ConfigError as error:
@@ -73,6 +78,26 @@ class TlsContexts:
             self._context, self._stamps, self._pair = made, stamps, pair
         return self._context
 
+    def _look_at_authority(self) -> None:
+        """Report what has become of the file, once for each of its changes (client-go ``transport/ca_rotation.go``)."""
+        path = self.settings.ca_file
+        if self._metrics is None or not path or self.settings.ca_data:
+            return
+        stamp = _stamp(path)
+        if self._context is not None and stamp == self._authority_stamp:
+            return
+        before, self._authority_stamp = self._authority, stamp
+        try:
+            found = Path(path).read_bytes()
+        except OSError:
+            outcome = ("failure", "read_error")
+        else:
+            outcome = _judge_authority(found, before)
+            if outcome[0] == "success":
+                self._authority = found
+        if self._context is not None:
+            self._metrics.ca_reloaded(*outcome)
+
     def reload(self) -> None:
         """Make the context anew, with the same plugin's certificate as before."""
         self.get(self._pair)
@@ -84,6 +109,19 @@ class TlsContexts:
     def _file_stamps(self) -> tuple[object, ...]:
         settings = self.settings
         return tuple(_stamp(path) for path in (settings.ca_file, settings.certificate_file, settings.key_file) if path)
+
+
+def _judge_authority(found: bytes, before: bytes | None) -> tuple[str, str]:
+    """Result and reason of a reload."""
+    if not found:
+        return "failure", "empty"
+    if found == before:
+        return "success", "unchanged"
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=found.decode("ascii"))
+    except (ssl.SSLError, UnicodeDecodeError, ValueError):
+        return "failure", "ca_parse_error"
+    return "success", "updated"
 
 
 def _stamp(path: str) -> object:

@@ -53,7 +53,7 @@ async def run(
         env,
         connection,
         use_service_accounts=options.use_service_account_credentials,
-        metrics=RestClientMetrics(metrics),
+        metrics=RestClientMetrics(metrics, env.now),
     )
     options = with_authority(options, bundle_of(connection.tls))
     health, readiness = Health(), Health()

@@ -18,9 +18,9 @@ from pilothouse.client.client import default_user_agent
 from pilothouse.client.connect import ConnectionInfo
 from pilothouse.client.credentials import IssuedToken
 from pilothouse.client.errors import AlreadyExists, ApiError, NotFound
-from pilothouse.client.metrics import ClientMetrics
 from pilothouse.client.remote import RemoteTransport
 from pilothouse.env import Env, Log
+from pilothouse.runtime.client_metrics import RestClientMetrics
 
 NAMESPACE = "kube-system"
 PROGRAM = "kube-controller-manager"
@@ -52,18 +52,20 @@ class RemoteClients:
         connection: ConnectionInfo,
         *,
         use_service_accounts: bool,
-        metrics: ClientMetrics | None = None,
+        metrics: RestClientMetrics | None = None,
     ) -> None:
         self._env = env
         self._connection = connection
         self._use_service_accounts = use_service_accounts
         self._metrics = metrics
-        self._transport = connection.transport(env)
+        self._transport = connection.transport(env, metrics=metrics)
         self._accounts: dict[str, RemoteTransport] = {}
+        self._report_transport(made=True)
         self._log = Log("identities")
 
     def shared(self, suffix: str, *, qps: float, burst: int, fence: Callable[[], None] | None = None) -> Client:
         """A client with the manager's own identity."""
+        self._report_transport(made=False)
         return self._client(self._transport, suffix, qps=qps, burst=burst, fence=fence)
 
     async def for_controller(self, name: str, *, qps: float, burst: int, fence: Callable[[], None] | None) -> Client:
@@ -80,9 +82,13 @@ class RemoteClients:
         except (ApiError, ConnectionError, TimeoutError) as error:
             self._log.warning("Failed to make a service account, will retry", account=name, err=str(error))
         transport = self._accounts.get(name)
+        made = transport is None
         if transport is None:
             credentials = IssuedToken(token.issue, self._env, f"service account {NAMESPACE}/{name}")
-            transport = self._accounts[name] = self._connection.transport(self._env, credentials=credentials)
+            transport = self._accounts[name] = self._connection.transport(
+                self._env, credentials=credentials, metrics=self._metrics
+            )
+        self._report_transport(made=made)
         suffix = f"system:serviceaccount:{NAMESPACE}:{name}"
         return self._client(transport, suffix, qps=qps, burst=burst, fence=fence)
 
@@ -90,6 +96,10 @@ class RemoteClients:
         """Give back every connection."""
         for transport in (*self._accounts.values(), self._transport):
             await transport.close()
+
+    def _report_transport(self, *, made: bool) -> None:
+        if self._metrics is not None:
+            self._metrics.transport_given(made=made, total=1 + len(self._accounts))
 
     def _client(
         self,

@@ -1,0 +1,150 @@
+"""What transports report of themselves, under the names and labels of component-base v0.36."""
+
+import datetime
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.client.certificates import Authority
+from tests.client.scripted_server import Asked, ScriptedServer
+from tests.client.test_tls import GET, credential, plugin, run, server_context
+
+from pilothouse.client.connect import ConnectionInfo
+from pilothouse.client.endpoint import parse_endpoint
+from pilothouse.client.errors import ConfigError, ConnectFailed
+from pilothouse.client.exec_plugin import ExecPlugin, ExecSettings
+from pilothouse.client.remote import RemoteTransport
+from pilothouse.client.tls import TlsContexts, TlsSettings
+from pilothouse.env import Env
+from pilothouse.runtime.client_metrics import RestClientMetrics
+from pilothouse.runtime.metrics import Registry
+
+
+class Measured:
+    """A registry and what reports to it."""
+
+    def __init__(self) -> None:
+        self.registry = Registry()
+        self.metrics = RestClientMetrics(self.registry, Env().now)
+
+    def __call__(self, name: str, *labels: str) -> float:
+        return self.registry.value(f"rest_client_{name}", *labels)
+
+
+def answer(asked: Asked) -> None:
+    asked.answer(b"{}")
+
+
+def test_looking_up_a_name_is_timed_and_an_address_needs_none() -> None:
+    measured = Measured()
+
+    async def main() -> None:
+        async with ScriptedServer(answer) as server:
+            for url in (server.url.replace("127.0.0.1", "localhost"), server.url):
+                transport = RemoteTransport(parse_endpoint(url, "test"), Env(), metrics=measured.metrics)
+                for _request in range(2):
+                    await transport.request(GET)
+                await transport.close()
+
+    run(main)
+    assert measured("dns_resolution_duration_seconds", "localhost") == 1
+    assert 'host="127.0.0.1"' not in measured.registry.exposition()
+
+
+def write(path: Path, content: bytes) -> None:
+    path.unlink(missing_ok=True)
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("change", "labels"),
+    [
+        pytest.param(lambda path: write(path, Authority().pem), ("success", "updated"), id="another authority"),
+        pytest.param(lambda path: write(path, path.read_bytes()), ("success", "unchanged"), id="written again"),
+        pytest.param(lambda path: write(path, b""), ("failure", "empty"), id="nothing in it"),
+        pytest.param(lambda path: write(path, b"half"), ("failure", "ca_parse_error"), id="no certificate"),
+        pytest.param(Path.unlink, ("failure", "read_error"), id="gone"),
+    ],
+)
+def test_a_change_of_the_authoritys_file_is_counted_once(
+    tmp_path: Path, change: Callable[[Path], None], labels: tuple[str, str]
+) -> None:
+    measured, path = Measured(), tmp_path / "ca.crt"
+    path.write_bytes(Authority().pem)
+    contexts = TlsContexts(TlsSettings(ca_file=str(path)), Env(), measured.metrics)
+    contexts.get()
+    assert "ca_reload" not in measured.registry.exposition(), "the first time is no reload"
+    change(path)
+    for _connection in range(3):
+        contexts.get()
+    assert measured("transport_ca_reload_total", *labels) == 1
+    assert measured.registry.exposition().count("rest_client_transport_ca_reload_total{") == 1
+
+
+def test_how_plugins_end_is_counted(tmp_path: Path) -> None:
+    measured = Measured()
+
+    async def called(made: ExecPlugin) -> None:
+        made.metrics = measured.metrics
+        await made.fetch()
+
+    async def main() -> None:
+        await called(plugin(tmp_path, credential("{'token': 't'}")))
+        with pytest.raises(ConnectFailed):
+            await called(plugin(tmp_path, "sys.exit(7)"))
+        with pytest.raises(ConnectFailed):
+            await called(ExecPlugin(ExecSettings("no-such-plugin", "v1", interactive_mode="Never"), Env()))
+
+    run(main)
+    assert measured("exec_plugin_call_total", "0", "no_error") == 1
+    assert measured("exec_plugin_call_total", "7", "plugin_execution_error") == 1
+    assert measured("exec_plugin_call_total", "1", "plugin_not_found_error") == 1
+    assert "rest_client_exec_plugin_ttl_seconds +Inf" in measured.registry.exposition()
+
+
+def test_the_life_of_a_plugins_certificate_is_told(tmp_path: Path) -> None:
+    """Each run prints the next one of two."""
+    measured, authority = Measured(), Authority()
+    pairs = []
+    for name in ("first", "second"):
+        certificate, key = authority.issue(name)
+        pairs.append({"clientCertificateData": certificate.decode(), "clientKeyData": key.decode()})
+    expired = {"expirationTimestamp": "2020-01-01T00:00:00Z"}
+    runs = str(tmp_path / "runs")
+    script = credential(f"{{**{json.dumps(pairs)}[len(open({runs!r}).read()) - 1], **{expired!r}}}")
+    made = plugin(tmp_path, script)
+    tls = server_context(tmp_path, authority, ask=authority)
+
+    async def main() -> None:
+        async with ScriptedServer(answer, tls=tls) as server:
+            connection = ConnectionInfo(
+                endpoint=parse_endpoint(server.url, "test"),
+                tls=TlsSettings(ca_data=authority.pem),
+                login=lambda _env: made,
+            )
+            transport = connection.transport(Env(), metrics=measured.metrics)
+            assert measured("exec_plugin_ttl_seconds") == float("inf")
+            await made.fetch()
+            left = measured("exec_plugin_ttl_seconds")
+            assert 0 < left < datetime.timedelta(days=400).total_seconds()
+            assert measured("exec_plugin_certificate_rotation_age") == 0, "nothing was rotated yet"
+            await made.fetch()
+            await transport.close()
+
+    run(main)
+    assert measured("exec_plugin_certificate_rotation_age") == 1
+
+
+def test_a_certificate_that_is_none_is_reported_by_whoever_uses_it(tmp_path: Path) -> None:
+    measured = Measured()
+    made = plugin(tmp_path, credential("{'clientCertificateData': 'x', 'clientKeyData': 'y'}"))
+    made.metrics = measured.metrics
+
+    async def main() -> None:
+        pair = await made.key_pair()
+        with pytest.raises(ConfigError, match="is not a PEM certificate"):
+            TlsContexts(TlsSettings(), Env()).get(pair)
+
+    run(main)
+    assert measured("exec_plugin_ttl_seconds") == float("inf")
