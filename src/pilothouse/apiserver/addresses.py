@@ -18,6 +18,7 @@ from pilothouse.storage import Store
 
 _NODE_PORTS = range(30000, 32768)
 _STATIC_PORTS = 86
+_MANAGER = "ipallocator.k8s.io"
 
 
 class _Port(msgspec.Struct, frozen=True):
@@ -40,6 +41,16 @@ _read = msgspec.json.Decoder(_Service).decode
 def first_address(service_range: str) -> str:
     """The address of the service ``kubernetes``."""
     return str(ipaddress.ip_network(service_range)[1])
+
+
+def address_object(address: str, namespace: str, service: str) -> Object:
+    """The IPAddress that says which service has the address."""
+    family = f"IPv{ipaddress.ip_address(address).version}"
+    labels = {"ipaddress.kubernetes.io/ip-family": family}
+    return {
+        "metadata": {"name": address, "labels": {**labels, "ipaddress.kubernetes.io/managed-by": _MANAGER}},
+        "spec": {"parentRef": {"resource": "services", "namespace": namespace, "name": service}},
+    }
 
 
 class ServiceAddresses(Plugin):

@@ -5,9 +5,7 @@ is upstream's: who is it, on whose behalf, may they, and only then what is it ab
 ``DefaultBuildHandlerChain``, v0.36). The last two happen in the core, so that they hold for local callers as well.
 """
 
-from collections.abc import Callable, Iterable
-
-import msgspec
+from collections.abc import Iterable
 
 from pilothouse.api.wire import Request, Response, Stream
 from pilothouse.apiserver.authentication import Authenticator, TokenLogin, impersonated, unauthorized
@@ -19,20 +17,20 @@ from pilothouse.apiserver.authorization import (
     RbacAuthorizer,
     forbidden,
 )
-from pilothouse.apiserver.bootstrap_roles import bootstrap_objects, reconciled
 from pilothouse.apiserver.errors import StatusError
 from pilothouse.apiserver.identity import ANONYMOUS, Identity
-from pilothouse.apiserver.objects import Object, encode_object
+from pilothouse.apiserver.identity_lease import keep_lease
 from pilothouse.apiserver.presentation.documents import Documents
 from pilothouse.apiserver.presentation.health import Health
 from pilothouse.apiserver.presentation.presenter import NegotiatingPresenter
 from pilothouse.apiserver.presentation.request_metrics import RequestMetrics
-from pilothouse.apiserver.resources import ResourceInfo, storage_prefix
+from pilothouse.apiserver.resources import storage_prefix
 from pilothouse.apiserver.reviews import find_object, register
 from pilothouse.apiserver.routing import RequestInfo
 from pilothouse.apiserver.server import ApiServer
 from pilothouse.apiserver.service_account_tokens import PrivateKey, PublicKey, ServiceAccountTokens, new_key
-from pilothouse.storage import Change, Staged
+from pilothouse.apiserver.startup import stage_endpoints, stage_roles
+from pilothouse.storage import Change
 
 _PUBLIC = ("healthz", "livez", "readyz", "version")
 
@@ -91,13 +89,31 @@ class Gateway:
         register(core, self.authenticator, self.authorizer, self.tokens)
 
     async def start(self) -> None:
-        """Create or complete the roles of the start. With AlwaysAllow there is nothing to do."""
+        """Create or complete the roles of the start, if requests are judged by them; if not, ``run`` of the server
+        does it later, since they are there in any cluster."""
         if self._rbac is None:
-            return
-        staged = self._stage_roles()
+            self._server.background["bootstrap roles"] = self._bootstrap
+        else:
+            await self._bootstrap()
+            self._started = True
+
+    def publish(self, host: str, port: int) -> None:
+        """Where the server listens. ``run`` of the server tells the cluster: as endpoints of the service
+        ``kubernetes``, and in a Lease. To be called before it."""
+        core = self._server.core
+
+        async def tell_endpoints() -> None:
+            staged = stage_endpoints(core, host, port)
+            if staged is not None:
+                await core.commit(staged)
+
+        self._server.background["endpoints of this server"] = tell_endpoints
+        self._server.background["identity lease"] = lambda: keep_lease(core, f"{host}:{port}")
+
+    async def _bootstrap(self) -> None:
+        staged = stage_roles(self._server.core)
         if staged is not None:
             await self._server.core.commit(staged)
-        self._started = True
 
     def stopping(self) -> None:
         """Report not ready from now on."""
@@ -139,42 +155,6 @@ class Gateway:
     def _notice_roles(self, changes: list[Change]) -> None:
         if self._rbac is not None and any(change.key.startswith(f"{RBAC_GROUP}/") for change in changes):
             self._rbac.changed()
-
-    def _stage_roles(self) -> Staged | None:
-        """Stage what is missing; the last write, with whose commit all are visible."""
-        core = self._server.core
-        staged: Staged | None = None
-        for resource, wanted in bootstrap_objects():
-            info = core.table.find(RBAC_GROUP, "v1", resource)
-            assert info is not None, f"{resource} are built in"
-            meta = wanted["metadata"]
-            key = info.key(meta.get("namespace", ""), meta["name"])
-            record = core.store.staged(key)
-            obj = wanted
-            if record is None:
-                meta["uid"] = core.env.uid()
-                meta["creationTimestamp"] = core.time.now()
-                strategy = core.strategy(info)
-                strategy.default(obj)
-                strategy.prepare_create(obj, core.time.now())
-                strategy.finish(obj)
-            else:
-                changed = reconciled(msgspec.json.decode(record.value), wanted)
-                if changed is None:
-                    continue
-                obj = changed
-
-            expected = 0 if record is None else record.revision
-            staged = core.store.stage(key, _maker(info, obj), expected=expected)
-        return staged
-
-
-def _maker(info: ResourceInfo, obj: Object) -> Callable[[int], bytes]:
-    def make(revision: int) -> bytes:
-        obj["metadata"]["resourceVersion"] = str(revision)
-        return encode_object(info, obj)
-
-    return make
 
 
 def _refuse_strangers(info: RequestInfo) -> None:

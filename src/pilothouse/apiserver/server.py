@@ -6,10 +6,12 @@ A request is read (``routing``), authorised, turned into JSON (``Presenter``), h
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 
 from pilothouse.api.wire import Request, Response, Stream, Transport
 from pilothouse.apiserver import errors, startup
+from pilothouse.apiserver.address_records import AddressRecords
 from pilothouse.apiserver.addresses import ServiceAddresses
 from pilothouse.apiserver.admission.built_in import plugins as admission_plugins
 from pilothouse.apiserver.core import Call, Core, Handler
@@ -121,6 +123,9 @@ class ApiServer:
         self.authorize: Authorize | None = None
         """Raises ``StatusError`` for what the user may not do; without it everything is allowed."""
         self._events = EventExpiry(self.core)
+        self._addresses = AddressRecords(self.core)
+        self.background: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
+        """What else ``run`` does, by name."""
         self.custom_resources = CustomResources(self.core)
         self._unsettled = startup.stage_objects(self.core)
         self._lagging: LaggingReads | None = None
@@ -132,12 +137,15 @@ class ApiServer:
     async def run(self) -> None:
         """Work in the background until cancelled."""
         await self._settle()
-        classes = startup.stage_priority_classes(self.core)
-        if classes is not None:
-            await self.store.commit(classes)
+        presented = startup.stage_presented(self.core)
+        if presented is not None:
+            await self.store.commit(presented)
         async with TaskGroup("API server") as group:
             group.start(self.custom_resources.run(), name="custom resource definitions")
             group.start(self._events.run(), name="event expiry")
+            group.start(self._addresses.run(), name="addresses of services")
+            for name, work in self.background.items():
+                group.start(work(), name=name)
             await asyncio.get_running_loop().create_future()
 
     def set_lag(self, seconds: float) -> None:

@@ -1,23 +1,35 @@
-"""Objects that are there before anybody asks for them."""
+"""Objects that are there before anybody asks for them.
 
-from pilothouse.apiserver.addresses import first_address
-from pilothouse.apiserver.admission.priority import SYSTEM_CLASSES
+``stage_objects`` are those that a request may need, there once the server is constructed; ``stage_presented`` the rest,
+when it runs; ``stage_roles`` those of RBAC. Each stages one batch, which is committed once. What is there already is
+left alone, apart from roles, which get back what they lack.
+"""
+
+import msgspec
+
+from pilothouse.apiserver import start_objects
+from pilothouse.apiserver.addresses import address_object, first_address
+from pilothouse.apiserver.authorization import RBAC_GROUP
+from pilothouse.apiserver.bootstrap_roles import bootstrap_objects, reconciled
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.objects import Object, encode_object
+from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.storage import Staged
 
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+_NETWORKING = "networking.k8s.io"
 
 
 def stage_objects(core: Core) -> Staged | None:
     """Stage what is missing of them; the last write, with whose commit all are visible, or None if none is missing."""
     staged = None
     for name in NAMESPACES:
-        staged = _stage(core, "namespaces", "", {"metadata": {"name": name}}) or staged
-    service = _stage(
+        staged = stage_object(core, "", "namespaces", {"metadata": {"name": name}}) or staged
+    address = first_address(core.options.service_range)
+    service = stage_object(
         core,
+        "",
         "services",
-        "default",
         {
             "metadata": {
                 "name": "kubernetes",
@@ -25,8 +37,8 @@ def stage_objects(core: Core) -> Staged | None:
                 "labels": {"component": "apiserver", "provider": "kubernetes"},
             },
             "spec": {
-                "clusterIP": first_address(core.options.service_range),
-                "clusterIPs": [first_address(core.options.service_range)],
+                "clusterIP": address,
+                "clusterIPs": [address],
                 "ipFamilies": ["IPv4"],
                 "ipFamilyPolicy": "SingleStack",
                 "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": core.options.secure_port}],
@@ -36,37 +48,121 @@ def stage_objects(core: Core) -> Staged | None:
     return service or staged
 
 
-def stage_priority_classes(core: Core) -> Staged | None:
-    """Stage the two classes for what the cluster itself runs, as ``stage_objects``. Upstream makes them when it has
-    started (``scheduling/bootstrap-system-priority-classes``); pods may name them before."""
-    staged = None
-    for name, (value, description) in SYSTEM_CLASSES.items():
-        found = {
-            "metadata": {"name": name, "generation": 1},
-            "value": value,
-            "description": description,
-            "preemptionPolicy": "PreemptLowerPriority",
-        }
-        staged = _stage(core, "priorityclasses", "", found, group="scheduling.k8s.io") or staged
+def stage_presented(core: Core) -> Staged | None:
+    """Stage what nobody waits for: classes, flow control, APIServices, the range of services. As ``stage_objects``."""
+    now, staged = core.time.now(), None
+    cidr = {
+        "metadata": {"name": "kubernetes"},
+        "spec": {"cidrs": [core.options.service_range]},
+        "status": {
+            "conditions": [
+                {
+                    "type": "Ready",
+                    "status": "True",
+                    "lastTransitionTime": now,
+                    "reason": "",
+                    "message": "Kubernetes default Service CIDR is ready",
+                }
+            ]
+        },
+    }
+    address = address_object(first_address(core.options.service_range), "default", "kubernetes")
+    entries = [
+        *start_objects.priority_classes(),
+        (_NETWORKING, "servicecidrs", cidr),
+        (_NETWORKING, "ipaddresses", address),
+        *start_objects.flow_control(now),
+        *start_objects.api_services(now),
+        start_objects.token_tracking(now[:10]),
+    ]
+    for group, resource, obj in entries:
+        staged = stage_object(core, group, resource, obj) or staged
     return staged
 
 
-def _stage(core: Core, resource: str, namespace: str, obj: Object, *, group: str = "") -> Staged | None:
+def stage_endpoints(core: Core, address: str, port: int) -> Staged | None:
+    """Stage where the service ``kubernetes`` leads: to this server."""
+    family = "IPv6" if ":" in address else "IPv4"
+    endpoints = {
+        "metadata": {
+            "name": "kubernetes",
+            "namespace": "default",
+            "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"},
+        },
+        "subsets": [
+            {"addresses": [{"ip": address}], "ports": [{"name": "https", "port": port, "protocol": "TCP"}]},
+        ],
+    }
+    slice_ = {
+        "metadata": {
+            "name": "kubernetes",
+            "namespace": "default",
+            "labels": {"kubernetes.io/service-name": "kubernetes"},
+        },
+        "addressType": family,
+        "endpoints": [{"addresses": [address], "conditions": {"ready": True}}],
+        "ports": [{"name": "https", "port": port, "protocol": "TCP"}],
+    }
+    first = stage_current(core, "", "endpoints", endpoints)
+    return stage_current(core, "discovery.k8s.io", "endpointslices", slice_) or first
+
+
+def stage_roles(core: Core) -> Staged | None:
+    """Stage the roles and bindings that are missing, and the rules and subjects that those that are there lack."""
+    staged: Staged | None = None
+    for resource, wanted in bootstrap_objects():
+        info = _info(core, RBAC_GROUP, resource)
+        meta = wanted["metadata"]
+        record = core.store.staged(info.key(meta.get("namespace", ""), meta["name"]))
+        if record is None:
+            staged = stage_object(core, RBAC_GROUP, resource, wanted)
+            continue
+        changed = reconciled(msgspec.json.decode(record.value), wanted)
+        if changed is not None:
+            staged = _write(core, info, changed, expected=record.revision)
+    return staged
+
+
+def stage_current(core: Core, group: str, resource: str, wanted: Object) -> Staged | None:
+    """Stage an object that must say exactly this, apart from its metadata; None if it does."""
+    info = _info(core, group, resource)
+    meta = wanted["metadata"]
+    record = core.store.staged(info.key(meta.get("namespace", ""), meta["name"]))
+    if record is None:
+        return stage_object(core, group, resource, wanted)
+    known: Object = msgspec.json.decode(record.value)
+    changed = {**known, **{field: value for field, value in wanted.items() if field != "metadata"}}
+    return None if changed == known else _write(core, info, changed, expected=record.revision)
+
+
+def _info(core: Core, group: str, resource: str) -> ResourceInfo:
     info = core.table.find(group, "v1", resource)
     assert info is not None, f"{resource} are built in"
+    return info
+
+
+def stage_object(core: Core, group: str, resource: str, obj: Object) -> Staged | None:
+    """Stage one object as the server's own; None if there is one of that name."""
+    info = _info(core, group, resource)
     strategy = core.strategy(info)
     meta = obj["metadata"]
-    key = info.key(namespace, meta["name"])
-    if core.store.staged(key) is not None:
+    if core.store.staged(info.key(meta.get("namespace", ""), meta["name"])) is not None:
         return None
     meta["uid"] = core.env.uid()
     meta["creationTimestamp"] = core.time.now()
+    if strategy.tracked and strategy.generation_on_create:
+        meta["generation"] = 1
     strategy.default(obj)
     strategy.prepare_create(obj, core.time.now())
     strategy.finish(obj)
+    return _write(core, info, obj, expected=0)
+
+
+def _write(core: Core, info: ResourceInfo, obj: Object, *, expected: int) -> Staged:
+    meta = obj["metadata"]
 
     def make(revision: int) -> bytes:
         meta["resourceVersion"] = str(revision)
         return encode_object(info, obj)
 
-    return core.store.stage(key, make, expected=0)
+    return core.store.stage(info.key(meta.get("namespace", ""), meta["name"]), make, expected=expected)

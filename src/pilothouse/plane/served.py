@@ -36,6 +36,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 ADMIN = Identity("kubernetes-admin", ("system:masters", "system:authenticated"))
 DEFAULT_PORT = 6443
 _MORE_PORTS = 100
+_ANYWHERE = ("", "0.0.0.0", "::", "localhost")  # noqa: S104  # compared only
 
 
 class ServedOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,6 +140,7 @@ class ServedApiServer:
         await self.gateway.start()
         self.server.set_lag(self.options.replica_lag)
         await self._http.start()
+        self.gateway.publish("127.0.0.1" if self.options.host in _ANYWHERE else self.options.host, self.port)
 
     async def stop(self) -> None:
         """Stop listening, end watches cleanly, close the store. Safe to call without ``start``."""

@@ -125,3 +125,76 @@ def test_versions_sort_by_maturity_then_number() -> None:
         "v1alpha2",
         "foo1",
     ]
+
+
+_HASHES = {
+    line.split()[0]: line.split()[1]
+    for line in (Path(__file__).parent / "storage_version_hashes.txt").read_text().splitlines()
+}
+
+
+def _legacy(item: dict[str, Any], version: dict[str, Any]) -> dict[str, Any]:
+    """What the older form says of the same, by the rules of the API's own types: names of subresources are paths, and
+    groups and versions are told only where they differ from the list's."""
+    group = item["metadata"].get("name", "")
+    group_version = f"{group}/{version['version']}" if group else version["version"]
+    listed: list[dict[str, Any]] = []
+    for resource in version["resources"]:
+        namespaced = resource["scope"] == "Namespaced"
+        entry = {
+            "name": resource["resource"],
+            "singularName": resource["singularResource"],
+            "namespaced": namespaced,
+            "kind": resource["responseKind"]["kind"],
+            "verbs": resource["verbs"],
+        }
+        for field in ("shortNames", "categories"):
+            if field in resource:
+                entry[field] = resource[field]
+        known = _HASHES.get(f"{resource['resource']}.{group_version}")
+        if known is not None:
+            entry["storageVersionHash"] = known
+        listed.append(entry)
+        for sub in resource.get("subresources", ()):
+            kind = sub["responseKind"]
+            row: dict[str, Any] = {
+                "name": f"{resource['resource']}/{sub['subresource']}",
+                "singularName": "",
+                "namespaced": namespaced,
+                "kind": kind["kind"],
+                "verbs": sub["verbs"],
+            }
+            if kind["version"]:
+                row |= {"group": kind["group"], "version": kind["version"]}
+            listed.append(row)
+    found = {"kind": "APIResourceList", "groupVersion": group_version, "resources": listed}
+    return found if not group else {**found, "apiVersion": "v1"}
+
+
+@pytest.mark.parametrize(
+    ("item", "version"),
+    [
+        pytest.param(item, version, id=f"{item['metadata'].get('name', 'core')}/{version['version']}")
+        for path in ("/api", "/apis")
+        for item in SERVED[path]["items"]
+        for version in item["versions"]
+    ],
+)
+def test_the_older_form_of_every_group_version(item: dict[str, Any], version: dict[str, Any]) -> None:
+    discovery = Discovery(ResourceTable(), "127.0.0.1:6443")
+    expected = _legacy(item, version)
+    path = "/api/" if "/" not in expected["groupVersion"] else "/apis/"
+    found = document(get(discovery, path + expected["groupVersion"]))
+    by_name = {entry["name"]: entry for entry in found["resources"]}
+    assert by_name == {entry["name"]: entry for entry in expected["resources"]}
+    assert [*by_name] == sorted(by_name), "upstream lists them by name"
+    assert found["groupVersion"] == expected["groupVersion"]
+
+
+def test_the_older_form_of_every_group(discovery: Discovery) -> None:
+    for item in SERVED["/apis"]["items"]:
+        name = item["metadata"]["name"]
+        versions = [{"groupVersion": f"{name}/{v['version']}", "version": v["version"]} for v in item["versions"]]
+        group = {"name": name, "versions": versions, "preferredVersion": versions[0]}
+        assert document(get(discovery, f"/apis/{name}")) == {"kind": "APIGroup", "apiVersion": "v1", **group}
+        assert group in document(get(discovery, "/apis"))["groups"]

@@ -25,8 +25,15 @@ AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryLi
 _STORED_AS = {
     ("autoscaling", "HorizontalPodAutoscaler"): "autoscaling/v2/HorizontalPodAutoscaler",
     ("events.k8s.io", "Event"): "/v1/Event",
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): "apiextensions.k8s.io/v1beta1/CustomResourceDefinition",
+    ("admissionregistration.k8s.io", "MutatingAdmissionPolicy"): (
+        "admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicy"
+    ),
+    ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding"): (
+        "admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicyBinding"
+    ),
 }
-"""Kinds that are stored in another version than the one they are shown in."""
+"""Kinds that v1.36 stores in another version than the one they are shown in."""
 _VERSION = re.compile(r"v([0-9]+)(?:(alpha|beta)([0-9]+))?$")
 
 
