@@ -12,6 +12,7 @@ from pilothouse.apiserver.admission.limit_ranger import LimitRanger
 from pilothouse.apiserver.admission.names import OFF_BY_DEFAULT, ORDER
 from pilothouse.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
 from pilothouse.apiserver.admission.priority import Priority
+from pilothouse.apiserver.admission.resource_quota import ResourceQuota
 from pilothouse.apiserver.admission.service_account import ServiceAccount
 from pilothouse.apiserver.admission.taint_nodes_by_condition import TaintNodesByCondition
 from pilothouse.apiserver.core import Core
@@ -23,6 +24,7 @@ MAKERS: Mapping[str, Callable[[Core], Plugin]] = {
     "TaintNodesByCondition": lambda core: TaintNodesByCondition(),
     "Priority": lambda core: Priority(core.store),
     "DefaultTolerationSeconds": lambda core: DefaultTolerationSeconds(),
+    "ResourceQuota": lambda core: ResourceQuota(core.env, core.store, core.table),
 }
 """How each plugin is made. The order is that of ``names.ORDER``, not of these rows."""
 

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from pilothouse.apiserver.admission import Admission, Plugin, refused
-from pilothouse.apiserver.admission.pod_resources import Amounts, amounts, pod_amounts
 from pilothouse.apiserver.objects import Object
 from pilothouse.machinery.quantities import Quantity, parse_quantity
+from pilothouse.semantics.pod_amounts import Amounts, amounts, pod_amounts
 from pilothouse.storage import Record, Store
 
 ANNOTATION = "kubernetes.io/limit-ranger"

@@ -1,0 +1,127 @@
+"""What a whole pod asks for: requests and limits of its containers, summed up. Pure, over JSON.
+
+After component-helpers' ``resource/helpers.go`` (v0.36). Limit ranges look at the spec alone; quota also counts
+overhead, and what containers still have while they are resized.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pilothouse.machinery.quantities import Quantity, parse_quantity
+
+Amounts = dict[str, Quantity]
+Json = dict[str, Any]
+
+_ZERO = Quantity(0)
+
+
+def amounts(listed: Mapping[str, Any] | None) -> Amounts:
+    """A ResourceList, parsed. Raises ``QuantityError`` for what is no quantity."""
+    return {name: parse_quantity(str(text)) for name, text in (listed or {}).items()}
+
+
+def is_pod_level(name: str) -> bool:
+    """Whether a pod may ask for it as a whole, besides its containers."""
+    return name in ("cpu", "memory") or name.startswith("hugepages-")
+
+
+def asks_as_a_whole(spec: Json) -> bool:
+    """Whether the pod has requests or limits of its own."""
+    whole = spec.get("resources") or {}
+    return any(is_pod_level(name) for field in ("requests", "limits") for name in whole.get(field) or ())
+
+
+def pod_amounts(spec: Json, field: str, *, status: Json | None = None, overhead: bool = False) -> Amounts:
+    """What the pod needs at once at most. ``field`` is ``requests`` or ``limits``; with ``status``, what its containers
+    have been given counts where it is more than what they ask for.
+
+    Containers run together and add up. Init containers run one after the other, each beside the sidecars that started
+    before it, so the largest of them is the least that the pod needs. With sidecar s (1), init i (5) and containers
+    a (1) and b (1): max(1 + 1 + 1, 1 + 5) = 6.
+    """
+    given = _given(status, field)
+    total: Amounts = {}
+    for container in spec.get("containers") or ():
+        add(total, _of_container(container, field, given))
+    sidecars: Amounts = {}
+    peak: Amounts = {}
+    for container in spec.get("initContainers") or ():
+        if container.get("restartPolicy") == "Always":
+            own = _of_container(container, field, given)
+            add(total, own)
+            add(sidecars, own)
+            own = sidecars
+        else:
+            own = amounts((container.get("resources") or {}).get(field))
+            add(own, sidecars)
+        raise_to(peak, own)
+    raise_to(total, peak)
+    for name, amount in amounts((spec.get("resources") or {}).get(field)).items():
+        if is_pod_level(name):
+            total[name] = amount
+    if overhead:
+        more = amounts(spec.get("overhead"))
+        if field == "limits":
+            # A pod without a limit stays without one.
+            more = {name: amount for name, amount in more.items() if total.get(name, _ZERO)}
+        add(total, more)
+    return total
+
+
+class _Given:
+    """What the status says containers have, by name."""
+
+    def __init__(self, amounts_by_name: dict[str, Amounts], *, infeasible: bool) -> None:
+        self.by_name = amounts_by_name
+        self.infeasible = infeasible
+        """The wish in the spec will never be granted, so it does not count."""
+
+
+def _given(status: Json | None, field: str) -> _Given | None:
+    if status is None:
+        return None
+    found: dict[str, Amounts] = {}
+    for listed in ("containerStatuses", "initContainerStatuses"):
+        for one in status.get(listed) or ():
+            resources = one.get("resources")
+            if resources is None:
+                continue
+            own = amounts(resources.get(field))
+            if field == "requests":
+                raise_to(own, amounts(one.get("allocatedResources")))
+            found[one.get("name", "")] = own
+    if not found:
+        return None
+    infeasible = any(
+        (condition.get("type"), condition.get("reason")) == ("PodResizePending", "Infeasible")
+        for condition in status.get("conditions") or ()
+    )
+    return _Given(found, infeasible=infeasible)
+
+
+def _of_container(container: Json, field: str, given: _Given | None) -> Amounts:
+    asked = amounts((container.get("resources") or {}).get(field))
+    if given is None:
+        return asked
+    known = given.by_name.get(container.get("name", ""))
+    if known is None:
+        return asked
+    if given.infeasible:
+        return dict(known)
+    raise_to(asked, known)
+    return asked
+
+
+def add(total: Amounts, more: Mapping[str, Quantity]) -> None:
+    """Add ``more`` to ``total``, in place."""
+    for name, amount in more.items():
+        known = total.get(name)
+        total[name] = amount if known is None else known + amount
+
+
+def raise_to(total: Amounts, floor: Mapping[str, Quantity]) -> None:
+    """Have every amount in ``total`` be at least that of ``floor``, in place."""
+    for name, amount in floor.items():
+        known = total.get(name)
+        if known is None or amount > known:
+            total[name] = amount
