@@ -87,7 +87,8 @@ def deletion_cost(annotations: Mapping[str, str]) -> int:
 
 def max_restart_counts(pod: Pod) -> tuple[int, int]:
     """The highest restart count of regular containers, and of sidecars (init containers that restart)."""
-    regular = max((status.restart_count for status in pod.status.container_statuses), default=0)
+    statuses = pod.status.container_statuses
+    regular = max([status.restart_count for status in statuses]) if statuses else 0
     if not pod.status.init_container_statuses:
         return regular, 0
     sidecars = {container.name for container in pod.spec.init_containers if container.restart_policy == "Always"}

@@ -4,13 +4,13 @@
 parameter: anything that looks like a ReplicaSet can be served. Upstream: v1.36
 ``pkg/controller/replicaset/replica_set.go``.
 
-A look has two halves. Most looks only report, and take their numbers from the census. When the census says that
-something is to be done, single pods are looked at, and what is done rests on the cache alone.
+Most looks only report or make pods, and take their numbers from the census; deleting needs the pods to choose from.
+Only when pods may have to be adopted or released, or when time decides which are available, every one is looked at.
 """
 
 import datetime
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from pilothouse.api.apps import REPLICA_SETS, ReplicaSet, ReplicaSetStatus
 from pilothouse.api.core import PODS, Pod
@@ -145,10 +145,17 @@ class ReplicaSetController(Controller):
             return None
         settled = self._expectations.satisfied(key)
         seen = self._counted(owner, blueprint, blueprint.selector)
-        if seen is not None and self._decide(owner, seen.active, settled) is None:
-            await self._report(key, owner, raw, seen, None)
-            return self._again(key)
-        return await self._act(key, owner, raw, blueprint, blueprint.selector, settled)
+        if seen is None:
+            return await self._look_at_each(key, owner, raw, blueprint, blueprint.selector, settled)
+        error: Exception | None = None
+        failure: Failure | None = None
+        action = self._decide(owner, seen.active, settled)
+        if action is not None:
+            error, failure = await self._carry_out(key, owner, action, seen.active, lambda: self._own_active(owner))
+        await self._report(key, owner, raw, seen, failure)
+        if error is not None:
+            raise error
+        return self._again(key)
 
     # Observe
 
@@ -224,7 +231,7 @@ class ReplicaSetController(Controller):
             )
         )
 
-    async def _act(
+    async def _look_at_each(
         self, key: str, owner: ReplicaSet, raw: bytes, blueprint: Blueprint, selector: Selector, settled: bool
     ) -> Requeue | None:
         """A look at every single pod, with whatever it leads to."""
@@ -237,21 +244,15 @@ class ReplicaSetController(Controller):
             return None
         terminating = sum(1 for pod in own if is_terminating(pod) and selector.matches(pod.metadata.labels))
         error: Exception | None = None
-        message = ""
-        match self._decide(owner, len(pods), settled):
-            case CreatePods(count=missing):
-                error = await self._create(key, owner, missing)
-                message = str(error)
-            case DeletePods() if any(self._has_left(pod) for pod in pods):
-                # Claiming took time. What went meanwhile makes no further event that names this owner, so its deletion
-                # must not be expected: look again.
-                self.queue.add(key)
-                return None
-            case DeletePods(count=surplus):
-                error = await self._delete(key, owner, pods, surplus)
-                message = f"unable to delete pods: {error}"
-            case None:
-                pass
+        failure: Failure | None = None
+        action = self._decide(owner, len(pods), settled)
+        if isinstance(action, DeletePods) and any(self._has_left(pod) for pod in pods):
+            # Claiming took time. What went meanwhile makes no further event that names this owner, so its deletion
+            # must not be expected: look again.
+            self.queue.add(key)
+            return None
+        if action is not None:
+            error, failure = await self._carry_out(key, owner, action, len(pods), lambda: pods)
         now = self.env.now()
         seen = count(
             pods,
@@ -260,13 +261,32 @@ class ReplicaSetController(Controller):
             min_ready_seconds=owner.spec.min_ready_seconds,
             now=now,
         )
-        failure = Failure(message, len(pods) - _wanted(owner)) if error is not None else None
         await self._report(key, owner, raw, seen, failure)
         if error is not None:
             raise error
         if seen.ready == seen.available:
             return self._again(key)
         return self._again(key, self._until_next_available(owner, pods, now))
+
+    def _own_active(self, owner: ReplicaSet) -> list[Pod]:
+        return [pod for pod in self._pods.by_index(CONTROLLER_INDEX, self._index_key(owner.metadata)) if is_active(pod)]
+
+    async def _carry_out(
+        self,
+        key: str,
+        owner: ReplicaSet,
+        action: CreatePods | DeletePods,
+        active: int,
+        pods: Callable[[], list[Pod]],
+    ) -> tuple[Exception | None, Failure | None]:
+        """Make or delete pods; what failed, and how to report that. ``pods`` gives the active ones."""
+        if isinstance(action, CreatePods):
+            error = await self._create(key, owner, action.count)
+            message = str(error)
+        else:
+            error = await self._delete(key, owner, pods(), action.count)
+            message = f"unable to delete pods: {error}"
+        return error, None if error is None else Failure(message, active - _wanted(owner))
 
     def _again(self, key: str, wait: float | None = None) -> Requeue | None:
         """Look again after that time, but no later than when the key may be acted on at last."""
