@@ -16,6 +16,7 @@ from pilothouse.apiserver import ApiServer, ServerOptions
 from pilothouse.apiserver.admission.names import WITHOUT_CONTROLLERS
 from pilothouse.apiserver.asgi import Application, Receive, Scope, Send
 from pilothouse.apiserver.authentication import StaticTokens, TokenLogin
+from pilothouse.apiserver.authentication_config import AuthenticationConfig
 from pilothouse.apiserver.gateway import Gateway
 from pilothouse.apiserver.identity import Identity
 from pilothouse.apiserver.service_account_tokens import PrivateKey, load_key, load_public_key, new_key
@@ -101,6 +102,9 @@ class ServedApiServer:
             signing_key=load_key(_read(options.signing_key)) if options.signing_key else _signing_key(directory),
             public_keys=[load_public_key(_read(path)) for path in options.verification_keys],
         )
+        self._authentication = AuthenticationConfig(self.server, self._trusted) if self.authority is not None else None
+        if self._authentication is not None:
+            self.server.background["authentication for others"] = self._authentication.run
         self._application = Application(env, self.gateway)
         self._http = Server(
             self._application if options.secure else _everyone_is_admin(self._application, self.token),
@@ -138,6 +142,9 @@ class ServedApiServer:
     async def start(self) -> None:
         """Listen. Raises ``serving.server.CannotListen``."""
         await self.gateway.start()
+        if self._authentication is not None:
+            # Before anybody can ask: a manager that starts beside this server ends where it finds none.
+            await self._authentication.sync()
         self.server.set_lag(self.options.replica_lag)
         await self._http.start()
         self.gateway.publish("127.0.0.1" if self.options.host in _ANYWHERE else self.options.host, self.port)
@@ -149,12 +156,17 @@ class ServedApiServer:
         await self._http.stop()
         await self.server.close()
 
+    @property
+    def _trusted(self) -> bytes:
+        """Who signs clients' certificates."""
+        if self.authority is None:
+            return b""
+        return _read(self.options.client_authority) if self.options.client_authority else self.authority.certificate
+
     def _tls(self, directory: Path | None) -> ServerTls | None:
         if self.authority is None:
             return None
-        trusted = self.authority.certificate
-        if self.options.client_authority:
-            trusted = _read(self.options.client_authority)
+        trusted = self._trusted
         if self.options.certificate is not None:
             return ServerTls.load(*self.options.certificate, client_authority=trusted)
         hosts = ["localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default", "kubernetes.default.svc"]

@@ -1,0 +1,83 @@
+"""A manager as a program of its own beside ``pilothouse apiserver``: its secure port believes whom that server does."""
+
+import datetime
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.programs import free_port, pilothouse, until
+from tests.real.test_secure_port import get
+
+from pilothouse.serving.certificates import Pair, issue_client, make_authority
+
+RS_ONLY = "--controllers=replicaset"
+"""The manager's own identity has no more rights than it needs."""
+
+NOW = datetime.datetime.now(datetime.UTC)
+
+
+class Ground:
+    """A server with RBAC, and a manager that logs in as kube-controller-manager and asks it about its own callers."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.authority = Pair.load(directory / "data" / "ca.crt", directory / "data" / "ca.key")
+        self.port = free_port()
+
+    def login(self, user: str, *groups: str, authority: Pair | None = None) -> tuple[Path, Path]:
+        """A certificate and key of this user."""
+        files = self.directory / f"{user}.crt", self.directory / f"{user}.key"
+        issue_client(authority or self.authority, user, groups, NOW).save(*files)
+        return files
+
+    def kubeconfig(self, user: str) -> Path:
+        """A kubeconfig that logs in with a certificate."""
+        certificate, key = self.login(user)
+        document = yaml.safe_load((self.directory / "admin").read_text())
+        document["users"][0]["user"] = {"client-certificate": str(certificate), "client-key": str(key)}
+        path = self.directory / "manager.kubeconfig"
+        path.write_text(json.dumps(document))
+        return path
+
+
+@pytest.fixture(scope="module")
+def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
+    directory = tmp_path_factory.mktemp("beside")
+    words = ["--port=0", "--data-dir=data", "--kubeconfig=admin", "--authorization-mode=RBAC"]
+    with pilothouse(directory, "apiserver", *words):
+        until((directory / "admin").exists, "the server is up")
+        ground = Ground(directory)
+        kubeconfig = ground.kubeconfig("system:kube-controller-manager")
+        flags = [f"--{who}kubeconfig={kubeconfig}" for who in ("", "authentication-", "authorization-")]
+        with pilothouse(directory, "manager", *flags, f"--secure-port={ground.port}", "--v=2", RS_ONLY) as manager:
+            manager.until("Serving securely")
+            yield ground
+            assert "extension-apiserver-authentication" in manager.log
+            assert "forbidden" not in manager.log
+
+
+def test_an_administrators_certificate_opens_every_page(ground: Ground) -> None:
+    assert get(ground.port, "/metrics", certificate=ground.login("root", "system:masters"))[0] == 200
+
+
+def test_a_users_certificate_is_believed_and_the_user_asked_about(ground: Ground) -> None:
+    status, text = get(ground.port, "/metrics", certificate=ground.login("eve"))
+    assert status == 403
+    assert json.loads(text)["message"] == 'forbidden: User "eve" cannot get path "/metrics"'
+
+
+def test_a_certificate_of_somebody_else_is_refused(ground: Ground) -> None:
+    stranger = ground.login("mallory", "system:masters", authority=make_authority("other", NOW))
+    assert get(ground.port, "/metrics", certificate=stranger)[0] == 401
+
+
+def test_the_administrators_token_counts_as_well(ground: Ground) -> None:
+    token = yaml.safe_load((ground.directory / "admin").read_text())["users"][0]["user"]["token"]
+    assert get(ground.port, "/metrics", token=token)[0] == 200
+
+
+def test_nobody_sees_nothing_but_health(ground: Ground) -> None:
+    assert get(ground.port, "/metrics")[0] == 403
+    until(lambda: get(ground.port, "/healthz")[0] == 200, "it is healthy")
