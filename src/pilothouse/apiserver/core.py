@@ -10,6 +10,7 @@ from pilothouse.api.logs import PodLogs
 from pilothouse.api.wire import Request
 from pilothouse.apiserver.admission import Chain
 from pilothouse.apiserver.attributes import AttributeCache
+from pilothouse.apiserver.authorization import AlwaysAllow, Authorizer
 from pilothouse.apiserver.identity import Identity
 from pilothouse.apiserver.objects import Timestamps
 from pilothouse.apiserver.options import ServerOptions
@@ -59,6 +60,8 @@ class Core:
         self.requests = RequestReader(self.table)
         self.time = Timestamps(env)
         self.admission = Chain()
+        self.authorizer: Authorizer = AlwaysAllow()
+        """Answers what expressions of admission ask; a ``Gateway`` puts its own here."""
         self.attributes = AttributeCache(store)
         self.virtual: dict[tuple[str, str, str], Handler] = {}
         """Handlers of what is not stored, and of subresources with a way of their own: (group, resource,

@@ -79,6 +79,7 @@ class Gateway:
             server.authorize = self._authorize_request
         else:
             self.authorizer = AlwaysAllow()
+        core.authorizer = self.authorizer
         self._started = authorization != "RBAC"
         self._stopping = False
         health = Health(started=lambda: self._started, serving=lambda: not self._stopping)

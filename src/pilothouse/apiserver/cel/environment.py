@@ -237,10 +237,23 @@ _PLACE = re.compile(r"^ERROR: <input>:(\d+):", re.MULTILINE)
 _STRUCT = re.compile(r" not found in struct '[^']*'")
 
 
+_QUALIFIED = re.compile(
+    r"^ERROR: <input>:(\d+):(\d+): undeclared reference to '(\w+(?:\.\w+)+)'(.*)\n( \| .*)\n \| \.*\^", re.MULTILINE
+)
+
+
+def _first_name(found: re.Match[str]) -> str:
+    """Of ``a.b.c`` where nothing is known, cel-go complains about ``a``, at its place."""
+    before, first = found[3].rpartition(".")[0], found[3].partition(".")[0]
+    column = max(1, int(found[2]) - len(before))
+    told = f"ERROR: <input>:{found[1]}:{column}: undeclared reference to '{first}'{found[4]}"
+    return f"{told}\n{found[5]}\n | {'.' * (column - 1)}^"
+
+
 def _compiler_words(text: str, lines_before: int) -> str:
     """The library's message as cel-go words it."""
     text = text.removeprefix("INVALID_ARGUMENT: ").removesuffix(" [INVALID_ARGUMENT]")
-    text = _STRUCT.sub("", text)
+    text = _QUALIFIED.sub(_first_name, _STRUCT.sub("", text))
     if lines_before:
         text = _PLACE.sub(lambda found: f"ERROR: <input>:{int(found[1]) - lines_before}:", text)
     return text

@@ -8,6 +8,7 @@ from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.base import Strategy
+from pilothouse.apiserver.strategies.expressions import conditions_problems, policy_problems
 from pilothouse.apiserver.strategies.filling import child, fill
 from pilothouse.machinery.names import dns_subdomain_errors
 
@@ -108,6 +109,7 @@ class WebhooksStrategy(Strategy):
         elif not set(versions) & {"v1", "v1beta1"}:
             text = "must include at least one of v1, v1beta1"
             problems.append(errors.invalid_value(f"{path}.admissionReviewVersions", versions, text))
+        problems += conditions_problems(webhook.get("matchConditions") or (), f"{path}.matchConditions")
         config = webhook.get("clientConfig") or {}
         if (config.get("url") is None) == (config.get("service") is None):
             problems.append(errors.required(f"{path}.clientConfig", "exactly one of url or service is required"))
@@ -129,7 +131,7 @@ class MutatingWebhooksStrategy(WebhooksStrategy):
 
 
 class PolicyStrategy(Strategy):
-    """Validating and MutatingAdmissionPolicies; whether their expressions compile is admission's to say."""
+    """Validating and MutatingAdmissionPolicies."""
 
     def default(self, obj: Object) -> None:
         spec = child(obj, "spec")
@@ -152,7 +154,10 @@ class PolicyStrategy(Strategy):
                 problems.append(errors.required("spec.matchConstraints.resourceRules"))
             for position, rule in enumerate(rules):
                 problems += _rule_problems(rule, f"spec.matchConstraints.resourceRules[{position}]")
-        return problems
+        if "mutations" not in spec and not spec.get("validations") and not spec.get("auditAnnotations"):
+            text = "validations or auditAnnotations must contain at least one item"
+            problems.append(errors.required("spec.validations", text))
+        return problems + policy_problems(spec)
 
 
 def _default_constraints(constraints: Object) -> None:

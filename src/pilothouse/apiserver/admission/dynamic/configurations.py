@@ -1,0 +1,49 @@
+"""What is configured, kept decoded while it is stored: admission looks at all of it on every write."""
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from pilothouse.apiserver.objects import Object, decode
+from pilothouse.apiserver.resources import storage_prefix
+from pilothouse.storage import Change, Store
+
+GROUP = "admissionregistration.k8s.io"
+EXEMPT = (
+    "validatingwebhookconfigurations",
+    "mutatingwebhookconfigurations",
+    "validatingadmissionpolicies",
+    "validatingadmissionpolicybindings",
+    "mutatingadmissionpolicies",
+    "mutatingadmissionpolicybindings",
+)
+"""Resources of the group that no webhook and no policy is about: nobody must be able to lock everybody out."""
+
+T = TypeVar("T")
+
+
+class Configurations(Generic[T]):
+    """The stored objects of one resource, made into something by ``make``, in the order of their names."""
+
+    def __init__(self, store: Store, resource: str, make: Callable[[Object], T]) -> None:
+        self._prefix, self._make = storage_prefix(GROUP, resource), make
+        self._made: dict[str, T] = {
+            record.key: make(decode(record.value)) for record in store.list(self._prefix).records
+        }
+        store.on_commit.append(self._follow)
+
+    @property
+    def all(self) -> list[T]:
+        """Everything there is."""
+        return [self._made[key] for key in sorted(self._made)] if self._made else []
+
+    def __bool__(self) -> bool:
+        return bool(self._made)
+
+    def _follow(self, changes: list[Change]) -> None:
+        for change in changes:
+            if not change.key.startswith(self._prefix):
+                continue
+            if change.type == "DELETED":
+                self._made.pop(change.key, None)
+            else:
+                self._made[change.key] = self._make(decode(change.value))

@@ -1,0 +1,154 @@
+"""Which writes a webhook or a policy is about: rules, namespaces, labels.
+
+After k8s.io/apiserver ``pkg/admission/plugin/{policy/matching,webhook/predicates}`` and
+``pkg/admission/plugin/webhook/generic/webhook.go`` (v0.36).
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from pilothouse.api.meta import LabelSelector
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.admission import Admission
+from pilothouse.apiserver.admission.dynamic.configurations import EXEMPT, GROUP
+from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.objects import Object, decode
+from pilothouse.apiserver.resources import ResourceInfo
+from pilothouse.machinery.labels import EVERYTHING, Selector, selector_from
+
+_ANY = "*"
+
+
+def is_exempt(write: Admission) -> bool:
+    """Whether no configuration may be about the write."""
+    return write.info.group == GROUP and write.info.resource in EXEMPT
+
+
+def selector(given: Any) -> Selector:
+    """The selector in a configuration; absent selects everything, as its default ``{}`` does."""
+    return selector_from(msgspec.convert(given, LabelSelector)) if given else EVERYTHING
+
+
+class Criteria:
+    """What one webhook, policy or binding is about."""
+
+    def __init__(
+        self,
+        rules: Iterable[Mapping[str, Any]],
+        excluded: Iterable[Mapping[str, Any]] = (),
+        *,
+        namespaces: Any = None,
+        objects: Any = None,
+        policy: str = "Equivalent",
+        without_rules: bool = False,
+    ) -> None:
+        self._rules, self._excluded = tuple(rules), tuple(excluded)
+        self._namespaces, self._objects = selector(namespaces), selector(objects)
+        self._equivalent = policy != "Exact"
+        self._without_rules = without_rules
+
+    @staticmethod
+    def of_constraints(constraints: Mapping[str, Any], *, without_rules: bool = False) -> "Criteria":
+        """``MatchResources``. ``without_rules``: no rules mean every resource (bindings)."""
+        return Criteria(
+            constraints.get("resourceRules") or (),
+            constraints.get("excludeResourceRules") or (),
+            namespaces=constraints.get("namespaceSelector"),
+            objects=constraints.get("objectSelector"),
+            policy=constraints.get("matchPolicy") or "Equivalent",
+            without_rules=without_rules,
+        )
+
+    def match(self, core: Core, write: Admission) -> ResourceInfo | None:
+        """The version of the resource in which the write matches; None when it does not.
+
+        Raises ``StatusError`` for a namespace that is not there.
+        """
+        found = self._resource(core, write)
+        if found is None or not self._namespace_matches(core, write) or not self._object_matches(write):
+            return None
+        return found
+
+    def _resource(self, core: Core, write: Admission) -> ResourceInfo | None:
+        if any(_rule_matches(rule, write, write.info) for rule in self._excluded):
+            return None
+        if not self._rules and self._without_rules:
+            return write.info
+        if any(_rule_matches(rule, write, write.info) for rule in self._rules):
+            return write.info
+        if not self._equivalent:
+            return None
+        others = _equivalents(core, write.info)
+        if any(_rule_matches(rule, write, info) for info in others for rule in self._excluded):
+            return None
+        return next((info for rule in self._rules for info in others if _rule_matches(rule, write, info)), None)
+
+    def _namespace_matches(self, core: Core, write: Admission) -> bool:
+        if self._namespaces == EVERYTHING:
+            return True
+        return not _has_namespace(write) or self._namespaces.matches(_namespace_labels(core, write))
+
+    def _object_matches(self, write: Admission) -> bool:
+        if self._objects == EVERYTHING:
+            return True
+        return any(obj is not None and self._objects.matches(_labels(obj)) for obj in (write.obj, write.old))
+
+
+def _is_namespace(write: Admission) -> bool:
+    return write.info.resource == "namespaces" and not write.info.group
+
+
+def _has_namespace(write: Admission) -> bool:
+    return bool(write.namespace) or _is_namespace(write)
+
+
+def _labels(obj: Object) -> dict[str, str]:
+    labels: dict[str, str] = (obj.get("metadata") or {}).get("labels") or {}
+    return labels
+
+
+def _namespace_labels(core: Core, write: Admission) -> dict[str, str]:
+    """A namespace is selected by its own labels: the new ones when it is written."""
+    if _is_namespace(write) and not write.subresource and write.obj is not None:
+        return _labels(write.obj)
+    name = write.name if _is_namespace(write) else write.namespace
+    record = core.namespace(name)
+    if record is None:
+        raise errors.namespace_not_found(name)
+    return _labels(decode(record.value))
+
+
+def _equivalents(core: Core, info: ResourceInfo) -> list[ResourceInfo]:
+    """Other versions and groups that the same objects are served in."""
+    return [other for other in core.table if other is not info and other.prefix == info.prefix]
+
+
+def _rule_matches(rule: Mapping[str, Any], write: Admission, info: ResourceInfo) -> bool:
+    names = rule.get("resourceNames") or ()
+    return (
+        _any_of(rule.get("operations"), write.operation)
+        and _any_of(rule.get("apiGroups"), info.group)
+        and _any_of(rule.get("apiVersions"), info.version)
+        and _scope_matches(rule.get("scope") or _ANY, write)
+        and any(_resource_matches(wanted, info.resource, write.subresource) for wanted in rule.get("resources") or ())
+        and (not names or write.name in names)
+    )
+
+
+def _any_of(wanted: Any, given: str) -> bool:
+    return any(choice in (_ANY, given) for choice in wanted or ())
+
+
+def _scope_matches(scope: str, write: Admission) -> bool:
+    if scope == "Namespaced":
+        return bool(write.namespace) and not _is_namespace(write)
+    if scope == "Cluster":
+        return not write.namespace or _is_namespace(write)
+    return True
+
+
+def _resource_matches(wanted: str, resource: str, subresource: str) -> bool:
+    main, _, sub = wanted.partition("/")
+    return main in (_ANY, resource) and sub in (subresource, _ANY)

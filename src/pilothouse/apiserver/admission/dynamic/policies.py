@@ -1,0 +1,246 @@
+"""ValidatingAdmissionPolicy: expressions that judge writes, where bindings apply them.
+
+After k8s.io/apiserver ``pkg/admission/plugin/policy/{generic/policy_dispatcher.go,validating}`` (v0.36).
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from pilothouse.api.meta import LabelSelector
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.admission import Admission, Plugin, refused
+from pilothouse.apiserver.admission.dynamic.configurations import Configurations
+from pilothouse.apiserver.admission.dynamic.expressions import (
+    Condition,
+    ExpressionError,
+    Inputs,
+    MatchConditions,
+    Scope,
+)
+from pilothouse.apiserver.admission.dynamic.matching import Criteria, is_exempt
+from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.objects import Object, decode
+from pilothouse.apiserver.resources import ResourceInfo
+from pilothouse.env.logging import Log
+from pilothouse.machinery.labels import selector_from
+
+_log = Log("admission-policy")
+_CODES = {"Invalid": 422, "Unauthorized": 401, "Forbidden": 403, "RequestEntityTooLarge": 413}
+_MAX_MESSAGE = 5 * 1024
+
+
+class Policy:
+    """One policy, compiled when it is first needed."""
+
+    def __init__(self, obj: Object) -> None:
+        spec = obj.get("spec") or {}
+        self.name: str = obj["metadata"]["name"]
+        self.fails_open = spec.get("failurePolicy") == "Ignore"
+        self.param_kind: Object | None = spec.get("paramKind")
+        self.criteria = Criteria.of_constraints(spec.get("matchConstraints") or {})
+        self.scope = Scope(params=self.param_kind is not None, variables=spec.get("variables") or ())
+        quiet = Scope(params=self.param_kind is not None, authorizer=False, variables=spec.get("variables") or ())
+        matched = Scope(params=self.param_kind is not None)
+        self.conditions = MatchConditions(matched, spec.get("matchConditions") or ())
+        self.validations = [Validation(self.scope, quiet, one) for one in spec.get("validations") or ()]
+        self.annotations = [
+            (one.get("key") or "", Condition(self.scope, one.get("valueExpression") or "", ("string", "null_type")))
+            for one in spec.get("auditAnnotations") or ()
+        ]
+
+
+class Validation:
+    """One expression and what is said when it is false."""
+
+    def __init__(self, scope: Scope, quiet: Scope, given: Object) -> None:
+        self.condition = Condition(scope, given.get("expression") or "")
+        self.reason: str = given.get("reason") or "Invalid"
+        self._text = (given.get("message") or "").strip()
+        expression = given.get("messageExpression") or ""
+        self._message = Condition(quiet, expression, ("string",)) if expression else None
+
+    def message(self, inputs: Inputs) -> str:
+        """The message expression's text if it has one line of some, else the message, else the expression."""
+        if self._message is not None:
+            try:
+                text = self._message.evaluate(inputs)
+            except ExpressionError as error:
+                _log.info("a messageExpression failed", error=str(error))
+                text = ""
+            text = text.strip() if isinstance(text, str) else ""
+            if text and "\n" not in text and len(text.encode()) <= _MAX_MESSAGE:
+                return text
+        return self._text or f"failed expression: {self.condition.source.strip()}"
+
+
+class Binding:
+    """Where a policy applies, with which parameters, and what follows."""
+
+    def __init__(self, obj: Object) -> None:
+        spec = obj.get("spec") or {}
+        self.name: str = obj["metadata"]["name"]
+        self.policy: str = spec.get("policyName") or ""
+        self.param_ref: Object | None = spec.get("paramRef")
+        self.actions: list[str] = spec.get("validationActions") or []
+        matched = spec.get("matchResources")
+        self.criteria = Criteria.of_constraints(matched, without_rules=True) if matched is not None else None
+
+
+class ParameterError(ValueError):
+    """Parameters that cannot be had."""
+
+
+def find_parameters(core: Core, kind: Object | None, ref: Object | None, namespace: str) -> Iterator[Object | None]:
+    """The objects to evaluate with: one None when there are no parameters. Raises ``ParameterError``."""
+    if kind is None or ref is None:
+        yield None
+        return
+    info = parameter_resource(core, kind)
+    where = ref.get("namespace") or ""
+    if info.namespaced:
+        where = where or namespace
+        if not where:
+            raise ParameterError(
+                "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources"
+            )
+    elif where:
+        raise ParameterError("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
+    found: list[Object] = []
+    if ref.get("name"):
+        record = core.store.staged(info.key(where, ref["name"]))
+        if record is not None:
+            found.append(decode(core.view(info, record.value)))
+    elif ref.get("selector") is not None:
+        matches = selector_from(msgspec.convert(ref["selector"], LabelSelector)).matches
+        for record in core.store.list(info.list_prefix(where)).records:
+            obj = decode(core.view(info, record.value))
+            if matches(obj["metadata"].get("labels") or {}):
+                found.append(obj)
+    else:
+        raise ParameterError("one of name or selector must be provided")
+    if not found and ref.get("parameterNotFoundAction") == "Deny":
+        raise ParameterError("no params found for policy binding with `Deny` parameterNotFoundAction")
+    yield from found
+
+
+def parameter_resource(core: Core, kind: Object) -> ResourceInfo:
+    """What holds the parameters of a policy. Raises ``ParameterError``."""
+    version, name = kind.get("apiVersion") or "", kind.get("kind") or ""
+    for info in core.table:
+        if info.api_version == version and info.kind == name:
+            return info
+    raise ParameterError(f"failed to find resource referenced by paramKind: '{version}, Kind={name}'")
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """One reason to refuse a write."""
+
+    policy: str
+    binding: str
+    message: str
+    reason: str = "Invalid"
+
+    @property
+    def text(self) -> str:
+        """What the client is told."""
+        by = f" with binding '{self.binding}'" if self.binding else ""
+        return f"ValidatingAdmissionPolicy '{self.policy}'{by} denied request: {self.message}"
+
+
+class ValidatingAdmissionPolicy(Plugin):
+    """Runs the policies that are bound."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._policies = Configurations(core.store, "validatingadmissionpolicies", Policy)
+        self._bindings = Configurations(core.store, "validatingadmissionpolicybindings", Binding)
+
+    def review(self, write: Admission) -> None:
+        if not self._bindings or not self._policies or is_exempt(write):
+            return
+        bound: dict[str, list[Binding]] = {}
+        for binding in self._bindings.all:
+            bound.setdefault(binding.policy, []).append(binding)
+        denied: list[Decision] = []
+        for policy in self._policies.all:
+            if policy.name in bound:
+                denied += self._judge(write, policy, bound[policy.name])
+        if denied:
+            raise _refusal(write, denied[0])
+
+    def _judge(self, write: Admission, policy: Policy, bindings: list[Binding]) -> Iterator[Decision]:
+        info = policy.criteria.match(self._core, write)
+        if info is None:
+            return
+        if policy.param_kind is not None:
+            try:
+                parameter_resource(self._core, policy.param_kind)
+            except ParameterError as error:
+                if not policy.fails_open:
+                    yield Decision(policy.name, "", f"failed to configure policy: {error}")
+                return
+        for binding in bindings:
+            if binding.criteria is not None and binding.criteria.match(self._core, write) is None:
+                continue
+            try:
+                parameters = list(find_parameters(self._core, policy.param_kind, binding.param_ref, write.namespace))
+            except ParameterError as error:
+                if not policy.fails_open:
+                    yield Decision(policy.name, binding.name, f"failed to configure binding: {error}")
+                continue
+            for found in parameters:
+                inputs = Inputs(self._core, write, info, found)
+                yield from self._evaluate(write, policy, binding, inputs)
+
+    def _evaluate(self, write: Admission, policy: Policy, binding: Binding, inputs: Inputs) -> Iterator[Decision]:
+        try:
+            if not policy.conditions.match(inputs):
+                return
+        except ExpressionError as error:
+            if not policy.fails_open:
+                yield from _act(write, policy, binding, str(error), "Invalid")
+            return
+        for validation in policy.validations:
+            try:
+                if validation.condition.evaluate(inputs) is True:
+                    continue
+            except ExpressionError as error:
+                if not policy.fails_open:
+                    yield from _act(write, policy, binding, str(error), "Invalid")
+                continue
+            yield from _act(write, policy, binding, validation.message(inputs), validation.reason)
+        for key, condition in policy.annotations:
+            yield from self._annotate(policy, binding, key, condition, inputs)
+
+    def _annotate(
+        self, policy: Policy, binding: Binding, key: str, condition: Condition, inputs: Inputs
+    ) -> Iterator[Decision]:
+        """There is no audit log here; an annotation is logged, and one that cannot be had refuses the write."""
+        try:
+            value = condition.evaluate(inputs)
+        except ExpressionError as error:
+            if not policy.fails_open:
+                yield Decision(policy.name, binding.name, str(error))
+            return
+        if isinstance(value, str) and value.strip():
+            _log.info("audit annotation", key=f"{policy.name}/{key}", value=value.strip())
+
+
+def _act(write: Admission, policy: Policy, binding: Binding, message: str, reason: str) -> Iterator[Decision]:
+    for action in binding.actions:
+        if action == "Deny":
+            yield Decision(policy.name, binding.name, message, reason)
+        elif action == "Warn":
+            write.warnings.append(
+                f"Validation failed for ValidatingAdmissionPolicy '{policy.name}' with binding '{binding.name}': "
+                f"{message}"
+            )
+        elif action == "Audit":
+            _log.info("validation failed", policy=policy.name, binding=binding.name, message=message)
+
+
+def _refusal(write: Admission, decision: Decision) -> errors.StatusError:
+    error = refused(write, decision.text)
+    details = {**(error.details or {}), "causes": [{"message": decision.text}]}
+    return errors.StatusError(_CODES.get(decision.reason, 422), decision.reason, error.message, details=details)

@@ -1,0 +1,72 @@
+"""The AdmissionRequest of a write, as expressions (``request``) and webhooks see it.
+
+After k8s.io/apiserver ``pkg/admission/plugin/webhook/request/admissionreview.go`` (v0.36).
+"""
+
+from typing import Any
+
+from pilothouse.apiserver.admission import Admission
+from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.objects import Object, decode, encode_object
+from pilothouse.apiserver.resources import ResourceInfo
+
+_OPTIONS = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}
+
+
+def converted(core: Core, write: Admission, obj: Object | None, info: ResourceInfo) -> Object | None:
+    """An object of the write in another version that the resource is served in."""
+    if obj is None or info is write.info:
+        return obj
+    return convert(core, write.info, info, obj)
+
+
+def convert(core: Core, source: ResourceInfo, target: ResourceInfo, obj: Object) -> Object:
+    """An object of one version in another one."""
+    strategy = core.strategy(source)
+    stored = encode_object(strategy.stored_as(source), strategy.to_storage(source, obj))
+    return decode(core.view(target, stored))
+
+
+def admission_request(write: Admission, info: ResourceInfo, uid: str) -> Object:
+    """The request without its objects."""
+    asked = write.info
+    request: dict[str, Any] = {
+        "uid": uid,
+        "kind": _kind(info, write.subresource),
+        "resource": {"group": info.group, "version": info.version, "resource": info.resource},
+        "requestKind": _kind(asked, write.subresource),
+        "requestResource": {"group": asked.group, "version": asked.version, "resource": asked.resource},
+        "operation": write.operation,
+        "userInfo": _user(write),
+        "dryRun": write.dry_run,
+    }
+    if write.subresource:
+        request["subResource"] = request["requestSubResource"] = write.subresource
+    if write.name:
+        request["name"] = write.name
+    if write.namespace:
+        request["namespace"] = write.namespace
+    elif asked.resource == "namespaces" and not asked.group and write.name:
+        request["namespace"] = write.name
+    options: dict[str, Any] = {"kind": _OPTIONS.get(write.operation, ""), "apiVersion": "meta.k8s.io/v1"}
+    if write.dry_run:
+        options["dryRun"] = ["All"]
+    request["options"] = options
+    return request
+
+
+def _kind(info: ResourceInfo, subresource: str) -> dict[str, str]:
+    sub = info.subresources.get(subresource) if subresource else None
+    if sub is not None and sub.kind != info.kind and subresource != "scale":
+        return {"group": sub.group, "version": sub.version, "kind": sub.kind}
+    return {"group": info.group, "version": info.version, "kind": info.kind}
+
+
+def _user(write: Admission) -> Object:
+    identity = write.identity
+    user: dict[str, Any] = {"username": identity.user, "groups": list(identity.groups)}
+    if identity.uid:
+        user["uid"] = identity.uid
+    if identity.extra:
+        user["extra"] = {key: list(values) for key, values in identity.extra.items()}
+    return user

@@ -1,0 +1,338 @@
+"""ValidatingAdmissionPolicy: what matches, what is judged, what the client is told (texts from v1.36)."""
+
+from typing import Any
+
+import pytest
+from tests.apiserver.api import CONFIG_MAPS, Answer, Api, Object, on
+
+POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+BINDINGS = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
+SCALERS = "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers"
+RULE: Object = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["*"], "resources": ["configmaps"]}
+
+
+def policy(*validations: Object, **spec: Any) -> Object:
+    constraints = spec.pop("constraints", {"resourceRules": [RULE]})
+    return {
+        "metadata": {"name": "p"},
+        "spec": {"matchConstraints": constraints, "validations": list(validations), **spec},
+    }
+
+
+def binding(**spec: Any) -> Object:
+    return {"metadata": {"name": "b"}, "spec": {"policyName": "p", "validationActions": ["Deny"], **spec}}
+
+
+def config_map(name: str = "c", **data: str) -> Object:
+    return {"metadata": {"name": name, "labels": {"x": "y"}}, "data": data}
+
+
+async def judged(api: Api, body: Object, given: Object, bound: Object) -> Answer:
+    await api.made(POLICIES, given)
+    await api.made(BINDINGS, bound)
+    return await api.post(CONFIG_MAPS, body)
+
+
+DENIED = "configmaps \"c\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: "
+ONE = {"expression": "object.data.a == '1'"}
+
+
+@pytest.mark.parametrize(
+    ("given", "bound", "code", "message"),
+    [
+        pytest.param(policy(ONE), binding(), 422, DENIED + "failed expression: object.data.a == '1'", id="a denial"),
+        pytest.param(policy({"expression": "object.data.a == '2'"}), binding(), 201, "", id="an expression that holds"),
+        pytest.param(
+            policy({**ONE, "message": " must be 1 ", "reason": "Forbidden"}),
+            binding(),
+            403,
+            DENIED + "must be 1",
+            id="message and reason",
+        ),
+        pytest.param(
+            policy({**ONE, "message": "m", "messageExpression": "'is ' + object.data.a"}),
+            binding(),
+            422,
+            DENIED + "is 2",
+            id="a message expression",
+        ),
+        pytest.param(
+            policy({**ONE, "message": "m", "messageExpression": "object.data.b"}),
+            binding(),
+            422,
+            DENIED + "m",
+            id="a message expression that fails",
+        ),
+        pytest.param(
+            policy({"expression": "object.data.b == '1'"}),
+            binding(),
+            422,
+            DENIED + "expression 'object.data.b == '1'' resulted in error: no such key: b",
+            id="an error refuses",
+        ),
+        pytest.param(
+            policy({"expression": "object.data.b == '1'"}, failurePolicy="Ignore"),
+            binding(),
+            201,
+            "",
+            id="unless failures are ignored",
+        ),
+        pytest.param(
+            policy(
+                {"expression": "variables.twice == '22' && variables.a == '1'", "messageExpression": "variables.twice"},
+                variables=[
+                    {"name": "a", "expression": "object.data.a"},
+                    {"name": "twice", "expression": "variables.a + variables.a"},
+                    {"name": "unused", "expression": "object.nothing"},
+                ],
+            ),
+            binding(),
+            422,
+            DENIED + "22",
+            id="variables, evaluated when used",
+        ),
+        pytest.param(
+            policy(ONE, matchConditions=[{"name": "m", "expression": "request.name != 'c'"}]),
+            binding(),
+            201,
+            "",
+            id="match conditions",
+        ),
+        pytest.param(
+            policy(
+                {"expression": "request.operation == 'CREATE' && oldObject == null"},
+                {"expression": "request.userInfo.username == 'admin'"},
+                {"expression": "namespaceObject.metadata.name == 'default' && request.namespace == 'default'"},
+                {"expression": "request.resource.resource == 'configmaps' && request.kind.kind == 'ConfigMap'"},
+                {"expression": "authorizer.group('').resource('pods').check('get').allowed()"},
+                {"expression": "authorizer.requestResource.check('create').allowed()"},
+                {"expression": "!has(object.metadata.annotations) && object.metadata.?labels.x.orValue('') == 'y'"},
+            ),
+            binding(),
+            201,
+            "",
+            id="what expressions see",
+        ),
+        pytest.param(
+            policy(ONE, constraints={"resourceRules": [{**RULE, "operations": ["UPDATE"]}]}),
+            binding(),
+            201,
+            "",
+            id="another operation",
+        ),
+        pytest.param(
+            policy(ONE, constraints={"resourceRules": [RULE], "excludeResourceRules": [RULE]}),
+            binding(),
+            201,
+            "",
+            id="excluded rules",
+        ),
+        pytest.param(
+            policy(ONE, constraints={"resourceRules": [{**RULE, "scope": "Cluster"}]}), binding(), 201, "", id="scope"
+        ),
+        pytest.param(
+            policy(ONE, constraints={"resourceRules": [{**RULE, "resourceNames": ["d"]}]}),
+            binding(),
+            201,
+            "",
+            id="another name",
+        ),
+        pytest.param(
+            policy(ONE, constraints={"resourceRules": [RULE], "objectSelector": {"matchLabels": {"x": "z"}}}),
+            binding(),
+            201,
+            "",
+            id="other labels",
+        ),
+        pytest.param(
+            policy(ONE),
+            binding(matchResources={"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "other"}}}),
+            201,
+            "",
+            id="another namespace",
+        ),
+        pytest.param(
+            policy(ONE, paramKind={"apiVersion": "v1", "kind": "Secret"}),
+            binding(paramRef={"name": "none", "parameterNotFoundAction": "Deny"}),
+            422,
+            DENIED + "failed to configure binding: no params found for policy binding with `Deny` "
+            "parameterNotFoundAction",
+            id="no parameters",
+        ),
+        pytest.param(
+            policy(ONE, paramKind={"apiVersion": "v1", "kind": "Secret"}),
+            binding(paramRef={"name": "none", "parameterNotFoundAction": "Allow"}),
+            201,
+            "",
+            id="parameters that may be missing",
+        ),
+        pytest.param(
+            policy(ONE, paramKind={"apiVersion": "v1", "kind": "Nothing"}),
+            binding(paramRef={"name": "none", "parameterNotFoundAction": "Allow"}),
+            422,
+            "configmaps \"c\" is forbidden: ValidatingAdmissionPolicy 'p' denied request: failed to configure policy: "
+            "failed to find resource referenced by paramKind: 'v1, Kind=Nothing'",
+            id="parameters of no kind",
+        ),
+        pytest.param(
+            policy(ONE, auditAnnotations=[{"key": "k", "valueExpression": "object.data.b"}], failurePolicy="Ignore"),
+            binding(validationActions=["Audit"]),
+            201,
+            "",
+            id="audit only",
+        ),
+    ],
+)  # fmt: skip
+def test_a_create_under_a_policy(given: Object, bound: Object, code: int, message: str) -> None:
+    async def main(api: Api) -> Answer:
+        return await judged(api, config_map(a="2"), given, bound)
+
+    answer = on(main)
+    assert (answer.status, answer.message) == (code, message)
+    if code == 422:
+        details = answer.body["details"]
+        assert details == {
+            "name": "c",
+            "kind": "configmaps",
+            "causes": [{"message": message.removeprefix('configmaps "c" is forbidden: ')}],
+        }
+        assert answer.body["reason"] == "Invalid"
+
+
+def test_a_binding_may_only_warn() -> None:
+    async def main(api: Api) -> Answer:
+        return await judged(
+            api, config_map(a="2"), policy({**ONE, "message": "m"}), binding(validationActions=["Warn"])
+        )
+
+    answer = on(main)
+    assert answer.status == 201
+    assert "Validation failed for ValidatingAdmissionPolicy 'p' with binding 'b': m" in answer.headers["warning"]
+
+
+def test_parameters_come_from_a_name_or_a_selector() -> None:
+    async def main(api: Api) -> list[Answer]:
+        wanted = config_map("params", a="1")
+        await api.made(CONFIG_MAPS, wanted)
+        given = policy(
+            {"expression": "object.data.a == params.data.a", "messageExpression": "'want ' + params.data.a"},
+            paramKind={"apiVersion": "v1", "kind": "ConfigMap"},
+            matchConditions=[{"name": "m", "expression": "object.metadata.name != 'params'"}],
+        )
+        by_name = await judged(api, config_map(a="2"), given, binding(paramRef={"name": "params"}))
+        chosen = {"selector": {"matchLabels": {"x": "y"}}, "parameterNotFoundAction": "Deny"}
+        found = (await api.get(BINDINGS + "/b")).body
+        found["spec"]["paramRef"] = chosen
+        assert (await api.put(BINDINGS + "/b", found)).status == 200
+        by_selector = await api.post(CONFIG_MAPS, config_map(a="2"))
+        return [by_name, by_selector, await api.post(CONFIG_MAPS, config_map(a="1"))]
+
+    by_name, by_selector, good = on(main)
+    assert by_name.message == by_selector.message == DENIED + "want 1"
+    assert good.status == 201
+
+
+def test_updates_and_deletes_are_judged_too() -> None:
+    async def main(api: Api) -> list[Answer]:
+        await api.made(CONFIG_MAPS, config_map(a="1"))
+        await api.made(
+            POLICIES,
+            policy(
+                {"expression": "request.operation != 'DELETE' || oldObject.data.a == '9'", "message": "stays"},
+                {"expression": "object == null || object.data.a == oldObject.data.a", "message": "fixed"},
+            ),
+        )
+        await api.made(BINDINGS, binding())
+        return [
+            await api.patch(CONFIG_MAPS + "/c", {"data": {"a": "2"}}),
+            await api.patch(CONFIG_MAPS + "/c", {"data": {"b": "2"}}),
+            await api.delete(CONFIG_MAPS + "/c"),
+        ]
+
+    changed, added, deleted = on(main)
+    assert (changed.message, added.status, deleted.message) == (DENIED + "fixed", 200, DENIED + "stays")
+
+
+@pytest.mark.parametrize(("match_policy", "code"), [("Equivalent", 422), ("Exact", 201)])
+def test_an_equivalent_version_is_converted(match_policy: str, code: int) -> None:
+    rule = {"apiGroups": ["autoscaling"], "apiVersions": ["v2"], "operations": ["*"], "resources": ["*"]}
+    seen = "has(object.spec.metrics) ? object.apiVersion : 'v1'"
+    given = policy(
+        {"expression": "false", "messageExpression": seen},
+        constraints={"resourceRules": [rule], "matchPolicy": match_policy},
+    )
+    scaler: Object = {
+        "metadata": {"name": "h"},
+        "spec": {
+            "maxReplicas": 3,
+            "targetCPUUtilizationPercentage": 50,
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"},
+        },
+    }
+
+    async def main(api: Api) -> Answer:
+        await api.made(POLICIES, given)
+        await api.made(BINDINGS, binding())
+        return await api.post(SCALERS, scaler)
+
+    answer = on(main)
+    assert answer.status == code
+    assert code == 201 or answer.message.endswith("denied request: autoscaling/v2")
+
+
+def test_policies_are_not_about_policies() -> None:
+    async def main(api: Api) -> Answer:
+        rule = {"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*"]}
+        await api.made(POLICIES, policy({"expression": "false"}, constraints={"resourceRules": [rule]}))
+        await api.made(BINDINGS, binding())
+        return await api.delete(BINDINGS + "/b")
+
+    assert on(main).status == 200
+
+
+@pytest.mark.parametrize(
+    ("spec", "problem"),
+    [
+        pytest.param(
+            policy({"expression": "object.a =="}),
+            'spec.validations[0].expression: Invalid value: "object.a ==": compilation failed: ERROR: <input>:1:12: '
+            "Syntax error: mismatched input '<EOF>' expecting",
+            id="a syntax error",
+        ),
+        pytest.param(
+            policy({"expression": "params.a == 1"}),
+            'spec.validations[0].expression: Invalid value: "params.a == 1": compilation failed: ERROR: <input>:1:1: '
+            "undeclared reference to 'params' (in container '')",
+            id="parameters without a kind",
+        ),
+        pytest.param(
+            policy({"expression": "1 + 1"}),
+            'spec.validations[0].expression: Invalid value: "1 + 1": must evaluate to bool',
+            id="no question",
+        ),
+        pytest.param(
+            policy({"expression": "variables.z"}, variables=[{"name": "a", "expression": "1"}]),
+            "undefined field 'z'",
+            id="an unknown variable",
+        ),
+        pytest.param(
+            policy({"expression": "true", "messageExpression": "1"}),
+            'spec.validations[0].messageExpression: Invalid value: "1": must evaluate to string',
+            id="a message that is none",
+        ),
+        pytest.param(policy(), "spec.validations: Required value: validations or audit", id="nothing to judge"),
+        pytest.param(
+            policy({"expression": "true", "reason": "Why"}),
+            'spec.validations[0].reason: Unsupported value: "Why": supported values: "Forbidden", "Invalid", '
+            '"RequestEntityTooLarge", "Unauthorized"',
+            id="an unknown reason",
+        ),
+    ],
+)
+def test_policies_that_are_refused(spec: Object, problem: str) -> None:
+    async def main(api: Api) -> Answer:
+        return await api.post(POLICIES, spec)
+
+    answer = on(main)
+    assert answer.status == 422
+    assert problem in answer.message
