@@ -1,179 +1,262 @@
-"""Cluster addresses and node ports of services.
+"""Cluster addresses, families and node ports of services: what a service asked for, and what it gets.
 
-Runs as admission, because giving an address means looking at all services; what is taken is kept in memory and
-follows the store. Single stack only. After kubernetes' ``pkg/registry/core/service/storage/alloc.go`` (v1.36):
-dynamic addresses come from the upper part of the range, node ports likewise, so that the lower part stays free for
-static requests.
+Runs as the last admission plugin, because giving an address means looking at all services (``address_pools``). After
+kubernetes' ``pkg/registry/core/service/storage/alloc.go`` and ``pkg/registry/core/service/strategy.go`` (v1.36).
 """
 
 import ipaddress
+from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 
 from pilothouse.apiserver import errors
+from pilothouse.apiserver.address_pools import (
+    AddressPool,
+    Network,
+    PortPool,
+    Taken,
+    family_of,
+    ranges_of,
+)
 from pilothouse.apiserver.admission import Admission, Plugin
+from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.resources import ResourceTable
+from pilothouse.apiserver.strategies.services import (
+    cluster_address_problems,
+    drop_of_old_type,
+    keep_allocated,
+    needs_addresses,
+    needs_health_check_port,
+    needs_node_ports,
+)
 from pilothouse.env import Env
-from pilothouse.storage import Store
+from pilothouse.storage import Staged, Store
 
-_NODE_PORTS = range(30000, 32768)
-_STATIC_PORTS = 86
-_MANAGER = "ipallocator.k8s.io"
-
-
-class _Port(msgspec.Struct, frozen=True):
-    nodePort: int = 0  # noqa: N815  # as on the wire
+_FAMILIES = ("IPv4", "IPv6")
+_RANGES = "networking.k8s.io/servicecidrs/"
 
 
-class _Spec(msgspec.Struct, frozen=True):
-    clusterIP: str = ""  # noqa: N815  # as on the wire
-    ports: tuple[_Port, ...] = ()
-    healthCheckNodePort: int = 0  # noqa: N815  # as on the wire
+class _RangeSpec(msgspec.Struct, frozen=True):
+    cidrs: tuple[str, ...] = ()
 
 
-class _Service(msgspec.Struct):
-    spec: _Spec = _Spec()
+class _RangeMeta(msgspec.Struct, frozen=True):
+    deletionTimestamp: str = ""  # noqa: N815  # as on the wire
 
 
-_read = msgspec.json.Decoder(_Service).decode
+class _Range(msgspec.Struct, frozen=True):
+    metadata: _RangeMeta = _RangeMeta()
+    spec: _RangeSpec = _RangeSpec()
 
 
-def first_address(service_range: str) -> str:
-    """The address of the service ``kubernetes``."""
-    return str(ipaddress.ip_network(service_range)[1])
-
-
-def address_object(address: str, namespace: str, service: str) -> Object:
-    """The IPAddress that says which service has the address."""
-    family = f"IPv{ipaddress.ip_address(address).version}"
-    labels = {"ipaddress.kubernetes.io/ip-family": family}
-    return {
-        "metadata": {"name": address, "labels": {**labels, "ipaddress.kubernetes.io/managed-by": _MANAGER}},
-        "spec": {"parentRef": {"resource": "services", "namespace": namespace, "name": service}},
-    }
+_read_range = msgspec.json.Decoder(_Range).decode
 
 
 class ServiceAddresses(Plugin):
-    """Gives services what they have no address or port of."""
+    """Gives services what they have no address or port of, and refuses what cannot be theirs."""
 
-    def __init__(self, env: Env, store: Store, service_range: str) -> None:
-        self._env = env
+    def __init__(self, env: Env, store: Store, table: ResourceTable, service_range: str) -> None:
         self._store = store
-        self._network = ipaddress.ip_network(service_range)
-        size = self._network.num_addresses
-        self._static = min(max(16, size // 16), 256)
+        self._ranges = ranges_of(service_range)
+        taken = self._taken = Taken(env, store, table)
+        self._pools = {
+            f"IPv{network.version}": AddressPool(env, partial(self._networks, network.version), taken)
+            for network in self._ranges
+        }
+        self._ports = PortPool(env, taken)
+
+    def repair(self) -> Staged | None:
+        """Make what services lack that were there before this server; the last write."""
+        return self._taken.repair()
+
+    def _networks(self, version: int) -> list[Network]:
+        """The ranges of one family: the server's own, then those of ServiceCIDR objects."""
+        found = [network for network in self._ranges if network.version == version]
+        for record in self._store.list(_RANGES).records:
+            stored = _read_range(record.value)
+            if stored.metadata.deletionTimestamp:
+                continue
+            for cidr in stored.spec.cidrs:
+                network = ipaddress.ip_network(cidr, strict=False)
+                if network.version == version and network not in found:
+                    found.append(network)
+        return found
 
     def admit(self, write: Admission) -> None:
-        info, obj = write.info, write.obj
-        if info.resource != "services" or info.group or write.subresource or obj is None:
+        obj = write.obj
+        if not _concerns(write) or obj is None:
             return
-        spec: Object = obj.get("spec") or {}
-        kind = spec.get("type")
-        if kind == "ExternalName" or kind not in ("ClusterIP", "NodePort", "LoadBalancer"):
-            return
+        if not write.dry_run:
+            self.repair()
+        spec: Object = obj.setdefault("spec", {})
+        before: Object | None = None
         if write.old is not None:
-            # What the client leaves out on update stays; PrepareUpdate sees to that. Here only what was never there.
             before = write.old.get("spec") or {}
-            for field in ("clusterIP", "clusterIPs"):
-                if not spec.get(field) and before.get(field):
-                    spec[field] = before[field]
-        self._give_address(write, spec)
-        if kind in ("NodePort", "LoadBalancer") and spec.get("allocateLoadBalancerNodePorts") is not False:
-            self._give_ports(write, spec)
-        if (
-            kind == "LoadBalancer"
-            and spec.get("externalTrafficPolicy") == "Local"
-            and not spec.get("healthCheckNodePort")
-        ):
-            taken = {port.nodePort for service in self._services() for port in service.spec.ports}
-            taken |= {service.spec.healthCheckNodePort for service in self._services()}
-            taken |= {port.get("nodePort") or 0 for port in spec.get("ports") or ()}
-            spec["healthCheckNodePort"] = self._free_port(taken)
+            keep_allocated(spec, before)
+        if spec.get("clusterIP") and not spec.get("clusterIPs"):
+            spec["clusterIPs"] = [spec["clusterIP"]]
+        if before is not None:
+            drop_of_old_type(spec, before)
+        problems = cluster_address_problems(spec, before)
+        if problems:
+            raise errors.invalid("", "Service", write.name, problems)
+        if not needs_addresses(spec):
+            return
+        key = write.info.key(write.namespace, write.name)
+        self._settle_families(write, spec, before)
+        if spec.get("clusterIP") != "None":
+            self._give_addresses(write, spec, key)
+        if needs_node_ports(spec):
+            self._give_ports(write, spec, key)
+        if needs_health_check_port(spec):
+            self._give_health_check_port(spec, before, key)
 
-    def _give_address(self, write: Admission, spec: Object) -> None:
-        address = spec.get("clusterIP") or next(iter(spec.get("clusterIPs") or ()), "")
-        headless = address == "None"
-        if not address:
-            address = self._free_address()
-        elif not headless and write.old is None:
-            self._check(write, address)
-        spec["clusterIP"] = address
-        if not spec.get("clusterIPs"):
-            spec["clusterIPs"] = [address]
-        if not spec.get("ipFamilies"):
-            spec["ipFamilies"] = ["IPv4", "IPv6"] if headless and not spec.get("selector") else ["IPv4"]
-        if not spec.get("ipFamilyPolicy"):
-            spec["ipFamilyPolicy"] = "RequireDualStack" if len(spec["ipFamilies"]) > 1 else "SingleStack"
+    def review(self, write: Admission) -> None:
+        # Between admit and here others may have had their turn.
+        obj = write.obj
+        if not _concerns(write) or obj is None or not needs_addresses(obj["spec"]):
+            return
+        spec, key = obj["spec"], write.info.key(write.namespace, write.name)
+        for address in spec.get("clusterIPs") or ():
+            if address != "None":
+                why = self._pools[family_of(address)].why_not(address, key)
+                if why == "provided IP is already allocated":
+                    raise _not_allocated(write, spec, address, why)
 
-    def _check(self, write: Admission, address: str) -> None:
-        why = ""
-        try:
-            inside = ipaddress.ip_address(address) in self._network
-        except ValueError:
-            problem = errors.invalid_value("spec.clusterIPs[0]", address, "must be a valid IP address")
-            raise errors.invalid("", "Service", write.name, [problem]) from None
-        if not inside:
-            why = "the provided network does not match the current range"
-        elif address in self._taken_addresses():
-            why = "provided IP is already allocated"
-        if why:
-            problem = errors.invalid_value("spec.clusterIPs", [address], f"failed to allocate IP {address}: {why}")
-            raise errors.invalid("", "Service", write.name, [problem])
+    # Families
 
-    def _services(self) -> list[_Service]:
-        return [_read(record.value) for record in self._store.list("/services/").records]
+    def _settle_families(self, write: Admission, spec: Object, before: Object | None) -> None:
+        if before is not None and _stays_preferred(spec, before):
+            return
+        headless, addresses = spec.get("clusterIP") == "None", spec.get("clusterIPs") or []
+        families: list[str] = list(spec.get("ipFamilies") or ())
+        policy = spec.get("ipFamilyPolicy")
+        if policy is None and (len(addresses) == 2 or len(families) == 2):
+            policy = "RequireDualStack"
+        problems: list[FieldError] = []
+        for position, address in enumerate(addresses):
+            if address == "None":
+                break
+            if position < len(families):
+                continue
+            family = family_of(address)
+            if family not in self._pools:
+                why = f"{family} is not configured on this cluster"
+                problems.append(errors.invalid_value(f"spec.clusterIPs[{position}]", addresses, why))
+            else:
+                families.append(family)
+        if problems:
+            raise errors.invalid("", "Service", write.name, problems)
+        default = next(iter(self._pools))
+        if headless and not spec.get("selector"):
+            # Somebody else fills in the endpoints, of whatever family; also where the cluster has only one.
+            policy = policy or "RequireDualStack"
+            families = families or [default]
+            if len(families) < 2 and policy != "SingleStack":
+                families.append(_other(families[0]))
+        else:
+            policy = policy or "SingleStack"
+            if policy == "RequireDualStack" and len(self._pools) < 2:
+                told = "this cluster is not configured for dual-stack services"
+                problems.append(errors.invalid_value("spec.ipFamilyPolicy", policy, told))
+            problems += [
+                errors.invalid_value(f"spec.ipFamilies[{position}]", family, "not configured on this cluster")
+                for position, family in enumerate(families)
+                if family not in self._pools
+            ]
+            if problems:
+                raise errors.invalid("", "Service", write.name, problems)
+            families = families or [default]
+            if policy != "SingleStack" and len(families) == 1 and len(self._pools) == 2:
+                families.append(_other(families[0]))
+        spec["ipFamilies"], spec["ipFamilyPolicy"] = families, policy
 
-    def _taken_addresses(self) -> set[str]:
-        return {service.spec.clusterIP for service in self._services()}
+    # Addresses
 
-    def _free_address(self) -> str:
-        taken = self._taken_addresses()
-        size = self._network.num_addresses
-        upper = range(self._static + 1, size - 1)
-        random = self._env.stream("apiserver service addresses")
-        start = random.randrange(len(upper)) if upper else 0
-        for offset in [*(upper[(start + i) % len(upper)] for i in range(len(upper))), *range(1, self._static + 1)]:
-            address = str(self._network[offset])
-            if address not in taken:
-                return address
-        raise errors.internal("failed to allocate a serviceIP: range is full")
-
-    def _give_ports(self, write: Admission, spec: Object) -> None:
-        ports = spec.get("ports") or ()
-        known: dict[str, int] = {}
-        if write.old is not None:
-            known = {
-                port.get("name") or "": port["nodePort"]
-                for port in (write.old.get("spec") or {}).get("ports") or ()
-                if port.get("nodePort")
-            }
-        taken = {port.nodePort for service in self._services() for port in service.spec.ports if port.nodePort}
-        taken |= {service.spec.healthCheckNodePort for service in self._services()}
-        by_number: dict[int, int] = {}
-        for position, port in enumerate(ports):
-            given = port.get("nodePort") or known.get(port.get("name") or "")
-            if given and given not in known.values():
-                path = f"spec.ports[{position}].nodePort"
-                why = ""
-                if given not in _NODE_PORTS:
-                    why = "provided port is not in the valid range. The range of valid ports is 30000-32767"
-                elif given in taken:
-                    why = "provided port is already allocated"
+    def _give_addresses(self, write: Admission, spec: Object, key: str) -> None:
+        wanted: list[str] = list(spec.get("clusterIPs") or ())
+        given: list[str] = []
+        for position, family in enumerate(spec["ipFamilies"]):
+            pool = self._pools[family]
+            if position < len(wanted) and wanted[position]:
+                why = pool.why_not(wanted[position], key)
                 if why:
-                    raise errors.invalid("", "Service", write.name, [errors.invalid_value(path, given, why)])
-            if not given:
-                # One number for TCP and UDP of the same port.
-                given = by_number.get(port.get("port") or 0) or self._free_port(taken)
-            taken.add(given)
-            by_number[port.get("port") or 0] = given
-            port["nodePort"] = given
+                    raise _not_allocated(write, spec, wanted[position], why)
+                given.append(wanted[position])
+                continue
+            address = pool.free()
+            if not address:
+                raise errors.internal("failed to allocate a serviceIP: range is full")
+            given.append(address)
+        spec["clusterIP"], spec["clusterIPs"] = given[0], given
 
-    def _free_port(self, taken: set[int]) -> int:
-        random = self._env.stream("apiserver node ports")
-        upper = _NODE_PORTS[_STATIC_PORTS:]
-        start = random.randrange(len(upper))
-        candidates: list[int] = [*upper[start:], *upper[:start], *_NODE_PORTS[:_STATIC_PORTS]]
-        for candidate in candidates:
-            if candidate not in taken:
-                return candidate
-        raise errors.internal("failed to allocate a nodePort: range is full")
+    # Ports
+
+    def _give_ports(self, write: Admission, spec: Object, key: str) -> None:
+        ports: Sequence[Object] = spec.get("ports") or ()
+        for position, port in enumerate(ports):
+            asked = port.get("nodePort")
+            why = self._ports.why_not(asked, key) if asked else ""
+            if why:
+                problem = errors.invalid_value(f"spec.ports[{position}].nodePort", asked, why)
+                raise errors.invalid("", "Service", write.name, [problem])
+        if spec["type"] == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts") is False:
+            return
+        mine = {port["nodePort"] for port in ports if port.get("nodePort")}
+        # One number serves TCP and UDP of the same port; a protocol has a number only once.
+        of_number: dict[int, int] = {}
+        used: set[tuple[str, int]] = set()
+        for port in ports:
+            if port.get("nodePort"):
+                of_number.setdefault(port.get("port") or 0, port["nodePort"])
+                used.add((port.get("protocol") or "", port["nodePort"]))
+        for port in ports:
+            if port.get("nodePort"):
+                continue
+            protocol = port.get("protocol") or ""
+            given = of_number.get(port.get("port") or 0, 0)
+            if not given or (protocol, given) in used:
+                given = self._ports.free(mine)
+            if not given:
+                raise errors.internal("failed to allocate a nodePort: range is full")
+            port["nodePort"] = given
+            mine.add(given)
+            used.add((protocol, given))
+            of_number.setdefault(port.get("port") or 0, given)
+
+    def _give_health_check_port(self, spec: Object, before: Object | None, key: str) -> None:
+        asked = spec.get("healthCheckNodePort") or 0
+        if asked:
+            if before is not None and before.get("healthCheckNodePort") == asked:
+                return
+            why = self._ports.why_not(asked, key)
+            if why:
+                raise errors.internal(f"failed to allocate requested HealthCheck NodePort {asked}: {why}")
+            return
+        given = self._ports.free(port.get("nodePort") or 0 for port in spec.get("ports") or ())
+        if not given:
+            raise errors.internal("failed to allocate a HealthCheck NodePort: range is full")
+        spec["healthCheckNodePort"] = given
+
+
+def _concerns(write: Admission) -> bool:
+    return write.info.resource == "services" and not write.info.group and not write.subresource
+
+
+def _stays_preferred(spec: Object, before: Object) -> bool:
+    """Whether a service that prefers two families asks for nothing new: it is not changed because the cluster has."""
+    return spec.get("ipFamilyPolicy") == "PreferDualStack" and all(
+        spec.get(field) == before.get(field) for field in ("ipFamilyPolicy", "ipFamilies", "clusterIPs", "clusterIP")
+    )
+
+
+def _other(family: str) -> str:
+    return _FAMILIES[1] if family == _FAMILIES[0] else _FAMILIES[0]
+
+
+def _not_allocated(write: Admission, spec: Object, address: str, why: str) -> errors.StatusError:
+    asked = spec.get("clusterIPs") or [address]
+    problem = errors.invalid_value("spec.clusterIPs", asked, f"failed to allocate IP {address}: {why}")
+    return errors.invalid("", "Service", write.name, [problem])

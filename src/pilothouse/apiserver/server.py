@@ -11,7 +11,6 @@ from typing import Any
 
 from pilothouse.api.wire import Request, Response, Stream, Transport
 from pilothouse.apiserver import errors, startup
-from pilothouse.apiserver.address_records import AddressRecords
 from pilothouse.apiserver.addresses import ServiceAddresses
 from pilothouse.apiserver.admission.built_in import plugins as admission_plugins
 from pilothouse.apiserver.core import Call, Core, Handler
@@ -113,9 +112,10 @@ class ApiServer:
         self.core = Core(env, store, self.options)
         self.core.virtual.update(_VIRTUAL)
         self.core.special.update(_SPECIAL)
+        self._addresses = ServiceAddresses(env, store, self.core.table, self.options.service_range)
         self.core.admission.plugins += [
             *admission_plugins(self.core, self.options.admission_plugins),
-            ServiceAddresses(env, store, self.options.service_range),
+            self._addresses,
         ]
         self.presenter: Presenter = NegotiatingPresenter(env.now)
         self.documents = Documents(self.core.table, address=f"127.0.0.1:{self.options.secure_port}")
@@ -123,7 +123,6 @@ class ApiServer:
         self.authorize: Authorize | None = None
         """Raises ``StatusError`` for what the user may not do; without it everything is allowed."""
         self._events = EventExpiry(self.core)
-        self._addresses = AddressRecords(self.core)
         self.background: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
         """What else ``run`` does, by name."""
         self.custom_resources = CustomResources(self.core)
@@ -140,10 +139,12 @@ class ApiServer:
         presented = startup.stage_presented(self.core)
         if presented is not None:
             await self.store.commit(presented)
+        addresses = self._addresses.repair()
+        if addresses is not None:
+            await self.store.commit(addresses)
         async with TaskGroup("API server") as group:
             group.start(self.custom_resources.run(), name="custom resource definitions")
             group.start(self._events.run(), name="event expiry")
-            group.start(self._addresses.run(), name="addresses of services")
             for name, work in self.background.items():
                 group.start(work(), name=name)
             await asyncio.get_running_loop().create_future()

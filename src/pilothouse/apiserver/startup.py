@@ -8,7 +8,7 @@ left alone, apart from roles, which get back what they lack.
 import msgspec
 
 from pilothouse.apiserver import start_objects
-from pilothouse.apiserver.addresses import address_object, first_address
+from pilothouse.apiserver.address_pools import family_of, first_address, ranges_of
 from pilothouse.apiserver.authorization import RBAC_GROUP
 from pilothouse.apiserver.bootstrap_roles import bootstrap_objects, reconciled
 from pilothouse.apiserver.core import Core
@@ -39,7 +39,7 @@ def stage_objects(core: Core) -> Staged | None:
             "spec": {
                 "clusterIP": address,
                 "clusterIPs": [address],
-                "ipFamilies": ["IPv4"],
+                "ipFamilies": [family_of(address)],
                 "ipFamilyPolicy": "SingleStack",
                 "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": core.options.secure_port}],
             },
@@ -53,7 +53,7 @@ def stage_presented(core: Core) -> Staged | None:
     now, staged = core.time.now(), None
     cidr = {
         "metadata": {"name": "kubernetes"},
-        "spec": {"cidrs": [core.options.service_range]},
+        "spec": {"cidrs": [str(network) for network in ranges_of(core.options.service_range)]},
         "status": {
             "conditions": [
                 {
@@ -66,11 +66,9 @@ def stage_presented(core: Core) -> Staged | None:
             ]
         },
     }
-    address = address_object(first_address(core.options.service_range), "default", "kubernetes")
     entries = [
         *start_objects.priority_classes(),
         (_NETWORKING, "servicecidrs", cidr),
-        (_NETWORKING, "ipaddresses", address),
         *start_objects.flow_control(now),
         *start_objects.api_services(now),
         start_objects.token_tracking(now[:10]),

@@ -52,6 +52,9 @@ class Store(ABC):
         self.on_commit: list[Callable[[Changes], None]] = []
         """Called with each commit's changes once they are visible, before anyone who waits for them runs. An exception
         goes to the loop's exception handler, which on the virtual loop ends the run."""
+        self.on_stage: list[Callable[[Staged], None]] = []
+        """Called with each write once it is staged, before ``stage`` returns. May stage what belongs to it: both are
+        of one turn, and so become visible in one commit."""
         self._env = env
         self._records: dict[str, Record] = {}
         self._collections: dict[str, Collection] = {}
@@ -195,6 +198,8 @@ class Store(ABC):
         self._next = revision + 1
         self._newest_staged[key] = staged
         self._queue.append(staged)
+        for hook in self.on_stage:
+            hook(staged)
         return staged
 
     @abstractmethod

@@ -1,20 +1,209 @@
-"""Services: defaults and the checks that do not need an address pool.
+"""Services: defaults, what stays on update, and every check that does not need an address pool.
 
-After kubernetes' ``pkg/apis/core/v1/defaults.go`` and ``pkg/registry/core/service`` (v1.36). Cluster addresses are
-given by ``addresses.ServiceAddresses``, which runs as admission because it has to look at all services.
+After kubernetes' ``pkg/apis/core/v1/defaults.go``, ``pkg/registry/core/service/strategy.go`` and ``ValidateService`` in
+``pkg/apis/core/validation`` (v1.36). Addresses and ports are given by ``addresses.ServiceAddresses``, which runs as
+admission because it has to look at all services; it calls the functions here before it does.
 """
 
-from collections.abc import Iterable
+import ipaddress
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.base import Strategy
 from pilothouse.apiserver.strategies.pod_templates import PORT_RANGE
+from pilothouse.apiserver.strategies.selectors import label_problems_in
 from pilothouse.apiserver.strategies.warnings import service_warnings
-from pilothouse.machinery.names import dns_label_errors
+from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors, port_name_errors, qualified_name_errors
 
 _TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
+_PROTOCOLS = ("SCTP", "TCP", "UDP")
+_POLICIES = ("PreferDualStack", "RequireDualStack", "SingleStack")
+_FAMILIES = ("IPv4", "IPv6")
+_TRAFFIC = ("Cluster", "Local")
+_DISTRIBUTIONS = ("PreferClose", "PreferSameNode", "PreferSameZone")
+_BAD_ADDRESS = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+_ONLY_BALANCED = "may only be used when `type` is 'LoadBalancer'"
+_FIXED = "may not change once set"
+_MOST_STICKY_SECONDS = 86400
+
+
+# What a type of service has
+
+
+def needs_addresses(spec: Object) -> bool:
+    """Whether services of this type have cluster addresses (or are headless)."""
+    return spec.get("type") in ("ClusterIP", "NodePort", "LoadBalancer")
+
+
+def needs_node_ports(spec: Object) -> bool:
+    """Whether services of this type have node ports."""
+    return spec.get("type") in ("NodePort", "LoadBalancer")
+
+
+def needs_health_check_port(spec: Object) -> bool:
+    """Whether a load balancer has to find out which nodes have endpoints."""
+    return spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
+
+
+def _is_external(spec: Object) -> bool:
+    """Whether it is reached from outside."""
+    return needs_node_ports(spec) or (spec.get("type") == "ClusterIP" and bool(spec.get("externalIPs")))
+
+
+# Updates
+
+
+def keep_allocated(spec: Object, before: Object) -> None:
+    """What the client leaves out on update stays as given (``patchAllocatedValues``, ``NormalizeClusterIPs``)."""
+    if needs_addresses(before) and needs_addresses(spec):
+        if not spec.get("clusterIP") and before.get("clusterIP"):
+            spec["clusterIP"] = before["clusterIP"]
+        same = spec.get("clusterIP") == before.get("clusterIP")
+        if not spec.get("clusterIPs") and same and before.get("clusterIPs"):
+            spec["clusterIPs"] = list(before["clusterIPs"])
+        for field in ("ipFamilies", "ipFamilyPolicy"):
+            if not spec.get(field) and before.get(field):
+                spec[field] = before[field]
+    if spec.get("clusterIP") != before.get("clusterIP") and spec.get("clusterIPs") == before.get("clusterIPs"):
+        # A client that knows only the single field.
+        spec["clusterIPs"] = [spec["clusterIP"]] if spec.get("clusterIP") else []
+    if needs_node_ports(before) and needs_node_ports(spec):
+        _keep_ports(spec.get("ports") or (), before.get("ports") or ())
+    if needs_health_check_port(before) and needs_health_check_port(spec) and not spec.get("healthCheckNodePort"):
+        spec["healthCheckNodePort"] = before.get("healthCheckNodePort")
+    if before.get("ipFamilyPolicy") in _POLICIES[:2] and spec.get("ipFamilyPolicy") == "SingleStack":
+        # Back to one family: those who do not say which address goes lose the second.
+        for field in ("ipFamilies", "clusterIPs"):
+            if len(spec.get(field) or ()) == 2 and spec[field] == before.get(field):
+                spec[field] = spec[field][:1]
+
+
+def _keep_ports(ports: Iterable[Object], before: Iterable[Object]) -> None:
+    known = {port.get("name") or "": port.get("nodePort") or 0 for port in before}
+    used = {port.get("nodePort") for port in ports if port.get("nodePort")} & set(known.values())
+    for port in ports:
+        number = known.get(port.get("name") or "")
+        if not port.get("nodePort") and number and number not in used:
+            port["nodePort"] = number
+            used.add(number)
+
+
+def drop_of_old_type(spec: Object, before: Object) -> None:
+    """What only the old type had goes, unless the client says something else about it
+    (``dropTypeDependentFields``)."""
+
+    def drop_unchanged(*fields: str) -> None:
+        for field in fields:
+            if field in spec and spec[field] == before.get(field):
+                del spec[field]
+
+    if needs_addresses(before) and not needs_addresses(spec):
+        drop_unchanged("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
+        drop_unchanged("internalTrafficPolicy")
+    if needs_node_ports(before) and not needs_node_ports(spec):
+        numbers = [port.get("nodePort") for port in spec.get("ports") or ()]
+        if numbers == [port.get("nodePort") for port in before.get("ports") or ()]:
+            for port in spec.get("ports") or ():
+                port.pop("nodePort", None)
+    if needs_health_check_port(before) and not needs_health_check_port(spec):
+        drop_unchanged("healthCheckNodePort")
+    if before.get("type") == "LoadBalancer" and spec.get("type") != "LoadBalancer":
+        drop_unchanged("allocateLoadBalancerNodePorts", "loadBalancerClass")
+    if _is_external(before) and not _is_external(spec):
+        drop_unchanged("externalTrafficPolicy")
+
+
+# Addresses
+
+
+def cluster_address_problems(spec: Object, before: Object | None) -> list[FieldError]:
+    """``ValidateServiceClusterIPsRelatedFields``: what is wrong with addresses and families as they were asked for."""
+    path = "spec.clusterIPs"
+    addresses: list[str] = spec.get("clusterIPs") or []
+    families: list[str] = spec.get("ipFamilies") or []
+    policy, single = spec.get("ipFamilyPolicy"), spec.get("clusterIP") or ""
+    if spec.get("type") == "ExternalName":
+        told = "may not be set for ExternalName services"
+        given = (("clusterIPs", addresses), ("ipFamilies", families), ("ipFamilyPolicy", policy))
+        return [errors.not_allowed(f"spec.{field}", told) for field, value in given if value]
+    problems: list[FieldError] = []
+    if before is not None and needs_addresses(before):
+        problems += _change_problems(addresses, before, policy)
+    if addresses and addresses[0] != single:
+        problems.append(errors.invalid_value(f"{path}[0]", addresses, "first value must match `clusterIP`"))
+    problems += _family_problems(families, policy, addresses)
+    headless = bool(addresses) and addresses[0] == "None"
+    if headless:
+        if len(addresses) > 1:
+            problems.append(
+                errors.invalid_value(f"{path}[1]", addresses[1:], "may not be set when primary clusterIP is 'None'")
+            )
+        return problems
+    for position, address in enumerate(addresses):
+        problems += _address_problems(f"{path}[{position}]", address, position, families)
+    if len(addresses) > 2:
+        problems.append(errors.invalid_value(path, addresses, "may only hold up to 2 values"))
+    if len(addresses) == 2 and not problems and (":" in addresses[0]) == (":" in addresses[1]):
+        told = "may specify no more than one IP for each IP family, i.e. 192.168.0.1 and fd00::1"
+        problems.append(errors.invalid_value(path, addresses, told))
+    return problems
+
+
+def _change_problems(addresses: Sequence[str], before: Object, policy: Any) -> list[FieldError]:
+    """Addresses and the first family stay (``ValidateServiceUpdate``'s part in it)."""
+    known: list[str] = before.get("clusterIPs") or []
+    if not known:
+        return []
+    if not addresses:
+        return [errors.not_allowed("spec.clusterIPs[0]", "primary clusterIP can not be unset")]
+    problems = []
+    if addresses[0] != known[0]:
+        problems.append(errors.invalid_value("spec.clusterIPs[0]", list(addresses), _FIXED))
+    if len(known) == 2 and policy != "SingleStack":
+        if len(addresses) < 2:
+            problems.append(errors.not_allowed("spec.clusterIPs[1]", "secondary clusterIP can not be unset"))
+        elif addresses[1] != known[1]:
+            problems.append(errors.invalid_value("spec.clusterIPs[1]", list(addresses), _FIXED))
+    return problems
+
+
+def _family_problems(families: Sequence[str], policy: Any, addresses: Sequence[str]) -> list[FieldError]:
+    problems: list[FieldError] = []
+    if policy is not None and policy not in _POLICIES:
+        problems.append(errors.not_supported("spec.ipFamilyPolicy", policy, _POLICIES))
+    for position, family in enumerate(families):
+        path = f"spec.ipFamilies[{position}]"
+        if family not in _FAMILIES:
+            problems.append(errors.not_supported(path, family, _FAMILIES))
+        elif family in families[:position]:
+            problems.append(errors.duplicate(path, family))
+    if policy == "SingleStack":
+        for field, count in (("clusterIPs", len(addresses)), ("ipFamilies", len(families))):
+            if count > 1:
+                told = f"must be 'RequireDualStack' or 'PreferDualStack' when multiple {field} are specified"
+                problems.append(errors.invalid_value("spec.ipFamilyPolicy", policy, told))
+    return problems
+
+
+def _address_problems(path: str, address: str, position: int, families: Sequence[str]) -> list[FieldError]:
+    if not _is_address(address):
+        return [errors.invalid_value(path, address, _BAD_ADDRESS)]
+    family = "IPv6" if ":" in address else "IPv4"
+    if position < len(families) and families[position] != family:
+        told = f"expected an {families[position]} value as indicated by `ipFamilies[{position}]`"
+        return [errors.invalid_value(path, address, told)]
+    return []
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 class ServiceStrategy(Strategy):
@@ -33,8 +222,12 @@ class ServiceStrategy(Strategy):
             spec["type"] = "ClusterIP"
         if not spec.get("sessionAffinity"):
             spec["sessionAffinity"] = "None"
-        if spec["sessionAffinity"] == "ClientIP" and not spec.get("sessionAffinityConfig"):
-            spec["sessionAffinityConfig"] = {"clientIP": {"timeoutSeconds": 10800}}
+        if spec["sessionAffinity"] == "None":
+            spec.pop("sessionAffinityConfig", None)
+        if spec["sessionAffinity"] == "ClientIP":
+            client: Object = spec.setdefault("sessionAffinityConfig", {}).setdefault("clientIP", {})
+            if client.get("timeoutSeconds") is None:
+                client["timeoutSeconds"] = 10800
         for port in spec.get("ports") or ():
             if not port.get("protocol"):
                 port["protocol"] = "TCP"
@@ -43,7 +236,7 @@ class ServiceStrategy(Strategy):
         kind = spec["type"]
         if kind != "ExternalName" and not spec.get("internalTrafficPolicy"):
             spec["internalTrafficPolicy"] = "Cluster"
-        if (kind in ("NodePort", "LoadBalancer") or spec.get("externalIPs")) and not spec.get("externalTrafficPolicy"):
+        if _is_external(spec) and not spec.get("externalTrafficPolicy"):
             spec["externalTrafficPolicy"] = "Cluster"
         if kind == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts") is None:
             spec["allocateLoadBalancerNodePorts"] = True
@@ -52,52 +245,175 @@ class ServiceStrategy(Strategy):
         return service_warnings(obj["spec"])
 
     def prepare_update(self, obj: Object, old: Object) -> None:
-        spec, before = obj["spec"], old["spec"]
-        if spec["type"] == "ExternalName":
-            return
-        for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "healthCheckNodePort"):
-            if not spec.get(field) and before.get(field):
-                spec[field] = before[field]
-        numbers = {port.get("name") or "": port.get("nodePort") for port in before.get("ports") or ()}
-        if spec["type"] != "ClusterIP":
-            for port in spec.get("ports") or ():
-                known = numbers.get(port.get("name") or "")
-                if not port.get("nodePort") and known:
-                    port["nodePort"] = known
+        # What stays of the spec is settled before addresses are given (``keep_allocated``).
+        if old["spec"].get("type") == "LoadBalancer" and obj["spec"]["type"] != "LoadBalancer":
+            obj["status"] = {**(obj.get("status") or {}), "loadBalancer": {}}
 
     def validate(self, obj: Object) -> list[FieldError]:
         spec = obj["spec"]
-        problems: list[FieldError] = []
         kind, ports = spec["type"], spec.get("ports") or []
+        headless = spec.get("clusterIP") == "None"
+        problems: list[FieldError] = []
+        if not ports and not headless and kind != "ExternalName":
+            problems.append(errors.required("spec.ports"))
+        if needs_node_ports(spec) and headless:
+            problems.append(
+                errors.invalid_value("spec.clusterIPs[0]", "None", f"may not be set to 'None' for {kind} services")
+            )
+        if kind == "ExternalName":
+            problems += _external_name_problems(spec.get("externalName") or "")
+        problems += _port_problems(ports, kind, several=len(ports) > 1, headless=headless)
+        if spec.get("selector"):
+            problems += label_problems_in(spec["selector"], "spec.selector")
+        problems += _affinity_problems(spec)
         if kind not in _TYPES:
             problems.append(errors.not_supported("spec.type", kind, _TYPES))
-        if not ports and spec.get("clusterIP") != "None" and kind != "ExternalName":
-            problems.append(errors.required("spec.ports"))
-        if kind == "ExternalName" and not spec.get("externalName"):
-            problems.append(errors.required("spec.externalName"))
-        names: set[str] = set()
-        for position, port in enumerate(ports):
-            path = f"spec.ports[{position}]"
-            name, number = port.get("name") or "", port.get("port") or 0
-            if not name and len(ports) > 1:
-                problems.append(errors.required(f"{path}.name"))
-            elif name:
-                problems += [errors.invalid_value(f"{path}.name", name, text) for text in dns_label_errors(name)]
-                if name in names:
-                    problems.append(errors.duplicate(f"{path}.name", name))
-                names.add(name)
-            if not 1 <= number <= 65535:
-                problems.append(errors.invalid_value(f"{path}.port", number, PORT_RANGE))
-            if kind == "ClusterIP" and port.get("nodePort"):
-                problems.append(errors.not_allowed(f"{path}.nodePort", "may not be used when `type` is 'ClusterIP'"))
-        return problems
+        problems += [
+            errors.invalid_value(f"spec.externalIPs[{position}]", address, _BAD_ADDRESS)
+            for position, address in enumerate(spec.get("externalIPs") or ())
+            if not _is_address(address)
+        ]
+        return problems + _balancer_problems(spec) + _traffic_problems(spec)
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        problems = self.validate(obj)
-        before, after = old["spec"].get("clusterIPs") or [], obj["spec"].get("clusterIPs") or []
-        if before and obj["spec"]["type"] != "ExternalName" and after[:1] != before[:1]:
-            problems.append(errors.invalid_value("spec.clusterIPs[0]", after, "may not change once set"))
-        return problems
+        problems: list[FieldError] = []
+        spec, before = obj["spec"], old["spec"]
+        if needs_addresses(spec) and needs_addresses(before) and before.get("ipFamilies"):
+            known, now = before["ipFamilies"], spec.get("ipFamilies") or []
+            headless_alone = before.get("clusterIP") == "None" and not before.get("selector")
+            if now[:1] != known[:1] and not headless_alone:
+                problems.append(errors.invalid_value("spec.ipFamilies[0]", now, _FIXED))
+        both = before.get("type") == spec["type"] == "LoadBalancer"
+        if both and before.get("loadBalancerClass") != spec.get("loadBalancerClass"):
+            problems.append(errors.invalid_value("spec.loadBalancerClass", spec.get("loadBalancerClass"), _FIXED))
+        known_port, port = before.get("healthCheckNodePort"), spec.get("healthCheckNodePort")
+        if needs_health_check_port(before) and needs_health_check_port(spec) and known_port and port != known_port:
+            problems.append(errors.invalid_value("spec.healthCheckNodePort", port, "field is immutable"))
+        return problems + self.validate(obj)
 
     def refuses_field(self, path: str) -> str:
         return f"field label not supported: {path}"
+
+
+def _external_name_problems(name: str) -> list[FieldError]:
+    path = "spec.externalName"
+    # With or without the dot at the end, as in DNS.
+    name = name.removesuffix(".")
+    if not name:
+        return [errors.required(path)]
+    return [errors.invalid_value(path, name, text) for text in dns_subdomain_errors(name)]
+
+
+def _port_problems(ports: Sequence[Object], kind: str, *, several: bool, headless: bool) -> list[FieldError]:
+    problems: list[FieldError] = []
+    names: set[str] = set()
+    numbers: set[tuple[str, int]] = set()
+    node_ports: set[tuple[str, int]] = set()
+    for position, port in enumerate(ports):
+        path = f"spec.ports[{position}]"
+        name, number, protocol = port.get("name") or "", port.get("port") or 0, port.get("protocol") or ""
+        if not name and several:
+            problems.append(errors.required(f"{path}.name"))
+        elif name:
+            problems += [errors.invalid_value(f"{path}.name", name, text) for text in dns_label_errors(name)]
+            if name in names:
+                problems.append(errors.duplicate(f"{path}.name", name))
+            names.add(name)
+        if not 1 <= number <= 65535:
+            problems.append(errors.invalid_value(f"{path}.port", number, PORT_RANGE))
+        if not protocol:
+            problems.append(errors.required(f"{path}.protocol"))
+        elif protocol not in _PROTOCOLS:
+            problems.append(errors.not_supported(f"{path}.protocol", protocol, _PROTOCOLS))
+        problems += _target_problems(f"{path}.targetPort", port.get("targetPort"))
+        if port.get("appProtocol"):
+            problems += [
+                errors.invalid_value(f"{path}.appProtocol", port["appProtocol"], text)
+                for text in qualified_name_errors(port["appProtocol"])
+            ]
+        node_port = port.get("nodePort") or 0
+        if kind == "ClusterIP" and node_port:
+            problems.append(errors.not_allowed(f"{path}.nodePort", "may not be used when `type` is 'ClusterIP'"))
+        if (protocol, number) in numbers:
+            shown = {
+                "Name": "",
+                "Protocol": protocol,
+                "AppProtocol": None,
+                "Port": number,
+                "TargetPort": 0,
+                "NodePort": 0,
+            }
+            problems.append(errors.duplicate(path, shown))
+        numbers.add((protocol, number))
+        if node_port:
+            if (protocol, node_port) in node_ports:
+                problems.append(errors.duplicate(f"{path}.nodePort", node_port))
+            node_ports.add((protocol, node_port))
+    return problems
+
+
+def _target_problems(path: str, target: Any) -> list[FieldError]:
+    if isinstance(target, str):
+        return [errors.invalid_value(path, target, text) for text in port_name_errors(target)]
+    if target is not None and not 1 <= target <= 65535:
+        return [errors.invalid_value(path, target, PORT_RANGE)]
+    return []
+
+
+def _affinity_problems(spec: Object) -> list[FieldError]:
+    affinity = spec["sessionAffinity"]
+    if affinity not in ("ClientIP", "None"):
+        return [errors.not_supported("spec.sessionAffinity", affinity, ("ClientIP", "None"))]
+    if affinity == "None":
+        return []
+    seconds = ((spec.get("sessionAffinityConfig") or {}).get("clientIP") or {}).get("timeoutSeconds") or 0
+    if 0 < seconds <= _MOST_STICKY_SECONDS:
+        return []
+    told = f"must be greater than 0 and less than {_MOST_STICKY_SECONDS}"
+    return [errors.invalid_value("spec.sessionAffinityConfig.clientIP.timeoutSeconds", seconds, told)]
+
+
+def _balancer_problems(spec: Object) -> list[FieldError]:
+    """Fields that only load balancers have."""
+    problems: list[FieldError] = []
+    balanced = spec["type"] == "LoadBalancer"
+    ranges: Sequence[str] = spec.get("loadBalancerSourceRanges") or ()
+    if ranges and not balanced:
+        problems.append(errors.not_allowed("spec.loadBalancerSourceRanges", _ONLY_BALANCED))
+    for position, text in enumerate(ranges):
+        try:
+            ipaddress.ip_network(text.strip(), strict=False)
+        except ValueError:
+            told = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
+            problems.append(errors.invalid_value(f"spec.loadBalancerSourceRanges[{position}]", text, told))
+    if not balanced and spec.get("allocateLoadBalancerNodePorts") is not None:
+        problems.append(errors.not_allowed("spec.allocateLoadBalancerNodePorts", _ONLY_BALANCED))
+    name = spec.get("loadBalancerClass")
+    if name is not None:
+        if balanced:
+            problems += [
+                errors.invalid_value("spec.loadBalancerClass", name, text) for text in qualified_name_errors(name)
+            ]
+        else:
+            problems.append(errors.not_allowed("spec.loadBalancerClass", _ONLY_BALANCED))
+    return problems
+
+
+def _traffic_problems(spec: Object) -> list[FieldError]:
+    problems: list[FieldError] = []
+    policy = spec.get("externalTrafficPolicy")
+    if policy is not None and not _is_external(spec):
+        told = "may only be set for externally-accessible services"
+        problems.append(errors.invalid_value("spec.externalTrafficPolicy", policy, told))
+    elif policy is not None and policy not in _TRAFFIC:
+        problems.append(errors.not_supported("spec.externalTrafficPolicy", policy, _TRAFFIC))
+    if spec.get("healthCheckNodePort") and not needs_health_check_port(spec):
+        told = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
+        problems.append(errors.invalid_value("spec.healthCheckNodePort", spec["healthCheckNodePort"], told))
+    internal = spec.get("internalTrafficPolicy")
+    if internal is not None and internal not in _TRAFFIC:
+        problems.append(errors.not_supported("spec.internalTrafficPolicy", internal, _TRAFFIC))
+    spread = spec.get("trafficDistribution")
+    if spread is not None and spread not in _DISTRIBUTIONS:
+        problems.append(errors.not_supported("spec.trafficDistribution", spread, _DISTRIBUTIONS))
+    return problems
