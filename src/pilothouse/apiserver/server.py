@@ -90,9 +90,6 @@ _VIRTUAL: dict[tuple[str, str, str], Handler] = {
     ("", "services", "proxy"): connections.proxy_service,
     ("", "nodes", "proxy"): connections.proxy_node,
 }
-_SPECIAL: dict[tuple[str, str, str, str], Handler] = {
-    ("certificates.k8s.io", "certificatesigningrequests", "", "create"): approval.create_request,
-}
 
 Authorize = Callable[[Identity, RequestInfo], None]
 
@@ -111,7 +108,6 @@ class ApiServer:
         self.options = options or ServerOptions()
         self.core = Core(env, store, self.options)
         self.core.virtual.update(_VIRTUAL)
-        self.core.special.update(_SPECIAL)
         self._addresses = ServiceAddresses(env, store, self.core.table, self.options.service_range)
         self.core.admission.plugins += [
             *admission_plugins(self.core, self.options.admission_plugins),

@@ -1,25 +1,16 @@
-"""CertificateSigningRequests: created in the name of who asks, approved through a subresource."""
+"""certificatesigningrequests/approval: who may approve writes two conditions and nothing else."""
 
 from typing import cast
 
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.core import Call, Core
-from pilothouse.apiserver.handlers.creating import create_object
 from pilothouse.apiserver.handlers.incoming import read_object
 from pilothouse.apiserver.handlers.patching import patch_function, read_patch_options
 from pilothouse.apiserver.handlers.updating import Wanted, change, check_identity
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.options import WriteOptions, read_write_options
 from pilothouse.apiserver.results import ObjectResult
-from pilothouse.apiserver.strategies.certificates import CertificateRequestStrategy, identify
-
-
-async def create_request(core: Core, call: Call) -> ObjectResult:
-    """POST of a CertificateSigningRequest: it says who asks, whatever its body says."""
-    options = read_write_options(call.asked.query, "CreateOptions")
-    obj = read_object(call, options)
-    identify(obj, call.identity)
-    return await create_object(core, call, obj, options)
+from pilothouse.apiserver.strategies.certificates import CertificateRequestStrategy
 
 
 async def update_approval(core: Core, call: Call) -> ObjectResult:

@@ -1,7 +1,7 @@
 """CertificateSigningRequests: who asked is written by the server, who approves writes conditions and nothing else.
 
 After kubernetes' ``pkg/registry/certificates/certificates/strategy.go`` and ``pkg/apis/certificates/validation``
-(v1.36). ``identify`` is called by the create handler; /approval goes through ``prepare_approval``.
+(v1.36). /approval (``handlers.approval``) goes through ``prepare_approval``.
 """
 
 import base64
@@ -49,25 +49,23 @@ _LEAST_SECONDS = 600
 _PEM = re.compile(rb"-----BEGIN ([^-]*)-----(.*?)-----END \1-----", re.DOTALL)
 
 
-def identify(obj: Object, identity: Identity) -> None:
-    """Write into a new request who asks."""
-    spec: Object = obj.setdefault("spec", {})
-    for field in _FROM_REQUESTER:
-        spec.pop(field, None)
-    spec["username"] = identity.user
-    if identity.uid:
-        spec["uid"] = identity.uid
-    if identity.groups:
-        spec["groups"] = list(identity.groups)
-    if identity.extra:
-        spec["extra"] = {name: list(values) for name, values in identity.extra.items()}
-
-
 class CertificateRequestStrategy(Strategy):
     """The spec never changes; conditions are only ever added."""
 
     selectable = {"spec.signerName": ("spec", "signerName")}  # read only
     selectable_namespace = False
+
+    def note_requester(self, obj: Object, identity: Identity) -> None:
+        spec: Object = obj.setdefault("spec", {})
+        for field in _FROM_REQUESTER:
+            spec.pop(field, None)
+        spec["username"] = identity.user
+        if identity.uid:
+            spec["uid"] = identity.uid
+        if identity.groups:
+            spec["groups"] = list(identity.groups)
+        if identity.extra:
+            spec["extra"] = {name: list(values) for name, values in sorted(identity.extra.items())}
 
     def prepare_update(self, obj: Object, old: Object) -> None:
         obj["spec"] = old["spec"]
