@@ -59,6 +59,7 @@ async def create_object(core: Core, call: Call, obj: Object, options: WriteOptio
     generated = not meta.get("name") and bool(meta.get("generateName"))
     if generated:
         meta["name"] = generated_name(meta["generateName"], core.env.name_suffix())
+    strategy.note_requester(obj, call.identity)
     strategy.prepare_create(obj, core.time.now())
     call.warnings += metadata.without_duplicate_owners(meta)
     problems = metadata.validate(meta, strategy.name_problems) + strategy.validate(obj)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from pilothouse.apiserver.errors import FieldError
+from pilothouse.apiserver.identity import Identity
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.apiserver.selection import METADATA_FIELDS, NAME_ONLY, AttributeReader, Fields
@@ -69,6 +70,9 @@ class Strategy:
 
     def default(self, obj: Object) -> None:
         """Fill in what an absent field means. Runs on every write, before admission."""
+
+    def note_requester(self, obj: Object, identity: Identity) -> None:
+        """Write down who creates the object, for kinds that remember it. Runs before ``prepare_create``."""
 
     def prepare_create(self, obj: Object, now: str) -> None:
         """Set and clear what belongs to the server, before a create. The status is cleared already."""
