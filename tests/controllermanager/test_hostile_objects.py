@@ -161,6 +161,10 @@ HOSTILE: dict[str, str] = {
 }
 
 
+MISSHAPEN = ("absurd quantities", "nothing but nulls")
+"""With nulls where the API server leaves fields out of what it lets in: it may answer 500 and say why at length."""
+
+
 async def smuggle(store: MemoryStore, kind: Kind[Any], hostile: str) -> None:
     """Write it where the API server would, without asking it."""
     prefix = storage_prefix(kind.group, kind.resource)
@@ -259,6 +263,6 @@ def test_it_costs_its_own_key_and_nothing_else(what: str, kind: Kind[Any]) -> No
     bugs = [
         (r.getMessage(), getattr(r, "values", {}), r.exc_info)
         for r in records
-        if r.exc_info and r.name != "pilothouse.apiserver"
+        if r.exc_info and not (r.name == "pilothouse.apiserver" and what in MISSHAPEN)
     ]
     assert bugs == [], "a hostile object is no unexpected one"

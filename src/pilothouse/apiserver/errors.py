@@ -207,6 +207,13 @@ def unsupported_media_type(message: str, *, details: dict[str, Any] | None = Non
     return StatusError(415, "UnsupportedMediaType", message, details=details)
 
 
+def corrupt(key: str, reason: str) -> StatusError:
+    """500 for an object that the store has and nobody can read (apiserver ``pkg/storage/errors.go``, v0.36)."""
+    return internal(
+        f"StorageError: corrupt object, Code: 7, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {reason}"
+    )
+
+
 def internal(message: str) -> StatusError:
     """500 with a reason."""
     return StatusError(

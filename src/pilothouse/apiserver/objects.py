@@ -10,8 +10,9 @@ from typing import Any
 
 import msgspec
 
+from pilothouse.apiserver import errors
 from pilothouse.apiserver.resources import ResourceInfo
-from pilothouse.env import Env
+from pilothouse.env import Env, Log
 
 Object = dict[str, Any]
 
@@ -33,6 +34,9 @@ _META_ORDER = (
 
 encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+_log = Log("apiserver")
 
 
 class Meta(msgspec.Struct, gc=False, rename="camel"):
@@ -57,9 +61,17 @@ class Head(msgspec.Struct, gc=False):
 read_head = msgspec.json.Decoder(Head).decode
 
 
-def decode(value: bytes) -> Object:
-    """A stored object as a dict of its own, free to be changed."""
-    return _decode(value)
+def decode(value: bytes, key: str = "") -> Object:
+    """A stored object as a dict of its own, free to be changed.
+
+    Raises ``StatusError`` (500) for what is no JSON or has numbers that nothing can hold: this server lets no such
+    object in, so that somebody else has written the store.
+    """
+    try:
+        return _decode(value)
+    except msgspec.DecodeError as error:
+        _log.error("A stored object can't be read", key=key, error=error)
+        raise errors.corrupt(key, str(error)) from None
 
 
 def ordered_metadata(metadata: Object) -> Object:

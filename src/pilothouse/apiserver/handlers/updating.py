@@ -127,7 +127,7 @@ def _insists(meta: Object, old: Object) -> str:
 
 def read_stored(core: Core, call: Call, record: Record) -> Object:
     """A stored object in the version of the call, free to be changed."""
-    return decode(core.view(call.info, record.value))
+    return decode(core.view(call.info, record.value), record.key)
 
 
 async def _replace(
