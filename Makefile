@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 SEEDS ?= 300
 ARGS ?=
 
-.PHONY: up test check bench soak explore dist sbom setup clean
+.PHONY: up test check bench soak explore flags dist sbom setup clean
 
 setup: $(VENV)/.ready
 
@@ -30,6 +30,11 @@ check: setup
 
 bench: setup
 	$(BIN)/python -m bench $(ARGS)
+
+# The reference of the manager's flags, from the code. Through another file: one that fails leaves what is there.
+flags: setup
+	$(BIN)/python -m pilothouse.cli.flags_reference > docs/reference/flags.md.new
+	mv docs/reference/flags.md.new docs/reference/flags.md
 
 explore: setup
 	$(BIN)/python -m pytest tests/scenarios tests/determinism -n 2 --dist loadgroup --seeds $(SEEDS) $(ARGS)
