@@ -8,6 +8,7 @@ import msgspec
 
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.admission.names import WITHOUT_CONTROLLERS
+from pilothouse.apiserver.admission.pod_security.levels import PodSecurityOptions
 from pilothouse.apiserver.errors import FieldError, StatusError
 from pilothouse.apiserver.routing import NO_QUERY, Query
 
@@ -27,6 +28,8 @@ class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
     admission_plugins: tuple[str, ...] = WITHOUT_CONTROLLERS
     """Names of the admission plugins that run (``admission.names``). ServiceAccount is for servers whose controllers
     make the accounts."""
+    pod_security: PodSecurityOptions = PodSecurityOptions()
+    """What the plugin PodSecurity goes by where a namespace has no labels, and for whom nothing holds."""
     establish_delay_seconds: float = 0.0
     """How long creates of custom resources wait after their definition is established. Upstream waits two seconds for
     its other replicas; one process has none."""

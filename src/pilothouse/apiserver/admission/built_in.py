@@ -12,6 +12,7 @@ from pilothouse.apiserver.admission.dynamic.policies import ValidatingAdmissionP
 from pilothouse.apiserver.admission.limit_ranger import LimitRanger
 from pilothouse.apiserver.admission.names import OFF_BY_DEFAULT, ORDER
 from pilothouse.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
+from pilothouse.apiserver.admission.pod_security.plugin import PodSecurity
 from pilothouse.apiserver.admission.priority import Priority
 from pilothouse.apiserver.admission.resource_quota import ResourceQuota
 from pilothouse.apiserver.admission.service_account import ServiceAccount
@@ -23,6 +24,7 @@ MAKERS: Mapping[str, Callable[[Core], Plugin]] = {
     "LimitRanger": lambda core: LimitRanger(core.store),
     "ServiceAccount": lambda core: ServiceAccount(core.env, core.store),
     "TaintNodesByCondition": lambda core: TaintNodesByCondition(),
+    "PodSecurity": lambda core: PodSecurity(core.store, core.options.pod_security),
     "Priority": lambda core: Priority(core.store),
     "DefaultTolerationSeconds": lambda core: DefaultTolerationSeconds(),
     "ValidatingAdmissionPolicy": ValidatingAdmissionPolicy,

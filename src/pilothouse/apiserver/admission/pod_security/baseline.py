@@ -1,0 +1,293 @@
+"""The checks of the level baseline: what is known to give a pod power over its node. Pure.
+
+One function per file ``policy/check_*.go`` of pod-security-admission (v0.36).
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pilothouse.apiserver.admission.pod_security.wording import (
+    Annotations,
+    Check,
+    Spec,
+    Violation,
+    containers,
+    named,
+    quoted,
+    security,
+    setters,
+)
+from pilothouse.machinery.go_text import quote
+
+
+def outside_user_namespaces(check: Check) -> Check:
+    """The check for pods that share the users of their node: root in a user namespace of its own is nobody outside."""
+
+    def checked(annotations: Annotations, spec: Spec) -> Violation | None:
+        return None if spec.get("hostUsers") is False else check(annotations, spec)
+
+    return checked
+
+
+_APP_ARMOR = "container.apparmor.security.beta.kubernetes.io/"
+
+
+def app_armor(annotations: Annotations, spec: Spec) -> Violation | None:
+    """Profiles other than the runtime's and local ones."""
+    pod, bad, values = _by_type(spec, "appArmorProfile", ("RuntimeDefault", "Localhost"))
+    noted = sorted(
+        f"{key}={quote(value)}"
+        for key, value in annotations.items()
+        if key.startswith(_APP_ARMOR) and value not in ("", "runtime/default") and not value.startswith("localhost/")
+    )
+    who = [setters(pod, bad)] if pod or bad else []
+    if noted:
+        who.append("annotation" if len(noted) == 1 else "annotations")
+    if not who:
+        return None
+    values += noted
+    return Violation(
+        "forbidden AppArmor profile" if len(values) == 1 else "forbidden AppArmor profiles",
+        f"{' and '.join(who)} must not set AppArmor profile type to {quoted(values)}",
+    )
+
+
+def _by_type(spec: Spec, field: str, allowed: tuple[str, ...]) -> tuple[bool, list[str], list[str]]:
+    """Whether the pod, and which containers, set a profile of a type that is not allowed, and those types."""
+    values = set()
+
+    def is_bad(one: Mapping[str, Any]) -> bool:
+        profile = security(one).get(field)
+        if profile is None or profile.get("type", "") in allowed:
+            return False
+        values.add(profile.get("type", ""))
+        return True
+
+    pod = is_bad(spec)
+    bad = [container.get("name", "") for container in containers(spec) if is_bad(container)]
+    return pod, bad, sorted(values)
+
+
+_CAPABILITIES = frozenset(
+    {
+        "AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "NET_BIND_SERVICE", "SETFCAP",
+        "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT",
+    }
+)  # fmt: skip
+
+
+def capabilities(_annotations: Annotations, spec: Spec) -> Violation | None:
+    """Capabilities beyond those that runtimes give anyway."""
+    bad, added = [], set()
+    for container in containers(spec):
+        more = [one for one in _capabilities(container).get("add") or () if one not in _CAPABILITIES]
+        if more:
+            bad.append(container.get("name", ""))
+            added.update(more)
+    if not bad:
+        return None
+    return Violation(
+        "non-default capabilities",
+        f"{named('container', bad)} must not include {quoted(sorted(added))} in securityContext.capabilities.add",
+    )
+
+
+def _capabilities(container: Mapping[str, Any]) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = security(container).get("capabilities") or {}
+    return found
+
+
+def host_namespaces(_annotations: Annotations, spec: Spec) -> Violation | None:
+    """Network, processes or IPC of the node."""
+    used = [f"{field}=true" for field in ("hostNetwork", "hostPID", "hostIPC") if spec.get(field)]
+    return Violation("host namespaces", ", ".join(used)) if used else None
+
+
+def host_path_volumes(_annotations: Annotations, spec: Spec) -> Violation | None:
+    """Folders of the node."""
+    bad = [volume.get("name", "") for volume in spec.get("volumes") or () if volume.get("hostPath") is not None]
+    return Violation("hostPath volumes", named("volume", bad)) if bad else None
+
+
+def host_ports(_annotations: Annotations, spec: Spec) -> Violation | None:
+    """Ports of the node."""
+    bad, ports = [], set()
+    for container in containers(spec):
+        used = [str(port["hostPort"]) for port in container.get("ports") or () if port.get("hostPort")]
+        if used:
+            bad.append(container.get("name", ""))
+            ports.update(used)
+    if not bad:
+        return None
+    verb, noun = "uses" if len(bad) == 1 else "use", "hostPort" if len(ports) == 1 else "hostPorts"
+    return Violation("hostPort", f"{named('container', bad)} {verb} {noun} {', '.join(sorted(ports))}")
+
+
+def host_probes(_annotations: Annotations, spec: Spec) -> Violation | None:
+    """Probes and hooks that a kubelet would send to other hosts."""
+    bad, hosts = set(), set()
+    for container in containers(spec):
+        used = list(_hosts(container))
+        if used:
+            bad.add(container.get("name", ""))
+            hosts.update(used)
+    if not bad:
+        return None
+    verb = "uses" if len(bad) == 1 else "use"
+    return Violation(
+        "probe or lifecycle host",
+        f"{named('container', sorted(bad))} {verb} {named('probe or lifecycle host', sorted(hosts))}",
+    )
+
+
+def _hosts(container: Mapping[str, Any]) -> Iterator[str]:
+    hooks = container.get("lifecycle") or {}
+    handlers = [container.get(f"{name}Probe") for name in ("liveness", "readiness", "startup")]
+    for handler in (*handlers, hooks.get("postStart"), hooks.get("preStop")):
+        for action in ("httpGet", "tcpSocket"):
+            host = ((handler or {}).get(action) or {}).get("host")
+            if host:
+                yield host
+
+
+def privileged(_annotations: Annotations, spec: Spec) -> Violation | None:
+    """Containers that are as mighty as the node."""
+    bad = [container.get("name", "") for container in containers(spec) if security(container).get("privileged")]
+    return (
+        Violation("privileged", f"{named('container', bad)} must not set securityContext.privileged=true")
+        if bad
+        else None
+    )
+
+
+def proc_mount(_annotations: Annotations, spec: Spec) -> Violation | None:
+    """A /proc that shows more than usual."""
+    bad, types = [], set()
+    for container in containers(spec):
+        mount = security(container).get("procMount")
+        if mount not in (None, "Default"):
+            bad.append(container.get("name", ""))
+            types.add(mount)
+    if not bad:
+        return None
+    return Violation(
+        "procMount", f"{named('container', bad)} must not set securityContext.procMount to {quoted(sorted(types))}"
+    )
+
+
+_SE_LINUX = ("", "container_t", "container_init_t", "container_kvm_t")
+
+
+def se_linux_0(_annotations: Annotations, spec: Spec) -> Violation | None:
+    """SELinux types beyond those of containers, and users and roles at all."""
+    return _se_linux(spec, _SE_LINUX)
+
+
+def se_linux_31(_annotations: Annotations, spec: Spec) -> Violation | None:
+    """As before, with the type of container engines."""
+    return _se_linux(spec, (*_SE_LINUX, "container_engine_t"))
+
+
+def _se_linux(spec: Spec, allowed: tuple[str, ...]) -> Violation | None:
+    types, told = set(), {}
+
+    def is_bad(one: Mapping[str, Any]) -> bool:
+        options = security(one).get("seLinuxOptions") or {}
+        kind = options.get("type") or ""
+        if kind not in allowed:
+            types.add(kind)
+        for field in ("user", "role"):
+            if options.get(field):
+                told[field] = f"{field} may not be set"
+        return kind not in allowed or bool(options.get("user") or options.get("role"))
+
+    pod = is_bad(spec)
+    bad = [container.get("name", "") for container in containers(spec) if is_bad(container)]
+    if not pod and not bad:
+        return None
+    what = [named("type", sorted(types))] if types else []
+    what += [told[field] for field in ("user", "role") if field in told]
+    return Violation(
+        "seLinuxOptions",
+        f"{setters(pod, bad)} set forbidden securityContext.seLinuxOptions: {'; '.join(what)}",
+    )
+
+
+_SECCOMP_POD = "seccomp.security.alpha.kubernetes.io/pod"
+_SECCOMP_CONTAINER = "container.seccomp.security.alpha.kubernetes.io/"
+
+
+def seccomp_annotations(annotations: Annotations, spec: Spec) -> Violation | None:
+    """Seccomp turned off, as it was said before there were fields for it."""
+    keys = [_SECCOMP_POD, *(_SECCOMP_CONTAINER + container.get("name", "") for container in containers(spec))]
+    bad = sorted(
+        {
+            f"{key}={quote(annotations[key])}"
+            for key in keys
+            if key in annotations
+            and annotations[key] not in ("runtime/default", "docker/default")
+            and not annotations[key].startswith("localhost/")
+        }
+    )
+    if not bad:
+        return None
+    return Violation("seccompProfile", f"forbidden {'annotation' if len(bad) == 1 else 'annotations'} {', '.join(bad)}")
+
+
+SECCOMP_TYPES = ("RuntimeDefault", "Localhost")
+
+
+def seccomp(_annotations: Annotations, spec: Spec) -> Violation | None:
+    """Seccomp turned off."""
+    pod, bad, values = _by_type(spec, "seccompProfile", SECCOMP_TYPES)
+    if not pod and not bad:
+        return None
+    return Violation(
+        "seccompProfile",
+        f"{setters(pod, bad)} must not set securityContext.seccompProfile.type to {quoted(values)}",
+    )
+
+
+_SYSCTLS_0 = frozenset(
+    {
+        "kernel.shm_rmid_forced",
+        "net.ipv4.ip_local_port_range",
+        "net.ipv4.tcp_syncookies",
+        "net.ipv4.ping_group_range",
+        "net.ipv4.ip_unprivileged_port_start",
+    }
+)
+_SYSCTLS_27 = _SYSCTLS_0 | {"net.ipv4.ip_local_reserved_ports"}
+_SYSCTLS_29 = _SYSCTLS_27 | {
+    "net.ipv4.tcp_keepalive_time",
+    "net.ipv4.tcp_fin_timeout",
+    "net.ipv4.tcp_keepalive_intvl",
+    "net.ipv4.tcp_keepalive_probes",
+}
+_SYSCTLS_32 = _SYSCTLS_29 | {"net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"}
+
+
+def _sysctls(allowed: frozenset[str]) -> Check:
+    def checked(_annotations: Annotations, spec: Spec) -> Violation | None:
+        bad = [one.get("name", "") for one in security(spec).get("sysctls") or () if one.get("name", "") not in allowed]
+        return Violation("forbidden sysctls", ", ".join(bad)) if bad else None
+
+    return checked
+
+
+sysctls_0 = _sysctls(_SYSCTLS_0)
+sysctls_27 = _sysctls(_SYSCTLS_27)
+sysctls_29 = _sysctls(_SYSCTLS_29)
+sysctls_32 = _sysctls(_SYSCTLS_32)
+
+
+def windows_host_process(_annotations: Annotations, spec: Spec) -> Violation | None:
+    """Containers that are processes of a Windows node."""
+
+    def is_bad(one: Mapping[str, Any]) -> bool:
+        return bool((security(one).get("windowsOptions") or {}).get("hostProcess"))
+
+    who = setters(is_bad(spec), [container.get("name", "") for container in containers(spec) if is_bad(container)])
+    if not who:
+        return None
+    return Violation("hostProcess", f"{who} must not set securityContext.windowsOptions.hostProcess=true")

@@ -1,0 +1,85 @@
+"""Levels, versions and labels of the pod security standards. Pure. After pod-security-admission's ``api`` (v0.36)."""
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.errors import FieldError
+
+PREFIX = "pod-security.kubernetes.io/"
+LEVELS = ("privileged", "baseline", "restricted")
+"""From what allows everything to what allows least."""
+LATEST = -1
+_VERSION = re.compile(r"v1\.([0-9]|[1-9][0-9]*)", re.ASCII)
+
+
+class LevelVersion(msgspec.Struct, frozen=True):
+    """A level as it was in one minor version; ``LATEST`` for the newest that there is."""
+
+    level: str = "privileged"
+    version: int = LATEST
+
+    def __str__(self) -> str:
+        return f"{self.level}:latest" if self.version == LATEST else f"{self.level}:v1.{self.version}"
+
+
+class Policy(msgspec.Struct, frozen=True):
+    """What holds in a namespace: what is refused, what is noted in the audit log, what is warned of."""
+
+    enforce: LevelVersion = LevelVersion()
+    audit: LevelVersion = LevelVersion()
+    warn: LevelVersion = LevelVersion()
+
+
+class PodSecurityOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """A ``PodSecurityConfiguration``: what holds where labels are silent, and for whom nothing holds."""
+
+    defaults: Policy = Policy()
+    exempt_usernames: frozenset[str] = frozenset()
+    exempt_namespaces: frozenset[str] = frozenset()
+    exempt_runtime_classes: frozenset[str] = frozenset()
+
+
+def is_stricter(one: str, other: str) -> bool:
+    """Whether the first level allows less than the other."""
+    return LEVELS.index(one) > LEVELS.index(other)
+
+
+def policy_of(labels: Mapping[str, str], defaults: Policy) -> tuple[Policy, list[FieldError]]:
+    """The policy that labels of a namespace ask for, and what is wrong with them.
+
+    What makes no sense counts as the strictest where pods are refused, and as the mildest where they are not. Whoever
+    enforces a level and says nothing of warnings is warned by the same.
+    """
+    problems: list[FieldError] = []
+    found: dict[str, LevelVersion] = {}
+    for mode, default in (("enforce", defaults.enforce), ("audit", defaults.audit), ("warn", defaults.warn)):
+        level, version = default.level, default.version
+        name = PREFIX + mode
+        if name in labels:
+            level = labels[name]
+            if level not in LEVELS:
+                problems.append(_wrong(name, level, f"must be one of {', '.join(LEVELS)}"))
+                level = "restricted" if mode == "enforce" else "privileged"
+        name += "-version"
+        if name in labels:
+            match = _VERSION.fullmatch(labels[name])
+            if match is None and labels[name] != "latest":
+                problems.append(_wrong(name, labels[name], 'must be "latest" or "v1.x"'))
+            version = LATEST if match is None else int(match[1])
+        found[mode] = LevelVersion(level, version)
+    enforce, warn = found["enforce"], found["warn"]
+    if (
+        PREFIX + "warn" not in labels
+        and labels.get(PREFIX + "enforce") in LEVELS
+        and is_stricter(enforce.level, warn.level)
+    ):
+        version = warn.version if PREFIX + "warn-version" in labels else enforce.version
+        warn = LevelVersion(enforce.level, version)
+    return Policy(enforce, found["audit"], warn), problems
+
+
+def _wrong(label: str, value: str, why: str) -> FieldError:
+    return errors.invalid_value(f"metadata.labels[{label}]", value, why)

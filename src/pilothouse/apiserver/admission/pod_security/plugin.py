@@ -1,0 +1,216 @@
+"""The plugin: refuses and warns about pods, warns about templates, and checks the labels of namespaces."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.admission import Admission, Plugin
+from pilothouse.apiserver.admission.pod_security.levels import (
+    PREFIX,
+    LevelVersion,
+    PodSecurityOptions,
+    Policy,
+    is_stricter,
+    policy_of,
+)
+from pilothouse.apiserver.admission.pod_security.violations import in_detail, in_short, violations
+from pilothouse.apiserver.errors import FieldError
+from pilothouse.apiserver.objects import Object, decode
+from pilothouse.storage import Store
+
+_MARK = PREFIX.encode()
+_TEMPLATES: Mapping[tuple[str, str], tuple[str, ...]] = {
+    ("", "replicationcontrollers"): ("spec", "template"),
+    ("", "podtemplates"): ("template",),
+    ("apps", "replicasets"): ("spec", "template"),
+    ("apps", "deployments"): ("spec", "template"),
+    ("apps", "statefulsets"): ("spec", "template"),
+    ("apps", "daemonsets"): ("spec", "template"),
+    ("batch", "jobs"): ("spec", "template"),
+    ("batch", "cronjobs"): ("spec", "jobTemplate", "spec", "template"),
+}
+_NOT_THE_POD = frozenset({"exec", "attach", "binding", "eviction", "log", "portforward", "proxy", "status"})
+_MOST_PODS = 3000
+"""How many pods are looked at when a namespace gets stricter."""
+
+
+class _Meta(msgspec.Struct, frozen=True):
+    labels: dict[str, str] | None = None
+
+
+class _Namespace(msgspec.Struct, frozen=True):
+    metadata: _Meta = _Meta()
+
+
+_read = msgspec.json.Decoder(_Namespace).decode
+
+
+class PodSecurity(Plugin):
+    """Judges only: nothing is changed so that a pod fits."""
+
+    def __init__(self, store: Store, options: PodSecurityOptions | None = None) -> None:
+        self._store = store
+        self._options = options or PodSecurityOptions()
+        self._silent = self._options.defaults == Policy()
+
+    def review(self, write: Admission) -> None:
+        info, obj = write.info, write.obj
+        if obj is None or write.operation not in ("CREATE", "UPDATE"):
+            return
+        if info.group == "" and info.resource == "pods":
+            self._review_pod(write, obj)
+        elif info.group == "" and info.resource == "namespaces":
+            if not write.subresource:
+                self._review_namespace(write, obj)
+        elif not write.subresource and (info.group, info.resource) in _TEMPLATES:
+            self._review_template(write, obj)
+
+    # Pods and templates
+
+    def _review_pod(self, write: Admission, pod: Object) -> None:
+        if write.subresource in _NOT_THE_POD:
+            return
+        policy = self._policy(write)
+        if policy is None or (write.old is not None and not _matters(pod, write.old)):
+            return
+        spec = pod.get("spec") or {}
+        if spec.get("runtimeClassName") in self._options.exempt_runtime_classes:
+            return
+        found = violations(policy.enforce, pod["metadata"], spec)
+        if found:
+            why = f'violates PodSecurity "{policy.enforce}": {in_detail(found)}'
+            raise errors.forbidden(write.info, write.name, why)
+        self._warn(write, policy.warn, pod["metadata"], spec)
+
+    def _review_template(self, write: Admission, obj: Object) -> None:
+        policy = self._policy(write)
+        if policy is None or policy.warn.level == "privileged":
+            return
+        template: Any = obj
+        for field in _TEMPLATES[(write.info.group, write.info.resource)]:
+            template = template.get(field) or {}
+        spec = template.get("spec")
+        if not spec or spec.get("runtimeClassName") in self._options.exempt_runtime_classes:
+            return
+        self._warn(write, policy.warn, template.get("metadata") or {}, spec)
+
+    def _warn(self, write: Admission, level: LevelVersion, metadata: Object, spec: Object) -> None:
+        found = violations(level, metadata, spec)
+        if found:
+            write.warnings.append(f'would violate PodSecurity "{level}": {in_detail(found)}')
+
+    def _policy(self, write: Admission) -> Policy | None:
+        """What holds for the write; None when that is nothing."""
+        options = self._options
+        if write.namespace in options.exempt_namespaces or write.identity.user in options.exempt_usernames:
+            return None
+        record = self._store.staged("/namespaces/" + write.namespace)
+        if record is None:
+            return None
+        if _MARK not in record.value:
+            return None if self._silent else options.defaults
+        policy, _problems = policy_of(_read(record.value).metadata.labels or {}, options.defaults)
+        return policy
+
+    # Namespaces
+
+    def _review_namespace(self, write: Admission, namespace: Object) -> None:
+        labels, options = namespace["metadata"].get("labels") or {}, self._options
+        policy, problems = policy_of(labels, options.defaults)
+        if write.old is None:
+            if problems:
+                raise _invalid(write, problems)
+            if write.name in options.exempt_namespaces:
+                self._warn_of_exemption(write, policy, labels)
+            return
+        before, old_problems = policy_of(write.old["metadata"].get("labels") or {}, options.defaults)
+        if problems and problems != old_problems:
+            raise _invalid(write, problems)
+        new, old = policy.enforce, before.enforce
+        if new == old or new.level == "privileged":
+            return
+        if new.version == old.version and not is_stricter(new.level, old.level):
+            return
+        if write.name in options.exempt_namespaces:
+            self._warn_of_exemption(write, policy, labels)
+            return
+        write.warnings += self._existing(write.name, new)
+
+    def _existing(self, namespace: str, level: LevelVersion) -> list[str]:
+        """What to tell of pods that are there and would not be let in any more. They stay."""
+        names: dict[str, list[str]] = {}
+        records = self._store.list(f"/pods/{namespace}/").records
+        pods = _one_per_owner([decode(record.value) for record in records], self._options.exempt_runtime_classes)
+        for pod in pods[:_MOST_PODS]:
+            found = violations(level, pod["metadata"], pod.get("spec") or {})
+            if found:
+                names.setdefault(in_short(found), []).append(pod["metadata"]["name"])
+        told = []
+        if len(pods) > _MOST_PODS:
+            checked = f"the first {_MOST_PODS} of {len(pods)} existing pods"
+            told.append(f"new PodSecurity enforce level only checked against {checked}")
+        if names:
+            told.append(f'existing pods in namespace "{namespace}" violate the new PodSecurity enforce level "{level}"')
+        return told + sorted(f"{_listed(found)}: {what}" for what, found in names.items())
+
+    def _warn_of_exemption(self, write: Admission, policy: Policy, labels: Mapping[str, str]) -> None:
+        modes = (("enforce", policy.enforce), ("audit", policy.audit), ("warn", policy.warn))
+        if all(level.level == "privileged" for _mode, level in modes) or _same(policy, self._options.defaults):
+            return
+        said = [
+            f"{mode}={level}"
+            for mode, level in modes
+            if level.level != "privileged" and (PREFIX + mode in labels or f"{PREFIX}{mode}-version" in labels)
+        ]
+        write.warnings.append(
+            f'namespace "{write.name}" is exempt from Pod Security, and the policy ({", ".join(said)}) will be ignored'
+        )
+
+
+def _same(one: Policy, other: Policy) -> bool:
+    """Whether two policies come to the same: the version of what allows everything does not matter."""
+    pairs = ((one.enforce, other.enforce), (one.audit, other.audit), (one.warn, other.warn))
+    return all(a == b or a.level == b.level == "privileged" for a, b in pairs)
+
+
+def _invalid(write: Admission, problems: list[FieldError]) -> errors.StatusError:
+    return errors.invalid(write.info.group, write.info.kind, write.name, problems)
+
+
+def _matters(pod: Object, old: Object) -> bool:
+    """Whether an update can make the pod another one for these checks: a container or an image is new."""
+    spec, before = pod.get("spec") or {}, old.get("spec") or {}
+    for field in ("containers", "initContainers"):
+        now, then = spec.get(field) or (), before.get(field) or ()
+        if len(now) != len(then) or any(a.get("image") != b.get("image") for a, b in zip(now, then, strict=True)):
+            return True
+    known = {one.get("name"): one.get("image") for one in before.get("ephemeralContainers") or ()}
+    return any(
+        one.get("name") not in known or known[one.get("name")] != one.get("image")
+        for one in spec.get("ephemeralContainers") or ()
+    )
+
+
+def _one_per_owner(pods: Iterable[Object], exempt: frozenset[str]) -> list[Object]:
+    """Pods without a controller and the first of each controller before all others, which are likely the same."""
+    first: list[Object] = []
+    rest: list[Object] = []
+    seen = set()
+    for pod in pods:
+        if (pod.get("spec") or {}).get("runtimeClassName") in exempt:
+            continue
+        owners = pod["metadata"].get("ownerReferences") or ()
+        uid = next((owner.get("uid") for owner in owners if owner.get("controller")), None)
+        (rest if uid in seen else first).append(pod)
+        if uid is not None:
+            seen.add(uid)
+    return first + rest
+
+
+def _listed(names: list[str]) -> str:
+    if len(names) == 1:
+        return names[0]
+    others = "1 other pod" if len(names) == 2 else f"{len(names) - 1} other pods"
+    return f"{min(names)} (and {others})"

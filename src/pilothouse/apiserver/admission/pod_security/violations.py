@@ -1,0 +1,104 @@
+"""What is wrong with a pod by one level and version: every check, in upstream's order and words. Pure.
+
+After pod-security-admission's ``policy`` (v0.36). A check looks at annotations and spec and tells of a reason and its
+details; ``baseline`` and ``restricted`` have them.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any
+
+from pilothouse.apiserver.admission.pod_security import baseline, restricted
+from pilothouse.apiserver.admission.pod_security.levels import LATEST, LevelVersion
+from pilothouse.apiserver.admission.pod_security.wording import Check, Violation
+
+NEWEST = 36
+"""The newest version whose checks are known; later ones are as this."""
+
+_BASELINE: Mapping[str, tuple[tuple[int, Check], ...]] = {
+    "appArmorProfile": ((0, baseline.app_armor),),
+    "capabilities_baseline": ((0, baseline.capabilities),),
+    "hostNamespaces": ((0, baseline.host_namespaces),),
+    "hostPathVolumes": ((0, baseline.host_path_volumes),),
+    "hostPorts": ((0, baseline.host_ports),),
+    "hostProbesAndHostLifecycle": ((34, baseline.host_probes),),
+    "privileged": ((0, baseline.privileged),),
+    "procMount": ((0, baseline.proc_mount), (35, baseline.outside_user_namespaces(baseline.proc_mount))),
+    "seLinuxOptions": ((0, baseline.se_linux_0), (31, baseline.se_linux_31)),
+    "seccompProfile_baseline": ((0, baseline.seccomp_annotations), (19, baseline.seccomp)),
+    "sysctls": (
+        (0, baseline.sysctls_0),
+        (27, baseline.sysctls_27),
+        (29, baseline.sysctls_29),
+        (32, baseline.sysctls_32),
+    ),
+    "windowsHostProcess": ((0, baseline.windows_host_process),),
+}
+_RESTRICTED: Mapping[str, tuple[tuple[int, Check], ...]] = {
+    "allowPrivilegeEscalation": (
+        (8, restricted.privilege_escalation),
+        (25, restricted.outside_windows(restricted.privilege_escalation)),
+    ),
+    "capabilities_restricted": (
+        (22, restricted.capabilities),
+        (25, restricted.outside_windows(restricted.capabilities)),
+    ),
+    "procMount_restricted": ((35, baseline.proc_mount),),
+    "restrictedVolumes": ((0, restricted.volumes),),
+    "runAsNonRoot": (
+        (0, restricted.run_as_non_root),
+        (35, baseline.outside_user_namespaces(restricted.run_as_non_root)),
+    ),
+    "runAsUser": ((23, restricted.run_as_user), (35, baseline.outside_user_namespaces(restricted.run_as_user))),
+    "seccompProfile_restricted": ((19, restricted.seccomp), (25, restricted.outside_windows(restricted.seccomp))),
+}
+_OVERRIDES = {
+    "capabilities_restricted": "capabilities_baseline",
+    "procMount_restricted": "procMount",
+    "restrictedVolumes": "hostPathVolumes",
+    "seccompProfile_restricted": "seccompProfile_baseline",
+}
+"""Restricted checks that take the place of a baseline one."""
+
+
+@cache
+def checks_of(level: str, version: int) -> tuple[Check, ...]:
+    """The checks of a level in a version: those of baseline by name, then those of restricted by name."""
+    if level == "privileged":
+        return ()
+    if version == LATEST or version > NEWEST:
+        version = NEWEST
+    mild = _in_force(_BASELINE, version)
+    if level == "baseline":
+        return tuple(mild.values())
+    strict = _in_force(_RESTRICTED, version)
+    for name, overridden in _OVERRIDES.items():
+        if name in strict:
+            mild.pop(overridden, None)
+    return (*mild.values(), *strict.values())
+
+
+def _in_force(known: Mapping[str, tuple[tuple[int, Check], ...]], version: int) -> dict[str, Check]:
+    found: dict[str, Check] = {}
+    for name in sorted(known):
+        for since, check in known[name]:
+            if since <= version:
+                found[name] = check
+    return found
+
+
+def violations(wanted: LevelVersion, metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> list[Violation]:
+    """What the pod would need to have otherwise."""
+    annotations = metadata.get("annotations") or {}
+    found = (check(annotations, spec) for check in checks_of(wanted.level, wanted.version))
+    return [violation for violation in found if violation is not None]
+
+
+def in_detail(found: Iterable[Violation]) -> str:
+    """Reasons with their details, as somebody is told who sent the pod."""
+    return ", ".join(f"{one.reason} ({one.detail})" if one.detail else one.reason for one in found)
+
+
+def in_short(found: Iterable[Violation]) -> str:
+    """Reasons alone, as somebody is told who changed the namespace."""
+    return ", ".join(one.reason for one in found)

@@ -1,0 +1,373 @@
+"""Pod security standards: checks, labels, warnings (pod-security-admission's ``policy`` and ``admission``, v0.36)."""
+
+from typing import Any
+
+import pytest
+from tests.apiserver.api import NAMESPACES, Answer, Api, on, pod
+
+from pilothouse.apiserver import ServerOptions
+from pilothouse.apiserver.admission.pod_security.levels import (
+    LATEST,
+    LevelVersion,
+    PodSecurityOptions,
+    Policy,
+    policy_of,
+)
+from pilothouse.apiserver.admission.pod_security.violations import checks_of, in_detail, violations
+
+LABEL = "pod-security.kubernetes.io/"
+GOOD_CONTEXT: dict[str, Any] = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "runAsNonRoot": True,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+
+
+def a_container(name: str = "c", **context: Any) -> dict[str, Any]:
+    return {"name": name, "image": "i", "securityContext": context}
+
+
+def told(level: str, spec: dict[str, Any], version: int = LATEST, annotations: dict[str, str] | None = None) -> str:
+    spec = {"containers": [a_container()], **spec}
+    return in_detail(violations(LevelVersion(level, version), {"annotations": annotations or {}}, spec))
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        pytest.param({}, "", id="an ordinary pod"),
+        pytest.param(
+            {"hostNetwork": True, "hostIPC": True, "hostPID": True},
+            "host namespaces (hostNetwork=true, hostPID=true, hostIPC=true)",
+            id="namespaces of the host",
+        ),
+        pytest.param(
+            {"containers": [a_container("a", privileged=True)], "initContainers": [a_container("b", privileged=True)]},
+            'privileged (containers "b", "a" must not set securityContext.privileged=true)',
+            id="privileged, init containers first",
+        ),
+        pytest.param(
+            {"containers": [a_container(capabilities={"add": ["NET_RAW", "CHOWN", "BPF"]})]},
+            'non-default capabilities (container "c" must not include "BPF", "NET_RAW" in '
+            "securityContext.capabilities.add)",
+            id="capabilities",
+        ),
+        pytest.param(
+            {"volumes": [{"name": "v", "hostPath": {"path": "/"}}, {"name": "w", "hostPath": {"path": "/"}}]},
+            'hostPath volumes (volumes "v", "w")',
+            id="folders of the host",
+        ),
+        pytest.param(
+            {"containers": [{"name": "c", "ports": [{"hostPort": 90}, {"hostPort": 8080}, {"containerPort": 1}]}]},
+            'hostPort (container "c" uses hostPorts 8080, 90)',
+            id="ports of the host, sorted as text",
+        ),
+        pytest.param(
+            {
+                "containers": [
+                    {
+                        "name": "c",
+                        "livenessProbe": {"httpGet": {"host": "b"}},
+                        "lifecycle": {"preStop": {"tcpSocket": {"host": "a"}}},
+                    }
+                ]
+            },
+            'probe or lifecycle host (container "c" uses probe or lifecycle hosts "a", "b")',
+            id="probes of other hosts",
+        ),
+        pytest.param(
+            {"containers": [a_container(procMount="Unmasked")]},
+            'procMount (container "c" must not set securityContext.procMount to "Unmasked")',
+            id="proc",
+        ),
+        pytest.param({"hostUsers": False, "containers": [a_container(procMount="Unmasked")]}, "", id="proc, own users"),
+        pytest.param(
+            {
+                "securityContext": {"seLinuxOptions": {"type": "x", "role": "r"}},
+                "containers": [a_container(seLinuxOptions={"user": "u", "type": "container_engine_t"})],
+            },
+            'seLinuxOptions (pod and container "c" set forbidden securityContext.seLinuxOptions: type "x"; user may '
+            "not be set; role may not be set)",
+            id="SELinux",
+        ),
+        pytest.param(
+            {"securityContext": {"seccompProfile": {"type": "Unconfined"}}},
+            'seccompProfile (pod must not set securityContext.seccompProfile.type to "Unconfined")',
+            id="seccomp",
+        ),
+        pytest.param(
+            {"securityContext": {"sysctls": [{"name": "b"}, {"name": "net.ipv4.tcp_rmem"}, {"name": "a"}]}},
+            "forbidden sysctls (b, a)",
+            id="sysctls",
+        ),
+        pytest.param(
+            {"containers": [a_container(windowsOptions={"hostProcess": True})]},
+            'hostProcess (container "c" must not set securityContext.windowsOptions.hostProcess=true)',
+            id="processes of a Windows host",
+        ),
+        pytest.param(
+            {"securityContext": {"appArmorProfile": {"type": "Unconfined"}}},
+            'forbidden AppArmor profile (pod must not set AppArmor profile type to "Unconfined")',
+            id="AppArmor",
+        ),
+    ],
+)
+def test_baseline(spec: dict[str, Any], expected: str) -> None:
+    assert told("baseline", spec) == expected
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        pytest.param({"containers": [a_container(**GOOD_CONTEXT)]}, "", id="a hardened pod"),
+        pytest.param(
+            {},
+            'allowPrivilegeEscalation != false (container "c" must set securityContext.allowPrivilegeEscalation=false)'
+            ', unrestricted capabilities (container "c" must set securityContext.capabilities.drop=["ALL"]), '
+            'runAsNonRoot != true (pod or container "c" must set securityContext.runAsNonRoot=true), seccompProfile '
+            '(pod or container "c" must set securityContext.seccompProfile.type to "RuntimeDefault" or "Localhost")',
+            id="an ordinary pod",
+        ),
+        pytest.param({"os": {"name": "windows"}, "securityContext": {"runAsNonRoot": True}}, "", id="Windows"),
+        pytest.param(
+            {
+                "containers": [a_container(**GOOD_CONTEXT)],
+                "volumes": [{"name": "a", "nfs": {}}, {"name": "b", "hostPath": {}}, {"name": "c", "image": {}}],
+            },
+            'restricted volume types (volumes "a", "b" use restricted volume types "hostPath", "nfs")',
+            id="volumes, hostPath among them",
+        ),
+        pytest.param(
+            {
+                "securityContext": {"runAsUser": 0},
+                "containers": [a_container(**{**GOOD_CONTEXT, "runAsUser": 0, "runAsNonRoot": False})],
+            },
+            'runAsNonRoot != true (container "c" must not set securityContext.runAsNonRoot=false), runAsUser=0 (pod '
+            'and container "c" must not set runAsUser=0)',
+            id="root",
+        ),
+        pytest.param(
+            {
+                "hostUsers": False,
+                "containers": [a_container(**{**GOOD_CONTEXT, "runAsUser": 0, "runAsNonRoot": False})],
+            },
+            "",
+            id="root among users of its own",
+        ),
+        pytest.param(
+            {"containers": [a_container(**{**GOOD_CONTEXT, "capabilities": {"add": ["CHOWN", "NET_BIND_SERVICE"]}})]},
+            'unrestricted capabilities (container "c" must set securityContext.capabilities.drop=["ALL"]; container '
+            '"c" must not include "CHOWN" in securityContext.capabilities.add)',
+            id="capabilities",
+        ),
+    ],
+)
+def test_restricted(spec: dict[str, Any], expected: str) -> None:
+    assert told("restricted", spec) == expected
+
+
+@pytest.mark.parametrize(
+    ("version", "spec", "violated"),
+    [
+        pytest.param(0, {"securityContext": {"seccompProfile": {"type": "Unconfined"}}}, False, id="no field then"),
+        pytest.param(19, {"securityContext": {"seccompProfile": {"type": "Unconfined"}}}, True, id="since 1.19"),
+        pytest.param(26, {"securityContext": {"sysctls": [{"name": "net.ipv4.tcp_rmem"}]}}, True, id="not yet safe"),
+        pytest.param(
+            32, {"securityContext": {"sysctls": [{"name": "net.ipv4.tcp_rmem"}]}}, False, id="safe since 1.32"
+        ),
+        pytest.param(
+            33,
+            {"containers": [{"name": "c", "livenessProbe": {"httpGet": {"host": "b"}}}]},
+            False,
+            id="not checked yet",
+        ),
+        pytest.param(
+            99,
+            {"containers": [{"name": "c", "livenessProbe": {"httpGet": {"host": "b"}}}]},
+            True,
+            id="the future is now",
+        ),
+    ],
+)
+def test_versions(version: int, spec: dict[str, Any], violated: bool) -> None:
+    assert bool(told("baseline", spec, version)) is violated
+
+
+def test_annotations_of_old_versions_count_as_they_did() -> None:
+    key = "seccomp.security.alpha.kubernetes.io/pod"
+    assert told("baseline", {}, 18, {key: "unconfined"}) == (
+        f'seccompProfile (forbidden annotation {key}="unconfined")'
+    )
+    armor = "container.apparmor.security.beta.kubernetes.io/c"
+    assert told("baseline", {}, annotations={key: "unconfined", armor: "unconfined"}) == (
+        f'forbidden AppArmor profile (annotation must not set AppArmor profile type to "{armor}="unconfined"")'
+    )
+
+
+def test_restricted_takes_the_place_of_what_it_repeats() -> None:
+    assert len(checks_of("baseline", 36)) == 12
+    assert len(checks_of("restricted", 36)) == 12 - 4 + 7
+    assert checks_of("privileged", 36) == ()
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected", "problems"),
+    [
+        pytest.param({}, "privileged:latest privileged:latest privileged:latest", 0, id="nothing is said"),
+        pytest.param(
+            {"enforce": "baseline", "enforce-version": "v1.30"},
+            "baseline:v1.30 privileged:latest baseline:v1.30",
+            0,
+            id="what is enforced is warned of",
+        ),
+        pytest.param(
+            {"enforce": "baseline", "warn": "privileged"},
+            "baseline:latest privileged:latest privileged:latest",
+            0,
+            id="unless the label for warnings says otherwise",
+        ),
+        pytest.param(
+            {"enforce": "x", "warn": "y", "audit-version": "1.3"},
+            "restricted:latest privileged:latest privileged:latest",
+            3,
+            id="nonsense is strict where it refuses, and mild where it talks",
+        ),
+    ],
+)
+def test_labels(labels: dict[str, str], expected: str, problems: int) -> None:
+    policy, found = policy_of({LABEL + key: value for key, value in labels.items()}, Policy())
+    assert f"{policy.enforce} {policy.audit} {policy.warn}" == expected
+    assert len(found) == problems
+
+
+async def namespace(api: Api, name: str = "n", **labels: str) -> Answer:
+    named = {LABEL + key.replace("_", "-"): value for key, value in labels.items()}
+    return await api.post(NAMESPACES, {"metadata": {"name": name, "labels": named}})
+
+
+def warnings(answer: Answer) -> str:
+    return str(answer.headers.get("warning", ""))
+
+
+IN_N = "/api/v1/namespaces/n/pods"
+
+
+def test_a_pod_that_violates_what_is_enforced_is_refused_without_warnings() -> None:
+    async def main(api: Api) -> tuple[Answer, int]:
+        await namespace(api, enforce="baseline", enforce_version="v1.30", warn="restricted")
+        refused = await api.post(IN_N, pod(hostNetwork=True))
+        return refused, (await api.post("/api/v1/namespaces/default/pods", pod(hostNetwork=True))).status
+
+    answer, elsewhere = on(main)
+    assert (answer.status, answer.body["reason"]) == (403, "Forbidden")
+    assert answer.message == (
+        'pods "p" is forbidden: violates PodSecurity "baseline:v1.30": host namespaces (hostNetwork=true)'
+    )
+    assert warnings(answer) == ""
+    assert elsewhere == 201
+
+
+def test_a_pod_or_template_that_would_violate_is_warned_of() -> None:
+    async def main(api: Api) -> list[Answer]:
+        await namespace(api, warn="baseline")
+        template = {"metadata": {"labels": {"a": "b"}}, "spec": pod(hostPID=True)["spec"]}
+        spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
+        job = {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": template}}}
+        template["spec"]["restartPolicy"] = "Always"
+        deployed = await api.post("/apis/apps/v1/namespaces/n/deployments", {"metadata": {"name": "d"}, "spec": spec})
+        template["spec"]["restartPolicy"] = "Never"
+        timed = await api.post("/apis/batch/v1/namespaces/n/cronjobs", {"metadata": {"name": "d"}, "spec": job})
+        return [await api.post(IN_N, pod(hostPID=True)), deployed, timed, await api.post(IN_N, pod("q"))]
+
+    *bad, good = on(main)
+    for answer in bad:
+        assert answer.status == 201, answer.text
+        expected = r"would violate PodSecurity \"baseline:latest\": host namespaces (hostPID=true)"
+        assert warnings(answer) == f'299 - "{expected}"'
+    assert warnings(good) == ""
+
+
+def test_an_update_is_judged_when_a_container_changes() -> None:
+    async def main(api: Api) -> list[int]:
+        await namespace(api)
+        await api.made(IN_N, pod(hostPID=True))
+        await api.patch(f"{NAMESPACES}/n", {"metadata": {"labels": {LABEL + "enforce": "baseline"}}})
+        labelled = await api.patch(f"{IN_N}/p", {"metadata": {"labels": {"a": "b"}}})
+        image = [{"op": "replace", "path": "/spec/containers/0/image", "value": "other"}]
+        changed = await api.patch(f"{IN_N}/p", image, "application/json-patch+json")
+        status = await api.patch(f"{IN_N}/p/status", {"status": {"phase": "Running"}})
+        return [labelled.status, changed.status, status.status]
+
+    assert on(main) == [200, 403, 200]
+
+
+def test_a_namespace_that_gets_stricter_tells_of_its_pods() -> None:
+    async def main(api: Api) -> tuple[str, str, str]:
+        await namespace(api)
+        for name in ("b", "a", "c"):
+            await api.made(IN_N, pod(name, hostPID=True))
+        await api.made(IN_N, pod("p", containers=[a_container(**GOOD_CONTEXT)]))
+        await api.made(IN_N, pod("z", hostPID=True, containers=[a_container(privileged=True)]))
+        target = f"{NAMESPACES}/n"
+        strict = await api.patch(target, {"metadata": {"labels": {LABEL + "enforce": "baseline"}}})
+        again = await api.patch(target, {"metadata": {"labels": {"x": "y"}}})
+        milder = await api.patch(target, {"metadata": {"labels": {LABEL + "enforce": "privileged"}}})
+        return warnings(strict), warnings(again), warnings(milder)
+
+    first, *others = on(main)
+    assert first == ", ".join(
+        f'299 - "{text}"'
+        for text in (
+            r"existing pods in namespace \"n\" violate the new PodSecurity enforce level \"baseline:latest\"",
+            "a (and 2 other pods): host namespaces",
+            "z: host namespaces, privileged",
+        )
+    )
+    assert others == ["", ""]
+
+
+def test_labels_that_make_no_sense_are_refused_unless_they_were_there() -> None:
+    async def main(api: Api) -> tuple[Answer, Answer]:
+        made = await namespace(api, enforce="x")
+        await namespace(api)
+        return made, await api.patch(f"{NAMESPACES}/n", {"metadata": {"labels": {LABEL + "warn-version": "x"}}})
+
+    made, changed = on(main)
+    assert (made.status, changed.status) == (422, 422)
+    assert made.message == (
+        f'Namespace "n" is invalid: metadata.labels[{LABEL}enforce]: Invalid value: "x": must be one of privileged, '
+        "baseline, restricted"
+    )
+    assert changed.message.endswith(
+        f'metadata.labels[{LABEL}warn-version]: Invalid value: "x": must be "latest" or "v1.x"'
+    )
+
+
+def test_defaults_and_exemptions() -> None:
+    options = ServerOptions(
+        pod_security=PodSecurityOptions(
+            defaults=Policy(enforce=LevelVersion("baseline")),
+            exempt_namespaces=frozenset({"free"}),
+            exempt_runtime_classes=frozenset({"sandbox"}),
+        )
+    )
+
+    async def main(api: Api) -> tuple[list[int], str]:
+        freed = await namespace(api, "free", enforce="restricted", audit_version="v1.3", audit="baseline")
+        await namespace(api)
+        await api.made("/apis/node.k8s.io/v1/runtimeclasses", {"metadata": {"name": "sandbox"}, "handler": "x"})
+        free = "/api/v1/namespaces/free/pods"
+        answers = [
+            await api.post(free, pod(hostPID=True)),
+            await api.post(IN_N, pod(hostPID=True)),
+            await api.post(IN_N, pod(hostPID=True, runtimeClassName="sandbox")),
+        ]
+        return [answer.status for answer in answers], warnings(freed)
+
+    codes, warning = on(main, options)
+    assert codes == [201, 403, 201]
+    assert warning == (
+        r'299 - "namespace \"free\" is exempt from Pod Security, and the policy (enforce=restricted:latest, '
+        r'audit=baseline:v1.3) will be ignored"'
+    )
