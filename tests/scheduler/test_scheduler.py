@@ -9,11 +9,13 @@ import msgspec
 import pytest
 from tests.nodes.world import World, world
 
-from pilothouse.api.core import NODES, PODS
+from pilothouse.api.core import NAMESPACES, NODES, PODS
 from pilothouse.client import json_patch, merge_patch
 from pilothouse.client.interceptor import Rule, conflict, delay, fail, lose_answer, refuse
 from pilothouse.env import Env
 from pilothouse.env.virtual import run
+
+MAIN = {"name": "main", "image": "nginx"}
 
 
 def in_world(story: Callable[[World], Awaitable[None]], *, seed: int = 0) -> None:
@@ -190,6 +192,34 @@ def test_events_that_cannot_help_do_not_wake() -> None:
             await w.delete(f"q{number}", grace=0)
             await asyncio.sleep(1)
         assert [e.count for e in await w.events()] == [1]
+
+    in_world(story)
+
+
+def test_a_namespace_that_gets_other_labels_wakes_nobody_before_five_minutes() -> None:
+    """As upstream: ``EventsToRegister`` of interpodaffinity/plugin.go (v1.36) has pods and nodes only."""
+
+    async def story(w: World) -> None:
+        await w.create_node("a")
+        hostname = {"metadata": {"labels": {"kubernetes.io/hostname": "a"}}}
+        await w.client.patch(NODES, "a", merge_patch(hostname))
+        await w.client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}})
+        there = {"metadata": {"name": "web", "labels": {"app": "web"}}, "spec": {"nodeName": "a", "containers": [MAIN]}}
+        await w.client.create(PODS.raw, {"apiVersion": "v1", "kind": "Pod", **there}, "other")
+        term = {
+            "labelSelector": {"matchLabels": {"app": "web"}},
+            "namespaceSelector": {"matchLabels": {"team": "b"}},
+            "topologyKey": "kubernetes.io/hostname",
+        }
+        near = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+        here = {"metadata": {"name": "p"}, "spec": {"affinity": near, "containers": [MAIN]}}
+        await w.client.create(PODS.raw, {"apiVersion": "v1", "kind": "Pod", **here}, "default")
+        await asyncio.sleep(60)
+        await w.client.patch(NAMESPACES, "other", merge_patch({"metadata": {"labels": {"team": "b"}}}))
+        await asyncio.sleep(180)
+        assert await nodes_of(w, "p") == {"p": ""}
+        await asyncio.sleep(120)
+        assert await nodes_of(w, "p") == {"p": "a"}
 
     in_world(story)
 
