@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from pilothouse.apiserver.admission import Plugin
 from pilothouse.apiserver.admission.default_toleration_seconds import DefaultTolerationSeconds
 from pilothouse.apiserver.admission.dynamic.policies import ValidatingAdmissionPolicy
+from pilothouse.apiserver.admission.dynamic.webhooks import MutatingWebhooks, ValidatingWebhooks
 from pilothouse.apiserver.admission.limit_ranger import LimitRanger
 from pilothouse.apiserver.admission.names import OFF_BY_DEFAULT, ORDER
 from pilothouse.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
@@ -27,7 +28,9 @@ MAKERS: Mapping[str, Callable[[Core], Plugin]] = {
     "PodSecurity": lambda core: PodSecurity(core.store, core.options.pod_security),
     "Priority": lambda core: Priority(core.store),
     "DefaultTolerationSeconds": lambda core: DefaultTolerationSeconds(),
+    "MutatingAdmissionWebhook": MutatingWebhooks,
     "ValidatingAdmissionPolicy": ValidatingAdmissionPolicy,
+    "ValidatingAdmissionWebhook": ValidatingWebhooks,
     "ResourceQuota": lambda core: ResourceQuota(core.env, core.store, core.table),
 }
 """How each plugin is made. The order is that of ``names.ORDER``, not of these rows."""

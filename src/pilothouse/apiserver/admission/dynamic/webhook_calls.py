@@ -1,0 +1,203 @@
+"""Sends an AdmissionReview to a webhook, over TLS, and reads the answer.
+
+A service is called at a ready endpoint of it (there is no kube-proxy that would route its cluster IP), or at its
+external name; the certificate must be for ``<service>.<namespace>.svc``. Errors have Go's words where clients look for
+them. Nothing is called on a loop without sockets.
+"""
+
+import asyncio
+import base64
+import binascii
+import socket
+import ssl
+from collections.abc import Awaitable, Callable
+from functools import lru_cache
+from typing import Any
+from urllib.parse import urlsplit
+
+import httptools
+import msgspec
+
+from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.objects import Object, decode
+from pilothouse.apiserver.resources import storage_prefix
+from pilothouse.machinery.go_text import quote
+
+_LARGEST = 16 << 20
+
+
+class CallError(Exception):
+    """A webhook that could not be asked, or whose answer is none."""
+
+
+class Target(msgspec.Struct, frozen=True):
+    """Where a webhook is: what the error names, and where the connection goes."""
+
+    url: str
+    host: str
+    port: int
+    server_name: str
+    path: str
+    ca_bundle: str = ""
+
+
+Send = Callable[[Target, bytes], Awaitable[tuple[int, bytes]]]
+"""Posts a body and returns status and body of the answer; raises ``CallError``. The caller has the clock."""
+
+
+def find_target(core: Core, config: Object, timeout: int) -> Target:
+    """Resolve a ``clientConfig``. Raises ``CallError``."""
+    ca_bundle, query = config.get("caBundle") or "", f"?timeout={timeout}s"
+    service = config.get("service")
+    if service is None:
+        url = config.get("url") or ""
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        path = parts.path or "/"
+        shown = f"https://{parts.netloc}{path}{query}"
+        return Target(shown, host, parts.port or 443, host, path + query, ca_bundle)
+    name, namespace, port = service.get("name") or "", service.get("namespace") or "", service.get("port") or 443
+    path = "/" + (service.get("path") or "").lstrip("/")
+    server_name = f"{name}.{namespace}.svc"
+    shown = f"https://{server_name}:{port}{path}{query}"
+    try:
+        host, number = _resolve(core, namespace, name, port)
+    except CallError as error:
+        raise CallError(f"Post {quote(shown)}: {error}") from None
+    return Target(shown, host, number, server_name, path + query, ca_bundle)
+
+
+def _resolve(core: Core, namespace: str, name: str, port: int) -> tuple[str, int]:
+    record = core.store.staged(f"{storage_prefix('', 'services')}{namespace}/{name}")
+    if record is None:
+        raise CallError(f"service {quote(name)} not found")
+    spec = decode(record.value).get("spec") or {}
+    if spec.get("type") == "ExternalName":
+        return spec.get("externalName") or "", port
+    wanted = next((one for one in spec.get("ports") or () if one.get("port") == port), None)
+    if wanted is None:
+        raise CallError(f"no service port {port} found for service {quote(name)}")
+    prefix = f"{storage_prefix('discovery.k8s.io', 'endpointslices')}{namespace}/"
+    for found in core.store.list(prefix).records:
+        piece = decode(found.value)
+        if (piece["metadata"].get("labels") or {}).get("kubernetes.io/service-name") != name:
+            continue
+        number = next(
+            (one.get("port") for one in piece.get("ports") or () if one.get("name", "") == wanted.get("name", "")), None
+        )
+        for endpoint in piece.get("endpoints") or ():
+            if number and endpoint.get("addresses") and (endpoint.get("conditions") or {}).get("ready") is not False:
+                return endpoint["addresses"][0], number
+    raise CallError(f"no endpoints available for service {quote(name)}")
+
+
+async def send(target: Target, body: bytes) -> tuple[int, bytes]:
+    """One POST on a connection of its own."""
+    head = (
+        f"POST {target.path} HTTP/1.1\r\nHost: {urlsplit(target.url).netloc}\r\n"
+        "User-Agent: kube-apiserver-admission\r\n"
+        f"Content-Type: application/json\r\nAccept: application/json, */*\r\nContent-Length: {len(body)}\r\n"
+        "Connection: close\r\n\r\n"
+    ).encode()
+    try:
+        reader, writer = await asyncio.open_connection(
+            target.host, target.port, ssl=_context(target.ca_bundle), server_hostname=target.server_name
+        )
+    except NotImplementedError:
+        raise _failed(target, "webhooks are called over the network, and this event loop has none") from None
+    except OSError as error:
+        raise _failed(target, _words(target, error)) from None
+    try:
+        writer.write(head + body)
+        return await _read(reader)
+    except (OSError, asyncio.IncompleteReadError, httptools.HttpParserError) as error:
+        raise _failed(target, str(error) or "EOF") from None
+    finally:
+        writer.close()
+
+
+class _Answer:
+    """Collects what the parser finds."""
+
+    def __init__(self) -> None:
+        self.body = bytearray()
+        self.complete = False
+
+    def on_body(self, data: bytes) -> None:
+        self.body += data
+
+    def on_message_complete(self) -> None:
+        self.complete = True
+
+
+async def _read(reader: asyncio.StreamReader) -> tuple[int, bytes]:
+    answer = _Answer()
+    parser: Any = httptools.HttpResponseParser(answer)
+    begun = False
+    while not answer.complete:
+        data = await reader.read(1 << 16)
+        if not data:
+            if begun:
+                break  # a body without a length ends with its connection
+            raise OSError("EOF")
+        begun = True
+        parser.feed_data(data)
+        if len(answer.body) > _LARGEST:
+            raise OSError("the answer is too large")
+    status: int = parser.get_status_code()
+    return status, bytes(answer.body)
+
+
+@lru_cache(maxsize=64)
+def _context(ca_bundle: str) -> ssl.SSLContext:
+    if not ca_bundle:
+        return ssl.create_default_context()
+    try:
+        return ssl.create_default_context(cadata=base64.b64decode(ca_bundle).decode("ascii"))
+    except (ssl.SSLError, binascii.Error, UnicodeDecodeError):
+        raise CallError("unable to load root certificates: unable to parse bytes as PEM block") from None
+
+
+def _failed(target: Target, why: str) -> CallError:
+    return CallError(f"Post {quote(target.url)}: {why}")
+
+
+def timed_out(target: Target) -> CallError:
+    """The error of a webhook that did not answer in time."""
+    return _failed(target, "context deadline exceeded")
+
+
+def _words(target: Target, error: OSError) -> str:
+    where = f"[{target.host}]:{target.port}" if ":" in target.host else f"{target.host}:{target.port}"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        known = {
+            62: f"x509: certificate is not valid for {target.server_name}: {error.verify_message}",
+            10: "x509: certificate has expired or is not yet valid",
+        }
+        return "tls: failed to verify certificate: " + known.get(
+            error.verify_code, "x509: certificate signed by unknown authority"
+        )
+    if isinstance(error, ConnectionRefusedError):
+        return f"dial tcp {where}: connect: connection refused"
+    if isinstance(error, socket.gaierror):
+        return f"dial tcp: lookup {target.host}: no such host"
+    return f"dial tcp {where}: {error}"
+
+
+_STATUSES = {
+    400: "the server rejected our request for an unknown reason",
+    401: "the server has asked for the client to provide credentials",
+    403: "unknown",
+    404: "the server could not find the requested resource",
+    405: "the server does not allow this method on the requested resource",
+    503: "the server is currently unable to handle the request",
+}
+
+
+def refused_status(status: int, body: bytes) -> CallError:
+    """The error of an answer that is no 200 (client-go's ``NewGenericServerResponse``)."""
+    told = _STATUSES.get(status)
+    if told is None:
+        text = body.decode(errors="replace").strip() or "unknown"
+        told = f"an error on the server ({quote(text)}) has prevented the request from succeeding"
+    return CallError(told)

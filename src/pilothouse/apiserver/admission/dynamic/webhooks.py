@@ -1,0 +1,268 @@
+"""MutatingAdmissionWebhook and ValidatingAdmissionWebhook.
+
+After k8s.io/apiserver ``pkg/admission/plugin/webhook/{mutating,validating,request,errors}`` (v0.36). Mutating webhooks
+are called one after the other, in the order of configurations' names; when one has changed the object, the plugins of
+the server see it again, and then the earlier webhooks that ask for it (``reinvocationPolicy: IfNeeded``), once.
+Validating ones are called at the same time.
+"""
+
+import asyncio
+import base64
+import binascii
+import copy
+from typing import Any
+
+import msgspec
+
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.admission import Admission, Plugin
+from pilothouse.apiserver.admission.dynamic.adopting import adopt
+from pilothouse.apiserver.admission.dynamic.configurations import Configurations
+from pilothouse.apiserver.admission.dynamic.expressions import ExpressionError, Inputs, MatchConditions, Scope
+from pilothouse.apiserver.admission.dynamic.matching import Criteria, is_exempt
+from pilothouse.apiserver.admission.dynamic.requests import admission_request, convert, converted
+from pilothouse.apiserver.admission.dynamic.webhook_calls import (
+    CallError,
+    Send,
+    find_target,
+    refused_status,
+    send,
+    timed_out,
+)
+from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.resources import ResourceInfo
+from pilothouse.env.logging import Log
+from pilothouse.machinery.go_text import quote
+from pilothouse.machinery.json_patch import apply_json_patch
+from pilothouse.machinery.patches import PatchError
+
+_log = Log("admission-webhook")
+_VERSIONS = ("v1", "v1beta1")
+
+
+class Webhook:
+    """One webhook of a configuration."""
+
+    def __init__(self, given: Object) -> None:
+        self.name: str = given.get("name") or ""
+        self.config: Object = given.get("clientConfig") or {}
+        self.timeout: int = given.get("timeoutSeconds") or 10
+        self.ignores_failures = given.get("failurePolicy") == "Ignore"
+        self.again = given.get("reinvocationPolicy") == "IfNeeded"
+        self.has_side_effects = given.get("sideEffects") not in ("None", "NoneOnDryRun")
+        versions = given.get("admissionReviewVersions") or ()
+        self.version = next((version for version in versions if version in _VERSIONS), "v1")
+        self.conditions = MatchConditions(Scope(), given.get("matchConditions") or ())
+        self.criteria = Criteria(
+            given.get("rules") or (),
+            namespaces=given.get("namespaceSelector"),
+            objects=given.get("objectSelector"),
+            policy=given.get("matchPolicy") or "Equivalent",
+        )
+
+
+def _webhooks(configuration: Object) -> list[Webhook]:
+    return [Webhook(one) for one in configuration.get("webhooks") or ()]
+
+
+class Webhooks(Plugin):
+    """What both plugins do: find, ask, understand."""
+
+    resource = ""
+    mutating = False
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._configured = Configurations(core.store, self.resource, _webhooks)
+        self.send: Send = send
+        """How a webhook is reached; a test without sockets puts its own here."""
+
+    def _matching(self, write: Admission, webhook: Webhook) -> ResourceInfo | None:
+        """The version to send; None when the webhook is not about the write."""
+        info = webhook.criteria.match(self._core, write)
+        if info is None or not webhook.conditions:
+            return info
+        try:
+            return info if webhook.conditions.match(Inputs(self._core, write, info)) else None
+        except ExpressionError as error:
+            if webhook.ignores_failures:
+                return None
+            raise errors.forbidden(write.info, write.name, str(error)) from None
+
+    async def _ask(self, write: Admission, webhook: Webhook, info: ResourceInfo) -> Object | None:
+        """The answer of a webhook that allows the write; None for a failure that is ignored. Raises its refusal."""
+        if write.dry_run and webhook.has_side_effects:
+            raise errors.bad_request(f"admission webhook {quote(webhook.name)} does not support dry run")
+        try:
+            response = await self._call(write, webhook, info)
+        except CallError as error:
+            if webhook.ignores_failures:
+                _log.warning("a webhook could not be called and is left out", webhook=webhook.name, error=str(error))
+                return None
+            raise errors.internal(f"failed calling webhook {quote(webhook.name)}: {error}") from None
+        write.warnings += [text for text in response.get("warnings") or () if isinstance(text, str)]
+        if response.get("allowed") is not True:
+            raise _refusal(webhook.name, response.get("status") or {})
+        return response
+
+    async def _call(self, write: Admission, webhook: Webhook, info: ResourceInfo) -> Object:
+        uid, api_version = self._core.env.uid(), f"admission.k8s.io/{webhook.version}"
+        request = admission_request(write, info, uid)
+        request["object"] = converted(self._core, write, write.obj, info)
+        request["oldObject"] = converted(self._core, write, write.old, info)
+        review = {"kind": "AdmissionReview", "apiVersion": api_version, "request": request}
+        try:
+            target = find_target(self._core, webhook.config, webhook.timeout)
+            try:
+                async with asyncio.timeout(webhook.timeout):
+                    status, body = await self.send(target, msgspec.json.encode(review))
+            except TimeoutError:
+                raise timed_out(target) from None
+            if not 200 <= status < 300:
+                raise refused_status(status, body)
+        except CallError as error:
+            raise CallError(f"failed to call webhook: {error}") from None
+        return self._checked(body, uid, api_version)
+
+    def _checked(self, body: bytes, uid: str, api_version: str) -> Object:
+        """The response in an answer (``VerifyAdmissionResponse``)."""
+        try:
+            review = msgspec.json.decode(body, type=dict[str, Any])
+        except msgspec.DecodeError as error:
+            raise CallError(f"failed to call webhook: {error}") from None
+        found = f"{review.get('apiVersion', '')}, Kind={review.get('kind', '')}"
+        if found != f"{api_version}, Kind=AdmissionReview" and api_version.endswith("/v1"):
+            raise _invalid(f"expected webhook response of {api_version}, Kind=AdmissionReview, got {found}")
+        response = review.get("response")
+        if not isinstance(response, dict):
+            raise _invalid("webhook response was absent")
+        if api_version.endswith("/v1"):
+            if response.get("uid") != uid:
+                raise _invalid(f"expected response.uid={quote(uid)}, got {quote(str(response.get('uid') or ''))}")
+            self._check_patch(response)
+        return response
+
+    def _check_patch(self, response: Object) -> None:
+        patch, kind = response.get("patch"), response.get("patchType")
+        if self.mutating:
+            if patch and kind is None:
+                raise _invalid("webhook returned response.patch but not response.patchType")
+            if kind is not None and not patch:
+                raise _invalid("webhook returned response.patchType but not response.patch")
+            if kind is not None and kind != "JSONPatch":
+                raise _invalid(f"webhook returned invalid response.patchType of {quote(str(kind))}")
+        elif patch or kind is not None:
+            raise _invalid("validating webhook may not return response.patch")
+
+
+def _invalid(why: str) -> CallError:
+    return CallError(f"received invalid webhook response: {why}")
+
+
+def _refusal(name: str, status: Object) -> errors.StatusError:
+    """The Status in a denial, as a failure that says who denied (``webhook/errors/statuserror.go``)."""
+    by = f"admission webhook {quote(name)} denied the request"
+    told = status.get("message") or status.get("reason")
+    code = status.get("code") or 0
+    return errors.StatusError(
+        code if isinstance(code, int) and code >= 400 else 400,
+        status.get("reason") or "",
+        f"{by}: {told}" if told else f"{by} without explanation",
+        details=status.get("details"),
+    )
+
+
+class ValidatingWebhooks(Webhooks):
+    """ValidatingAdmissionWebhook."""
+
+    resource = "validatingwebhookconfigurations"
+
+    def review(self, write: Admission) -> Any:
+        """Ask all that are about the write, at the same time."""
+        if not self._configured or is_exempt(write):
+            return None
+        return self._review(write)
+
+    async def _review(self, write: Admission) -> None:
+        asked = []
+        for configured in self._configured.all:
+            for webhook in configured:
+                info = self._matching(write, webhook)
+                if info is not None:
+                    asked.append(self._ask(write, webhook, info))
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+
+
+class MutatingWebhooks(Webhooks):
+    """MutatingAdmissionWebhook."""
+
+    resource = "mutatingwebhookconfigurations"
+    mutating = True
+
+    def admit(self, write: Admission) -> Any:
+        """Ask those that are about the write, one after the other."""
+        if not self._configured or is_exempt(write):
+            return None
+        return self._admit(write)
+
+    async def _admit(self, write: Admission) -> None:
+        invoked: list[Webhook] = []
+        due: list[Webhook] = []
+        changed = False
+        for configured in self._configured.all:
+            for webhook in configured:
+                answered, changes = await self._mutate(write, webhook)
+                if changes:
+                    changed = True
+                    due += [earlier for earlier in invoked if earlier not in due]
+                if answered and webhook.again:
+                    invoked.append(webhook)
+        if not changed:
+            return
+        before = copy.deepcopy(write.obj)
+        for plugin in self._core.admission.plugins:
+            if plugin is self:
+                break
+            pending = plugin.admit(write)
+            if pending is not None:
+                await pending
+        if write.obj != before:
+            due = invoked
+        for webhook in invoked:
+            if webhook in due:
+                await self._mutate(write, webhook)
+
+    async def _mutate(self, write: Admission, webhook: Webhook) -> tuple[bool, bool]:
+        """Whether the webhook was asked, and whether it has changed the object."""
+        info = self._matching(write, webhook)
+        if info is None:
+            return False, False
+        response = await self._ask(write, webhook, info)
+        if response is None or not response.get("patch"):
+            return True, False
+        try:
+            operations = msgspec.json.decode(base64.b64decode(response["patch"]), type=list[dict[str, Any]])
+        except (binascii.Error, msgspec.DecodeError, TypeError) as error:
+            if webhook.ignores_failures:
+                return True, False
+            why = f"received undecodable patch in webhook response: {error}"
+            raise errors.internal(f"failed calling webhook {quote(webhook.name)}: {why}") from None
+        if not operations:
+            return True, False
+        if write.obj is None:
+            raise errors.internal(
+                f"admission webhook {quote(webhook.name)} attempted to modify the object, which is not supported for "
+                "this operation"
+            )
+        sent = converted(self._core, write, write.obj, info)
+        try:
+            patched = apply_json_patch(copy.deepcopy(sent), operations)
+        except PatchError as error:
+            raise errors.internal(error.message) from None
+        if info is not write.info:
+            patched = convert(self._core, info, write.info, patched)
+        return True, adopt(self._core, write, patched)

@@ -1,0 +1,390 @@
+"""Admission webhooks: who is asked what, in which order, and what follows from the answer (texts from v1.36)."""
+
+import asyncio
+import base64
+import json
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.apiserver.api import CONFIG_MAPS, Answer, Api, Object, on
+
+from pilothouse.apiserver.admission.dynamic.webhook_calls import Target
+from pilothouse.apiserver.admission.dynamic.webhooks import Webhooks
+from pilothouse.env import Env
+from pilothouse.env.loops import run as run_real
+from pilothouse.serving.certificates import issue_server, make_authority
+
+MUTATING = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+VALIDATING = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+RULE: Object = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["*"], "resources": ["configmaps"]}
+
+
+def webhook(name: str = "a.example.com", **more: Any) -> Object:
+    return {
+        "name": name,
+        "clientConfig": {"url": f"https://hooks.test:8443/{name}"},
+        "rules": [RULE],
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        **more,
+    }
+
+
+def configuration(*webhooks: Object, name: str = "w") -> Object:
+    return {"metadata": {"name": name}, "webhooks": list(webhooks)}
+
+
+def config_map(**data: str) -> Object:
+    return {"metadata": {"name": "c", "labels": {"x": "y"}}, "data": data}
+
+
+class Hooks:
+    """Answers in place of the network, and remembers what it was asked."""
+
+    def __init__(self, api: Api, answer: Callable[[str, Object], Object]) -> None:
+        self.asked: list[tuple[str, Object]] = []
+        self._answer = answer
+        for plugin in api.server.core.admission.plugins:
+            if isinstance(plugin, Webhooks):
+                plugin.send = self.send
+
+    async def send(self, target: Target, body: bytes) -> tuple[int, bytes]:
+        review = json.loads(body)
+        name = target.path.partition("?")[0].lstrip("/")
+        self.asked.append((name, review["request"]))
+        response = {"uid": review["request"]["uid"], "allowed": True, **self._answer(name, review["request"])}
+        status = response.pop("http", 200)
+        answer = {"kind": "AdmissionReview", "apiVersion": review["apiVersion"], "response": response}
+        await asyncio.sleep(response.pop("after", 0))
+        return status, json.dumps(answer).encode()
+
+
+def allow(_name: str, _request: Object) -> Object:
+    return {}
+
+
+def patch(*operations: Object) -> Object:
+    return {"patchType": "JSONPatch", "patch": base64.b64encode(json.dumps(operations).encode()).decode()}
+
+
+async def posted(
+    api: Api,
+    *webhooks: Object,
+    answer: Callable[[str, Object], Object] = allow,
+    kind: str = VALIDATING,
+    query: str = "",
+) -> tuple[Answer, Hooks]:
+    hooks = Hooks(api, answer)
+    await api.made(kind, configuration(*webhooks))
+    return await api.post(CONFIG_MAPS + query, config_map(a="1")), hooks
+
+
+def test_a_webhook_sees_the_whole_request() -> None:
+    async def main(api: Api) -> Hooks:
+        _answer, hooks = await posted(api, webhook())
+        await api.patch(CONFIG_MAPS + "/c", {"data": {"a": "2"}})
+        await api.delete(CONFIG_MAPS + "/c")
+        return hooks
+
+    created, updated, deleted = [request for _name, request in on(main).asked]
+    uid = created.pop("uid")
+    assert len(uid) == 36
+    obj = created.pop("object")
+    assert (obj["kind"], obj["apiVersion"], obj["data"]) == ("ConfigMap", "v1", {"a": "1"})
+    assert created == {
+        "kind": {"group": "", "version": "v1", "kind": "ConfigMap"},
+        "resource": {"group": "", "version": "v1", "resource": "configmaps"},
+        "requestKind": {"group": "", "version": "v1", "kind": "ConfigMap"},
+        "requestResource": {"group": "", "version": "v1", "resource": "configmaps"},
+        "name": "c",
+        "namespace": "default",
+        "operation": "CREATE",
+        "userInfo": {"username": "admin", "groups": ["system:masters"]},
+        "oldObject": None,
+        "dryRun": False,
+        "options": {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"},
+    }
+    assert (updated["operation"], updated["object"]["data"], updated["oldObject"]["data"]) == (
+        "UPDATE",
+        {"a": "2"},
+        {"a": "1"},
+    )
+    assert (deleted["operation"], deleted["object"], deleted["oldObject"]["data"]) == ("DELETE", None, {"a": "2"})
+
+
+FAILED = 'Internal error occurred: failed calling webhook "a.example.com": '
+URL = "https://hooks.test:8443/a.example.com?timeout=10s"
+
+
+@pytest.mark.parametrize(
+    ("given", "answer", "code", "message"),
+    [
+        pytest.param(webhook(), {}, 201, "", id="allowed"),
+        pytest.param(
+            webhook(),
+            {"allowed": False},
+            400,
+            'admission webhook "a.example.com" denied the request without explanation',
+            id="denied",
+        ),
+        pytest.param(
+            webhook(),
+            {"allowed": False, "status": {"message": "no", "code": 409, "reason": "Conflict"}},
+            409,
+            'admission webhook "a.example.com" denied the request: no',
+            id="a denial with a status",
+        ),
+        pytest.param(
+            webhook(failurePolicy="Ignore"),
+            {"allowed": False, "status": {"reason": "Why"}},
+            400,
+            'admission webhook "a.example.com" denied the request: Why',
+            id="a denial counts whatever the failure policy",
+        ),
+        pytest.param(
+            webhook(),
+            {"uid": "other"},
+            500,
+            FAILED + 'received invalid webhook response: expected response.uid="{uid}", got "other"',
+            id="an answer to another question",
+        ),
+        pytest.param(
+            webhook(),
+            {"http": 404},
+            500,
+            FAILED + "failed to call webhook: the server could not find the requested resource",
+            id="not found",
+        ),
+        pytest.param(webhook(failurePolicy="Ignore"), {"http": 500}, 201, "", id="a failure that is ignored"),
+        pytest.param(
+            webhook(timeoutSeconds=2),
+            {"after": 5},
+            500,
+            FAILED + 'failed to call webhook: Post "https://hooks.test:8443/a.example.com?timeout=2s": context '
+            "deadline exceeded",
+            id="no answer in time",
+        ),
+        pytest.param(
+            webhook(),
+            patch({"op": "add", "path": "/data/b", "value": "2"}),
+            500,
+            FAILED + "received invalid webhook response: validating webhook may not return response.patch",
+            id="a patch where none is taken",
+        ),
+        pytest.param(
+            webhook(matchConditions=[{"name": "m", "expression": "object.data.b == '1'"}]),
+            {"allowed": False},
+            403,
+            'configmaps "c" is forbidden: expression \'object.data.b == \'1\'\' resulted in error: no such key: b',
+            id="a condition that fails",
+        ),
+        pytest.param(
+            webhook(matchConditions=[{"name": "m", "expression": "object.data.a == '2'"}]),
+            {"allowed": False},
+            201,
+            "",
+            id="a condition that does not hold",
+        ),
+        pytest.param(webhook(objectSelector={"matchLabels": {"x": "z"}}), {"allowed": False}, 201, "", id="labels"),
+        pytest.param(
+            webhook(namespaceSelector={"matchLabels": {"kubernetes.io/metadata.name": "default"}}),
+            {"allowed": False},
+            400,
+            'admission webhook "a.example.com" denied the request without explanation',
+            id="the namespace's labels",
+        ),
+        pytest.param(
+            webhook(rules=[{**RULE, "resources": ["configmaps/*"]}]),
+            {"allowed": False},
+            400,
+            'admission webhook "a.example.com" denied the request without explanation',
+            id="any subresource, and none",
+        ),
+        pytest.param(webhook(rules=[{**RULE, "resources": ["*/status"]}]), {"allowed": False}, 201, "", id="another"),
+    ],
+)  # fmt: skip
+def test_what_follows_from_an_answer(given: Object, answer: Object, code: int, message: str) -> None:
+    async def main(api: Api) -> tuple[Answer, Hooks]:
+        return await posted(api, given, answer=lambda _name, _request: dict(answer))
+
+    result, hooks = on(main)
+    if "{uid}" in message:
+        message = message.replace("{uid}", hooks.asked[0][1]["uid"])
+    assert (result.status, result.message) == (code, message)
+
+
+def test_warnings_reach_the_client() -> None:
+    async def main(api: Api) -> Answer:
+        return (await posted(api, webhook(), answer=lambda _name, _request: {"warnings": ["look out"]}))[0]
+
+    assert "look out" in on(main).headers["warning"]
+
+
+def test_dry_run_needs_webhooks_without_side_effects() -> None:
+    async def main(api: Api) -> list[Answer]:
+        good, hooks = await posted(api, webhook(), query="?dryRun=All")
+        assert hooks.asked[0][1]["dryRun"] is True
+        found = await api.get(VALIDATING + "/w")
+        # Old objects may say Some; new ones may not.
+        for plugin in api.server.core.admission.plugins:
+            if isinstance(plugin, Webhooks):
+                for one in plugin._configured.all:
+                    one[0].has_side_effects = True
+        assert found.status == 200
+        return [good, await api.post(CONFIG_MAPS + "?dryRun=All", config_map())]
+
+    good, refused = on(main)
+    assert good.status == 201
+    assert (refused.status, refused.message) == (400, 'admission webhook "a.example.com" does not support dry run')
+
+
+def test_mutating_webhooks_are_asked_in_order_and_again_when_they_wish() -> None:
+    def answer(name: str, request: Object) -> Object:
+        data = request["object"].get("data") or {}
+        if name == "b.example.com" and "b" not in data:
+            return patch({"op": "add", "path": "/data/b", "value": "2"}, {"op": "add", "path": "/nonsense", "value": 1})
+        return {}
+
+    async def main(api: Api) -> tuple[Answer, Hooks]:
+        again, never = webhook("a.example.com", reinvocationPolicy="IfNeeded"), webhook("b.example.com")
+        return await posted(api, again, never, answer=answer, kind=MUTATING)
+
+    result, hooks = on(main)
+    assert result.body["data"] == {"a": "1", "b": "2"}
+    assert "nonsense" not in result.body
+    assert [(name, "b" in request["object"]["data"]) for name, request in hooks.asked] == [
+        ("a.example.com", False),
+        ("b.example.com", False),
+        ("a.example.com", True),
+    ]
+
+
+def test_defaults_and_other_plugins_see_what_a_webhook_has_added() -> None:
+    rule = {**RULE, "resources": ["pods"]}
+    sidecar = {"op": "add", "path": "/spec/containers/-", "value": {"name": "side", "image": "i"}}
+    tolerations = {"op": "remove", "path": "/spec/tolerations"}
+
+    async def main(api: Api) -> Answer:
+        Hooks(api, lambda _name, _request: patch(sidecar, tolerations))
+        await api.made(MUTATING, configuration(webhook(rules=[rule])))
+        spec = {"containers": [{"name": "c", "image": "i"}]}
+        return await api.post("/api/v1/namespaces/default/pods", {"metadata": {"name": "p"}, "spec": spec})
+
+    spec = on(main).body["spec"]
+    assert [(one["name"], one["imagePullPolicy"]) for one in spec["containers"]] == [
+        ("c", "Always"),
+        ("side", "Always"),
+    ]
+    assert len(spec["tolerations"]) == 2
+
+
+def test_configurations_are_never_sent_to_webhooks() -> None:
+    everything = {"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*"]}
+
+    async def main(api: Api) -> int:
+        Hooks(api, lambda _name, _request: {"allowed": False})
+        await api.made(VALIDATING, configuration(webhook(rules=[everything])))
+        return (await api.delete(VALIDATING + "/w")).status
+
+    assert on(main) == 200
+
+
+def test_virtual_time_has_no_network() -> None:
+    async def main(api: Api) -> Answer:
+        await api.made(VALIDATING, configuration(webhook()))
+        return await api.post(CONFIG_MAPS, config_map())
+
+    answer = on(main)
+    assert answer.status == 500
+    assert answer.message == (
+        f'{FAILED}failed to call webhook: Post "{URL}": webhooks are called over the network, and this event loop has '
+        "none"
+    )
+
+
+@pytest.mark.parametrize(
+    ("service", "problem"),
+    [
+        pytest.param({}, 'service "s" not found', id="no service"),
+        pytest.param({"ports": [{"port": 80}]}, 'no service port 443 found for service "s"', id="another port"),
+        pytest.param({"ports": [{"port": 443}]}, 'no endpoints available for service "s"', id="no endpoints"),
+    ],
+)
+def test_services_that_cannot_be_called(service: Object, problem: str) -> None:
+    async def main(api: Api) -> Answer:
+        if service:
+            await api.made("/api/v1/namespaces/default/services", {"metadata": {"name": "s"}, "spec": service})
+        config = {"service": {"namespace": "default", "name": "s", "path": "/p"}}
+        await api.made(VALIDATING, configuration(webhook(clientConfig=config)))
+        return await api.post(CONFIG_MAPS, config_map())
+
+    wanted = f'failed to call webhook: Post "https://s.default.svc:443/p?timeout=10s": {problem}'
+    assert on(main).message == FAILED + wanted
+
+
+class RealHook:
+    """A webhook on a socket of its own, with a certificate for a service."""
+
+    def __init__(self, directory: Path, names: list[str]) -> None:
+        env = Env()
+        authority = make_authority("webhooks", env.now())
+        pair = issue_server(authority, names, env.now())
+        pair.save(directory / "tls.crt", directory / "tls.key")
+        self.ca_bundle = base64.b64encode(authority.certificate).decode()
+        self._context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        self._context.load_cert_chain(directory / "tls.crt", directory / "tls.key")
+        self.port = 0
+
+    async def start(self) -> asyncio.Server:
+        server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._context)
+        self.port = server.sockets[0].getsockname()[1]
+        return server
+
+    @staticmethod
+    async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+        length = int(head.partition("content-length: ")[2].partition("\r\n")[0])
+        review = json.loads(await reader.readexactly(length))
+        denied = {"uid": review["request"]["uid"], "allowed": False, "status": {"message": head.split()[1]}}
+        body = json.dumps({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response": denied}).encode()
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        await writer.drain()
+        writer.close()
+
+
+def test_webhooks_are_called_over_tls(tmp_path: Path) -> None:
+    """By URL and by service; a certificate of somebody else and a closed port are failures."""
+
+    async def main() -> list[str]:
+        api, hook = Api(Env()), RealHook(tmp_path, ["localhost", "s.default.svc"])
+        server = await hook.start()
+        outside = {"type": "ExternalName", "externalName": "localhost"}
+        await api.made("/api/v1/namespaces/default/services", {"metadata": {"name": "s"}, "spec": outside})
+        messages = []
+        service = {"namespace": "default", "name": "s", "path": "/by-service", "port": hook.port}
+        for config in (
+            {"url": f"https://localhost:{hook.port}/by-url", "caBundle": hook.ca_bundle},
+            {"service": service, "caBundle": hook.ca_bundle},
+            {"url": f"https://localhost:{hook.port}/by-url"},
+            {"url": "https://127.0.0.1:1/x", "caBundle": hook.ca_bundle},
+        ):
+            await api.made(VALIDATING, configuration(webhook(clientConfig=config)))
+            messages.append((await api.post(CONFIG_MAPS, config_map())).message)
+            await api.delete(VALIDATING + "/w")
+        server.close()
+        await api.server.close()
+        return [message.replace(str(hook.port), "PORT") for message in messages]
+
+    denied = 'admission webhook "a.example.com" denied the request: '
+    failed = FAILED + "failed to call webhook: Post "
+    assert run_real(main()) == [
+        denied + "/by-url?timeout=10s",
+        denied + "/by-service?timeout=10s",
+        failed
+        + '"https://localhost:PORT/by-url?timeout=10s": tls: failed to verify certificate: x509: certificate signed '
+        "by unknown authority",
+        failed + '"https://127.0.0.1:1/x?timeout=10s": dial tcp 127.0.0.1:1: connect: connection refused',
+    ]
