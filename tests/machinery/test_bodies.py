@@ -62,6 +62,20 @@ def test_both_paths_read_the_same() -> None:
         assert decode_body(body, POD).document == walk_text(body, POD).document
 
 
+@pytest.mark.parametrize("convert", [False, True], ids=["in a body", "in a document"])
+def test_what_has_no_type_keeps_its_nulls_and_its_order(convert: bool) -> None:
+    """Go's controllers compare the data of a ControllerRevision byte by byte with what they would write."""
+    revision = definition("apps", "v1", "ControllerRevision")
+    body = (
+        b'{"metadata":{"creationTimestamp":null},"data":{"z":{"creationTimestamp":null,"l":[{"a":null}],"e":{}},"a":1}}'
+    )
+    decoded = convert_document(json.loads(body), revision) if convert else decode_body(body, revision)
+    assert json.dumps(decoded.document["data"]) == (
+        '{"z": {"creationTimestamp": null, "l": [{"a": null}], "e": {}}, "a": 1}'
+    )
+    assert decoded.document["metadata"] == {}
+
+
 def test_nulls_are_absent_and_zero_inside_lists_and_maps() -> None:
     body = b'{"metadata":{"name":null,"labels":{"a":null},"finalizers":[null,"x"]},"spec":{"containers":[null]}}'
     assert decode_body(body, POD).document == {

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from pilothouse.api.schema import Definition
+from pilothouse.api.schema import Definition, Type
 from pilothouse.machinery import typed_walk
 from pilothouse.machinery.json_syntax import syntax_error
 from pilothouse.machinery.structs import TextHooks, struct_for
@@ -69,7 +69,7 @@ def decode_body(body: bytes, definition: Definition) -> Decoded:
         return _decode_slowly(body, definition)
     document = _decode_any(written)
     if b"null" in written:
-        _drop_nulls(document)
+        _drop_nulls(document, definition)
     return Decoded(document)
 
 
@@ -83,20 +83,26 @@ def _quotes(text: bytes) -> int:
     return text.count(b'"') - text.count(b'\\"')
 
 
-def _drop_nulls(members: dict[str, Any]) -> None:
-    """Removes members that are null, in place, all the way down. The struct types let no null into typed lists."""
+def _drop_nulls(members: dict[str, Any], definition: Definition) -> None:
+    """Removes members that are null, in place, all the way down, but not in what has no type: that is kept as it came
+    (the data of a ControllerRevision, which Go's controllers compare byte by byte). The struct types let no null into
+    typed lists."""
     nulls = []
     for name, value in members.items():
         if value is None:
             nulls.append(name)
-        elif type(value) is dict:
-            _drop_nulls(value)
-        elif type(value) is list:
-            for item in value:
-                if type(item) is dict:
-                    _drop_nulls(item)
+        elif type(value) is dict or type(value) is list:
+            _drop_nulls_below(value, definition.fields[name].type)
     for name in nulls:
         del members[name]
+
+
+def _drop_nulls_below(value: Any, type_: Type) -> None:
+    if type_.name == "object":
+        _drop_nulls(value, type_.definition)
+    elif type_.element is not None:
+        for item in value.values() if type_.name == "map" else value:
+            _drop_nulls_below(item, type_.element)
 
 
 def _decode_slowly(body: bytes, definition: Definition) -> Decoded:
@@ -119,7 +125,7 @@ def convert_document(document: dict[str, Any], definition: Definition) -> Decode
         return Decoded(walked.document, sorted(walked.unknown), [], sorted(walked.strict_errors))
     result = _decode_any(written)
     if b"null" in written:
-        _drop_nulls(result)
+        _drop_nulls(result, definition)
     return Decoded(result)
 
 
