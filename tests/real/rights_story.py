@@ -37,6 +37,7 @@ class Story:
         self._daemon_sets()
         self._garbage()
         self._custom_garbage()
+        self._identities()
         self._namespace()
         self._pages()
         self._end_what_takes_long()
@@ -94,7 +95,7 @@ class Story:
         self.orphan = self._pod("orphan", node="nowhere", status=running)
         self.unscheduled = self._pod("unscheduled", finalizers=["example.com/hold"])
         self._ask("DELETE", self.unscheduled)
-        self.ended = [self._pod(f"ended-{n}", node="node-0", status={"phase": "Failed"}) for n in range(3)]
+        self.ended = [self._pod(f"ended-{n}", node=LATE, status={"phase": "Failed"}) for n in range(3)]
         self._ask(
             "POST",
             "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
@@ -244,6 +245,17 @@ class Story:
         self._until_gone(f"{racks}/rack", "and the rack after it")
         self._ask("DELETE", f"{widgets}/two", {"propagationPolicy": "Background"})
         self._until_gone(f"{secret}/of-a-widget", "a secret goes with its widget")
+
+    # What pods know their cluster by
+
+    def _identities(self) -> None:
+        base = f"/api/v1/namespaces/{self.view.namespace}"
+        account, authority = f"{base}/serviceaccounts/default", f"{base}/configmaps/kube-root-ca.crt"
+        until(lambda: self._is_there(account) and self._is_there(authority), "every namespace has both")
+        self._ask("DELETE", account)
+        self._ask("PATCH", authority, {"data": {"ca.crt": "another's"}})
+        until(lambda: self._is_there(account), "the account is made again")
+        until(lambda: "BEGIN CERT" in self._ask("GET", authority)["data"]["ca.crt"], "the authority is put right")
 
     # Namespaces
 

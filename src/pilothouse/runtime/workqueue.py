@@ -47,7 +47,7 @@ class _Measured:
         ).labels_of(name)
         self.queue_duration: Histogram = registry.histogram(
             "workqueue_queue_duration_seconds",
-            "[BETA] How long in seconds an item stays in workqueue before being requested",
+            "[BETA] How long in seconds an item stays in workqueue before being requested.",
             labels,
             _BUCKETS,
         ).labels_of(name)

@@ -1,0 +1,83 @@
+"""What upstream's metrics are, as data, and what a page of ours shows."""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Metric(NamedTuple):
+    """A family. ``buckets`` is "first..last/how many"."""
+
+    name: str
+    type: str
+    labels: frozenset[str]
+    buckets: str
+
+
+class Series(NamedTuple):
+    """A line of a page."""
+
+    name: str
+    labels: dict[str, str]
+    value: float
+
+
+SOMETIMES: set[str] = set()
+"""Those that have no series before something goes wrong."""
+
+SLIS = "kubernetes_health"
+"""How the names of those begin that are at ``/metrics/slis``."""
+
+
+def _read() -> list[Metric]:
+    metrics = []
+    for line in (Path(__file__).parent / "upstream_metrics.txt").read_text().splitlines():
+        if not line or line.startswith("#"):
+            continue
+        name, kind, labels, buckets, *mark = line.split()
+        if mark:
+            SOMETIMES.add(name)
+        metrics.append(Metric(name, kind, frozenset(labels.split(",")) - {"-"}, buckets.strip("-")))
+    return metrics
+
+
+METRICS = _read()
+
+
+def summary(bounds: Iterable[float]) -> str:
+    """Buckets in the table's form."""
+    inner = sorted({bound for bound in bounds if bound != float("inf")})
+    return f"{inner[0]:.10g}..{inner[-1]:.10g}/{len(inner)}" if inner else ""
+
+
+def parsed(page: str) -> list[Series]:
+    """The series of a page, histograms by their parts."""
+    found = []
+    for line in page.splitlines():
+        if line and not line.startswith("#"):
+            head, _, value = line.rpartition(" ")
+            name, _, labels = head.partition("{")
+            pairs = dict(re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', labels))
+            found.append(Series(name, pairs, float(value)))
+    return found
+
+
+def families(page: str) -> dict[str, Metric]:
+    """What a page shows, in the table's form. All series of a family must have the same labels."""
+    types = dict(re.findall(r"^# TYPE (\S+) (\S+)$", page, re.MULTILINE))
+    labels: dict[str, frozenset[str]] = {}
+    bounds: dict[str, set[float]] = {name: set() for name in types}
+    for series in parsed(page):
+        base = re.sub(r"_(bucket|sum|count)$", "", series.name)
+        name = series.name if series.name in types else base
+        present = frozenset(series.labels) - ({"le"} if types[name] == "histogram" else set())
+        assert labels.setdefault(name, present) == present, series
+        if series.name.endswith("_bucket") and "le" in series.labels:
+            bounds[name].add(float(series.labels["le"]))
+    return {name: Metric(name, types[name], labels[name], summary(bounds[name])) for name in types}
+
+
+def total(page: str, name: str, /, **labels: str) -> float:
+    """The sum of all series of this name that have these labels."""
+    return sum(s.value for s in parsed(page) if s.name == name and labels.items() <= s.labels.items())

@@ -1,0 +1,57 @@
+"""Metrics have upstream's names, types, labels and buckets.
+
+Here those that a running manager has registered; that they have values after a story is judged in
+``tests/real/test_all_rights.py``.
+"""
+
+import asyncio
+import functools
+
+import pytest
+from tests.controllermanager.metric_table import METRICS, Metric, summary
+
+from pilothouse.apiserver.server import ApiServer
+from pilothouse.controllermanager.manager import Manager
+from pilothouse.controllermanager.options import Options
+from pilothouse.controllermanager.slis import Slis
+from pilothouse.controllers.node.node_ipam import NodeIpamOptions
+from pilothouse.controllers.registry import DESCRIPTORS
+from pilothouse.env import Env, TaskGroup, virtual
+from pilothouse.plane import LocalClients
+from pilothouse.runtime import process_metrics
+from pilothouse.runtime.client_metrics import RestClientMetrics
+from pilothouse.runtime.metrics import Registry
+from pilothouse.storage import MemoryStore
+
+RANGES = NodeIpamOptions(allocate=True, cluster_cidr="10.0.0.0/16")
+OPTIONS = Options(controller_options={"node-ipam-controller": RANGES})
+
+
+@functools.cache
+def registered() -> dict[str, Metric]:
+    """What a leading manager with every controller has."""
+
+    async def main(env: Env) -> dict[str, Metric]:
+        server, metrics, slis = ApiServer(env, MemoryStore(env)), Registry(), Slis(env)
+        process_metrics.install(metrics)
+        RestClientMetrics(metrics, env.now)
+        manager = Manager(env, OPTIONS, LocalClients(env, server).manager(), DESCRIPTORS, metrics=metrics)
+        async with TaskGroup("manager") as group:
+            group.start(manager.run(), name="manager")
+            await asyncio.sleep(5.0)
+            group.cancel()
+        await server.close()
+        found = [*metrics._families.values(), *slis._registry._families.values()]
+        return {each.name: Metric(each.name, each.type, frozenset(each.labels), summary(each.bounds)) for each in found}
+
+    return virtual.run(main)
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+def test_it_is_as_upstreams(metric: Metric) -> None:
+    assert registered()[metric.name] == metric
+
+
+def test_what_is_not_upstreams_says_so() -> None:
+    """Every other one begins with our name."""
+    assert {name for name in registered() if not name.startswith("pilothouse_")} == {m.name for m in METRICS}
