@@ -102,6 +102,14 @@ class EventStrategy(Strategy):
     }
     name_problems = staticmethod(no_name_problems)
 
+    def finish(self, obj: Object) -> None:
+        # As it will be read back, so that an update that changes nothing is seen to.
+        obj.setdefault("deprecatedSource", {})
+        for field in ("deprecatedFirstTimestamp", "deprecatedLastTimestamp", "eventTime"):
+            obj.setdefault(field, None)
+        for field in ("reportingController", "reportingInstance"):
+            obj.setdefault(field, "")
+
     def validate(self, obj: Object) -> list[FieldError]:
         problems: list[FieldError] = []
         if not obj.get("eventTime"):
