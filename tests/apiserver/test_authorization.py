@@ -4,10 +4,9 @@ import datetime
 
 import pytest
 
-from pilothouse.apiserver.authentication import StaticTokens, certificate_identity, impersonated
+from pilothouse.apiserver.authentication import StaticTokens, certificate_identity
 from pilothouse.apiserver.authorization import Attributes, Rule
 from pilothouse.apiserver.bootstrap_roles import bootstrap_objects, reconciled
-from pilothouse.apiserver.errors import StatusError
 from pilothouse.apiserver.identity import Identity
 from pilothouse.serving.certificates import issue_client, issue_server, make_authority
 
@@ -87,25 +86,6 @@ def test_a_token_file_is_read_as_upstream_reads_it() -> None:
     assert tokens.identity("t3") is None
     with pytest.raises(ValueError, match="has 2 columns"):
         StaticTokens.read("t,u")
-
-
-def test_impersonation_is_checked_value_by_value() -> None:
-    asked: list[tuple[str, str, str, str]] = []
-    caller = Identity("admin")
-    headers = {"impersonate-user": "jane", "impersonate-group": "a,b", "impersonate-extra-scope%2fx": "y"}
-    identity = impersonated(headers, caller, lambda *values: asked.append(values))
-    assert identity == Identity("jane", ("a", "b", "system:authenticated"), "", {"scope/x": ("y",)})
-    assert asked == [
-        ("", "users", "", "jane"),
-        ("", "groups", "", "a"),
-        ("", "groups", "", "b"),
-        ("authentication.k8s.io", "userextras/scope/x", "", "y"),
-    ]
-    account = impersonated({"impersonate-user": "system:serviceaccount:ns:bob"}, caller, lambda *values: None)
-    assert account.groups == ("system:serviceaccounts", "system:serviceaccounts:ns", "system:authenticated")
-    assert impersonated({}, caller, lambda *values: None) is caller
-    with pytest.raises(StatusError):
-        impersonated({"impersonate-group": "a"}, caller, lambda *values: None)
 
 
 def test_what_a_role_lacks_is_added_and_what_it_has_stays() -> None:

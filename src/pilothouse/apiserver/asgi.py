@@ -15,6 +15,7 @@ from pilothouse.apiserver import errors
 from pilothouse.apiserver.authentication import unauthorized
 from pilothouse.apiserver.errors import StatusError
 from pilothouse.apiserver.gateway import Gateway
+from pilothouse.apiserver.impersonation import PREFIX, SEPARATOR
 from pilothouse.apiserver.options import MAX_BODY
 from pilothouse.apiserver.rendering import failure
 from pilothouse.apiserver.routing import split_target
@@ -154,12 +155,14 @@ async def _close_when_gone(stream: Stream, receive: Receive) -> None:
 
 
 def _headers(raw: Any) -> dict[str, str]:
-    """Headers by lower-case name; repeated ones joined by commas."""
+    """Headers by lower-case name; repeated ones joined by commas, but for those whose values may contain one."""
     headers: dict[str, str] = {}
     for name, value in raw:
         key = name.decode("latin-1").lower()
         text = value.decode("latin-1")
-        headers[key] = f"{headers[key]},{text}" if key in headers else text
+        if key in headers:
+            text = f"{headers[key]}{SEPARATOR if key.startswith(PREFIX) else ','}{text}"
+        headers[key] = text
     return headers
 
 

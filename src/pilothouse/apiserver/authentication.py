@@ -4,7 +4,7 @@
 never taken for anonymous (apiserver ``pkg/authentication``, v0.36).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Protocol
 
@@ -102,7 +102,7 @@ class Authenticator:
         for login in self.logins:
             identity = login.identity(token)
             if identity is not None:
-                return _authenticated(identity)
+                return authenticated(identity)
         return None
 
     def identity(self, headers: Mapping[str, str], certificate: bytes | None = None) -> Identity:
@@ -113,7 +113,7 @@ class Authenticator:
         if certificate is not None:
             identity = certificate_identity(certificate)
             if identity is not None:
-                return _authenticated(identity)
+                return authenticated(identity)
         kind, _, token = headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer" and token.strip():
             identity = self.token_identity(token.strip())
@@ -130,56 +130,9 @@ def _with_group(user: str, groups: tuple[str, ...]) -> tuple[str, ...]:
     return groups if ALL_AUTHENTICATED in groups else (*groups, ALL_AUTHENTICATED)
 
 
-def _authenticated(identity: Identity) -> Identity:
+def authenticated(identity: Identity) -> Identity:
+    """The identity with the group that everybody gets who logged in."""
     groups = _with_group(identity.user, identity.groups)
     if groups is identity.groups:
         return identity
     return Identity(identity.user, groups, identity.uid, identity.extra)
-
-
-Impersonate = Callable[[str, str, str, str], None]
-"""Checks one impersonation: (API group, resource, subresource, name). Raises ``StatusError`` 403."""
-
-
-def impersonated(headers: Mapping[str, str], caller: Identity, check: Impersonate) -> Identity:
-    """The identity that ``Impersonate-*`` headers ask for, or the caller's own.
-
-    ``check`` is called for each user, group, uid and extra value, as verb impersonate (the legacy check; the finer ones
-    that v1.36 tries first would only allow more).
-    """
-    from urllib.parse import unquote
-
-    user = headers.get("impersonate-user", "")
-    groups = tuple(g.strip() for g in headers.get("impersonate-group", "").split(",") if g.strip())
-    uid = headers.get("impersonate-uid", "")
-    prefix = "impersonate-extra-"
-    extra = {
-        unquote(name.removeprefix(prefix)).lower(): tuple(part.strip() for part in value.split(","))
-        for name, value in headers.items()
-        if name.startswith(prefix)
-    }
-    if not user:
-        if groups or uid or extra:
-            raise StatusError(400, "BadRequest", "requested impersonation without impersonating a user name")
-        return caller
-    parts = user.split(":")
-    if len(parts) == 4 and user.startswith("system:serviceaccount:"):
-        check("", "serviceaccounts", parts[2], parts[3])
-        if not groups:
-            groups = ("system:serviceaccounts", f"system:serviceaccounts:{parts[2]}")
-    else:
-        check("", "users", "", user)
-    for group in groups if "impersonate-group" in headers else ():
-        check("", "groups", "", group)
-    if uid:
-        check("authentication.k8s.io", "uids", "", uid)
-    for key in sorted(extra):
-        for value in extra[key]:
-            check("authentication.k8s.io", f"userextras/{key}", "", value)
-    if user == ANONYMOUS.user:
-        added = ANONYMOUS.groups[0]
-    else:
-        added = ALL_AUTHENTICATED
-    if added not in groups:
-        groups = (*groups, added)
-    return Identity(user, groups, uid, extra)

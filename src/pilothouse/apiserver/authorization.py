@@ -14,6 +14,7 @@ from pilothouse.apiserver.identity import MASTERS, Identity
 from pilothouse.apiserver.routing import RequestInfo
 
 RBAC_GROUP = "rbac.authorization.k8s.io"
+_SELECTING = ("list", "watch", "deletecollection")
 
 
 class Attributes(msgspec.Struct, frozen=True, gc=False):
@@ -27,14 +28,24 @@ class Attributes(msgspec.Struct, frozen=True, gc=False):
     namespace: str = ""
     name: str = ""
     path: str = ""
+    field_selector: str = ""
+    """Of lists and watches, as it was sent. RBAC does not look at it."""
 
     @staticmethod
     def of(info: RequestInfo) -> "Attributes":
         """The attributes of a request."""
         if not info.resource_request:
             return Attributes(info.verb, path=info.path)
+        selector = info.query.first("fieldSelector") if info.verb in _SELECTING else ""
         return Attributes(
-            info.verb, info.group, info.version, info.resource, info.subresource, info.namespace, info.name
+            info.verb,
+            info.group,
+            info.version,
+            info.resource,
+            info.subresource,
+            info.namespace,
+            info.name,
+            field_selector=selector,
         )
 
     @property
@@ -44,11 +55,10 @@ class Attributes(msgspec.Struct, frozen=True, gc=False):
 
 
 class Decision(msgspec.Struct, frozen=True, gc=False):
-    """Allowed or not, and why. ``error`` tells of roles that could not be found."""
+    """Allowed or not, and why; refusals tell of roles that could not be found."""
 
     allowed: bool
     reason: str = ""
-    error: str = ""
 
 
 class Rule(msgspec.Struct, frozen=True, rename="camel"):
@@ -189,15 +199,17 @@ class RbacAuthorizer:
         for granted in self._compiled().granted(identity, "" if asked.path else asked.namespace, errors):
             if granted.rule.allows(asked):
                 return Decision(allowed=True, reason=f"RBAC: allowed by {granted.why}")
-        return Decision(allowed=False, reason=_shown_errors(errors), error=_joined(errors))
+        return Decision(allowed=False, reason=_shown_errors(errors))
 
     def rules(self, identity: Identity, namespace: str) -> tuple[list[Rule], str]:
         """The rules of every role bound to the user there."""
-        if MASTERS in identity.groups:
-            return _EVERYTHING, ""
         errors: list[str] = []
         found = [granted.rule for granted in self._compiled().granted(identity, namespace, errors)]
         return found, _joined(errors)
+
+    def role_rules(self, kind: str, namespace: str, name: str) -> list[Rule] | None:
+        """The rules of a ``Role`` in the namespace or of a ``ClusterRole``; None if there is none of that name."""
+        return self._compiled().role_rules(kind, namespace, name)
 
     def _compiled(self) -> "_Compiled":
         if self._known is None:
@@ -244,6 +256,11 @@ class _Compiled:
             why = f'RoleBinding "{binding.metadata.name}/{namespace}" of {kind} "{name}" to {subject}'
             yield from self._rules(role, f'{kind.lower()}.{RBAC_GROUP} "{name}"', why, errors)
 
+    def role_rules(self, kind: str, namespace: str, name: str) -> list[Rule] | None:
+        """The rules of one role."""
+        role = self._cluster_roles.get(name) if kind == "ClusterRole" else self._roles.get((namespace, name))
+        return None if role is None else list(role.rules or ())
+
     @staticmethod
     def _rules(role: _Role | None, shown: str, why: str, errors: list[str]) -> Iterator[_Granted]:
         if role is None:
@@ -279,7 +296,7 @@ def _matching(
 def forbidden(identity: Identity, asked: Attributes, reason: str = "") -> StatusError:
     """403 in upstream's words."""
     if asked.path:
-        why = f'User "{identity.user}" cannot {asked.verb} path "{asked.path}"'
+        why = _harmless(f'User "{identity.user}" cannot {asked.verb} path "{asked.path}"')
         message, details = f"forbidden: {why}", dict[str, Any]()
     else:
         scope = f'in the namespace "{asked.namespace}"' if asked.namespace else "at the cluster scope"
@@ -287,6 +304,7 @@ def forbidden(identity: Identity, asked: Attributes, reason: str = "") -> Status
             f'User "{identity.user}" cannot {asked.verb} resource "{asked.full_resource}" '
             f'in API group "{asked.group}" {scope}'
         )
+        why = _harmless(why)
         qualified = f"{asked.resource}.{asked.group}" if asked.group else asked.resource
         subject = f'{qualified} "{asked.name}"' if asked.name else qualified
         message = f"{subject} is forbidden: {why}"
@@ -299,3 +317,8 @@ def forbidden(identity: Identity, asked: Attributes, reason: str = "") -> Status
     if reason:
         message = f"{message}: {reason}"
     return StatusError(403, "Forbidden", message, details=details)
+
+
+def _harmless(text: str) -> str:
+    """Without what would look like HTML."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

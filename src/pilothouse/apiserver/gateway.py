@@ -5,10 +5,11 @@ is upstream's: who is it, on whose behalf, may they, and only then what is it ab
 ``DefaultBuildHandlerChain``, v0.36). The last two happen in the core, so that they hold for local callers as well.
 """
 
+import re
 from collections.abc import Iterable
 
 from pilothouse.api.wire import Request, Response, Stream
-from pilothouse.apiserver.authentication import Authenticator, TokenLogin, impersonated, unauthorized
+from pilothouse.apiserver.authentication import Authenticator, TokenLogin, unauthorized
 from pilothouse.apiserver.authorization import (
     RBAC_GROUP,
     AlwaysAllow,
@@ -17,9 +18,12 @@ from pilothouse.apiserver.authorization import (
     RbacAuthorizer,
     forbidden,
 )
+from pilothouse.apiserver.bootstrap_tokens import BootstrapTokens
 from pilothouse.apiserver.errors import StatusError
+from pilothouse.apiserver.escalation import NoEscalation
 from pilothouse.apiserver.identity import ANONYMOUS, Identity
 from pilothouse.apiserver.identity_lease import keep_lease
+from pilothouse.apiserver.impersonation import PREFIX, impersonate, wanted_user
 from pilothouse.apiserver.presentation.documents import Documents
 from pilothouse.apiserver.presentation.health import Health
 from pilothouse.apiserver.presentation.presenter import NegotiatingPresenter
@@ -32,6 +36,7 @@ from pilothouse.apiserver.service_account_tokens import PrivateKey, PublicKey, S
 from pilothouse.apiserver.startup import stage_endpoints, stage_roles
 from pilothouse.storage import Change
 
+_IS_IMPERSONATION = re.compile(PREFIX).match
 _PUBLIC = ("healthz", "livez", "readyz", "version")
 
 
@@ -70,13 +75,17 @@ class Gateway:
             new_id=server.env.uid,
             find=lambda resource, namespace, name: find_object(core, resource, namespace, name),
         )
-        self.authenticator = Authenticator((*logins, self.tokens), anonymous=anonymous)
+        bootstrap = BootstrapTokens(
+            lambda namespace, name: find_object(core, "secrets", namespace, name), server.env.now
+        )
+        self.authenticator = Authenticator((*logins, self.tokens, bootstrap), anonymous=anonymous)
         self.authorizer: Authorizer
         self._rbac: RbacAuthorizer | None = None
         if authorization == "RBAC":
             self.authorizer = self._rbac = RbacAuthorizer(self._stored_roles)
             core.store.on_commit.append(self._notice_roles)
             server.authorize = self._authorize_request
+            core.admission.plugins.append(NoEscalation(self._rbac, self.authorizer))
         else:
             self.authorizer = AlwaysAllow()
         core.authorizer = self.authorizer
@@ -125,8 +134,9 @@ class Gateway:
         info = self._server.core.requests.read(request.method, request.target)
         try:
             identity = self.authenticator.identity(request.headers, certificate)
-            if any(name.startswith("impersonate-") for name in request.headers):
-                identity = impersonated(request.headers, identity, lambda *asked: self._impersonate(identity, *asked))
+            wanted = wanted_user(request.headers) if any(map(_IS_IMPERSONATION, request.headers)) else None
+            if wanted is not None:
+                identity = impersonate(identity, wanted, Attributes.of(info), self.authorizer)
             elif identity is ANONYMOUS and self._rbac is None:
                 _refuse_strangers(info)
         except StatusError as error:
@@ -137,10 +147,6 @@ class Gateway:
         """Count an answered request."""
         info = self._server.core.requests.read(request.method, request.target)
         self.metrics.observe(info, status, seconds)
-
-    def _impersonate(self, caller: Identity, group: str, resource: str, namespace: str, name: str) -> None:
-        resource, _, subresource = resource.partition("/")
-        self._authorize(caller, Attributes("impersonate", group, "", resource, subresource, namespace, name))
 
     def _authorize_request(self, identity: Identity, info: RequestInfo) -> None:
         self._authorize(identity, Attributes.of(info))

@@ -11,13 +11,21 @@ from typing import Any
 import msgspec
 
 from pilothouse.apiserver import errors
-from pilothouse.apiserver.authentication import Authenticator
-from pilothouse.apiserver.authorization import Attributes, Authorizer, Decision, Rule
-from pilothouse.apiserver.bodies import read_document
+from pilothouse.apiserver.authentication import Authenticator, authenticated
+from pilothouse.apiserver.authorization import Attributes, Authorizer, Rule
 from pilothouse.apiserver.core import Call, Core
+from pilothouse.apiserver.errors import FieldError
+from pilothouse.apiserver.handlers.incoming import read_built_in
 from pilothouse.apiserver.identity import Identity
+from pilothouse.apiserver.options import read_write_options
 from pilothouse.apiserver.results import ObjectResult
+from pilothouse.apiserver.selector_attributes import (
+    field_selector_text,
+    selector_attribute_problems,
+    unread_selectors,
+)
 from pilothouse.apiserver.service_account_tokens import ServiceAccountTokens
+from pilothouse.apiserver.strategies.filling import go_named
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -66,44 +74,48 @@ class _Reviews:
 
     async def subject_access(self, _core: Core, call: Call) -> ObjectResult:
         review = _read(call, "SubjectAccessReview")
+        _refuse(_question_problems(review, with_subject=True) + _metadata_problems(review))
         return self._decide(call, review, _subject(review))
 
     async def local_access(self, _core: Core, call: Call) -> ObjectResult:
         review = _read(call, "LocalSubjectAccessReview")
-        asked = (review["spec"].get("resourceAttributes") or {}).get("namespace", "")
-        if asked != call.namespace:
-            raise _invalid(
-                review,
-                errors.invalid_value(
-                    "spec.resourceAttributes.namespace", asked, f"must match metadata.namespace: {call.namespace}"
-                ),
+        given = review["metadata"].setdefault("namespace", call.namespace)
+        if given != call.namespace:
+            raise errors.bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request"
             )
+        problems = _question_problems(review, with_subject=True) + _metadata_problems(review, "namespace")
+        asked = review["spec"].get("resourceAttributes")
+        if asked is not None and (asked.get("namespace") or "") != call.namespace:
+            path, text = "spec.resourceAttributes.namespace", "must match metadata.namespace"
+            problems.append(errors.invalid_value(path, asked.get("namespace") or "", text))
+        elsewhere = review["spec"].get("nonResourceAttributes")
+        if elsewhere is not None:
+            text = "disallowed on this kind of request"
+            problems.append(errors.invalid_value("spec.nonResourceAttributes", go_named(elsewhere), text))
+        _refuse(problems)
         return self._decide(call, review, _subject(review))
 
     async def self_access(self, _core: Core, call: Call) -> ObjectResult:
-        return self._decide(call, _read(call, "SelfSubjectAccessReview"), call.identity)
+        review = _read(call, "SelfSubjectAccessReview")
+        _refuse(_question_problems(review, with_subject=False) + _metadata_problems(review))
+        return self._decide(call, review, call.identity)
 
     def _decide(self, call: Call, review: dict[str, Any], identity: Identity) -> ObjectResult:
-        spec = review["spec"]
-        resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
-        if (resource is None) == (path is None):
-            raise _invalid(
-                review,
-                errors.invalid_value(
-                    "spec.resourceAttributes",
-                    resource,
-                    "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-                    if resource is None
-                    else "cannot be specified in combination with nonResourceAttributes",
-                ),
-            )
+        resource, path = review["spec"].get("resourceAttributes"), review["spec"].get("nonResourceAttributes")
         decision = self._authorizer.decide(identity, _attributes(resource, path))
-        review["status"] = _shown_decision(decision)
+        status: dict[str, Any] = {"allowed": decision.allowed}
+        if decision.reason:
+            status["reason"] = decision.reason
+        problem = unread_selectors(resource or {})
+        if problem:
+            status["evaluationError"] = problem
+        review["status"] = status
         return _answer(call, review)
 
     async def self_rules(self, _core: Core, call: Call) -> ObjectResult:
         review = _read(call, "SelfSubjectRulesReview")
-        namespace = review["spec"].get("namespace", "")
+        namespace = review["spec"].get("namespace") or ""
         if not namespace:
             raise errors.bad_request("no namespace on request")
         rules, problem = self._authorizer.rules(call.identity, namespace)
@@ -130,18 +142,12 @@ class _Reviews:
 
     async def token(self, _core: Core, call: Call) -> ObjectResult:
         review = _read(call, "TokenReview")
-        token = review["spec"].get("token", "")
+        token = review["spec"].get("token") or ""
         if not token:
             raise errors.bad_request("token is required for TokenReview in authentication")
-        asked: Sequence[str] = review["spec"].get("audiences") or ()
-        identity = None
-        audiences = list(asked) or (list(self._tokens.audiences) if self._tokens is not None else [])
-        if asked and self._tokens is not None:
-            identity = self._tokens.identity_for(token, asked)
-        if identity is None:
-            identity = self._authenticator.token_identity(token)
-            if asked and self._tokens is not None and not set(asked) & set(self._tokens.audiences):
-                identity = None
+        ours: Sequence[str] = self._tokens.audiences if self._tokens is not None else ()
+        asked: Sequence[str] = review["spec"].get("audiences") or ours
+        identity, audiences = self._owner(token, asked, ours)
         if identity is None:
             review["status"] = {"user": {}, "error": "invalid bearer token"}
         else:
@@ -150,12 +156,24 @@ class _Reviews:
                 review["status"]["audiences"] = audiences
         return _answer(call, review)
 
+    def _owner(self, token: str, asked: Sequence[str], ours: Sequence[str]) -> tuple[Identity | None, list[str]]:
+        """Whose token it is, if it is for any of the audiences asked about; and which of them it is for."""
+        if self._tokens is not None:
+            found = self._tokens.identity_for(token, asked)
+            if found is not None:
+                meant = self._tokens.meant_for(token)
+                return authenticated(found), [audience for audience in asked if audience in meant]
+        # All other tokens are for the API server, and say nothing of audiences.
+        common = [audience for audience in asked if audience in ours]
+        if not common and asked:
+            return None, []
+        return self._authenticator.token_identity(token), common
+
     async def request_token(self, core: Core, call: Call) -> ObjectResult:
         assert self._tokens is not None, "token requests are only served by a server that issues tokens"
         request = _read(call, "TokenRequest")
         spec, metadata = request["spec"], request["metadata"]
-        seconds = spec.get("expirationSeconds")
-        seconds = 3600 if seconds is None else seconds
+        seconds = 3600 if spec.get("expirationSeconds") is None else spec["expirationSeconds"]
         for refused, words in (
             (seconds < 600, "may not specify a duration less than 10 minutes"),
             (seconds > 1 << 32, "may not specify a duration larger than 2^32 seconds"),
@@ -184,7 +202,12 @@ class _Reviews:
             # What kubelets ask for: clients that do not yet reload their token get a year, and are counted.
             lifetime, warn_after = _YEAR, 3607
         token, ends = self._tokens.issue(
-            account, audiences=audiences, seconds=lifetime, bound=bound, warn_after=warn_after
+            account,
+            audiences=audiences,
+            seconds=lifetime,
+            bound=bound,
+            node=_node_of(core, bound),
+            warn_after=warn_after,
         )
         metadata.update(
             {
@@ -211,7 +234,8 @@ def _bound(core: Core, call: Call, reference: Any) -> tuple[str, Mapping[str, An
         return None
     kind, name = reference.get("kind", ""), reference.get("name", "")
     if kind not in _BOUND_KINDS or reference.get("apiVersion", "") not in ("", "v1"):
-        raise errors.bad_request(f"cannot bind token to object of type {reference.get('apiVersion', '')}, Kind={kind}")
+        group, _, version = reference.get("apiVersion", "").rpartition("/")
+        raise errors.bad_request(f"cannot bind token to object of type {group}/{version}, Kind={kind}")
     claim, resource = _BOUND_KINDS[kind]
     found = find_object(core, resource, "" if kind == "Node" else call.namespace, name)
     if found is None:
@@ -233,59 +257,80 @@ def _bound(core: Core, call: Call, reference: Any) -> tuple[str, Mapping[str, An
     return claim, found
 
 
+def _node_of(core: Core, bound: tuple[str, Mapping[str, Any]] | None) -> dict[str, str] | None:
+    """The node of a bound pod; a node that is not there (yet) is told without a uid."""
+    if bound is None or bound[0] != "pod" or not bound[1]["spec"].get("nodeName"):
+        return None
+    name = bound[1]["spec"]["nodeName"]
+    node = find_object(core, "nodes", "", name)
+    return {"name": name} if node is None else {"name": name, "uid": node["metadata"]["uid"]}
+
+
 def _read(call: Call, kind: str) -> dict[str, Any]:
-    if call.request.method != "POST":
-        raise errors.method_not_allowed()
-    review: dict[str, Any] = read_document(call.request.body, call.content_type, kind)
-    if review.get("kind", kind) != kind:
-        raise errors.bad_request(f"expected a {kind}, got a {review.get('kind')}")
+    """The review in the body, by its schema."""
     sub = call.asked.sub
-    version = f"{sub.group}/{sub.version}" if sub is not None else call.info.api_version
+    group, version = (sub.group, sub.version) if sub is not None else (call.info.group, call.info.version)
+    options = read_write_options(call.asked.query, "CreateOptions")
+    sent = read_built_in(call, options, call.info, group, version, kind)
     return {
         "kind": kind,
-        "apiVersion": version,
-        "metadata": review.get("metadata") or {},
-        "spec": review.get("spec") or {},
+        "apiVersion": f"{group}/{version}",
+        "metadata": sent.get("metadata") or {},
+        "spec": sent.get("spec") or {},
     }
 
 
-def _invalid(review: dict[str, Any], problem: errors.FieldError) -> errors.StatusError:
-    # Upstream leaves the kind out here: `.authorization.k8s.io "" is invalid`.
-    return errors.invalid(_AUTHORIZATION, "", review["metadata"].get("name", ""), [problem])
+def _refuse(problems: list[FieldError]) -> None:
+    if problems:
+        # Upstream leaves kind and name out here: `.authorization.k8s.io "" is invalid`.
+        raise errors.invalid(_AUTHORIZATION, "", "", problems)
+
+
+def _question_problems(review: dict[str, Any], *, with_subject: bool) -> list[FieldError]:
+    """After kubernetes' ``pkg/apis/authorization/validation/validation.go``."""
+    spec = review["spec"]
+    resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    problems: list[FieldError] = []
+    if resource is not None and path is not None:
+        text = "cannot be specified in combination with resourceAttributes"
+        problems.append(errors.invalid_value("spec.nonResourceAttributes", go_named(path), text))
+    if resource is None and path is None:
+        text = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        problems.append(errors.invalid_value("spec.resourceAttributes", None, text))
+    if with_subject and not spec.get("user") and not spec.get("groups"):
+        text = "at least one of user or group must be specified"
+        problems.append(errors.invalid_value("spec.user", "", text))
+    if resource is not None:
+        problems += selector_attribute_problems(resource, "spec.resourceAttributes")
+    return problems
+
+
+def _metadata_problems(review: dict[str, Any], but: str = "") -> list[FieldError]:
+    meta = {field: value for field, value in review["metadata"].items() if field not in ("managedFields", but)}
+    if not meta:
+        return []
+    return [errors.invalid_value("metadata", meta, f"must be empty except for {but}" if but else "must be empty")]
 
 
 def _subject(review: dict[str, Any]) -> Identity:
     spec = review["spec"]
-    user, groups = spec.get("user", ""), tuple(spec.get("groups") or spec.get("group") or ())
-    if not user and not groups:
-        raise _invalid(
-            review, errors.invalid_value("spec.user", user, "at least one of user or group must be specified")
-        )
     extra = {key: tuple(values or ()) for key, values in (spec.get("extra") or {}).items()}
-    return Identity(user, groups, spec.get("uid", ""), extra)
+    return Identity(spec.get("user") or "", tuple(spec.get("groups") or ()), spec.get("uid") or "", extra)
 
 
 def _attributes(resource: Any, path: Any) -> Attributes:
     if resource is None:
-        return Attributes(path.get("verb", "").lower(), path=path.get("path", ""))
+        return Attributes((path.get("verb") or "").lower(), path=path.get("path") or "")
     return Attributes(
-        resource.get("verb", ""),
-        resource.get("group", ""),
-        resource.get("version", ""),
-        resource.get("resource", ""),
-        resource.get("subresource", ""),
-        resource.get("namespace", ""),
-        resource.get("name", ""),
+        resource.get("verb") or "",
+        resource.get("group") or "",
+        resource.get("version") or "",
+        resource.get("resource") or "",
+        resource.get("subresource") or "",
+        resource.get("namespace") or "",
+        resource.get("name") or "",
+        field_selector=field_selector_text(resource),
     )
-
-
-def _shown_decision(decision: Decision) -> dict[str, Any]:
-    status: dict[str, Any] = {"allowed": decision.allowed}
-    if decision.reason:
-        status["reason"] = decision.reason
-    if decision.error:
-        status["evaluationError"] = decision.error
-    return status
 
 
 def _resource_rule(rule: Rule) -> dict[str, Any]:

@@ -5,8 +5,9 @@ key, claims that tie a token to an account and perhaps to a pod, secret or node.
 """
 
 import base64
+import datetime
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -21,6 +22,11 @@ PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
 PublicKey = rsa.RSAPublicKey | ec.EllipticCurvePublicKey
 
 _PREFIX = "authentication.kubernetes.io"
+_LEGACY_ISSUER = "kubernetes/serviceaccount"
+_LEGACY_CLAIMS = ("namespace", "secret.name", "service-account.name", "service-account.uid")
+_DELETION_LEEWAY = 60
+"""Seconds after the end of an object's grace period in which a token bound to it is still good
+(kubernetes ``pkg/serviceaccount/claims.go``)."""
 _encode = msgspec.json.Encoder().encode
 
 FindObject = Callable[[str, str, str], Mapping[str, Any] | None]
@@ -106,9 +112,11 @@ class ServiceAccountTokens:
         audiences: Sequence[str],
         seconds: int,
         bound: tuple[str, Mapping[str, Any]] | None = None,
+        node: Mapping[str, str] | None = None,
         warn_after: int | None = None,
     ) -> tuple[str, int]:
-        """A token for the account (an object) and when it ends. ``bound`` is (pod, secret or node; the object)."""
+        """A token for the account (an object) and when it ends. ``bound`` is (pod, secret or node; the object);
+        ``node`` name and uid of the node that a bound pod is on."""
         metadata = account["metadata"]
         namespace, name = metadata["namespace"], metadata["name"]
         now = int(self._now())
@@ -119,6 +127,8 @@ class ServiceAccountTokens:
         if bound is not None:
             kind, obj = bound
             private[kind] = {"name": obj["metadata"]["name"], "uid": obj["metadata"]["uid"]}
+        if node is not None:
+            private["node"] = dict(node)
         if warn_after is not None:
             private["warnafter"] = now + warn_after
         claims = {
@@ -142,7 +152,11 @@ class ServiceAccountTokens:
     def identity_for(self, token: str, audiences: Sequence[str]) -> Identity | None:
         """The same, for a token that must be meant for one of these audiences."""
         claims = self._claims(token)
-        if claims is None or claims.get("iss") != self.issuer:
+        if claims is None:
+            return None
+        if claims.get("iss") == _LEGACY_ISSUER:
+            return self._legacy_identity(token, claims, audiences)
+        if claims.get("iss") != self.issuer:
             return None
         now = self._now()
         if now >= claims.get("exp", 0) or now < claims.get("nbf", 0):
@@ -152,7 +166,7 @@ class ServiceAccountTokens:
         private = claims.get("kubernetes.io") or {}
         namespace, account = private.get("namespace", ""), private.get("serviceaccount") or {}
         stored = self._find("serviceaccounts", namespace, account.get("name", ""))
-        if not _is_same(stored, account):
+        if not self._is_same(stored, account):
             return None
         extra: dict[str, tuple[str, ...]] = {f"{_PREFIX}/credential-id": (f"JTI={claims.get('jti', '')}",)}
         for kind, resource in (("pod", "pods"), ("secret", "secrets"), ("node", "nodes")):
@@ -161,14 +175,53 @@ class ServiceAccountTokens:
                 continue
             if kind != "node" or not private.get("pod"):
                 found = self._find(resource, "" if kind == "node" else namespace, bound.get("name", ""))
-                if not _is_same(found, bound):
+                if not self._is_same(found, bound):
                     return None
             if kind != "secret":
-                extra[f"{_PREFIX}/{kind}-name"] = (bound.get("name", ""),)
-                extra[f"{_PREFIX}/{kind}-uid"] = (bound.get("uid", ""),)
+                for field in ("name", "uid"):
+                    if bound.get(field):
+                        extra[f"{_PREFIX}/{kind}-{field}"] = (bound[field],)
         name = account["name"]
         groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
         return Identity(f"system:serviceaccount:{namespace}:{name}", groups, account.get("uid", ""), extra)
+
+    def meant_for(self, token: str) -> Sequence[str]:
+        """The audiences of a token that is accepted; those of the API server if it names none."""
+        claims = self._claims(token) or {}
+        named: Sequence[str] = claims.get("aud") or self.audiences
+        return named
+
+    def _legacy_identity(self, token: str, claims: Mapping[str, Any], audiences: Sequence[str]) -> Identity | None:
+        """The account of a token that stands in a Secret, for as long as it stands there. Such tokens have no audience
+        but the API server, and no end."""
+        if not set(self.audiences) & set(audiences):
+            return None
+        told = {field: claims.get(f"{_LEGACY_ISSUER}/{field}", "") for field in _LEGACY_CLAIMS}
+        namespace, name = told["namespace"], told["service-account.name"]
+        if claims.get("sub") != f"system:serviceaccount:{namespace}:{name}":
+            return None
+        account = {"uid": told["service-account.uid"]}
+        if not self._is_same(self._find("serviceaccounts", namespace, name), account):
+            return None
+        secret = self._find("secrets", namespace, told["secret.name"])
+        kept = base64.b64encode(token.encode()).decode()
+        if (
+            secret is None
+            or secret["metadata"].get("deletionTimestamp")
+            or (secret.get("data") or {}).get("token") != kept
+        ):
+            return None
+        groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
+        return Identity(f"system:serviceaccount:{namespace}:{name}", groups, account["uid"])
+
+    def _is_same(self, stored: Mapping[str, Any] | None, claimed: Mapping[str, Any]) -> bool:
+        """Whether the object is there, is the one that was meant, and is not gone but for the formalities."""
+        if stored is None or stored["metadata"].get("uid") != claimed.get("uid"):
+            return False
+        deleted_at = stored["metadata"].get("deletionTimestamp")
+        if not deleted_at:
+            return True
+        return self._now() < datetime.datetime.fromisoformat(deleted_at).timestamp() + _DELETION_LEEWAY
 
     def _claims(self, token: str) -> dict[str, Any] | None:
         """The claims of a token that one of our keys signed. Signatures are checked once per token."""
@@ -180,8 +233,8 @@ class ServiceAccountTokens:
             return None
         try:
             head = msgspec.json.decode(_unbase64(parts[0]), type=dict[str, Any])
-            key = self._public.get(head.get("kid", ""))
-            if key is None or not _verify(key, f"{parts[0]}.{parts[1]}".encode(), _unbase64(parts[2])):
+            signed, signature = f"{parts[0]}.{parts[1]}".encode(), _unbase64(parts[2])
+            if not any(_verify(key, head, signed, signature) for key in self._candidates(head)):
                 return None
             claims = msgspec.json.decode(_unbase64(parts[1]), type=dict[str, Any])
         except (ValueError, msgspec.DecodeError):
@@ -190,6 +243,11 @@ class ServiceAccountTokens:
             self._seen.clear()
         self._seen[token] = claims
         return claims
+
+    def _candidates(self, head: Mapping[str, Any]) -> Iterable[PublicKey]:
+        """The key that the token names; all of them if it names none that is known."""
+        named = self._public.get(head.get("kid") or "")
+        return self._public.values() if named is None else (named,)
 
     def discovery(self, address: str) -> dict[str, Any]:
         """``/.well-known/openid-configuration``."""
@@ -206,10 +264,6 @@ class ServiceAccountTokens:
         return {"keys": [_jwk(kid, key) for kid, key in self._public.items()]}
 
 
-def _is_same(stored: Mapping[str, Any] | None, claimed: Mapping[str, Any]) -> bool:
-    return stored is not None and stored["metadata"].get("uid") == claimed.get("uid")
-
-
 def _sign(key: PrivateKey, data: bytes) -> bytes:
     if isinstance(key, rsa.RSAPrivateKey):
         return key.sign(data, padding.PKCS1v15(), hashes.SHA256())
@@ -217,7 +271,10 @@ def _sign(key: PrivateKey, data: bytes) -> bytes:
     return r.to_bytes(32, "big") + s.to_bytes(32, "big")
 
 
-def _verify(key: PublicKey, data: bytes, signature: bytes) -> bool:
+def _verify(key: PublicKey, head: Mapping[str, Any], data: bytes, signature: bytes) -> bool:
+    # The algorithm is the key's, never the token's: what the token says must only agree.
+    if head.get("alg") != ("RS256" if isinstance(key, rsa.RSAPublicKey) else "ES256"):
+        return False
     try:
         if isinstance(key, rsa.RSAPublicKey):
             key.verify(signature, data, padding.PKCS1v15(), hashes.SHA256())

@@ -1,0 +1,72 @@
+"""Bootstrap tokens: Secrets by which new nodes log in until they have a certificate.
+
+After kubernetes' ``plugin/pkg/auth/authenticator/token/bootstrap/bootstrap.go`` and cluster-bootstrap's
+``token/{api,util}`` (v1.36).
+"""
+
+import base64
+import binascii
+import datetime
+import hmac
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pilothouse.apiserver.identity import Identity
+
+FindSecret = Callable[[str, str], Mapping[str, Any] | None]
+"""The stored Secret: (namespace, name)."""
+
+_TOKEN = re.compile(r"([a-z0-9]{6})\.([a-z0-9]{16})")
+_EXTRA_GROUP = re.compile(r"system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]")
+_TYPE = "bootstrap.kubernetes.io/token"
+_GROUP = "system:bootstrappers"
+
+
+class BootstrapTokens:
+    """Logs in with ``<id>.<secret>`` as Secrets kube-system/bootstrap-token-<id> allow it."""
+
+    def __init__(self, find: FindSecret, now: Callable[[], datetime.datetime]) -> None:
+        self._find = find
+        self._now = now
+
+    def identity(self, token: str) -> Identity | None:
+        """Whose token this is."""
+        match = _TOKEN.fullmatch(token)
+        if match is None:
+            return None
+        id_, secret = match.groups()
+        stored = self._find("kube-system", f"bootstrap-token-{id_}")
+        if stored is None or stored["metadata"].get("deletionTimestamp") or stored.get("type") != _TYPE:
+            return None
+        data = _texts(stored.get("data") or {})
+        if (
+            not hmac.compare_digest(data.get("token-secret", "").encode(), secret.encode())
+            or data.get("token-id") != id_
+        ):
+            return None
+        if self._has_expired(data.get("expiration", "")) or data.get("usage-bootstrap-authentication") != "true":
+            return None
+        extra = [group for group in data.get("auth-extra-groups", "").split(",") if group]
+        if not all(_EXTRA_GROUP.fullmatch(group) for group in extra):
+            return None
+        return Identity(f"system:bootstrap:{id_}", tuple(sorted({_GROUP, *extra})))
+
+    def _has_expired(self, expiration: str) -> bool:
+        if not expiration:
+            return False
+        try:
+            ends = datetime.datetime.fromisoformat(expiration)
+        except ValueError:
+            return True  # what cannot be read is over, to be on the safe side
+        return ends.tzinfo is None or self._now() >= ends
+
+
+def _texts(data: Mapping[str, str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for key, value in data.items():
+        try:
+            found[key] = base64.b64decode(value).decode()
+        except (binascii.Error, UnicodeDecodeError):
+            continue  # a value that is no text is none of a token's
+    return found

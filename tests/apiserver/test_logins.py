@@ -1,0 +1,361 @@
+"""Logging in: accounts' tokens and what they are tied to, bootstrap tokens, reviews of tokens, OpenID documents."""
+
+import asyncio
+import base64
+import datetime
+import json
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+from tests.apiserver.api import Answer, Api, on, pod
+
+from pilothouse.api.wire import Request, Response
+from pilothouse.apiserver.gateway import Gateway
+
+ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
+LOGINS = "/apis/authentication.k8s.io/v1"
+ISSUER = "https://kubernetes.default.svc"
+KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+PREFIX = "authentication.kubernetes.io"
+
+
+class Door:
+    """A server's front door."""
+
+    def __init__(self, api: Api) -> None:
+        self.api = api
+        self.gateway = Gateway(api.server, address="127.0.0.1:6443", issuer=ISSUER, signing_key=KEY)
+
+    async def ask(self, path: str, token: str = "", body: Any = None) -> Answer:
+        headers = {"authorization": f"Bearer {token}"} if token else {}
+        raw = b"" if body is None else json.dumps(body).encode()
+        method = "GET" if body is None else "POST"
+        response = await self.gateway.answer(
+            Request(method, path, {"content-type": "application/json", **headers}, raw)
+        )
+        assert isinstance(response, Response)
+        return Answer(response.status, response.headers, response.body)
+
+    async def who(self, token: str) -> dict[str, Any] | int:
+        """Whom the token makes its holder, or the status of the refusal."""
+        answer = await self.ask(f"{LOGINS}/selfsubjectreviews", token, {})
+        if answer.status != 201:
+            return answer.status
+        found: dict[str, Any] = answer.body["status"]["userInfo"]
+        return found
+
+    async def token(self, **spec: Any) -> str:
+        """A token of the account ``sa``."""
+        answer = await self.api.post(f"{ACCOUNTS}/sa/token", {"spec": spec})
+        assert answer.status == 201, answer.text
+        return str(answer.body["status"]["token"])
+
+    async def review(self, token: str, *audiences: str) -> dict[str, Any]:
+        """What a TokenReview says."""
+        spec = {"token": token, **({"audiences": list(audiences)} if audiences else {})}
+        found: dict[str, Any] = (await self.api.post(f"{LOGINS}/tokenreviews", {"spec": spec})).body["status"]
+        return found
+
+
+def at_the_door(main: Callable[[Door], Coroutine[Any, Any, Any]]) -> Any:
+    async def scenario(api: Api) -> Any:
+        door = Door(api)
+        await api.made(ACCOUNTS, {"metadata": {"name": "sa"}})
+        return await main(door)
+
+    return on(scenario)
+
+
+def claims(token: str) -> dict[str, Any]:
+    middle = token.split(".")[1]
+    found: dict[str, Any] = json.loads(base64.urlsafe_b64decode(middle + "=" * (-len(middle) % 4)))
+    return found
+
+
+def reference(kind: str, name: str) -> dict[str, str]:
+    return {"kind": kind, "apiVersion": "v1", "name": name}
+
+
+async def a_pod(door: Door) -> dict[str, Any]:
+    node = await door.api.made("/api/v1/nodes", {"metadata": {"name": "n1"}})
+    made = await door.api.made("/api/v1/namespaces/default/pods", pod("p", serviceAccountName="sa", nodeName="n1"))
+    return {"pod": made["metadata"], "node": node["metadata"]}
+
+
+def test_a_token_says_whose_it_is() -> None:
+    async def main(door: Door) -> Any:
+        token = await door.token()
+        return token, await door.who(token), (await door.api.get(f"{ACCOUNTS}/sa")).meta["uid"]
+
+    token, user, uid = at_the_door(main)
+    told = claims(token)
+    assert user == {
+        "username": "system:serviceaccount:default:sa",
+        "uid": uid,
+        "groups": ["system:serviceaccounts", "system:serviceaccounts:default", "system:authenticated"],
+        "extra": {f"{PREFIX}/credential-id": [f"JTI={told['jti']}"]},
+    }
+    assert (told["iss"], told["aud"], told["sub"]) == (ISSUER, [ISSUER], "system:serviceaccount:default:sa")
+    assert told["exp"] - told["iat"] == 3600
+    assert told["kubernetes.io"] == {"namespace": "default", "serviceaccount": {"name": "sa", "uid": uid}}
+
+
+def test_a_pods_token_tells_pod_and_node() -> None:
+    async def main(door: Door) -> Any:
+        metas = await a_pod(door)
+        token = await door.token(boundObjectRef=reference("Pod", "p"))
+        return metas, token, await door.who(token)
+
+    metas, token, user = at_the_door(main)
+    extra = {key: value for key, value in user["extra"].items() if key != f"{PREFIX}/credential-id"}
+    assert extra == {
+        f"{PREFIX}/pod-name": ["p"],
+        f"{PREFIX}/pod-uid": [metas["pod"]["uid"]],
+        f"{PREFIX}/node-name": ["n1"],
+        f"{PREFIX}/node-uid": [metas["node"]["uid"]],
+    }
+    assert claims(token)["kubernetes.io"]["node"] == {"name": "n1", "uid": metas["node"]["uid"]}
+
+
+async def _delete_account(door: Door) -> None:
+    await door.api.delete(f"{ACCOUNTS}/sa")
+
+
+async def _renew_account(door: Door) -> None:
+    await door.api.delete(f"{ACCOUNTS}/sa")
+    await door.api.made(ACCOUNTS, {"metadata": {"name": "sa"}})
+
+
+async def _delete_pod(door: Door) -> None:
+    await door.api.delete("/api/v1/namespaces/default/pods/p", {"gracePeriodSeconds": 0})
+
+
+async def _delete_secret(door: Door) -> None:
+    await door.api.delete("/api/v1/namespaces/default/secrets/s")
+
+
+async def _delete_node(door: Door) -> None:
+    await door.api.delete("/api/v1/nodes/n1")
+
+
+async def _wait(door: Door) -> None:
+    await asyncio.sleep(3601)
+
+
+@pytest.mark.parametrize(
+    ("bound", "ends"),
+    [
+        pytest.param(None, _delete_account, id="the account goes"),
+        pytest.param(None, _renew_account, id="another account has the name"),
+        pytest.param(reference("Pod", "p"), _delete_pod, id="the pod goes"),
+        pytest.param(reference("Secret", "s"), _delete_secret, id="the secret goes"),
+        pytest.param(reference("Node", "n1"), _delete_node, id="the node goes"),
+        pytest.param(None, _wait, id="the time is over"),
+    ],
+)
+def test_a_token_ends_when(bound: Any, ends: Callable[[Door], Coroutine[Any, Any, None]]) -> None:
+    async def main(door: Door) -> Any:
+        await a_pod(door)
+        await door.api.made("/api/v1/namespaces/default/secrets", {"metadata": {"name": "s"}})
+        token = await door.token(**({"boundObjectRef": bound} if bound else {}))
+        before = await door.who(token)
+        await ends(door)
+        return before, await door.who(token)
+
+    before, after = at_the_door(main)
+    assert isinstance(before, dict)
+    assert after == 401
+
+
+def test_a_token_outlives_its_pods_grace_period_by_a_minute() -> None:
+    async def main(door: Door) -> Any:
+        await a_pod(door)
+        token = await door.token(boundObjectRef=reference("Pod", "p"))
+        await door.api.patch("/api/v1/namespaces/default/pods/p", {"metadata": {"finalizers": ["x.com/hold"]}})
+        await door.api.delete("/api/v1/namespaces/default/pods/p", {"gracePeriodSeconds": 30})
+        await asyncio.sleep(80)
+        still = await door.who(token)
+        await asyncio.sleep(20)
+        return still, await door.who(token)
+
+    still, ended = at_the_door(main)
+    assert isinstance(still, dict)
+    assert ended == 401
+
+
+def test_a_token_for_somebody_else_is_not_for_us() -> None:
+    async def main(door: Door) -> Any:
+        token = await door.token(audiences=["vault", ISSUER + "/other"])
+        both = await door.token(audiences=["vault", ISSUER])
+        return (
+            await door.who(token),
+            await door.review(token),
+            await door.review(token, "vault", "x"),
+            await door.review(both),
+            await door.review(both, "x"),
+        )
+
+    who, plain, asked, ours, none = at_the_door(main)
+    assert who == 401
+    assert plain == none == {"user": {}, "error": "invalid bearer token"}
+    assert (asked["authenticated"], asked["audiences"]) == (True, ["vault"])
+    assert asked["user"]["username"] == "system:serviceaccount:default:sa"
+    assert "system:authenticated" in asked["user"]["groups"]
+    assert ours["audiences"] == [ISSUER]
+
+
+def test_a_changed_token_is_none() -> None:
+    async def main(door: Door) -> Any:
+        head, body, signature = (await door.token()).split(".")
+        none = base64.urlsafe_b64encode(b'{"alg":"none"}').rstrip(b"=").decode()
+        told = claims(f".{body}.")
+        told["sub"] = "system:serviceaccount:kube-system:admin"
+        other = base64.urlsafe_b64encode(json.dumps(told).encode()).rstrip(b"=").decode()
+        return [
+            await door.who(token)
+            for token in (f"{head}.{other}.{signature}", f"{none}.{body}.", f"{head}.{body}.", f"{head}.{body}", "x")
+        ]
+
+    assert at_the_door(main) == [401] * 5
+
+
+def test_the_kubelets_odd_number_of_seconds_is_a_year() -> None:
+    async def main(door: Door) -> Any:
+        await a_pod(door)
+        token = await door.token(boundObjectRef=reference("Pod", "p"), expirationSeconds=3607)
+        return claims(token)
+
+    told = at_the_door(main)
+    assert told["exp"] - told["iat"] == 365 * 24 * 3600
+    assert told["kubernetes.io"]["warnafter"] - told["iat"] == 3607
+
+
+def test_a_token_that_stands_in_a_secret() -> None:
+    async def main(door: Door) -> Any:
+        uid = (await door.api.get(f"{ACCOUNTS}/sa")).meta["uid"]
+        legacy = "kubernetes/serviceaccount"
+        told = {
+            "iss": legacy,
+            f"{legacy}/namespace": "default",
+            f"{legacy}/secret.name": "s",
+            f"{legacy}/service-account.name": "sa",
+            f"{legacy}/service-account.uid": uid,
+            "sub": "system:serviceaccount:default:sa",
+        }
+        token = signed(told)
+        secret = {
+            "metadata": {"name": "s", "annotations": {"kubernetes.io/service-account.name": "sa"}},
+            "type": "kubernetes.io/service-account-token",
+            "stringData": {"token": token},
+        }
+        before = await door.who(token)
+        await door.api.made("/api/v1/namespaces/default/secrets", secret)
+        during = await door.who(token)
+        await _delete_secret(door)
+        return before, during, await door.who(token)
+
+    before, during, after = at_the_door(main)
+    assert (before, after) == (401, 401)
+    assert during["username"] == "system:serviceaccount:default:sa"
+
+
+def signed(told: dict[str, Any]) -> str:
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import padding
+
+    parts = [json.dumps(part).encode() for part in ({"alg": "RS256"}, told)]
+    text = ".".join(base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in parts)
+    signature = KEY.sign(text.encode(), padding.PKCS1v15(), hashes.SHA256())
+    return f"{text}.{base64.urlsafe_b64encode(signature).rstrip(b'=').decode()}"
+
+
+def bootstrap(**data: str) -> dict[str, Any]:
+    told = {
+        "token-id": "abcdef",
+        "token-secret": "0123456789abcdef",
+        "usage-bootstrap-authentication": "true",
+        **{name.replace("_", "-"): value for name, value in data.items()},
+    }
+    return {
+        "metadata": {"name": "bootstrap-token-abcdef"},
+        "type": "bootstrap.kubernetes.io/token",
+        "stringData": told,
+    }
+
+
+@pytest.mark.parametrize(
+    ("secret", "groups"),
+    [
+        pytest.param(bootstrap(), ["system:bootstrappers"], id="plain"),
+        pytest.param(
+            bootstrap(auth_extra_groups="system:bootstrappers:b,system:bootstrappers:a"),
+            ["system:bootstrappers", "system:bootstrappers:a", "system:bootstrappers:b"],
+            id="with groups",
+        ),
+        pytest.param(bootstrap(auth_extra_groups="system:masters"), None, id="no other groups"),
+        pytest.param(bootstrap(usage_bootstrap_authentication="false"), None, id="not for logging in"),
+        pytest.param(bootstrap(token_secret="0123456789abcdeX"), None, id="another secret"),
+        pytest.param(bootstrap(expiration="2000-01-01T00:00:00Z"), None, id="over"),
+        pytest.param(bootstrap(expiration="soon"), None, id="an end that cannot be read"),
+        pytest.param({**bootstrap(), "type": "Opaque"}, None, id="another type of secret"),
+    ],
+)
+def test_bootstrap_tokens(secret: dict[str, Any], groups: list[str] | None) -> None:
+    async def main(door: Door) -> Any:
+        await door.api.made("/api/v1/namespaces/kube-system/secrets", secret)
+        return await door.who("abcdef.0123456789abcdef")
+
+    found = at_the_door(main)
+    if groups is None:
+        assert found == 401
+    else:
+        assert found == {"username": "system:bootstrap:abcdef", "groups": [*groups, "system:authenticated"]}
+
+
+def test_open_id_documents() -> None:
+    async def main(door: Door) -> Any:
+        token = await door.token()
+        return (
+            await door.ask("/.well-known/openid-configuration", token),
+            await door.ask("/openid/v1/jwks", token),
+        )
+
+    configuration, keys = at_the_door(main)
+    assert configuration.body == {
+        "issuer": ISSUER,
+        "jwks_uri": "https://127.0.0.1:6443/openid/v1/jwks",
+        "response_types_supported": ["id_token"],
+        "subject_types_supported": ["public"],
+        "id_token_signing_alg_values_supported": ["RS256"],
+    }
+    assert configuration.headers["content-type"] == "application/json"
+    assert keys.headers["content-type"] == "application/jwk-set+json"
+    assert keys.headers["cache-control"] == "public, max-age=3600"
+    (key,) = keys.body["keys"]
+    assert {field: key[field] for field in ("use", "kty", "alg", "e")} == {
+        "use": "sig",
+        "kty": "RSA",
+        "alg": "RS256",
+        "e": "AQAB",
+    }
+
+
+def test_strangers_see_health_and_version_only() -> None:
+    async def main(door: Door) -> Any:
+        paths = ("/healthz", "/livez", "/readyz", "/version", "/api", "/openapi/v2", "/metrics", "/api/v1/namespaces")
+        return [(await door.ask(path)).status for path in paths]
+
+    assert at_the_door(main) == [200, 200, 200, 200, 401, 401, 401, 401]
+
+
+def test_the_time_of_a_token_is_told() -> None:
+    async def main(door: Door) -> Any:
+        answer = await door.api.post(f"{ACCOUNTS}/sa/token", {"spec": {"expirationSeconds": 600}})
+        return answer.body, door.api.env.now()
+
+    body, now = at_the_door(main)
+    ends = datetime.datetime.fromisoformat(body["status"]["expirationTimestamp"])
+    assert ends - now < datetime.timedelta(seconds=601)
+    assert body["spec"]["expirationSeconds"] == 600
