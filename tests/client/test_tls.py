@@ -16,7 +16,7 @@ from tests.client.scripted_server import Asked, ScriptedServer
 from pilothouse.api import wire
 from pilothouse.client.credentials import IssuedToken, TokenFile, bearer
 from pilothouse.client.endpoint import parse_endpoint, parse_proxy
-from pilothouse.client.errors import ConnectFailed
+from pilothouse.client.errors import ConnectFailed, ConnectionLost
 from pilothouse.client.exec_plugin import ExecPlugin, ExecSettings
 from pilothouse.client.remote import RemoteTransport
 from pilothouse.client.tls import TlsSettings
@@ -121,6 +121,46 @@ def test_a_client_certificate_is_shown_and_replaced_when_its_files_change(tmp_pa
             await transport.close()
 
     run(main)
+
+
+def test_a_watch_ends_when_its_client_certificate_is_replaced(tmp_path: Path) -> None:
+    """And not before. It is for whoever watches to go on with the new one."""
+    authority = Authority()
+    crt, key = tmp_path / "c.crt", tmp_path / "c.key"
+
+    def renew(name: str) -> None:
+        certificate, secret = authority.issue(name)
+        crt.write_bytes(certificate)
+        key.write_bytes(secret)
+
+    async def main() -> None:
+        renew("before")
+        tls = server_context(tmp_path, authority, ask=authority)
+        async with ScriptedServer(begin_a_watch, tls=tls) as server:
+            settings = TlsSettings(ca_data=authority.pem, certificate_file=str(crt), key_file=str(key))
+            endpoint = parse_endpoint(server.url, "test")
+            transport = RemoteTransport(endpoint, Env(), tls=settings, idle_seconds=0.3)
+            stream = await transport.open(GET)
+            assert json.loads(await anext(stream)) == ["before"]
+            end = asyncio.ensure_future(anext(stream))
+            await asyncio.sleep(0.25)
+            assert not end.done(), "nothing has changed"
+            renew("after")
+            with pytest.raises(ConnectionLost):
+                await end
+            again = await transport.open(GET)
+            assert json.loads(await anext(again)) == ["after"]
+            await transport.close()
+
+    run(main)
+
+
+def begin_a_watch(asked: Asked) -> None:
+    """Answers with the common name of the client's certificate, and keeps the answer open."""
+    peer = asked.connection.transport.get_extra_info("peercert") or {}
+    names = [value for part in peer.get("subject", ()) for key, value in part if key == "commonName"]
+    asked.begin()
+    asked.chunk(json.dumps(names).encode())
 
 
 def test_https_goes_through_a_tunnel(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@
 (new ones), ``Connection`` (bytes), ``credentials`` (who we are).
 """
 
+import asyncio
 import ssl
 from collections.abc import Sequence
 
@@ -71,6 +72,7 @@ class RemoteTransport:
         self._fixed = fixed
         self._pool_: Pool | None = None
         self._streams: dict[Connection, None] = {}
+        self._look: asyncio.TimerHandle | None = None
         self._closed = False
 
     async def request(self, request: wire.Request) -> wire.Response:
@@ -99,6 +101,9 @@ class RemoteTransport:
         """Close every connection. What is under way fails with ``ConnectionLost``, what is asked for later, and watches
         that are still connecting, with ``TransportError``."""
         self._closed = True
+        if self._look is not None:
+            self._look.cancel()
+            self._look = None
         streams, self._streams = self._streams, {}
         for connection in streams:
             connection.abort()
@@ -156,12 +161,16 @@ class RemoteTransport:
         data = self._encode(request, login)
         if self._closed:
             raise TransportError("the transport is closed")
+        generation = self._generation()
         connection = await self._dialer.dial()
+        connection.generation = generation
         if self._closed:
             connection.abort()
             raise TransportError("the transport was closed")
         self._streams = {stream: None for stream in self._streams if not stream.lost.done()}
         self._streams[connection] = None
+        if self._look is None:
+            self._look = asyncio.get_running_loop().call_later(self._idle_seconds / 3, self._look_after_streams)
         try:
             return await connection.open_stream(data)
         except BaseException:
@@ -186,6 +195,20 @@ class RemoteTransport:
         """Look whether certificate files have changed; connections made with older ones are then given up."""
         if self._contexts is not None and self._contexts.has_changed():
             self._contexts.reload()
+
+    def _look_after_streams(self) -> None:
+        """End the watches whose client certificate has been replaced: the API server goes on believing the old one for
+        as long as they last. They are opened anew where they were (client-go ``transport/cert_rotation.go``, v0.36:
+        "shutting down client connections to start using new credentials")."""
+        self._look = None
+        self._renew()
+        generation = self._generation()
+        self._streams = {stream: None for stream in self._streams if not stream.lost.done()}
+        for stream in list(self._streams):
+            if stream.generation != generation:
+                stream.abort()
+        if self._streams:
+            self._look = asyncio.get_running_loop().call_later(self._idle_seconds / 3, self._look_after_streams)
 
     def _generation(self) -> int:
         return self._credentials.generation + (self._contexts.generation if self._contexts is not None else 0)
