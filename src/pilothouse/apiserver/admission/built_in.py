@@ -7,6 +7,13 @@ served (``missing`` tells which of a choice those are).
 from collections.abc import Callable, Collection, Mapping
 
 from pilothouse.apiserver.admission import Plugin
+from pilothouse.apiserver.admission.certificates import (
+    CertificateApproval,
+    CertificateSigning,
+    CertificateSubjectRestriction,
+    ClusterTrustBundleAttest,
+)
+from pilothouse.apiserver.admission.default_classes import DefaultIngressClass, DefaultStorageClass
 from pilothouse.apiserver.admission.default_toleration_seconds import DefaultTolerationSeconds
 from pilothouse.apiserver.admission.dynamic.policies import ValidatingAdmissionPolicy
 from pilothouse.apiserver.admission.dynamic.webhooks import MutatingWebhooks, ValidatingWebhooks
@@ -14,9 +21,15 @@ from pilothouse.apiserver.admission.limit_ranger import LimitRanger
 from pilothouse.apiserver.admission.names import OFF_BY_DEFAULT, ORDER
 from pilothouse.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
 from pilothouse.apiserver.admission.pod_security.plugin import PodSecurity
+from pilothouse.apiserver.admission.pod_topology_labels import PodTopologyLabels
 from pilothouse.apiserver.admission.priority import Priority
 from pilothouse.apiserver.admission.resource_quota import ResourceQuota
+from pilothouse.apiserver.admission.runtime_class import RuntimeClass
 from pilothouse.apiserver.admission.service_account import ServiceAccount
+from pilothouse.apiserver.admission.storage_protection import (
+    PersistentVolumeClaimResize,
+    StorageObjectInUseProtection,
+)
 from pilothouse.apiserver.admission.taint_nodes_by_condition import TaintNodesByCondition
 from pilothouse.apiserver.core import Core
 
@@ -28,6 +41,16 @@ MAKERS: Mapping[str, Callable[[Core], Plugin]] = {
     "PodSecurity": lambda core: PodSecurity(core.store, core.options.pod_security),
     "Priority": lambda core: Priority(core.store),
     "DefaultTolerationSeconds": lambda core: DefaultTolerationSeconds(),
+    "DefaultStorageClass": lambda core: DefaultStorageClass(core.store),
+    "StorageObjectInUseProtection": lambda core: StorageObjectInUseProtection(),
+    "PersistentVolumeClaimResize": lambda core: PersistentVolumeClaimResize(core.store),
+    "RuntimeClass": lambda core: RuntimeClass(core.store),
+    "CertificateApproval": CertificateApproval,
+    "CertificateSigning": CertificateSigning,
+    "ClusterTrustBundleAttest": ClusterTrustBundleAttest,
+    "CertificateSubjectRestriction": lambda core: CertificateSubjectRestriction(),
+    "DefaultIngressClass": lambda core: DefaultIngressClass(core.store),
+    "PodTopologyLabels": lambda core: PodTopologyLabels(core.store),
     "MutatingAdmissionWebhook": MutatingWebhooks,
     "ValidatingAdmissionPolicy": ValidatingAdmissionPolicy,
     "ValidatingAdmissionWebhook": ValidatingWebhooks,

@@ -1,0 +1,110 @@
+"""Who may approve, sign and attest for a signer, and what nobody may ask a certificate for.
+
+After kubernetes' ``plugin/pkg/admission/certificates`` and ``pkg/apis/certificates`` authorization helpers (v1.36):
+besides the right to the subresource, callers need the verb on ``signers`` of the name, or of its whole domain.
+"""
+
+import base64
+import binascii
+
+from pilothouse.apiserver.admission import Admission, Plugin, refused
+from pilothouse.apiserver.authorization import Attributes
+from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.identity import MASTERS, Identity
+from pilothouse.machinery.go_text import quote
+
+GROUP = "certificates.k8s.io"
+CLIENT_SIGNER = "kubernetes.io/kube-apiserver-client"
+
+
+def may(core: Core, identity: Identity, verb: str, signer: str) -> bool:
+    """Whether the user has the verb on that signer."""
+    domain = signer.partition("/")[0]
+    return any(
+        core.authorizer.decide(identity, Attributes(verb, GROUP, "*", "signers", name=name)).allowed
+        for name in (signer, f"{domain}/*")
+    )
+
+
+class _ForSigners(Plugin):
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    def _ask(self, write: Admission, verb: str, signer: str, what: str) -> None:
+        if not may(self._core, write.identity, verb, signer):
+            raise refused(write, f"user not permitted to {verb} {what} {quote(signer)}")
+
+
+def _is_request(write: Admission, operation: str, subresource: str) -> bool:
+    info = write.info
+    return (
+        info.resource == "certificatesigningrequests"
+        and info.group == GROUP
+        and write.operation == operation
+        and write.subresource == subresource
+    )
+
+
+class CertificateApproval(_ForSigners):
+    """Asks for the verb ``approve``, for the signer that the request named when it was made."""
+
+    def review(self, write: Admission) -> None:
+        if _is_request(write, "UPDATE", "approval") and write.old is not None:
+            signer = (write.old.get("spec") or {}).get("signerName") or ""
+            self._ask(write, "approve", signer, "requests with signerName")
+
+
+class CertificateSigning(_ForSigners):
+    """Asks for the verb ``sign`` when the certificate or the conditions change."""
+
+    def review(self, write: Admission) -> None:
+        if not _is_request(write, "UPDATE", "status") or write.old is None or write.obj is None:
+            return
+        old, new = write.old.get("status") or {}, write.obj.get("status") or {}
+        if all((old.get(field) or None) == (new.get(field) or None) for field in ("certificate", "conditions")):
+            return
+        signer = (write.old.get("spec") or {}).get("signerName") or ""
+        self._ask(write, "sign", signer, "requests with signerName")
+
+
+class ClusterTrustBundleAttest(_ForSigners):
+    """Asks for the verb ``attest`` of bundles that belong to a signer."""
+
+    def review(self, write: Admission) -> None:
+        if write.info.resource != "clustertrustbundles" or write.info.group != GROUP or write.obj is None:
+            return
+        if write.operation not in ("CREATE", "UPDATE"):
+            return
+        signer = (write.obj.get("spec") or {}).get("signerName") or ""
+        if signer:
+            self._ask(write, "attest", signer, "for signerName")
+
+
+class CertificateSubjectRestriction(Plugin):
+    """Nobody becomes an administrator of everything by a certificate for clients."""
+
+    def review(self, write: Admission) -> None:
+        if not _is_request(write, "CREATE", "") or write.obj is None:
+            return
+        spec = write.obj.get("spec") or {}
+        if spec.get("signerName") != CLIENT_SIGNER:
+            return
+        try:
+            organizations = _organizations(spec.get("request") or "")
+        except ValueError as error:
+            raise refused(write, f"failed to parse CSR: {error}") from None
+        if MASTERS in organizations:
+            raise refused(write, f"use of {CLIENT_SIGNER} signer with {MASTERS} group is not allowed")
+
+
+def _organizations(request: str) -> list[str]:
+    """The organizations of a certificate request, which the API server takes for groups. Raises ``ValueError``."""
+    from cryptography import x509
+    from cryptography.x509.oid import NameOID
+
+    try:
+        pem = base64.b64decode(request, validate=True)
+    except binascii.Error as error:
+        raise ValueError(str(error)) from None
+    parsed = x509.load_pem_x509_csr(pem)
+    return [str(found.value) for found in parsed.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]

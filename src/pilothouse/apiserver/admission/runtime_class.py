@@ -1,0 +1,116 @@
+"""RuntimeClass: what a pod's runtime costs, and the nodes that have it.
+
+After kubernetes' ``plugin/pkg/admission/runtimeclass/admission.go`` and ``pkg/util/tolerations`` (v1.36).
+"""
+
+from typing import Any
+
+from pilothouse.apiserver.admission import Admission, Plugin, refused
+from pilothouse.apiserver.objects import Object, decode
+from pilothouse.apiserver.resources import storage_prefix
+from pilothouse.semantics.pod_amounts import amounts
+from pilothouse.storage import Store
+
+PREFIX = storage_prefix("node.k8s.io", "runtimeclasses")
+_DIFFERS = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
+
+
+class RuntimeClass(Plugin):
+    """Completes new pods by their class, and allows an overhead only where a class has one."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def admit(self, write: Admission) -> None:
+        spec = _new_pod(write)
+        if spec is None:
+            return
+        found = self._class(write, spec)
+        if found is None:
+            return
+        fixed = (found.get("overhead") or {}).get("podFixed")
+        if fixed:
+            if spec.get("overhead") and amounts(spec["overhead"]) != amounts(fixed):
+                raise refused(write, _DIFFERS)
+            spec["overhead"] = dict(fixed)
+        scheduling = found.get("scheduling")
+        if scheduling:
+            _take_nodes(write, spec, scheduling)
+
+    def review(self, write: Admission) -> None:
+        spec = _new_pod(write)
+        if spec is None or not (spec.get("overhead") or spec.get("runtimeClassName")):
+            return
+        found = self._class(write, spec)
+        fixed = None if found is None else (found.get("overhead") or {}).get("podFixed")
+        if fixed:
+            if amounts(spec.get("overhead")) != amounts(fixed):
+                raise refused(write, _DIFFERS)
+        elif spec.get("overhead"):
+            raise refused(write, "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
+
+    def _class(self, write: Admission, spec: Object) -> Object | None:
+        name = spec.get("runtimeClassName")
+        if name is None:
+            return None
+        record = self._store.staged(PREFIX + name)
+        if record is None:
+            raise refused(write, f'pod rejected: RuntimeClass "{name}" not found')
+        return decode(record.value)
+
+
+def _new_pod(write: Admission) -> Object | None:
+    """The spec of a pod that is being created."""
+    info = write.info
+    if info.resource != "pods" or info.group or write.subresource or write.operation != "CREATE" or write.obj is None:
+        return None
+    spec: Object | None = write.obj.get("spec")
+    return spec
+
+
+def _take_nodes(write: Admission, spec: Object, scheduling: Object) -> None:
+    selector = dict(spec.get("nodeSelector") or {})
+    for key, value in (scheduling.get("nodeSelector") or {}).items():
+        if selector.get(key, value) != value:
+            raise refused(
+                write,
+                f"conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}; pod.spec.nodeSelector[{key}] = "
+                f"{selector[key]}",
+            )
+        selector[key] = value
+    if selector:
+        spec["nodeSelector"] = selector
+    more = scheduling.get("tolerations")
+    if more:
+        spec["tolerations"] = merged_tolerations([*(spec.get("tolerations") or ()), *more])
+
+
+def merged_tolerations(everything: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The tolerations without those that another one covers; of equal ones the first."""
+    merged: list[dict[str, Any]] = []
+    for position, one in enumerate(everything):
+        if any(_covers(other, one) for other in merged):
+            continue
+        if any(other != one and _covers(other, one) for other in everything[position + 1 :]):
+            continue
+        merged.append(one)
+    return merged
+
+
+def _covers(wide: dict[str, Any], narrow: dict[str, Any]) -> bool:
+    """Whether everything that ``narrow`` tolerates ``wide`` tolerates too."""
+    if wide == narrow:
+        return True
+    operator = wide.get("operator") or "Equal"
+    key = wide.get("key") or ""
+    if key != (narrow.get("key") or "") and (key or operator != "Exists"):
+        return False
+    effect = wide.get("effect") or ""
+    if effect and effect != (narrow.get("effect") or ""):
+        return False
+    seconds, wanted = wide.get("tolerationSeconds"), narrow.get("tolerationSeconds")
+    if effect == "NoExecute" and seconds is not None and (wanted is None or wanted > seconds):
+        return False
+    if operator == "Exists":
+        return True
+    return operator == narrow.get("operator") == "Equal" and (wide.get("value") or "") == (narrow.get("value") or "")

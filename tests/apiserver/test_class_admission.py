@@ -1,0 +1,241 @@
+"""Plugins that look things up in classes, and the small ones around storage and nodes (kubernetes
+``plugin/pkg/admission``, v1.36: the tests beside each)."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.apiserver.api import PODS, Answer, Api, on, pod
+
+from pilothouse.apiserver.admission.runtime_class import merged_tolerations
+
+CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
+VOLUMES = "/api/v1/persistentvolumes"
+STORAGE = "/apis/storage.k8s.io/v1/storageclasses"
+INGRESSES = "/apis/networking.k8s.io/v1/namespaces/default/ingresses"
+INGRESS_CLASSES = "/apis/networking.k8s.io/v1/ingressclasses"
+RUNTIMES = "/apis/node.k8s.io/v1/runtimeclasses"
+DEFAULT = {"storageclass.kubernetes.io/is-default-class": "true"}
+
+
+def storage_class(name: str, annotations: dict[str, str] | None = None, **more: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, "annotations": annotations or {}}, "provisioner": "x", **more}
+
+
+def claim(name: str = "d", annotations: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
+    whole = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, **spec}
+    return {"metadata": {"name": name, "annotations": annotations or {}}, "spec": whole}
+
+
+@pytest.mark.parametrize(
+    ("classes", "body", "expected"),
+    [
+        pytest.param([storage_class("a")], claim(), None, id="no class is the default"),
+        pytest.param([storage_class("a", DEFAULT)], claim(), "a", id="the default one"),
+        pytest.param(
+            [storage_class("a", {"storageclass.beta.kubernetes.io/is-default-class": "true"})],
+            claim(),
+            "a",
+            id="by the older annotation",
+        ),
+        pytest.param([storage_class("a", DEFAULT)], claim(storageClassName=""), "", id="no class is wanted"),
+        pytest.param([storage_class("a", DEFAULT)], claim(storageClassName="b"), "b", id="another is wanted"),
+        pytest.param(
+            [storage_class("a", DEFAULT)],
+            claim(annotations={"volume.beta.kubernetes.io/storage-class": "b"}),
+            None,
+            id="another is wanted, by annotation",
+        ),
+        pytest.param([storage_class("b", DEFAULT), storage_class("a", DEFAULT)], claim(), "a", id="of two, by name"),
+    ],
+)
+def test_the_storage_class_of_a_claim(classes: list[Any], body: Any, expected: str | None) -> None:
+    async def main(api: Api) -> Any:
+        for one in classes:
+            await api.made(STORAGE, one)
+        return (await api.made(CLAIMS, body))["spec"].get("storageClassName")
+
+    assert on(main) == expected
+
+
+def test_of_two_default_classes_the_newer_one_counts() -> None:
+    async def main(api: Api) -> Any:
+        await api.made(STORAGE, storage_class("a", DEFAULT))
+        await asyncio.sleep(2)
+        await api.made(STORAGE, storage_class("b", DEFAULT))
+        return (await api.made(CLAIMS, claim()))["spec"]["storageClassName"]
+
+    assert on(main) == "b"
+
+
+def test_the_class_of_an_ingress() -> None:
+    backend = {"service": {"name": "s", "port": {"number": 80}}}
+
+    async def main(api: Api) -> list[Any]:
+        marked = {"ingressclass.kubernetes.io/is-default-class": "true"}
+        spec = {"controller": "example.com/x"}
+        await api.made(INGRESS_CLASSES, {"metadata": {"name": "usual", "annotations": marked}, "spec": spec})
+        await api.made(INGRESS_CLASSES, {"metadata": {"name": "other"}, "spec": spec})
+        found = []
+        for name, annotations, more in (
+            ("a", {}, {}),
+            ("b", {"kubernetes.io/ingress.class": "old"}, {}),
+            ("c", {}, {"ingressClassName": "other"}),
+        ):
+            body = {"metadata": {"name": name, "annotations": annotations}, "spec": {"defaultBackend": backend, **more}}
+            found.append((await api.made(INGRESSES, body))["spec"].get("ingressClassName"))
+        return found
+
+    assert on(main) == ["usual", None, "other"]
+
+
+def test_storage_objects_are_protected_from_the_start() -> None:
+    source = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}}
+
+    async def main(api: Api) -> list[Any]:
+        attributes = {"metadata": {"name": "a"}, "driverName": "x", "parameters": {"a": "b"}}
+        kept = {"metadata": {"name": "e", "finalizers": ["kubernetes.io/pvc-protection", "a/b"]}}
+        found = [
+            await api.made(CLAIMS, claim()),
+            await api.made(VOLUMES, {"metadata": {"name": "v", "finalizers": ["a/b"]}, "spec": source}),
+            await api.made("/apis/storage.k8s.io/v1/volumeattributesclasses", attributes),
+            await api.made(CLAIMS, {**claim(), **kept}),
+        ]
+        return [one["metadata"]["finalizers"] for one in found]
+
+    assert on(main) == [
+        ["kubernetes.io/pvc-protection"],
+        ["a/b", "kubernetes.io/pv-protection"],
+        ["kubernetes.io/vac-protection"],
+        ["kubernetes.io/pvc-protection", "a/b"],
+    ]
+
+
+NOT_BOUND = "Only bound persistent volume claims can be expanded"
+NOT_GROWING = (
+    "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize"
+)
+
+
+@pytest.mark.parametrize(
+    ("phase", "name", "why"),
+    [
+        pytest.param("Bound", "grows", "", id="bound, and the class says yes"),
+        pytest.param("Pending", "grows", NOT_BOUND, id="not bound"),
+        pytest.param("Bound", "stays", NOT_GROWING, id="the class says no"),
+        pytest.param("Bound", "missing", NOT_GROWING, id="the class is gone"),
+        pytest.param("Bound", "", NOT_GROWING, id="no class"),
+    ],
+)
+def test_claims_that_grow(phase: str, name: str, why: str) -> None:
+    async def main(api: Api) -> Answer:
+        await api.made(STORAGE, storage_class("grows", allowVolumeExpansion=True))
+        await api.made(STORAGE, storage_class("stays"))
+        await api.made(CLAIMS, claim(storageClassName=name, volumeName="v"))
+        status = {"phase": phase, "capacity": {"storage": "1Gi"}}
+        await api.patch(f"{CLAIMS}/d/status", {"status": status})
+        same = await api.patch(f"{CLAIMS}/d", {"metadata": {"labels": {"a": "b"}}})
+        assert same.status == 200, same.text
+        return await api.patch(f"{CLAIMS}/d", {"spec": {"resources": {"requests": {"storage": "2Gi"}}}})
+
+    answer = on(main)
+    if why:
+        assert (answer.status, answer.message) == (403, f'persistentvolumeclaims "d" is forbidden: {why}')
+    else:
+        assert answer.status == 200, answer.text
+
+
+def runtime(**more: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "r"}, "handler": "h", **more}
+
+
+OVERHEAD = {"overhead": {"podFixed": {"cpu": "100m"}}}
+GPU = {"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}
+
+
+@pytest.mark.parametrize(
+    ("of_class", "spec", "expected"),
+    [
+        pytest.param(OVERHEAD, {}, {"overhead": {"cpu": "100m"}}, id="the overhead of the class"),
+        pytest.param(OVERHEAD, {"overhead": {"cpu": "0.1"}}, {"overhead": {"cpu": "100m"}}, id="the same is fine"),
+        pytest.param(
+            OVERHEAD,
+            {"overhead": {"cpu": "1"}},
+            "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead",
+            id="another is not",
+        ),
+        pytest.param(
+            {},
+            {"overhead": {"cpu": "1"}},
+            "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead",
+            id="an overhead without a class that has one",
+        ),
+        pytest.param(
+            {"scheduling": {"nodeSelector": {"a": "b"}, "tolerations": [GPU]}},
+            {"nodeSelector": {"c": "d"}, "tolerations": [GPU]},
+            {"nodeSelector": {"a": "b", "c": "d"}},
+            id="the nodes of the class",
+        ),
+        pytest.param(
+            {"scheduling": {"nodeSelector": {"a": "b"}}},
+            {"nodeSelector": {"a": "c"}},
+            "conflict: runtimeClass.scheduling.nodeSelector[a] = b; pod.spec.nodeSelector[a] = c",
+            id="nodes that cannot be",
+        ),
+        pytest.param({}, {"runtimeClassName": "x"}, 'pod rejected: RuntimeClass "x" not found', id="no such class"),
+    ],
+)
+def test_the_runtime_class_of_a_pod(of_class: dict[str, Any], spec: dict[str, Any], expected: Any) -> None:
+    async def main(api: Api) -> Answer:
+        await api.made(RUNTIMES, runtime(**of_class))
+        return await api.post(PODS, pod(**{"runtimeClassName": "r", **spec}))
+
+    answer = on(main)
+    if isinstance(expected, str):
+        assert (answer.status, answer.message) == (403, f'pods "p" is forbidden: {expected}')
+    else:
+        assert answer.status == 201, answer.text
+        assert {key: answer.body["spec"][key] for key in expected} == expected
+        assert [one for one in answer.body["spec"]["tolerations"] if one.get("key") == "gpu"] in ([], [GPU])
+
+
+@pytest.mark.parametrize(
+    ("listed", "expected"),
+    [
+        pytest.param(["a=x", "a=x"], ["a=x"], id="equal ones"),
+        pytest.param(["a=x", "a", "b=y"], ["a", "b=y"], id="one covers the other"),
+        pytest.param(["", "a=x"], [""], id="one covers everything"),
+        pytest.param(["a:NoExecute5", "a:NoExecute9"], ["a:NoExecute9"], id="the longer one"),
+    ],
+)
+def test_tolerations_that_others_cover_are_dropped(listed: list[str], expected: list[str]) -> None:
+    def toleration(text: str) -> dict[str, Any]:
+        key, _, effect = text.partition(":")
+        key, equal, value = key.partition("=")
+        found: dict[str, Any] = {"operator": "Equal", "value": value} if equal else {"operator": "Exists"}
+        if key:
+            found["key"] = key
+        if effect:
+            found.update(effect=effect[:-1], tolerationSeconds=int(effect[-1]))
+        return found
+
+    assert merged_tolerations([toleration(text) for text in listed]) == [toleration(text) for text in expected]
+
+
+def test_a_pod_knows_the_zone_of_its_node() -> None:
+    zone, region = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
+
+    async def main(api: Api) -> list[Any]:
+        labels = {zone: "z", region: "r", "other": "o"}
+        await api.made("/api/v1/nodes", {"metadata": {"name": "n", "labels": labels}})
+        await api.made("/api/v1/nodes", {"metadata": {"name": "plain"}})
+        for name in ("a", "b"):
+            await api.made(PODS, pod(name, labels={"mine": "m", zone: "other"}))
+        for name, node in (("a", "n"), ("b", "plain")):
+            target = {"kind": "Node", "name": node}
+            await api.made(f"{PODS}/{name}/binding", {"metadata": {"name": name}, "target": target})
+        await api.made(PODS, pod("c", nodeName="n"))
+        await api.patch(f"{PODS}/c", {"metadata": {"labels": {zone: None}}})
+        return [(await api.get(f"{PODS}/{name}")).meta["labels"] for name in ("a", "b", "c")]
+
+    assert on(main) == [{"mine": "m", zone: "z", region: "r"}, {"mine": "m", zone: "other"}, {region: "r"}]
