@@ -55,10 +55,14 @@ class Attributes(msgspec.Struct, frozen=True, gc=False):
 
 
 class Decision(msgspec.Struct, frozen=True, gc=False):
-    """Allowed or not, and why; refusals tell of roles that could not be found."""
+    """Allowed or not, and why; refusals tell of roles that could not be found.
+
+    ``error`` says why an authorizer could not decide; those here always can.
+    """
 
     allowed: bool
     reason: str = ""
+    error: str = ""
 
 
 class Rule(msgspec.Struct, frozen=True, rename="camel"):
