@@ -9,11 +9,16 @@ from pilothouse.apiserver.admission.names import DEFAULT, ORDER, WITHOUT_CONTROL
 
 
 def test_plugins_run_in_upstreams_order_whatever_the_order_of_the_choice() -> None:
-    async def main(api: Api) -> list[str]:
-        return [type(plugin).__name__ for plugin in plugins(api.server.core, tuple(reversed(DEFAULT)))]
+    async def main(api: Api) -> tuple[list[type], list[type]]:
+        core = api.server.core
+        made = [type(plugin) for plugin in plugins(core, tuple(reversed(DEFAULT)))]
+        return made, [type(MAKERS[name](core)) for name in ORDER if name in DEFAULT and name in MAKERS]
 
-    made = on(main)
-    assert [name for name in made if name in ORDER] == [name for name in DEFAULT if name in MAKERS]
+    made, expected = on(main)
+    assert made == expected
+    names = [found.__name__ for found in made]
+    assert names.index("LimitRanger") < names.index("ServiceAccount") < names.index("Priority")
+    assert names[-1] == "ResourceQuota"
 
 
 def test_a_plugin_that_is_turned_off_does_nothing() -> None:
