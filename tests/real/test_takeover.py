@@ -65,6 +65,13 @@ def ground(real_cluster: RealCluster, relay_nodes: None) -> Iterator[Ground]:
     made.clear()
 
 
+@pytest.fixture
+def rounds(soak: bool) -> int:
+    """How often each hand-over is made."""
+    return 10 if soak else 2
+
+
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("first", "second"),
     [
@@ -73,8 +80,16 @@ def ground(real_cluster: RealCluster, relay_nodes: None) -> Iterator[Ground]:
     ],
 )
 def test_a_rolling_update_changes_hands(
-    real_cluster: RealCluster, ground: Ground, directory: Path, first: Start, second: Start
+    real_cluster: RealCluster, ground: Ground, directory: Path, first: Start, second: Start, rounds: int
 ) -> None:
+    for _ in range(rounds):
+        change_hands(real_cluster, ground, directory, first, second)
+        ground.clear()
+
+
+def change_hands(cluster: RealCluster, ground: Ground, directory: Path, first: Start, second: Start) -> None:
+    """The leader dies in the middle of a rolling update."""
+
     def judge(pods: list[dict[str, Any]]) -> None:
         on = Counter(target(pod) for pod in pods if not is_over(pod))
         assert max(on.values()) == 1, f"two pods on a node: {on}"
@@ -84,9 +99,9 @@ def test_a_rolling_update_changes_hands(
     def renewed() -> int:
         return sum(1 for pod in ground.pods() if pod["spec"]["containers"][0]["image"] == "pause:2")
 
-    with first(real_cluster, directory) as leader:
+    with first(cluster, directory) as leader:
         leader.until(ACQUIRED)
-        with second(real_cluster, directory) as standby:
+        with second(cluster, directory) as standby:
             ground.create_everywhere(maxUnavailable=1)
             with Record(ground, judge):
                 ground("set", "image", "ds/agent", "main=pause:2")
