@@ -1,4 +1,7 @@
-"""The string formats that schemas of custom resources may ask for. Unknown ones accept everything, as upstream's do."""
+"""The string formats that schemas of custom resources may ask for. Unknown ones accept everything, as upstream's do.
+
+After kube-openapi's ``pkg/validation/strfmt`` and the checks of govalidator that it uses.
+"""
 
 import base64
 import binascii
@@ -11,11 +14,36 @@ from pilothouse.machinery.durations import DurationError, parse_duration
 from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors
 from pilothouse.machinery.times import TimeError, parse_time
 
-_UUID = re.compile(r"(?i)[0-9a-f]{8}-?[0-9a-f]{4}-?([0-9a-f])[0-9a-f]{3}-?[0-9a-f]{4}-?[0-9a-f]{12}")
-_MAC = re.compile(r"(?i)([0-9a-f]{2}[:-]){5}[0-9a-f]{2}")
-_EMAIL = re.compile(r"[^@\s]+@[^@\s]+")
+_HEX12 = "[0-9a-f]{12}"
+_MAC = re.compile(
+    r"(?i)(?:[0-9a-f]{2}([:-]))(?:[0-9a-f]{2}\1){4}[0-9a-f]{2}(?:(?:\1[0-9a-f]{2}){2}|(?:\1[0-9a-f]{2}){14})?"
+    r"|(?:[0-9a-f]{4}\.){2}[0-9a-f]{4}(?:(?:\.[0-9a-f]{4})|(?:\.[0-9a-f]{4}){7})?"
+)
+_ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~\u0080-\U0010ffff-]+"
+_ADDRESS = re.compile(rf"{_ATOM}(?:\.{_ATOM})*@{_ATOM}(?:\.{_ATOM})*")
+_NAMED_ADDRESS = re.compile(r"[^<>@]*<([^<>]*)>")
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:\S*|/\S*")
-_HEX_COLOR = re.compile(r"#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})")
+_HOST = re.compile(r"(?:[^\W_](?:(?:[^\W_]|-){0,61}[^\W_])?\.)+[^\W\d_]{2,63}|[^\W_](?:-?[^\W_]{0,62})?")
+_CARD = re.compile(
+    r"4\d{12}(?:\d{3})?|5[1-5]\d{14}|222[1-9]\d{12}|22[3-9]\d{13}|2[3-6]\d{14}|27[01]\d{13}|2720\d{12}|6(?:011|5\d\d)\d{12}"
+    r"|3[47]\d{13}|3(?:0[0-5]|[68]\d)\d{11}|(?:2131|1800|35\d{3})\d{11}|6[27]\d{14}"
+)
+_CHANNEL = r"\s*(?:0|[1-9]\d?|1\d\d?|2[0-4]\d|25[0-5])\s*"
+_RGB = re.compile(rf"rgb\({_CHANNEL},{_CHANNEL},{_CHANNEL}\)")
+_SPAN = re.compile(r"((?:\d+)\s*(?:[A-Za-zµ]+))")
+_SPANS = frozenset(
+    re.findall(
+        r"\S+",
+        "ns nano nanos nanosecond nanoseconds us µs micro micros microsecond microseconds ms milli millis millisecond "
+        "milliseconds s sec secs second seconds m min mins minute minutes h hr hrs hour hours d day days w wk wks week "
+        "weeks",
+    )
+)
+
+
+def _matches(pattern: str) -> Callable[[str], bool]:
+    compiled = re.compile(pattern)
+    return lambda text: compiled.fullmatch(text) is not None
 
 
 def _is_ip(text: str, version: int) -> bool:
@@ -50,10 +78,12 @@ def _is_time(text: str) -> bool:
 
 
 def _is_duration(text: str) -> bool:
+    """Go's durations, or one number with a unit in words: ``3 weeks``."""
     try:
         parse_duration(text)
     except DurationError:
-        return False
+        found = _SPAN.search(text)
+        return found is not None and re.sub(r"[\d\s]", "", found[1]) in _SPANS
     return True
 
 
@@ -65,21 +95,73 @@ def _is_base64(text: str) -> bool:
     return True
 
 
+def _is_hostname(text: str) -> bool:
+    labels = text.split(".")
+    return len(text) <= 255 and all(len(label) <= 63 for label in labels) and _HOST.fullmatch(text) is not None
+
+
+def _is_email(text: str) -> bool:
+    named = _NAMED_ADDRESS.fullmatch(text.strip())
+    return _ADDRESS.fullmatch(named[1] if named is not None else text) is not None
+
+
+def _is_isbn10(text: str) -> bool:
+    digits = re.sub(r"[\s-]+", "", text)
+    if re.fullmatch(r"\d{9}[\dX]", digits) is None:
+        return False
+    return sum((position + 1) * (10 if digit == "X" else int(digit)) for position, digit in enumerate(digits)) % 11 == 0
+
+
+def _is_isbn13(text: str) -> bool:
+    digits = re.sub(r"[\s-]+", "", text)
+    if re.fullmatch(r"\d{13}", digits) is None:
+        return False
+    return sum((3 if position % 2 else 1) * int(digit) for position, digit in enumerate(digits)) % 10 == 0
+
+
+def _is_credit_card(text: str) -> bool:
+    digits = re.sub(r"[^0-9]+", "", text)
+    if _CARD.fullmatch(digits) is None:
+        return False
+    total = 0
+    for position, digit in enumerate(reversed(digits)):
+        doubled = int(digit) * (2 if position % 2 else 1)
+        total += doubled - 9 if doubled > 9 else doubled
+    return total % 10 == 0
+
+
+def _uuid(kind: str, variant: str) -> Callable[[str], bool]:
+    rest = f"{variant}[0-9a-f]{{3}}"
+    return _matches(
+        rf"(?i)[0-9a-f]{{8}}-[0-9a-f]{{4}}-{kind}[0-9a-f]{{3}}-{rest}-{_HEX12}|{_HEX12}{kind}[0-9a-f]{{3}}{rest}{_HEX12}"
+    )
+
+
 FORMATS: dict[str, Callable[[str], bool]] = {
+    "bsonobjectid": _matches("[0-9a-fA-F]{24}"),
     "byte": _is_base64,
     "cidr": _is_cidr,
+    "creditcard": _is_credit_card,
     "date": _is_date,
     "date-time": _is_time,
     "datetime": _is_time,
     "duration": _is_duration,
-    "email": lambda text: _EMAIL.fullmatch(text) is not None,
-    "hexcolor": lambda text: _HEX_COLOR.fullmatch(text) is not None,
-    "hostname": lambda text: not dns_subdomain_errors(text.lower()),
+    "email": _is_email,
+    "hexcolor": _matches("#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})"),
+    "hostname": _is_hostname,
     "ipv4": lambda text: _is_ip(text, 4),
     "ipv6": lambda text: _is_ip(text, 6),
+    "isbn": lambda text: _is_isbn10(text) or _is_isbn13(text),
+    "isbn10": _is_isbn10,
+    "isbn13": _is_isbn13,
     "k8s-long-name": lambda text: not dns_subdomain_errors(text),
     "k8s-short-name": lambda text: not dns_label_errors(text),
     "mac": lambda text: _MAC.fullmatch(text) is not None,
+    "rgbcolor": lambda text: _RGB.fullmatch(text) is not None,
+    "ssn": lambda text: len(text) == 11 and re.fullmatch(r"\d{3}[- ]?\d{2}[- ]?\d{4}", text) is not None,
     "uri": lambda text: _URI.fullmatch(text) is not None,
-    "uuid": lambda text: _UUID.fullmatch(text) is not None,
+    "uuid": _uuid("[0-9a-f]", "[0-9a-f]"),
+    "uuid3": _uuid("3", "[0-9a-f]"),
+    "uuid4": _uuid("4", "[89ab]"),
+    "uuid5": _uuid("5", "[89ab]"),
 }

@@ -79,9 +79,11 @@ def apply_defaults(value: Any, node: Node) -> None:
                 apply_defaults(value[name], below)
         additional = node.get("additionalProperties")
         if isinstance(additional, dict):
-            for name, member in value.items():
-                if name not in properties:
-                    apply_defaults(member, additional)
+            for name in [name for name in value if name not in properties]:
+                if value[name] is None and not additional.get("nullable"):
+                    del value[name]
+                else:
+                    apply_defaults(value[name], additional)
     elif isinstance(value, list) and node.get("items"):
         for item in value:
             apply_defaults(item, node["items"])
@@ -99,9 +101,9 @@ def validate(value: Any, node: Node, path: str = "", old: Any = _MISSING) -> lis
     if wanted and found not in wanted and not (found == "integer" and "number" in wanted):
         listed = ",".join(wanted)
         return [errors.invalid_type(path, found, f'{path} in body must be of type {listed}: "{found}"')]
-    if isinstance(value, dict):
-        problems += _object_problems(value, node, path, old if isinstance(old, dict) else _MISSING)
-    elif isinstance(value, list):
+    # In the order of kube-openapi's validators (``pkg/validation/validate/schema.go``).
+    problems += _junction_problems(value, node, path)
+    if isinstance(value, list):
         problems += _list_problems(value, node, path, old if isinstance(old, list) else _MISSING)
     elif isinstance(value, str):
         problems += _string_problems(value, node, path)
@@ -109,8 +111,12 @@ def validate(value: Any, node: Node, path: str = "", old: Any = _MISSING) -> lis
         problems += _number_problems(value, node, path)
     choices = node.get("enum")
     if choices is not None and value not in choices:
-        problems.append(errors.not_supported(path, value, list(choices)))
-    return problems + _junction_problems(value, node, path)
+        # Upstream hands choices on as text.
+        told = [choice if isinstance(choice, str) else errors.shown(choice) for choice in choices]
+        problems.append(errors.not_supported(path, value, told))
+    if isinstance(value, dict):
+        problems += _object_problems(value, node, path, old if isinstance(old, dict) else _MISSING)
+    return problems
 
 
 def _type_of(value: Any) -> str:
@@ -132,7 +138,10 @@ def _type_of(value: Any) -> str:
 
 
 def _object_problems(value: dict[str, Any], node: Node, path: str, old: Any) -> list[FieldError]:
-    problems: list[FieldError] = []
+    # Too few or too many end the look at an object.
+    problems = _count_problems(len(value), node, path, "Properties", "properties")
+    if problems:
+        return problems
     properties = node.get("properties") or _NOTHING
     additional = node.get("additionalProperties")
     for name in node.get("required") or ():
@@ -146,7 +155,6 @@ def _object_problems(value: dict[str, Any], node: Node, path: str, old: Any) -> 
             below = additional
         before = _MISSING if isinstance(old, _Missing) else old.get(name, _MISSING)
         problems += validate(member, below, _join(path, name), before)
-    problems += _count_problems(len(value), node, path, "Properties", "properties")
     return problems
 
 
@@ -197,11 +205,12 @@ def _pattern(text: str) -> re.Pattern[str] | None:
 def _string_problems(value: str, node: Node, path: str) -> list[FieldError]:
     problems: list[FieldError] = []
     most, least, pattern = node.get("maxLength"), node.get("minLength"), node.get("pattern")
+    # The first of these is the only one told.
     if most is not None and len(value) > most:
         problems.append(errors.too_long(path, most))
-    if least is not None and len(value) < least:
+    elif least is not None and len(value) < least:
         problems.append(errors.invalid_value(path, value, f"{path} in body should be at least {least} chars long"))
-    if pattern is not None:
+    elif pattern is not None:
         compiled = _pattern(pattern)
         if compiled is not None and compiled.search(value) is None:
             problems.append(errors.invalid_value(path, value, f"{path} in body should match '{pattern}'"))
@@ -228,8 +237,12 @@ def _number_problems(value: float, node: Node, path: str) -> list[FieldError]:
 def _junction_problems(value: Any, node: Node, path: str) -> list[FieldError]:
     """allOf, anyOf, oneOf and not. Upstream reports these without a field."""
     problems: list[FieldError] = []
-    for below in node.get("allOf") or ():
-        problems += validate(value, below, path)
+    every = [validate(value, below, path) for below in node.get("allOf") or ()]
+    if any(every):
+        for found in every:
+            problems += found
+        none = ". None validated" if all(every) else ""
+        problems.append(_unplaced(f'"{path}" must validate all the schemas (allOf){none}'))
     for word, told in (
         ("anyOf", "must validate at least one schema (anyOf)"),
         ("oneOf", "must validate one and only one schema (oneOf)"),

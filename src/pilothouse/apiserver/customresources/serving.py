@@ -7,6 +7,13 @@ import msgspec
 from pilothouse.api import schema as api_schema
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.customresources import schema
+from pilothouse.apiserver.customresources.objects import (
+    EMBEDDED,
+    ScalePaths,
+    children,
+    embedded_problems,
+    scale_problems,
+)
 from pilothouse.apiserver.customresources.rules import ABSENT, Run, rule_tree
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
@@ -30,14 +37,6 @@ _READ_WRITE = ("get", "patch", "update")
 _OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
 
-class ScalePaths(msgspec.Struct, frozen=True):
-    """Where the scale subresource finds its numbers (``.spec.replicas``)."""
-
-    spec_replicas: str
-    status_replicas: str
-    label_selector: str = ""
-
-
 class CustomVersion(msgspec.Struct, frozen=True, eq=False):
     """What the definition says about one version, beyond its place in the resource table."""
 
@@ -50,7 +49,16 @@ class CustomVersion(msgspec.Struct, frozen=True, eq=False):
 
     def prune(self, obj: Object) -> list[str]:
         """Remove what the schema does not know; the removed fields in the words of a strict error."""
-        return _check_metadata(obj) + schema.prune(obj, self.openapi)
+        return _check_metadata(obj) + schema.prune(obj, self.openapi) + self._embedded(obj, self.openapi, "")
+
+    def _embedded(self, value: Any, node: Any, path: str) -> list[str]:
+        """The same for the metadata of resources inside of this one."""
+        removed: list[str] = []
+        for name, below, member in children(value, node, path):
+            if below.get(EMBEDDED) and isinstance(member, dict) and member.get("metadata") is not None:
+                removed += [text.replace('"metadata.', f'"{name}.metadata.') for text in _check_metadata(member)]
+            removed += self._embedded(member, below, name)
+        return removed
 
 
 def _check_metadata(obj: Object) -> list[str]:
@@ -106,7 +114,7 @@ def _row(definition: Object, version: Object, stored_as: ResourceInfo | None) ->
     }
 
     def validate(obj: Object, old: Object | None, warnings: list[str]) -> list[FieldError]:
-        problems = _body_problems(obj, openapi, old)
+        problems = _body_problems(obj, openapi, old) + embedded_problems(obj, openapi) + scale_problems(obj, scale)
         tree = rule_tree(openapi)
         if tree is None:
             return problems

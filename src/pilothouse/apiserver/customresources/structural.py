@@ -40,9 +40,7 @@ def schema_problems(schema: Node, path: str) -> list[FieldError]:
     problems = []
     if schema.get("nullable"):
         problems.append(errors.not_allowed(f"{path}.nullable", "nullable cannot be true at the root"))
-    structure = list(_structure(schema, path, "root"))
-    if not structure:
-        structure = list(_incomplete(schema, schema, path, path))
+    structure = [*_structure(schema, path, "root"), *_incomplete(schema, schema, path, path)]
     if not structure:
         structure = list(_defaults(schema, path, root=True))
     problems += structure
@@ -173,20 +171,13 @@ def _nested(node: Node, path: str, *, in_all_of: bool) -> Iterator[FieldError]:
 
 
 def _incomplete(node: Node, judged: Node, path: str, judged_path: str) -> Iterator[FieldError]:
-    """Fields that are judged in allOf, anyOf, oneOf or not must be there outside of them."""
+    """Fields that are judged in allOf, anyOf, oneOf or not must be there outside of them. Upstream looks from the root
+    only (``validateStructuralCompleteness``)."""
     for word in (*_JUNCTIONS, "not"):
         branches = judged.get(word) or ()
         for position, branch in enumerate([branches] if word == "not" and branches else branches):
             where = f"{judged_path}.{word}" if word == "not" else f"{judged_path}.{word}[{position}]"
             yield from _missing(node, branch, path, where)
-    if judged is not node:
-        return
-    for name, below in (node.get("properties") or {}).items():
-        where = f"{path}.properties[{name}]"
-        yield from _incomplete(below, below, where, where)
-    for word in ("items", "additionalProperties"):
-        if isinstance(node.get(word), Mapping):
-            yield from _incomplete(node[word], node[word], f"{path}.{word}", f"{path}.{word}")
 
 
 def _missing(node: Node, judged: Node, path: str, judged_path: str) -> Iterator[FieldError]:
@@ -218,7 +209,11 @@ def _defaults(node: Node, path: str, *, root: bool = False) -> Iterator[FieldErr
         else:
             filled = copy.deepcopy(node["default"])
             values.apply_defaults(filled, node)
-            yield from values.validate(filled, node, where)
+            for problem in values.validate(filled, node):
+                # The words name the field as the default sees it, the error's own field says where the default is.
+                dot = "." if problem.field[:1] not in ("", "[") else ""
+                field = problem.field if problem.field == "<nil>" else f"{where}{dot}{problem.field}"
+                yield FieldError(field, problem.reason, problem.text)
     for name, below in (node.get("properties") or {}).items():
         if not (root and name in _META):
             yield from _defaults(below, f"{path}.properties[{name}]")
@@ -246,10 +241,10 @@ class _Schema:
             if node.get(word):
                 add(errors.not_allowed(f"{path}.{word}", told))
         kind = node.get("type") or ""
+        if kind and kind not in _TYPES:
+            add(errors.not_supported(f"{path}.type", kind, _TYPES))
         if kind == "null":
             add(errors.not_allowed(f"{path}.type", "type cannot be set to null, use nullable as an alternative"))
-        elif kind and kind not in _TYPES:
-            add(errors.not_supported(f"{path}.type", kind, _TYPES))
         if isinstance(node.get("items"), list):
             add(errors.not_allowed(f"{path}.items", "items must be a schema object and not an array"))
         if in_meta and node.get(_EMBEDDED):

@@ -118,7 +118,8 @@ async def patch_scale(core: Core, call: Call) -> ObjectResult:
 
 def _check_replicas(call: Call, scale: Object) -> None:
     replicas = (scale.get("spec") or {}).get("replicas") or 0
-    if replicas < 0:
+    # What a custom resource thinks of it is its own validation's to say.
+    if replicas < 0 and call.info.custom is None:
         problem = errors.invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")
         raise errors.invalid("autoscaling", "Scale", call.name, [problem])
     if call.info.custom is not None and "replicas" not in (scale.get("spec") or {}):

@@ -5,7 +5,6 @@ After apiextensions-apiserver's ``pkg/apis/apiextensions/{v1/defaults.go,validat
 ``customresources.structural``'s.
 """
 
-import re
 from typing import Any, Literal
 
 from pilothouse.apiserver import errors
@@ -14,12 +13,11 @@ from pilothouse.apiserver.customresources.structural import schema_problems
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.base import Strategy
-from pilothouse.machinery.names import dns_1035_label_errors, dns_label_errors, dns_subdomain_errors
+from pilothouse.machinery.names import dns_1035_label_errors, dns_subdomain_errors
 
 FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
-_COLUMN_FORMATS = ("binary", "byte", "date", "date-time", "double", "float", "int32", "int64", "password")
-_SIMPLE_PATH = re.compile(r"\.[A-Za-z_][\w-]*(\.[A-Za-z_][\w-]*)*")
+_COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
 _APPROVAL = "api-approved.kubernetes.io"
 
 
@@ -77,6 +75,14 @@ class DefinitionStrategy(Strategy):
         return "mark"
 
     def validate(self, obj: Object) -> list[FieldError]:
+        names, meta = obj["spec"]["names"], obj["metadata"]
+        problems: list[FieldError] = []
+        if meta.get("name") != f"{names.get('plural') or ''}.{obj['spec'].get('group') or ''}":
+            told = 'must be spec.names.plural+"."+spec.group'
+            problems.append(errors.invalid_value("metadata.name", meta.get("name") or "", told))
+        return problems + self._spec_problems(obj) + _stored_problems(obj)
+
+    def _spec_problems(self, obj: Object) -> list[FieldError]:
         spec = obj["spec"]
         problems = _name_problems(obj, spec)
         if spec.get("scope") not in ("Cluster", "Namespaced"):
@@ -96,7 +102,8 @@ class DefinitionStrategy(Strategy):
         versions = spec.get("versions") or []
         names = [version.get("name") for version in versions]
         if len(set(names)) != len(names):
-            problems.append(errors.invalid_value("spec.versions", versions, "must contain unique version names"))
+            shown = [_shown_version(version) for version in versions]
+            problems.append(errors.invalid_value("spec.versions", shown, "must contain unique version names"))
         if sum(bool(version.get("storage")) for version in versions) != 1:
             problems.append(
                 errors.invalid_value(
@@ -112,7 +119,7 @@ class DefinitionStrategy(Strategy):
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
         if obj["spec"] == old["spec"]:
             return []
-        problems = self.validate(obj)
+        problems = self._spec_problems(obj)
         conditions = (old.get("status") or {}).get("conditions") or ()
         if any(found.get("type") == "Established" and found.get("status") == "True" for found in conditions):
             problems += _immutable_problems(obj, old, (("scope",), ("names", "kind")))
@@ -148,16 +155,35 @@ def _at(node: Any, path: tuple[str, ...]) -> Any:
 
 
 def _shown_version(version: Object) -> Object:
-    """A version as the internal type prints: Go's names."""
-    return {"Name": version.get("name"), "Served": version.get("served"), "Storage": version.get("storage")}
+    """A version as the internal type prints: Go's names. What all versions share is kept outside of them."""
+    return {
+        "Name": version.get("name"),
+        "Served": version.get("served"),
+        "Storage": version.get("storage"),
+        "Deprecated": bool(version.get("deprecated")),
+        "DeprecationWarning": version.get("deprecationWarning"),
+        "Schema": None,
+        "Subresources": None,
+        "AdditionalPrinterColumns": None,
+        "SelectableFields": None,
+    }
+
+
+def _stored_problems(obj: Object) -> list[FieldError]:
+    """The storage version must be among those that objects are stored in."""
+    stored, where = (obj.get("status") or {}).get("storedVersions") or None, "status.storedVersions"
+    if stored is None:
+        return [errors.invalid_value(where, None, "must have at least one stored version")]
+    return [
+        errors.invalid_value(where, stored, f"must have the storage version {version['name']}")
+        for version in obj["spec"].get("versions") or ()
+        if version.get("storage") and version.get("name") not in stored
+    ]
 
 
 def _name_problems(obj: Object, spec: Object) -> list[FieldError]:
     problems: list[FieldError] = []
-    group, names, name = spec.get("group") or "", spec["names"], obj["metadata"].get("name") or ""
-    plural = names.get("plural") or ""
-    if name != f"{plural}.{group}":
-        problems.append(errors.invalid_value("metadata.name", name, 'must be spec.names.plural+"."+spec.group'))
+    group, names = spec.get("group") or "", spec["names"]
     if not group:
         problems.append(errors.required("spec.group"))
     else:
@@ -185,7 +211,8 @@ def _name_problems(obj: Object, spec: Object) -> list[FieldError]:
     for field in ("shortNames", "categories"):
         for position, value in enumerate(names.get(field) or ()):
             problems += [
-                errors.invalid_value(f"spec.names.{field}[{position}]", value, text) for text in dns_label_errors(value)
+                errors.invalid_value(f"spec.names.{field}[{position}]", value, text)
+                for text in dns_1035_label_errors(value)
             ]
     protected = group.endswith((".k8s.io", ".kubernetes.io")) or group in ("k8s.io", "kubernetes.io")
     if protected and not (obj["metadata"].get("annotations") or {}).get(_APPROVAL):
@@ -223,9 +250,19 @@ def _version_problems(version: Object, places: _Places) -> list[FieldError]:
     problems: list[FieldError] = []
     name = version.get("name") or ""
     problems += [errors.invalid_value(f"{places.version}.name", name, text) for text in dns_1035_label_errors(name)]
+    warning, where = version.get("deprecationWarning"), f"{places.version}.deprecationWarning"
+    if warning is not None:
+        if not version.get("deprecated"):
+            problems.append(errors.invalid_value(where, warning, "can only be set for deprecated versions"))
+        elif not warning:
+            problems.append(errors.invalid_value(where, warning, "must not be an empty string"))
+        elif len(warning.encode()) > 256:
+            problems.append(errors.invalid_value(where, warning, "must be <= 256 bytes long"))
+        elif any(not letter.isprintable() for letter in warning):
+            problems.append(errors.invalid_value(where, warning, "must only contain printable UTF-8 characters"))
     schema = (version.get("schema") or {}).get("openAPIV3Schema")
     if not schema:
-        problems.append(errors.required(f"{places.version}.schema.openAPIV3Schema"))
+        problems.append(errors.required(f"{places.version}.schema.openAPIV3Schema", "schemas are required"))
     elif places.first or not places.schema_is_shared:
         where = "spec.validation" if places.schema_is_shared else f"{places.version}.schema"
         if "status" in (version.get("subresources") or {}):
@@ -313,7 +350,9 @@ def _scale_problems(version: Object, parent: str) -> list[FieldError]:
         if not value:
             if field != "labelSelectorPath":
                 problems.append(errors.required(where))
-        elif not _SIMPLE_PATH.fullmatch(value) or not value.startswith(tuple(root + "." for root in roots)):
+        elif not value.startswith("."):
+            problems.append(errors.invalid_value(where, value, "must be a simple json path starting with ."))
+        elif not value.startswith(tuple(root + "." for root in roots)):
             under = roots[0] if len(roots) == 1 else f"either {' or '.join(roots)}"
             problems.append(errors.invalid_value(where, value, f"should be a json path under {under}"))
     return problems

@@ -1,0 +1,114 @@
+"""What custom objects must be beside their schema: resources in resources, numbers that can be scaled.
+
+After apiextensions-apiserver's ``pkg/apiserver/schema/objectmeta`` and ``pkg/registry/customresource/validator.go``
+(v0.36).
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.errors import FieldError
+from pilothouse.apiserver.objects import Object
+
+Node = Mapping[str, Any]
+EMBEDDED = "x-kubernetes-embedded-resource"
+_LARGEST = (1 << 31) - 1
+
+
+class ScalePaths(msgspec.Struct, frozen=True):
+    """Where the scale subresource finds its numbers (``.spec.replicas``)."""
+
+    spec_replicas: str
+    status_replicas: str
+    label_selector: str = ""
+
+
+def children(value: Any, node: Node, path: str) -> Iterator[tuple[str, Node, Any]]:
+    """Path, schema and value of what is directly inside of a value."""
+    if isinstance(value, dict):
+        properties, additional = node.get("properties") or {}, node.get("additionalProperties")
+        for name, member in value.items():
+            below = properties.get(name)
+            if below is not None:
+                yield (f"{path}.{name}" if path else name), below, member
+            elif isinstance(additional, dict):
+                yield f"{path}[{name}]", additional, member
+    elif isinstance(value, list) and node.get("items"):
+        for position, item in enumerate(value):
+            yield f"{path}[{position}]", node["items"], item
+
+
+def embedded_problems(value: Any, node: Node, path: str = "") -> list[FieldError]:
+    """A resource inside of a resource says what it is."""
+    problems: list[FieldError] = []
+    for where, below, member in children(value, node, path):
+        if below.get(EMBEDDED) and isinstance(member, dict):
+            problems += [
+                errors.required(f"{where}.{field}", "must not be empty")
+                for field in ("apiVersion", "kind")
+                if not member.get(field)
+            ]
+        problems += embedded_problems(member, below, where)
+    return problems
+
+
+def scale_problems(obj: Object, paths: ScalePaths | None) -> list[FieldError]:
+    """What the scale subresource could not show."""
+    if paths is None:
+        return []
+    problems: list[FieldError] = []
+    for path in (paths.spec_replicas, paths.status_replicas):
+        value, trouble = _at(obj, path)
+        if not trouble and value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+            trouble = f"{path} accessor error: {_go(value)} is of the type {_go_type(value)}, expected int64"
+        if trouble:
+            problems.append(errors.invalid_value(path, 0, trouble))
+        elif value is not None and value < 0:
+            problems.append(errors.invalid_value(path, value, "should be a non-negative integer"))
+        elif value is not None and value > _LARGEST:
+            problems.append(errors.invalid_value(path, value, f"should be less than or equal to {_LARGEST}"))
+    if paths.label_selector:
+        value, trouble = _at(obj, paths.label_selector)
+        if not trouble and value is not None and not isinstance(value, str):
+            trouble = (
+                f"{paths.label_selector} accessor error: {_go(value)} is of the type {_go_type(value)}, expected string"
+            )
+        if trouble:
+            problems.append(errors.invalid_value(paths.label_selector, "", trouble))
+    return problems
+
+
+def _at(obj: Any, path: str) -> tuple[Any, str]:
+    """What is at a path, and what is in the way."""
+    node, walked = obj, ""
+    for part in path.removeprefix(".").split("."):
+        if not isinstance(node, dict):
+            if node is None:
+                return None, ""
+            wanted = "expected map[string]interface{}"
+            return None, f"{walked} accessor error: {_go(node)} is of the type {_go_type(node)}, {wanted}"
+        node, walked = node.get(part), f"{walked}.{part}"
+    return node, ""
+
+
+def _go(value: Any) -> str:
+    """A value as Go's ``%v`` prints it, for what occurs."""
+    if value is True or value is False:
+        return str(value).lower()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    if isinstance(value, list):
+        return f"[{' '.join(map(_go, value))}]"
+    if isinstance(value, dict):
+        return f"map[{' '.join(f'{name}:{_go(value[name])}' for name in sorted(value))}]"
+    return str(value)
+
+
+def _go_type(value: Any) -> str:
+    for type_, name in ((bool, "bool"), (int, "int64"), (float, "float64"), (str, "string"), (list, "[]interface {}")):
+        if isinstance(value, type_):
+            return name
+    return "map[string]interface {}"
