@@ -237,7 +237,8 @@ def test_deletes(admin: Kubectl, cascade: str, finalizers: list[str] | None) -> 
     # No garbage collector runs here: its work is left to see, then taken off the object by hand.
     assert admin.get("rs", name)["metadata"]["finalizers"] == finalizers
     deleting = admin.start("delete", "rs", name, f"--cascade={cascade}")
-    time.sleep(0.3)
+    assert deleting.stdout is not None
+    assert "deleted" in deleting.stdout.readline(), "kubectl says so, and then waits"
     admin("patch", "rs", name, "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
     deleting.communicate(timeout=20)
     assert deleting.returncode == 0, "kubectl waits until the object is gone"
@@ -303,6 +304,17 @@ def test_explain(admin: Kubectl) -> None:
     assert "containerPort" in explained
     assert "<integer> -required-" in explained
     assert "FIELDS" in admin("explain", "pods", "--recursive")
+
+
+def test_a_list_is_checked_by_the_second_document(kubectl: Kubectl) -> None:
+    """No document of v3 has the kind List, so kubectl turns to v2, in protobuf, and checks by itself."""
+    items = [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}} for name in ("one", "two")]
+    document = {"apiVersion": "v1", "kind": "List", "items": items}
+    assert "configmap/two created" in kubectl("apply", "-f", "-", stdin=document)
+    items[1]["dat"] = {}
+    assert 'unknown field "dat"' in kubectl("apply", "-f", "-", stdin=document, fails=True)
+    explained = kubectl("explain", "--output", "plaintext-openapiv2", "pods.spec.containers")
+    assert "RESOURCE: containers <[]Object>" in explained
 
 
 def test_rights(admin: Kubectl, server: EmbeddedServer) -> None:

@@ -1,7 +1,8 @@
 """``/openapi/v3`` and ``/openapi/v2``: what kubectl reads before it creates, applies, edits and explains.
 
 A document is made when it is first asked for and kept until the table changes. Its hash is that of what it is made
-from, so the index costs nothing. v2 lists definitions without paths: kubectl turns to it only where v3 is missing.
+from, so the index costs nothing. Both versions come as JSON or as protobuf (``openapi_protobuf``); kubectl asks for v2,
+in protobuf, where v3 has no answer, as for the kind ``List``.
 """
 
 import hashlib
@@ -15,7 +16,9 @@ from pilothouse.api import schema
 from pilothouse.api.wire import Request, Response
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.presentation import negotiation
+from pilothouse.apiserver.presentation.openapi_protobuf import encode as encode_protobuf
 from pilothouse.apiserver.presentation.openapi_schemas import V2, V3, SchemaCollector, is_described
+from pilothouse.apiserver.presentation.openapi_second import as_v2
 from pilothouse.apiserver.resources import ResourceInfo, ResourceTable
 
 _encode = msgspec.json.Encoder().encode
@@ -77,7 +80,11 @@ class OpenApi:
         self._by_key: dict[str, list[ResourceInfo]] = {}
         self._hashes: dict[str, str] = {}
         self._documents: dict[str, bytes] = {}
-        self._v2: tuple[bytes, str] | None = None
+        self._protobuf: dict[str, bytes] = {}
+        self._second_made = -1
+        self._second_json = b""
+        self._second_protobuf = b""
+        self._second_etag = ""
 
     def answer(self, request: Request, path: str, query: Mapping[str, list[str]]) -> Response | None:
         """The response for a path, or None if it is not OpenAPI's."""
@@ -104,9 +111,9 @@ class OpenApi:
             by_key.setdefault(document_key(info.group, info.version), []).append(info)
         self._by_key = by_key
         hashes = {key: _hash(key, infos) for key, infos in by_key.items()}
-        self._documents = {
-            key: document for key, document in self._documents.items() if hashes.get(key) == self._hashes.get(key)
-        }
+        for made in (self._documents, self._protobuf):
+            for key in [key for key in made if hashes.get(key) != self._hashes.get(key)]:
+                del made[key]
         self._hashes = hashes
 
     def _url(self, key: str) -> str:
@@ -116,11 +123,12 @@ class OpenApi:
         infos = self._by_key.get(key)
         if infos is None:
             return Response(404, _PLAIN)
-        if not _takes_json(request):
+        form = _form(request, _PROTOBUF_V3)
+        if form is None:
             return Response(406, _PLAIN)
         if wanted and wanted != self._hashes[key]:
             return Response(301, {**_PLAIN, "location": self._url(key)})
-        headers = {"content-type": negotiation.JSON, "vary": "Accept", "etag": f'"{self._hashes[key]}"'}
+        headers = {"content-type": form, "vary": "Accept", "etag": f'"{self._hashes[key]}"'}
         if request.headers.get("if-none-match", "") == headers["etag"]:
             return Response(304, headers)
         if wanted:
@@ -128,31 +136,53 @@ class OpenApi:
             headers["expires"] = "Thu, 31 Dec 2037 23:55:55 GMT"
         else:
             headers["cache-control"] = "no-cache, private"
-        body = self._documents.get(key)
+        return Response(200, headers, self._third_body(key, infos, form))
+
+    def _third_body(self, key: str, infos: list[ResourceInfo], form: str) -> bytes:
+        made, encode = (self._documents, _encode) if form == negotiation.JSON else (self._protobuf, _encode_third)
+        body = made.get(key)
         if body is None:
-            body = self._documents[key] = _encode(document(infos))
-        return Response(200, headers, body)
+            body = made[key] = encode(document(infos))
+        return body
 
     def _second(self, request: Request) -> Response:
-        if not _takes_json(request):
+        form = _form(request, _PROTOBUF_V2)
+        if form is None:
             return Response(406, _PLAIN)
-        if self._v2 is None:
-            collector = SchemaCollector(V2)
-            table = schema.load()
-            for name in table.names:
-                collector.add(table.definition(name))
-            body = _encode({"swagger": "2.0", "info": _INFO, "paths": {}, "definitions": collector.schemas})
-            self._v2 = body, f'"{hashlib.sha512(body).hexdigest().upper()}"'
-        body, etag = self._v2
-        headers = {"etag": etag, "vary": "Accept", "cache-control": "no-cache, private"}
-        if request.headers.get("if-none-match", "") == etag:
+        self._make_second()
+        headers = {"etag": self._second_etag, "vary": "Accept", "cache-control": "no-cache, private"}
+        if request.headers.get("if-none-match", "") == self._second_etag:
             return Response(304, headers)
-        return Response(200, {**headers, "content-type": negotiation.JSON}, body)
+        body = self._second_json if form == negotiation.JSON else self._second_protobuf
+        return Response(200, {**headers, "content-type": form}, body)
+
+    def _make_second(self) -> None:
+        if self._second_made == self._table.generation:
+            return
+        made = second_document(self._table)
+        self._second_json = _encode(made)
+        self._second_protobuf = encode_protobuf("v2.Document", made)
+        self._second_etag = f'"{hashlib.sha512(self._second_json).hexdigest().upper()}"'
+        self._second_made = self._table.generation
 
 
-def _takes_json(request: Request) -> bool:
-    clauses = negotiation.parse_accept(request.headers.get("accept", "") or "*/*")
-    return any(clause.media in (negotiation.JSON, "*/*", "application/*") for clause in clauses)
+_PROTOBUF_V2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+_PROTOBUF_V3 = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"
+
+
+def _form(request: Request, protobuf: str) -> str | None:
+    """The media type to answer in, the first one asked for that there is, or None. Both spellings of the protobuf
+    types are known: with ``@`` before the version and, since that is no valid media type, with a dot."""
+    for clause in negotiation.parse_accept(request.headers.get("accept", "") or "*/*"):
+        if clause.media.replace("@", ".") == protobuf:
+            return protobuf
+        if clause.media in (negotiation.JSON, "*/*", "application/*"):
+            return negotiation.JSON
+    return None
+
+
+def _encode_third(made: Mapping[str, Any]) -> bytes:
+    return encode_protobuf("v3.Document", made)
 
 
 def _hash(key: str, infos: Iterable[ResourceInfo]) -> str:
@@ -183,6 +213,29 @@ def document(infos: Iterable[ResourceInfo]) -> dict[str, Any]:
         "paths": dict(sorted(paths.items())),
         "components": {"schemas": dict(sorted(collector.schemas.items()))},
     }
+
+
+def second_document(table: ResourceTable) -> dict[str, Any]:
+    """The OpenAPI v2 document of everything that is served."""
+    collector = SchemaCollector(V2)
+    types = schema.load()
+    for name in types.names:
+        collector.add(types.definition(name))
+    paths: dict[str, Any] = {}
+    for info in table:
+        known = _definition_name(info) if info.custom is None else _add_custom(collector, info)
+        _add_paths(paths, info, known)
+    return {
+        "swagger": "2.0",
+        "info": _INFO,
+        "paths": {path: as_v2(paths[path]) for path in sorted(paths)},
+        "definitions": {name: as_v2(collector.schemas[name]) for name in sorted(collector.schemas)},
+    }
+
+
+def _definition_name(info: ResourceInfo) -> str | None:
+    definition = schema.load().for_kind(info.group, info.version, info.kind)
+    return definition.name if definition is not None else None
 
 
 def _add_paths(paths: dict[str, Any], info: ResourceInfo, name: str | None) -> None:
