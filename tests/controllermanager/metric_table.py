@@ -65,12 +65,14 @@ def parsed(page: str) -> list[Series]:
 
 def families(page: str) -> dict[str, Metric]:
     """What a page shows, in the table's form. All series of a family must have the same labels."""
-    types = dict(re.findall(r"^# TYPE (\S+) (\S+)$", page, re.MULTILINE))
+    types = dict(re.findall(r"^# TYPE (\S+) (counter|gauge|histogram)$", page, re.MULTILINE))
     labels: dict[str, frozenset[str]] = {}
     bounds: dict[str, set[float]] = {name: set() for name in types}
     for series in parsed(page):
         base = re.sub(r"_(bucket|sum|count)$", "", series.name)
         name = series.name if series.name in types else base
+        if name not in types:
+            continue  # a summary of Go's
         present = frozenset(series.labels) - ({"le"} if types[name] == "histogram" else set())
         assert labels.setdefault(name, present) == present, series
         if series.name.endswith("_bucket") and "le" in series.labels:

@@ -295,7 +295,7 @@ def test_counts_are_those_of_the_story(told: Told) -> None:
     assert total(told.metrics, "node_ipam_controller_cidrset_cidrs_releases_total") >= 1
     assert total(told.metrics, "node_ipam_controller_cidrset_usage_cidrs") == 1
     assert total(told.metrics, "leader_election_master_status", name="kube-controller-manager") == 1
-    assert total(told.metrics, "rest_client_transport_create_calls_total", result="miss") == 1 + len(CLIENTS)
-    assert total(told.metrics, "rest_client_transport_cache_entries") == 1 + len(CLIENTS)
+    assert total(told.metrics, "rest_client_transport_create_calls_total", result="miss") == 3 + len(CLIENTS)
+    assert total(told.metrics, "rest_client_transport_cache_entries") == 3 + len(CLIENTS)
     assert total(told.metrics, "rest_client_exec_plugin_call_total", code="0") >= 1
     assert total(told.metrics, "rest_client_dns_resolution_duration_seconds_count", host="localhost") >= 1

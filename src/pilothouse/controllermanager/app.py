@@ -49,11 +49,12 @@ async def run(
     metrics = Registry(disabled=options.metrics.disabled, allowed=options.metrics.allowed)
     process_metrics.install(metrics)
     connection = find(kubeconfig=options.kubeconfig, master=options.master)
+    requests = RestClientMetrics(metrics, env.now)
     clients = RemoteClients(
         env,
         connection,
         use_service_accounts=options.use_service_account_credentials,
-        metrics=RestClientMetrics(metrics, env.now),
+        metrics=requests,
     )
     options = with_authority(options, bundle_of(connection.tls))
     health, readiness = Health(), Health()
@@ -61,7 +62,7 @@ async def run(
         env, options, clients, descriptors, metrics=metrics, health=health, readiness=readiness, on_lost=on_lost
     )
     try:
-        async with secure_port(env, options.serving, pages_of(env, options, manager)):
+        async with secure_port(env, options.serving, pages_of(env, options, manager), requests):
             await manager.run()
     finally:
         await clients.close()

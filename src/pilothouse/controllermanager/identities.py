@@ -99,7 +99,7 @@ class RemoteClients:
 
     def _report_transport(self, *, made: bool) -> None:
         if self._metrics is not None:
-            self._metrics.transport_given(made=made, total=1 + len(self._accounts))
+            self._metrics.transport_given(made=made)
 
     def _client(
         self,

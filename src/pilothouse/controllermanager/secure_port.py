@@ -25,6 +25,7 @@ from pilothouse.controllermanager.identities import PROGRAM
 from pilothouse.controllermanager.options import Serving
 from pilothouse.env import Env, Log, TaskGroup
 from pilothouse.runtime.api_server import WAIT_SECONDS
+from pilothouse.runtime.client_metrics import RestClientMetrics
 from pilothouse.serving import openssl
 from pilothouse.serving.certificates import Pair, issue_server, make_authority
 from pilothouse.serving.server import Server
@@ -37,13 +38,18 @@ _log = Log("authentication")
 
 
 @asynccontextmanager
-async def secure_port(env: Env, serving: Serving, pages: Pages) -> AsyncIterator[None]:
-    """Serve for the length of the block. Raises ``ConfigError`` or ``serving.server.CannotListen`` when it can't."""
+async def secure_port(
+    env: Env, serving: Serving, pages: Pages, metrics: RestClientMetrics | None = None
+) -> AsyncIterator[None]:
+    """Serve for the length of the block. Raises ``ConfigError`` or ``serving.server.CannotListen`` when it can't.
+
+    ``metrics`` count what is asked about callers.
+    """
     if serving.port == 0:
         yield
         return
-    authenticating = _delegate(env, serving.authentication_kubeconfig)
-    authorizing = _delegate(env, serving.authorization_kubeconfig)
+    authenticating = _delegate(env, serving.authentication_kubeconfig, metrics)
+    authorizing = _delegate(env, serving.authorization_kubeconfig, metrics)
     try:
         trust = ClientTrust(env, serving)
         asks = authenticating if not (serving.authentication_skip_lookup or trust.is_complete) else None
@@ -93,13 +99,15 @@ def _authenticator(env: Env, serving: Serving, trust: ClientTrust, client: Clien
     return Authenticator(env, trust, tokens)
 
 
-def _delegate(env: Env, kubeconfig: str) -> Client | None:
+def _delegate(env: Env, kubeconfig: str, metrics: RestClientMetrics | None) -> Client | None:
     """The client that asks about others. Without a kubeconfig, and not in a pod either, nothing is delegated."""
     if not kubeconfig and not is_in_cluster(os.environ):
         return None
-    transport = (find(kubeconfig=kubeconfig) if kubeconfig else in_pod()).transport(env)
+    transport = (find(kubeconfig=kubeconfig) if kubeconfig else in_pod()).transport(env, metrics=metrics)
+    if metrics is not None:
+        metrics.transport_given(made=True)
     agent = default_user_agent(PROGRAM)
-    return Client(transport, env, qps=_DELEGATED_QPS, burst=_DELEGATED_BURST, user_agent=agent)
+    return Client(transport, env, qps=_DELEGATED_QPS, burst=_DELEGATED_BURST, user_agent=agent, metrics=metrics)
 
 
 async def _look_up(env: Env, client: Client, trust: ClientTrust, *, tolerant: bool) -> None:

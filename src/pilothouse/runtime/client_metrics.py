@@ -149,7 +149,8 @@ class RestClientMetrics:
         if former_age_seconds is not None:
             self._ages.observe(former_age_seconds)
 
-    def transport_given(self, *, made: bool, total: int) -> None:
-        """Somebody got a transport, a new one or one that there was. ``total``: how many there are."""
+    def transport_given(self, *, made: bool) -> None:
+        """Somebody got a transport, a new one or one that there was. None is given back before the program ends."""
         self._transport_calls.labels_of("miss" if made else "hit").inc()
-        self._transports.set(total)
+        if made:
+            self._transports.inc()

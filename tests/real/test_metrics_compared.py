@@ -1,0 +1,240 @@
+"""The same scenario under the real Go manager (v1.20) and under ours, each before a real API server of its own: where
+both have a metric, they agree.
+
+Exact is what the scenario decides: which writes are sent, with which answers, who leads, how many nodes a zone has, how
+many of them are healthy. Not exact is what merges as chance has it: how often a key was added to its queue, how often
+a status was written. There the bounds say what the scenario needs at least, and how far the two may be apart.
+"""
+
+import datetime
+import functools
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from tests.controllermanager.metric_table import METRICS, families, parsed, total
+from tests.programs import Program, free_port, go_manager, pilothouse, until
+from tests.real.cluster_view import View, replica_set
+from tests.real.test_secure_port import get
+from tests.real_cluster import ADMIN_TOKEN, RealCluster, missing_programs, running
+
+CONTROLLERS = "--controllers=replicaset,daemonset,garbagecollector,namespace,nodelifecycle,podgc,ttl"
+FLAGS = (
+    "--node-monitor-period=500ms",
+    "--node-monitor-grace-period=13s",
+    "--node-eviction-rate=5",
+    "--kube-api-qps=200",
+    "--kube-api-burst=400",
+    "--authorization-always-allow-paths=/metrics",
+)
+NODES = "/api/v1/nodes"
+WORKING, SILENT = ("working-0", "working-1", "working-2"), "silent-0"
+
+
+class Seen(NamedTuple):
+    """What is left of a run."""
+
+    page: str
+    log: str
+
+
+def ours(cluster: RealCluster, directory: Path, port: int) -> Program:
+    """Our manager. Since v1.29 taint eviction is a controller of its own."""
+    login = f"kubeconfig={cluster.kubeconfig}"
+    logins = [f"--{login}", f"--authentication-{login}", f"--authorization-{login}"]
+    controllers = f"{CONTROLLERS},taint-eviction-controller"
+    return pilothouse(directory, "manager", *logins, controllers, f"--secure-port={port}", *FLAGS)
+
+
+def gos(cluster: RealCluster, directory: Path, port: int) -> Program:
+    """The real one."""
+    return go_manager(cluster, directory, CONTROLLERS, f"--secure-port={port}", *FLAGS)
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Seen]:
+    """Both runs."""
+    problem = missing_programs()
+    if problem:
+        pytest.skip(problem)
+    return {name: play(start, tmp_path_factory.mktemp(name)) for name, start in (("ours", ours), ("go", gos))}
+
+
+def play(start: Any, directory: Path) -> Seen:
+    """One run, on an API server of its own."""
+    with running() as cluster:
+        port = free_port()
+        with start(cluster, directory, port) as manager:
+            manager.until("uccessfully acquired lease")
+            scenario(cluster)
+            status, page = get(port, "/metrics", token=ADMIN_TOKEN)
+            assert status == 200
+            return Seen(page, manager.log)
+
+
+def scenario(cluster: RealCluster) -> None:
+    """No node and no scheduler runs: whatever happens to pods and nodes happens here, one thing after the other."""
+
+    def ask(method: str, path: str, body: Any = None) -> Any:
+        how = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        return cluster.request(method, path, body, content_type=how)
+
+    ready = [{"type": "Ready", "status": "True"}]
+    for name in (*WORKING, SILENT):
+        labels = {"kubernetes.io/os": "linux", "kubernetes.io/hostname": name}
+        ask("POST", NODES, {"metadata": {"name": name, "labels": labels}})
+        ask("PATCH", f"{NODES}/{name}/status", {"status": {"conditions": ready}})
+    for name in (*WORKING, SILENT):
+        until(functools.partial(is_settled, ask, name), f"{name} has its labels, its annotation and no taint")
+    view = View(cluster, cluster.namespace("compared"))
+    view.create(replica_set("web", 7))
+    until(lambda: view.status("web").get("replicas") == 7, "seven pods")
+    view.scale("web", 3)
+    until(lambda: len(view.pods()) == 3 and view.status("web").get("replicas") == 3, "three are left")
+    first = sorted(view.pods())[0]
+    view.kubectl("label", "pod", first, "app=other", "--overwrite")
+    until(lambda: len(view.pods()) == 4 and view.status("web").get("replicas") == 3, "one is let go, and replaced")
+    view.kubectl("delete", "rs", "web", "--cascade=background")
+    until(lambda: len(view.pods()) == 1, "what belonged to it goes with it")
+
+    def beat() -> None:
+        at = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        for name in WORKING:
+            ask("PATCH", f"{NODES}/{name}/status", {"status": {"conditions": [{**ready[0], "lastHeartbeatTime": at}]}})
+
+    def noticed() -> bool:
+        beat()
+        time.sleep(0.3)
+        taints = ask("GET", f"{NODES}/{SILENT}")["spec"].get("taints", ())
+        events = [e["reason"] for e in ask("GET", "/api/v1/events")["items"]]
+        told = events.count("NodeNotReady") == 1 and events.count("RegisteredNode") == 4
+        return told and any(taint["effect"] == "NoExecute" for taint in taints)
+
+    until(noticed, "the silent node is noticed, tainted and told of", 40.0)
+    for _pass in range(4):
+        beat()
+        time.sleep(0.4)
+
+
+def is_settled(ask: Callable[..., Any], name: str) -> bool:
+    """Whether both controllers of nodes have done with a new one."""
+    node = ask("GET", f"{NODES}/{name}")
+    annotated = "node.alpha.kubernetes.io/ttl" in node["metadata"].get("annotations", {})
+    return annotated and not node["spec"].get("taints") and "beta.kubernetes.io/os" in node["metadata"]["labels"]
+
+
+def both(seen: dict[str, Seen], name: str, go_name: str = "", /, **labels: str) -> tuple[float, float]:
+    """A value of ours and of Go's."""
+    return total(seen["ours"].page, name, **labels), total(seen["go"].page, go_name or name, **labels)
+
+
+@pytest.mark.parametrize(
+    ("method", "code", "expected"),
+    [
+        # 8 pods, 12 events of them and 5 of nodes, 1 of the leader, 1 lease, 1 TokenReview
+        pytest.param("POST", "201", 28, id="creates"),
+        pytest.param("DELETE", "200", 7, id="deletes"),
+    ],
+)
+def test_as_many_were_sent(seen: dict[str, Seen], method: str, code: str, expected: int) -> None:
+    assert both(seen, "rest_client_requests_total", method=method, code=code) == (expected, expected)
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH"])
+def test_what_merges_was_sent_about_as_often(seen: dict[str, Seen], method: str) -> None:
+    """Statuses, renewals of the lease, labels and taints of nodes."""
+    ours, go = both(seen, "rest_client_requests_total", method=method, code="200")
+    assert 8 <= ours <= 2 * go
+    assert go <= 2 * ours
+
+
+def test_nothing_else_was_refused(seen: dict[str, Seen]) -> None:
+    for run in seen.values():
+        codes = {s.labels["code"] for s in parsed(run.page) if s.name == "rest_client_requests_total"}
+        # 404: a lease that is not there yet; 409: a conflict; 422: a watch that v1.20 cannot begin with a list.
+        assert codes <= {"200", "201", "404", "409", "422"}
+
+
+@pytest.mark.parametrize(
+    ("name", "go_name", "expected"),
+    [
+        ("leader_election_master_status", "", 1),
+        ("node_collector_zone_size", "", 4),
+        ("node_collector_unhealthy_nodes_in_zone", "", 1),
+        ("node_collector_zone_health", "", 75),
+        ("node_collector_evictions_total", "node_collector_evictions_number", 1),
+    ],
+)
+def test_what_the_scenario_decides_is_equal(seen: dict[str, Seen], name: str, go_name: str, expected: float) -> None:
+    assert both(seen, name, go_name) == (expected, expected)
+
+
+@pytest.mark.parametrize(
+    ("queue", "expected"),
+    [
+        ("garbage_collector_attempt_to_orphan", 0),
+        ("namespace", 0),
+        ("daemonset", 0),
+        ("orphaned_pods_nodes", 0),
+        ("garbage_collector_attempt_to_delete", 4),  # the ReplicaSet that is gone, and three pods
+    ],
+)
+def test_what_cannot_merge_was_queued_as_often(seen: dict[str, Seen], queue: str, expected: int) -> None:
+    assert both(seen, "workqueue_adds_total", name=queue) == (expected, expected)
+
+
+@pytest.mark.parametrize(
+    ("queue", "least"),
+    [
+        ("replicaset", 5),  # as many steps
+        ("ttlcontroller", 4),  # as many nodes
+        ("node_lifecycle_controller", 4),
+        ("noexec_taint_node", 5),  # and the taint
+        ("noexec_taint_pod", 8),
+    ],
+)
+def test_what_merges_was_queued_about_as_often(seen: dict[str, Seen], queue: str, least: int) -> None:
+    ours, go = both(seen, "workqueue_adds_total", name=queue)
+    assert least <= ours <= 2 * go
+    assert go <= 2 * ours
+
+
+OF_ITS_SERVING = {
+    "DynamicCABundle-serving-cert",
+    "DynamicConfigMapCABundle-client-ca",
+    "DynamicServingCertificateController",
+    "RequestHeaderAuthRequestController",
+}
+"""Queues of Go's secure port; files are looked at and a ConfigMap is watched without one here."""
+
+
+def test_queues_have_the_same_names_and_are_empty_in_the_end(seen: dict[str, Seen]) -> None:
+    ours, go = (
+        {s.labels["name"]: s.value for s in parsed(seen[run].page) if s.name == "workqueue_depth"}
+        for run in ("ours", "go")
+    )
+    # Events change the graph when they arrive.
+    assert set(go) - set(ours) - OF_ITS_SERVING == {"garbage_collector_graph_changes"}
+    assert {name for name in set(ours) & set(go) if ours[name] or go[name]} == set()
+
+
+def test_families_that_both_have_are_of_the_same_form(seen: dict[str, Seen]) -> None:
+    ours, go = families(seen["ours"].page), families(seen["go"].page)
+    shared = {metric.name for metric in METRICS} & set(ours) & set(go)
+    assert len(shared) >= 20
+    # v1.20 had the whole URL as a label, and other buckets.
+    shared.remove("rest_client_request_duration_seconds")
+    assert {name: ours[name] for name in shared} == {name: go[name] for name in shared}
+
+
+def test_the_process_is_described_alike(seen: dict[str, Seen]) -> None:
+    ours, go = ({n for n in families(seen[run].page) if n.startswith("process_")} for run in ("ours", "go"))
+    assert ours == go
+    limits = both(seen, "process_max_fds")
+    assert limits[0] == limits[1]
+    for name in ("process_cpu_seconds_total", "process_open_fds", "process_resident_memory_bytes"):
+        assert min(both(seen, name)) > 0
+    started = both(seen, "process_start_time_seconds")
+    assert abs(started[0] - started[1]) < 600
