@@ -97,12 +97,16 @@ def _path_matches(url: str, path: str) -> bool:
     return url in ("*", path) or (url.endswith("*") and path.startswith(url[:-1]))
 
 
-class Authorizer(Protocol):
+class Decider(Protocol):
     """Decides about requests."""
 
     def decide(self, identity: Identity, asked: Attributes) -> Decision:
         """Whether the user may do that."""
         ...
+
+
+class Authorizer(Decider, Protocol):
+    """Also tells what a user may do at all."""
 
     def rules(self, identity: Identity, namespace: str) -> tuple[list[Rule], str]:
         """Everything the user may do in a namespace and outside of namespaces, and what could not be found out."""
@@ -167,6 +171,33 @@ class _Granted(msgspec.Struct, frozen=True):
 
 ListResource = Callable[[str], Iterable[bytes]]
 """All stored objects of one resource of the RBAC group."""
+
+
+class Union:
+    """Several authorizers in order: the first that allows decides. What the others said is told together."""
+
+    def __init__(self, authorizers: Sequence[Decider], rules: Authorizer | None) -> None:
+        self._authorizers = tuple(authorizers)
+        self._rules = rules
+
+    def decide(self, identity: Identity, asked: Attributes) -> Decision:
+        """Whether one of them allows it; system:masters are allowed everything before any is asked."""
+        if MASTERS in identity.groups:
+            return Decision(allowed=True)
+        reasons: list[str] = []
+        for authorizer in self._authorizers:
+            decision = authorizer.decide(identity, asked)
+            if decision.allowed:
+                return decision
+            if decision.reason:
+                reasons.append(decision.reason)
+        return Decision(allowed=False, reason="\n".join(reasons))
+
+    def rules(self, identity: Identity, namespace: str) -> tuple[list[Rule], str]:
+        """The rules of those that have any to tell."""
+        if self._rules is None:
+            return [], "node authorizer does not support user rule resolution"
+        return self._rules.rules(identity, namespace)
 
 
 class RbacAuthorizer:

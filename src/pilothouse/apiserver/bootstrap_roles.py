@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from pilothouse.apiserver.authorization import RBAC_GROUP
+from pilothouse.apiserver.authorization import RBAC_GROUP, Rule
 
 _KINDS = {
     "clusterroles": "ClusterRole",
@@ -42,6 +42,12 @@ def bootstrap_objects() -> Iterator[tuple[str, dict[str, Any]]]:
             rest = {name: value for name, value in entry.items() if name not in ("labels", "annotations")}
             fresh = msgspec.json.decode(msgspec.json.encode(rest))
             yield resource, {"kind": kind, "apiVersion": f"{RBAC_GROUP}/v1", "metadata": metadata, **fresh}
+
+
+@cache
+def node_rules() -> tuple[Rule, ...]:
+    """What nodes may do that is the same for all of them: the role system:node."""
+    return tuple(msgspec.convert(_table()["clusterroles"]["system:node"]["rules"], list[Rule]))
 
 
 def reconciled(stored: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any] | None:

@@ -6,7 +6,7 @@ is upstream's: who is it, on whose behalf, may they, and only then what is it ab
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from pilothouse.api.wire import Request, Response, Stream
 from pilothouse.apiserver.authentication import Authenticator, TokenLogin, unauthorized
@@ -15,15 +15,19 @@ from pilothouse.apiserver.authorization import (
     AlwaysAllow,
     Attributes,
     Authorizer,
+    Decider,
     RbacAuthorizer,
+    Union,
     forbidden,
 )
+from pilothouse.apiserver.bootstrap_roles import node_rules
 from pilothouse.apiserver.bootstrap_tokens import BootstrapTokens
 from pilothouse.apiserver.errors import StatusError
 from pilothouse.apiserver.escalation import NoEscalation
 from pilothouse.apiserver.identity import ANONYMOUS, Identity
 from pilothouse.apiserver.identity_lease import keep_lease
 from pilothouse.apiserver.impersonation import PREFIX, impersonate, wanted_user
+from pilothouse.apiserver.node_authorizer import NodeAuthorizer
 from pilothouse.apiserver.presentation.documents import Documents
 from pilothouse.apiserver.presentation.health import Health
 from pilothouse.apiserver.presentation.presenter import NegotiatingPresenter
@@ -37,15 +41,17 @@ from pilothouse.apiserver.startup import stage_endpoints, stage_roles
 from pilothouse.storage import Change
 
 _IS_IMPERSONATION = re.compile(PREFIX).match
+MODES = ("AlwaysAllow", "Node", "RBAC")
 _PUBLIC = ("healthz", "livez", "readyz", "version")
 
 
 class Gateway:
     """A core and all that callers from outside need.
 
-    ``authorization`` is ``AlwaysAllow`` or ``RBAC``. With RBAC, ``start`` creates the roles that a cluster begins with,
-    and until then only system:masters may do anything. ``logins`` are the bearer tokens that are taken besides those of
-    service accounts, which ``signing_key`` signs (one is made if there is none, and its tokens end with the process).
+    ``authorization`` names ``AlwaysAllow``, ``Node`` or ``RBAC``, several with commas between. With RBAC, ``start``
+    creates the roles that a cluster begins with, and until then only system:masters may do anything. ``logins`` are
+    the bearer tokens that are taken besides those of service accounts, which ``signing_key`` signs (one is made if
+    there is none, and its tokens end with the process).
     """
 
     def __init__(
@@ -61,8 +67,10 @@ class Gateway:
         signing_key: PrivateKey | None = None,
         public_keys: Iterable[PublicKey] = (),
     ) -> None:
-        if authorization not in ("AlwaysAllow", "RBAC"):
-            raise ValueError(f"authorization mode {authorization!r} is not known; there are AlwaysAllow and RBAC")
+        modes = authorization.split(",")
+        for mode in modes:
+            if mode not in MODES:
+                raise ValueError(f"authorization mode {mode!r} is not known; there are {', '.join(MODES)}")
         self._server = server
         core = server.core
         self.metrics = RequestMetrics()
@@ -81,15 +89,18 @@ class Gateway:
         self.authenticator = Authenticator((*logins, self.tokens, bootstrap), anonymous=anonymous)
         self.authorizer: Authorizer
         self._rbac: RbacAuthorizer | None = None
-        if authorization == "RBAC":
-            self.authorizer = self._rbac = RbacAuthorizer(self._stored_roles)
+        if "RBAC" in modes:
+            self._rbac = RbacAuthorizer(self._stored_roles)
             core.store.on_commit.append(self._notice_roles)
-            server.authorize = self._authorize_request
-            core.admission.plugins.append(NoEscalation(self._rbac, self.authorizer))
-        else:
+        if "AlwaysAllow" in modes:
             self.authorizer = AlwaysAllow()
+        else:
+            self.authorizer = self._union(modes)
+            server.authorize = self._authorize_request
+        if self._rbac is not None:
+            core.admission.plugins.append(NoEscalation(self._rbac, self.authorizer))
         core.authorizer = self.authorizer
-        self._started = authorization != "RBAC"
+        self._started = self._rbac is None
         self._stopping = False
         health = Health(started=lambda: self._started, serving=lambda: not self._stopping)
         server.documents = Documents(
@@ -147,6 +158,17 @@ class Gateway:
         """Count an answered request."""
         info = self._server.core.requests.read(request.method, request.target)
         self.metrics.observe(info, status, seconds)
+
+    def _union(self, modes: Sequence[str]) -> Authorizer:
+        if self._rbac is not None and len(modes) == 1:
+            return self._rbac
+        deciders: list[Decider] = []
+        for mode in modes:
+            if mode == "Node":
+                deciders.append(NodeAuthorizer(self._server.core, node_rules))
+            elif self._rbac is not None:
+                deciders.append(self._rbac)
+        return Union(deciders, self._rbac)
 
     def _authorize_request(self, identity: Identity, info: RequestInfo) -> None:
         self._authorize(identity, Attributes.of(info))

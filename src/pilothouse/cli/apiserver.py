@@ -104,7 +104,8 @@ def open_server(env: Env, parsed: Parsed, *, service_accounts: bool = False) -> 
         port=None if port == ANY_PORT else port,
         data_dir=parsed["data-dir"],
         token_auth_file=parsed["token-auth-file"],
-        authorization=parsed["authorization-mode"],
+        # As kubeadm sets a cluster up: nodes may do what nodes need, which no role of RBAC allows them.
+        authorization="Node,RBAC" if parsed["authorization-mode"] == "RBAC" else parsed["authorization-mode"],
         admission_plugins=admission,
         replica_lag=parsed["replica-lag"],
     )

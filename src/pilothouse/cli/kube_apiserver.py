@@ -144,7 +144,7 @@ def _options(parsed: Parsed, data: dict[str, Any]) -> "ServedOptions":
         port=parsed["secure-port"],
         data_dir=str(Path(data["directory"]) / "pilothouse"),
         fsync=data["fsync"],
-        authorization="RBAC" if "RBAC" in parsed["authorization-mode"] else "AlwaysAllow",
+        authorization=",".join(parsed["authorization-mode"]),
         token_auth_file=parsed["token-auth-file"],
         certificate=_certificate(parsed),
         client_authority=parsed["client-ca-file"],
