@@ -79,8 +79,8 @@ class AutoscalerStrategy(Strategy):
         if low < 1:
             problems.append(errors.invalid_value("spec.minReplicas", low, "must be greater than or equal to 1"))
         if high < 1:
-            problems.append(errors.invalid_value("spec.maxReplicas", high, "must be greater than 0"))
-        if high < low:
+            problems.append(errors.required("spec.maxReplicas", "must be set and greater than 0"))
+        elif high < low:
             text = "must be greater than or equal to `minReplicas`"
             problems.append(errors.invalid_value("spec.maxReplicas", high, text))
         target = spec.get("scaleTargetRef") or {}

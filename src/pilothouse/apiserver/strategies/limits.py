@@ -3,15 +3,14 @@
 After kubernetes' ``pkg/apis/{core,policy,scheduling,node}/{v1/defaults.go,validation}`` (v1.36).
 """
 
-from typing import Any
-
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.base import Strategy
 from pilothouse.apiserver.strategies.filling import IMMUTABLE, canonicalize, child, fill, fixed
+from pilothouse.apiserver.strategies.rollouts import count_problems
 from pilothouse.apiserver.strategies.selectors import selector_problems
-from pilothouse.machinery.names import dns_label_errors
+from pilothouse.machinery.names import dns_label_errors, qualified_name_errors
 from pilothouse.machinery.quantities import QuantityError, parse_quantity
 
 _AMOUNTS = ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
@@ -88,6 +87,7 @@ class QuotaStrategy(Strategy):
         problems: list[FieldError] = []
         for name, amount in (obj["spec"].get("hard") or {}).items():
             where = f"spec.hard[{name}]"
+            problems += _quota_name_problems(name, where)
             try:
                 quantity = parse_quantity(str(amount))
             except QuantityError as error:
@@ -105,6 +105,24 @@ class QuotaStrategy(Strategy):
         return problems
 
 
+_QUOTA_NAMES = frozenset(
+    (
+        *("cpu", "memory", "ephemeral-storage", "requests.cpu", "requests.memory", "requests.storage"),
+        *("requests.ephemeral-storage", "limits.cpu", "limits.memory", "limits.ephemeral-storage", "pods"),
+        *("resourcequotas", "services", "replicationcontrollers", "secrets", "persistentvolumeclaims", "configmaps"),
+        *("services.nodeports", "services.loadbalancers"),
+    )
+)
+
+
+def _quota_name_problems(name: str, path: str) -> list[FieldError]:
+    """Names without a domain are those that every server knows (``ValidateResourceQuotaResourceName``)."""
+    problems = [errors.invalid_value(path, name, text) for text in qualified_name_errors(name)]
+    if not problems and "/" not in name and name not in _QUOTA_NAMES and not name.startswith("requests.hugepages-"):
+        problems.append(errors.invalid_value(path, name, "must be a standard resource for quota"))
+    return problems
+
+
 class BudgetStrategy(Strategy):
     """PodDisruptionBudgets."""
 
@@ -120,30 +138,13 @@ class BudgetStrategy(Strategy):
             }
             problems.append(errors.invalid_value("spec", shown, "minAvailable and maxUnavailable cannot be both set"))
         for field in ("minAvailable", "maxUnavailable"):
-            problems += _count_problems(spec.get(field), f"spec.{field}")
+            problems += count_problems(spec.get(field), f"spec.{field}")
         if spec.get("selector") is not None:
             problems += selector_problems(spec["selector"], "spec.selector")
         policy = spec.get("unhealthyPodEvictionPolicy")
         if policy is not None and policy not in _EVICTION:
             problems.append(errors.not_supported("spec.unhealthyPodEvictionPolicy", policy, _EVICTION))
         return problems
-
-
-def _count_problems(value: Any, path: str) -> list[FieldError]:
-    """A number or a percentage of up to a hundred."""
-    if isinstance(value, str):
-        digits = value.removesuffix("%")
-        if digits == value or not (digits.isascii() and digits.isdigit()):
-            text = (
-                "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', "
-                "regex used for validation is '[0-9]+%')"
-            )
-            return [errors.invalid_value(path, value, text)]
-        if int(digits) > 100:
-            return [errors.invalid_value(path, value, "must not be greater than 100%")]
-    elif isinstance(value, int) and value < 0:
-        return [errors.invalid_value(path, value, "must be greater than or equal to 0")]
-    return []
 
 
 class PriorityClassStrategy(Strategy):

@@ -14,9 +14,18 @@ from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.base import Strategy
 from pilothouse.apiserver.strategies.pod_templates import NON_NEGATIVE, default_template, validate_template
+from pilothouse.apiserver.strategies.rollouts import (
+    at_most_problems,
+    collision_problems,
+    daemon_set_strategy_problems,
+    deployment_strategy_problems,
+    number_problems,
+    stateful_set_problems,
+)
 from pilothouse.apiserver.strategies.selectors import selector_problems
 from pilothouse.apiserver.strategies.warnings import pod_spec_warnings
 from pilothouse.machinery.labels import SelectorError, selector_from
+from pilothouse.machinery.names import dns_label_errors
 
 
 def _drop_zeros(spec: Object, *fields: str) -> None:
@@ -245,30 +254,36 @@ class DeploymentStrategy(_Workload):
     def validate(self, obj: Object) -> list[FieldError]:
         problems = super().validate(obj)
         spec = obj["spec"]
-        strategy = spec["strategy"]
-        if strategy["type"] not in ("Recreate", "RollingUpdate"):
-            problems.append(errors.not_supported("spec.strategy.type", strategy["type"], ("Recreate", "RollingUpdate")))
-        if strategy["type"] == "Recreate" and strategy.get("rollingUpdate") is not None:
-            problems.append(
-                errors.not_allowed(
-                    "spec.strategy.rollingUpdate", "may not be specified when strategy `type` is 'Recreate'"
-                )
-            )
-        rolling = strategy.get("rollingUpdate") or {}
-        if rolling and rolling.get("maxUnavailable") in (0, "0%") and rolling.get("maxSurge") in (0, "0%"):
-            problems.append(
-                errors.invalid_value(
-                    "spec.strategy.rollingUpdate.maxUnavailable",
-                    rolling.get("maxUnavailable"),
-                    "may not be 0 when `maxSurge` is 0",
-                )
-            )
+        problems += deployment_strategy_problems(spec["strategy"])
         deadline, ready = spec["progressDeadlineSeconds"], spec.get("minReadySeconds") or 0
         if deadline <= ready:
             problems.append(
                 errors.invalid_value("spec.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds")
             )
         return problems
+
+    def validate_status(self, obj: Object, old: Object) -> list[FieldError]:
+        status: Object = obj.get("status") or {}
+        fields = (
+            "observedGeneration",
+            "replicas",
+            "updatedReplicas",
+            "readyReplicas",
+            "availableReplicas",
+            "unavailableReplicas",
+            "terminatingReplicas",
+            "collisionCount",
+        )
+        problems = number_problems(status, fields) + at_most_problems(
+            status,
+            (
+                ("updatedReplicas", "replicas", "status.replicas"),
+                ("readyReplicas", "replicas", "status.replicas"),
+                ("availableReplicas", "replicas", "status.replicas"),
+                ("availableReplicas", "readyReplicas", "readyReplicas"),
+            ),
+        )
+        return problems + collision_problems(status, old.get("status") or {})
 
     def changed(self, obj: Object, old: Object) -> bool:
         return super().changed(obj, old) or obj["metadata"].get("annotations") != old["metadata"].get("annotations")
@@ -303,6 +318,23 @@ class DaemonSetStrategy(_Workload):
                     rolling[field] = value
         if spec.get("revisionHistoryLimit") is None:
             spec["revisionHistoryLimit"] = 10
+
+    def validate(self, obj: Object) -> list[FieldError]:
+        return super().validate(obj) + daemon_set_strategy_problems(obj["spec"]["updateStrategy"])
+
+    def validate_status(self, obj: Object, old: Object) -> list[FieldError]:
+        status: Object = obj.get("status") or {}
+        fields = (
+            "currentNumberScheduled",
+            "numberMisscheduled",
+            "desiredNumberScheduled",
+            "numberReady",
+            "observedGeneration",
+            "updatedNumberScheduled",
+            "numberAvailable",
+            "numberUnavailable",
+        )
+        return number_problems(status, fields) + collision_problems(status, old.get("status") or {})
 
     def prepare_create(self, obj: Object, now: str) -> None:
         _set_annotation(obj, _TEMPLATE_GENERATION, "1")
@@ -340,6 +372,8 @@ class StatefulSetStrategy(_Workload):
     noun = "statefulset"
     numbers = ("replicas", "minReadySeconds", "revisionHistoryLimit")
     empty_status = {"replicas": 0, "availableReplicas": 0}  # read only
+    # Its pods are named after it, and their names are host names.
+    name_problems = staticmethod(dns_label_errors)
 
     def default_spec(self, spec: Object) -> None:
         spec.setdefault("serviceName", "")
@@ -368,6 +402,24 @@ class StatefulSetStrategy(_Workload):
             if not wanted.get("volumeMode"):
                 wanted["volumeMode"] = "Filesystem"
             claim["status"] = {"phase": "Pending"}
+
+    def validate(self, obj: Object) -> list[FieldError]:
+        return super().validate(obj) + stateful_set_problems(obj["spec"])
+
+    def validate_status(self, obj: Object, old: Object) -> list[FieldError]:
+        status: Object = obj.get("status") or {}
+        fields = ("replicas", "readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas")
+        return (
+            number_problems(status, (*fields, "observedGeneration", "collisionCount"))
+            + at_most_problems(
+                status,
+                (
+                    *((field, "replicas", "status.replicas") for field in fields[1:]),
+                    ("availableReplicas", "readyReplicas", "status.readyReplicas"),
+                ),
+            )
+            + collision_problems(status, old.get("status") or {})
+        )
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
         if obj["spec"] == old["spec"]:

@@ -1,0 +1,95 @@
+"""ServiceCIDRs and IPAddresses: the ranges of services, and the addresses taken of them.
+
+After kubernetes' ``pkg/apis/networking/validation`` (v1.36).
+"""
+
+import ipaddress
+from collections.abc import Sequence
+
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.errors import FieldError
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.strategies.base import Strategy
+from pilothouse.apiserver.strategies.filling import IMMUTABLE, fixed
+from pilothouse.machinery.names import path_segment_errors
+
+_CIDR = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
+_ADDRESS = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+
+
+class RangeStrategy(Strategy):
+    """ServiceCIDRs: the ranges stay, but for a second family that is added."""
+
+    def validate(self, obj: Object) -> list[FieldError]:
+        cidrs: list[str] = (obj.get("spec") or {}).get("cidrs") or []
+        if not cidrs:
+            return [errors.required("spec.cidrs", "at least one CIDR required")]
+        if len(cidrs) > 2:
+            return [errors.invalid_value("spec.cidrs", cidrs, "may only hold up to 2 values")]
+        problems: list[FieldError] = []
+        for position, cidr in enumerate(cidrs):
+            problems += _cidr_problems(cidr, f"spec.cidrs[{position}]")
+        if not problems and len(cidrs) == 2 and (":" in cidrs[0]) == (":" in cidrs[1]):
+            told = "may specify no more than one IP for each IP family, i.e. 192.168.0.0/24 and 2001:db8::/64"
+            problems.append(errors.invalid_value("spec.cidrs", cidrs, told))
+        return problems
+
+    def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
+        after: Sequence[str] = (obj.get("spec") or {}).get("cidrs") or []
+        before: Sequence[str] = (old.get("spec") or {}).get("cidrs") or []
+        if len(after) == len(before) or (len(before) == 1 and len(after) == 2):
+            problems = [
+                errors.invalid_value(f"spec.cidrs[{position}]", after[position], IMMUTABLE)
+                for position, cidr in enumerate(before)
+                if after[position] != cidr
+            ]
+            return problems or (self.validate(obj) if len(after) != len(before) else [])
+        return [errors.invalid_value("spec.cidrs", list(after), IMMUTABLE)]
+
+
+def _cidr_problems(text: str, path: str) -> list[FieldError]:
+    try:
+        network = ipaddress.ip_network(text, strict=False) if "/" in text else None
+    except ValueError:
+        network = None
+    if network is None:
+        return [errors.invalid_value(path, text, _CIDR)]
+    if str(network) != text:
+        told = f'must be in canonical form ("{network}")'
+        return [errors.invalid_value(path, text, told)]
+    return []
+
+
+class AddressStrategy(Strategy):
+    """IPAddresses: named by the address, and somebody's for good."""
+
+    def validate(self, obj: Object) -> list[FieldError]:
+        parent: Object | None = (obj.get("spec") or {}).get("parentRef")
+        if parent is None:
+            return [errors.required("spec.parentRef")]
+        problems: list[FieldError] = []
+        for field in ("resource", "name"):
+            path = f"spec.parentRef.{field}"
+            value = parent.get(field) or ""
+            if not value:
+                problems.append(errors.required(path))
+            else:
+                problems += [errors.invalid_value(path, value, text) for text in path_segment_errors(value)]
+        if parent.get("namespace"):
+            problems += [
+                errors.invalid_value("spec.parentRef.namespace", parent["namespace"], text)
+                for text in path_segment_errors(parent["namespace"])
+            ]
+        return problems
+
+    def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
+        return self.validate(obj) + fixed(obj.get("spec") or {}, old.get("spec") or {}, "spec", ("parentRef",))
+
+    @staticmethod
+    def name_problems(name: str) -> list[str]:
+        """What is wrong with the name."""
+        try:
+            address = ipaddress.ip_address(name)
+        except ValueError:
+            return [_ADDRESS]
+        return [] if str(address) == name else [f'must be in canonical form ("{address}")']

@@ -1,0 +1,289 @@
+"""What may not change, and what is wrong with an object, kind by kind (facts from kube-apiserver v1.36.2)."""
+
+from typing import Any
+
+import pytest
+from tests.apiserver.api import Answer, Api, Object, on
+from tests.apiserver.test_every_kind import _KINDS, _made, _root, _sent, _start
+
+from pilothouse.apiserver.resources import ResourceInfo
+
+
+def _info(kind: str, version: str = "") -> ResourceInfo:
+    return next(info for info in _KINDS if info.kind == kind and (not version or info.version == version))
+
+
+async def _patched(api: Api, kind: str, change: Object, made: Object | None = None) -> Answer:
+    await _start(api)
+    info = _info(kind)
+    obj = _merged(_sent(info), made or {})
+    name = (await _made(api, info, obj))["metadata"]["name"]
+    return await api.patch(f"{_root(info)}/{name}", change)
+
+
+async def _posted(api: Api, kind: str, change: Object) -> Answer:
+    await _start(api)
+    info = _info(kind)
+    return await api.post(_root(info), _merged(_sent(info), change))
+
+
+def _merged(obj: Any, change: Any) -> Any:
+    if not isinstance(change, dict) or not isinstance(obj, dict):
+        return change
+    result = dict(obj)
+    for name, value in change.items():
+        if value is None:
+            result.pop(name, None)
+        else:
+            result[name] = _merged(obj.get(name), value)
+    return result
+
+
+FIXED = "field is immutable"
+
+
+_FIXED: list[tuple[str, Object, str, str]] = [
+    ("Deployment", {"spec": {"selector": {"matchLabels": {"z": "y"}}}}, "spec.selector", FIXED),
+    ("ReplicaSet", {"spec": {"selector": {"matchLabels": {"z": "y"}}}}, "spec.selector", FIXED),
+    ("DaemonSet", {"spec": {"selector": {"matchLabels": {"z": "y"}}}}, "spec.selector", FIXED),
+    (
+        "StatefulSet",
+        {"spec": {"serviceName": "other"}},
+        "spec",
+        "updates to statefulset spec for fields other than",
+    ),
+    ("ControllerRevision", {"data": {"z": "y"}}, "data", FIXED),
+    ("Job", {"spec": {"completionMode": "Indexed", "completions": 1}}, "spec.completionMode", FIXED),
+    ("Job", {"spec": {"completions": 5}}, "spec.completions", FIXED),
+    ("Job", {"spec": {"template": {"spec": {"hostNetwork": True}}}}, "spec.template", FIXED),
+    ("Secret", {"type": "other"}, "type", FIXED),
+    ("EndpointSlice", {"addressType": "IPv6"}, "addressType", FIXED),
+    (
+        "Node",
+        {"spec": {"providerID": "b"}},
+        "spec.providerID",
+        'node updates may not change providerID except from ""',
+    ),
+    (
+        "PersistentVolume",
+        {"spec": {"hostPath": {"path": "/other"}}},
+        "spec.persistentvolumesource",
+        "spec.persistentvolumesource is immutable after creation",
+    ),
+    ("PersistentVolume", {"spec": {"volumeMode": "Block"}}, "spec.volumeMode", FIXED),
+    (
+        "PersistentVolumeClaim",
+        {"spec": {"accessModes": ["ReadWriteMany"]}},
+        "spec",
+        "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims",
+    ),
+    ("IngressClass", {"spec": {"controller": "example.com/other"}}, "spec.controller", FIXED),
+    ("PriorityClass", {"value": 7}, "value", "may not be changed in an update."),
+    ("PriorityClass", {"preemptionPolicy": "Never"}, "preemptionPolicy", FIXED),
+    ("RuntimeClass", {"handler": "other"}, "handler", FIXED),
+    ("StorageClass", {"provisioner": "other"}, "provisioner", "updates to provisioner are forbidden."),
+    ("StorageClass", {"parameters": {"z": "y"}}, "parameters", "updates to parameters are forbidden."),
+    ("StorageClass", {"reclaimPolicy": "Retain"}, "reclaimPolicy", "updates to reclaimPolicy are forbidden."),
+    ("StorageClass", {"volumeBindingMode": "WaitForFirstConsumer"}, "volumeBindingMode", FIXED),
+    ("CSIDriver", {"spec": {"attachRequired": False}}, "spec.attachRequired", FIXED),
+    ("VolumeAttachment", {"spec": {"nodeName": "other"}}, "spec", FIXED),
+    ("VolumeAttributesClass", {"driverName": "other"}, "driverName", FIXED),
+    ("CSIStorageCapacity", {"storageClassName": "other"}, "storageClassName", FIXED),
+    ("RoleBinding", {"roleRef": {"name": "other"}}, "roleRef", "cannot change roleRef"),
+    ("ClusterRoleBinding", {"roleRef": {"name": "other"}}, "roleRef", "cannot change roleRef"),
+    ("ResourceClaim", {"spec": {"devices": {"requests": []}}}, "spec", FIXED),
+    ("ServiceCIDR", {"spec": {"cidrs": ["10.77.0.0/24"]}}, "spec.cidrs[0]", FIXED),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "field", "message"), _FIXED, ids=[f"{kind}: {field} stays" for kind, _, field, _ in _FIXED]
+)
+def test_what_may_not_change(kind: str, change: Object, field: str, message: str) -> None:
+    async def main(api: Api) -> Answer:
+        made = {"spec": {"providerID": "a"}} if kind == "Node" else None
+        return await _patched(api, kind, change, made)
+
+    answer = on(main)
+    assert answer.status == 422, answer.text
+    causes = answer.body["details"]["causes"]
+    assert any(cause["field"] == field and message in cause["message"] for cause in causes), causes
+
+
+_WRONG: list[tuple[str, Object, str, str]] = [
+    ("Deployment", {"spec": {"selector": None}}, "spec.selector", "FieldValueRequired"),
+    ("Deployment", {"spec": {"selector": {"matchLabels": None}}}, "spec.selector", "FieldValueInvalid"),
+    ("Deployment", {"spec": {"replicas": -1}}, "spec.replicas", "FieldValueInvalid"),
+    ("Deployment", {"spec": {"strategy": {"type": "Other"}}}, "spec.strategy.type", "FieldValueNotSupported"),
+    (
+        "Deployment",
+        {"spec": {"strategy": {"rollingUpdate": {"maxUnavailable": "200%"}}}},
+        "spec.strategy.rollingUpdate.maxUnavailable",
+        "FieldValueInvalid",
+    ),
+    (
+        "DaemonSet",
+        {"spec": {"updateStrategy": {"rollingUpdate": {"maxUnavailable": 0}}}},
+        "spec.updateStrategy.rollingUpdate.maxUnavailable",
+        "FieldValueRequired",
+    ),
+    (
+        "DaemonSet",
+        {"spec": {"updateStrategy": {"rollingUpdate": {"maxUnavailable": 1, "maxSurge": 1}}}},
+        "spec.updateStrategy.rollingUpdate.maxSurge",
+        "FieldValueInvalid",
+    ),
+    ("StatefulSet", {"metadata": {"name": "a.b"}}, "metadata.name", "FieldValueInvalid"),
+    ("StatefulSet", {"spec": {"podManagementPolicy": "Other"}}, "spec.podManagementPolicy", "FieldValueInvalid"),
+    (
+        "ReplicaSet",
+        {"spec": {"template": {"spec": {"restartPolicy": "Never"}}}},
+        "spec.template.spec.restartPolicy",
+        "FieldValueNotSupported",
+    ),
+    ("Job", {"spec": {"parallelism": -1}}, "spec.parallelism", "FieldValueInvalid"),
+    ("Job", {"spec": {"completionMode": "Indexed", "parallelism": 1}}, "spec.completions", "FieldValueRequired"),
+    (
+        "Job",
+        {"spec": {"template": {"spec": {"restartPolicy": "Always"}}}},
+        "spec.template.spec.restartPolicy",
+        "FieldValueRequired",
+    ),
+    ("CronJob", {"spec": {"schedule": "x"}}, "spec.schedule", "FieldValueInvalid"),
+    ("CronJob", {"spec": {"timeZone": "Nowhere"}}, "spec.timeZone", "FieldValueInvalid"),
+    ("CronJob", {"metadata": {"name": "a" * 53}}, "metadata.name", "FieldValueInvalid"),
+    ("CronJob", {"spec": {"concurrencyPolicy": "Other"}}, "spec.concurrencyPolicy", "FieldValueNotSupported"),
+    ("ControllerRevision", {"data": None}, "data", "FieldValueRequired"),
+    ("ControllerRevision", {"revision": -1}, "revision", "FieldValueInvalid"),
+    ("PersistentVolume", {"spec": {"capacity": None}}, "spec.capacity", "FieldValueRequired"),
+    ("PersistentVolume", {"spec": {"accessModes": None}}, "spec.accessModes", "FieldValueRequired"),
+    ("PersistentVolumeClaim", {"spec": {"accessModes": None}}, "spec.accessModes", "FieldValueRequired"),
+    (
+        "PersistentVolumeClaim",
+        {"spec": {"resources": None}},
+        "spec.resources[storage]",
+        "FieldValueRequired",
+    ),
+    ("PersistentVolumeClaim", {"spec": {"volumeMode": "Other"}}, "spec.volumeMode", "FieldValueNotSupported"),
+    ("HorizontalPodAutoscaler", {"spec": {"maxReplicas": None}}, "spec.maxReplicas", "FieldValueRequired"),
+    (
+        "HorizontalPodAutoscaler",
+        {"spec": {"scaleTargetRef": {"name": None}}},
+        "spec.scaleTargetRef.name",
+        "FieldValueRequired",
+    ),
+    (
+        "PodDisruptionBudget",
+        {"spec": {"minAvailable": 1, "maxUnavailable": 1}},
+        "spec",
+        "FieldValueInvalid",
+    ),
+    (
+        "Ingress",
+        {"spec": {"rules": [{"host": "*.a", "http": {"paths": [{"path": "/", "backend": {}}]}}]}},
+        "spec.rules[0].http.paths[0].pathType",
+        "FieldValueRequired",
+    ),
+    ("IngressClass", {"spec": {"controller": "nonsense"}}, "spec.controller", "FieldValueInvalid"),
+    (
+        "NetworkPolicy",
+        {"spec": {"ingress": [{"from": [{"ipBlock": {"cidr": "x"}}]}]}},
+        "spec.ingress[0].from[0].ipBlock.cidr",
+        "FieldValueInvalid",
+    ),
+    ("PriorityClass", {"value": 2000000000}, "value", "FieldValueForbidden"),
+    ("RuntimeClass", {"handler": None}, "handler", "FieldValueInvalid"),
+    ("StorageClass", {"provisioner": None}, "provisioner", "FieldValueRequired"),
+    ("StorageClass", {"volumeBindingMode": "Other"}, "volumeBindingMode", "FieldValueNotSupported"),
+    ("StorageClass", {"reclaimPolicy": "Other"}, "reclaimPolicy", "FieldValueNotSupported"),
+    ("Role", {"rules": [{"verbs": ["get"], "resources": ["pods"]}]}, "rules[0].apiGroups", "FieldValueRequired"),
+    ("Role", {"rules": [{"apiGroups": [""], "resources": ["pods"]}]}, "rules[0].verbs", "FieldValueRequired"),
+    (
+        "Role",
+        {"rules": [{"nonResourceURLs": ["/x"], "verbs": ["get"]}]},
+        "rules[0].nonResourceURLs",
+        "FieldValueInvalid",
+    ),
+    (
+        "RoleBinding",
+        {"subjects": [{"kind": "Other", "name": "x"}]},
+        "subjects[0].kind",
+        "FieldValueNotSupported",
+    ),
+    (
+        "ClusterRoleBinding",
+        {"subjects": [{"kind": "ServiceAccount", "name": "x"}]},
+        "subjects[0].namespace",
+        "FieldValueRequired",
+    ),
+    ("Lease", {"spec": {"leaseDurationSeconds": 0}}, "spec.leaseDurationSeconds", "FieldValueInvalid"),
+    ("ConfigMap", {"data": {"a b": "c"}}, "data[a b]", "FieldValueInvalid"),
+    ("Secret", {"type": "kubernetes.io/tls"}, "data[tls.crt]", "FieldValueRequired"),
+    (
+        "LimitRange",
+        {"spec": {"limits": [{"type": "Container", "min": {"cpu": "2"}, "max": {"cpu": "1"}}]}},
+        "spec.limits[0].min[cpu]",
+        "FieldValueInvalid",
+    ),
+    ("ResourceQuota", {"spec": {"hard": {"pods": "-1"}}}, "spec.hard[pods]", "FieldValueInvalid"),
+    ("ResourceQuota", {"spec": {"hard": {"nonsense": "1"}}}, "spec.hard[nonsense]", "FieldValueInvalid"),
+    (
+        "EndpointSlice",
+        {"addressType": "Other"},
+        "addressType",
+        "FieldValueNotSupported",
+    ),
+    (
+        "Endpoints",
+        {"subsets": [{"addresses": [{"ip": "x"}], "ports": [{"port": 1}]}]},
+        "subsets[0].addresses[0].ip",
+        "FieldValueInvalid",
+    ),
+    ("Event", {"involvedObject": {"namespace": "other"}}, "involvedObject.namespace", "FieldValueInvalid"),
+    ("VolumeAttachment", {"spec": {"attacher": None}}, "spec.attacher", "FieldValueRequired"),
+    ("VolumeAttachment", {"spec": {"nodeName": None}}, "spec.nodeName", "FieldValueRequired"),
+    ("ValidatingWebhookConfiguration", {"webhooks": [{"name": "x"}]}, "webhooks[0].name", "FieldValueInvalid"),
+    ("CertificateSigningRequest", {"spec": {"usages": None}}, "spec.usages", "FieldValueRequired"),
+    ("ServiceCIDR", {"spec": {"cidrs": ["x"]}}, "spec.cidrs[0]", "FieldValueInvalid"),
+    ("IPAddress", {"metadata": {"name": "x"}}, "metadata.name", "FieldValueInvalid"),
+    (
+        "Node",
+        {"spec": {"taints": [{"key": "a", "effect": "x"}]}},
+        "metadata.taints[0].effect",
+        "FieldValueNotSupported",
+    ),
+    ("Namespace", {"metadata": {"name": "a.b"}}, "metadata.name", "FieldValueInvalid"),
+    ("Pod", {"spec": {"containers": []}}, "spec.containers", "FieldValueRequired"),
+    ("Pod", {"spec": {"restartPolicy": "Other"}}, "spec.restartPolicy", "FieldValueNotSupported"),
+    (
+        "ReplicationController",
+        {"spec": {"selector": {"z": "y"}}},
+        "spec.template.metadata.labels",
+        "FieldValueInvalid",
+    ),
+    ("PodTemplate", {"template": {"spec": {"containers": []}}}, "template.spec.containers", "FieldValueRequired"),
+    ("CSIStorageCapacity", {"storageClassName": None}, "storageClassName", "FieldValueRequired"),
+    (
+        "CSINode",
+        {"spec": {"drivers": [{"name": "a", "nodeID": ""}]}},
+        "spec.drivers[0].nodeID",
+        "FieldValueRequired",
+    ),
+    ("VolumeAttributesClass", {"driverName": None}, "driverName", "FieldValueRequired"),
+    ("APIService", {"spec": {"groupPriorityMinimum": 0}}, "spec.groupPriorityMinimum", "FieldValueInvalid"),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "field", "reason"),
+    _WRONG,
+    ids=[f"{kind}: {field} is judged ({number})" for number, (kind, _, field, _) in enumerate(_WRONG)],
+)
+def test_what_is_wrong(kind: str, change: Object, field: str, reason: str) -> None:
+    async def main(api: Api) -> Answer:
+        return await _posted(api, kind, change)
+
+    answer = on(main)
+    assert answer.status == 422, answer.text
+    causes = [(cause["field"], cause["reason"]) for cause in answer.body["details"]["causes"]]
+    assert (field, reason) in causes
