@@ -14,6 +14,7 @@ from pilothouse.apiserver.authorization import AlwaysAllow, Authorizer
 from pilothouse.apiserver.identity import Identity
 from pilothouse.apiserver.objects import Timestamps
 from pilothouse.apiserver.options import ServerOptions
+from pilothouse.apiserver.ownership import Ownership
 from pilothouse.apiserver.resources import ResourceInfo, ResourceTable
 from pilothouse.apiserver.results import RawResult, Result
 from pilothouse.apiserver.routing import RequestInfo, RequestReader
@@ -63,6 +64,7 @@ class Core:
         self.authorizer: Authorizer = AlwaysAllow()
         """Answers what expressions of admission ask; a ``Gateway`` puts its own here."""
         self.attributes = AttributeCache(store)
+        self.ownership = Ownership(self)
         self.virtual: dict[tuple[str, str, str], Handler] = {}
         """Handlers of what is not stored, and of subresources with a way of their own: (group, resource,
         subresource)."""

@@ -1,7 +1,7 @@
 """``metadata`` of any object: what the server sets on it, what a client may change, and what is wrong with it.
 
 After apimachinery's ``pkg/api/validation/objectmeta.go`` and apiserver's ``pkg/registry/rest/{create,update}.go``
-(v0.36). managedFields is not kept: whatever a body says there is dropped.
+(v0.36). managedFields is ``ownership``'s.
 """
 
 from collections.abc import Callable, Sequence

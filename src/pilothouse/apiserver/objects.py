@@ -30,6 +30,7 @@ _META_ORDER = (
     "annotations",
     "ownerReferences",
     "finalizers",
+    "managedFields",
 )
 
 encode = msgspec.json.Encoder().encode
@@ -75,7 +76,7 @@ def decode(value: bytes, key: str = "") -> Object:
 
 
 def ordered_metadata(metadata: Object) -> Object:
-    """The metadata in stored order; empty fields and managedFields (which this server does not keep) are left out."""
+    """The metadata in stored order; empty fields are left out."""
     ordered = {name: value for name in _META_ORDER if (value := metadata.get(name))}
     if metadata.get("deletionGracePeriodSeconds") == 0:
         # A pointer upstream: zero says something.

@@ -117,6 +117,7 @@ def stage_roles(core: Core) -> Staged | None:
             continue
         changed = reconciled(msgspec.json.decode(record.value), wanted)
         if changed is not None:
+            core.ownership.rewritten(info, record.value, changed)
             staged = _write(core, info, changed, expected=record.revision)
     return staged
 
@@ -130,7 +131,10 @@ def stage_current(core: Core, group: str, resource: str, wanted: Object) -> Stag
         return stage_object(core, group, resource, wanted)
     known: Object = msgspec.json.decode(record.value)
     changed = {**known, **{field: value for field, value in wanted.items() if field != "metadata"}}
-    return None if changed == known else _write(core, info, changed, expected=record.revision)
+    if changed == known:
+        return None
+    core.ownership.rewritten(info, record.value, changed)
+    return _write(core, info, changed, expected=record.revision)
 
 
 def _info(core: Core, group: str, resource: str) -> ResourceInfo:
@@ -151,6 +155,7 @@ def stage_object(core: Core, group: str, resource: str, obj: Object) -> Staged |
     if strategy.tracked and strategy.generation_on_create:
         meta["generation"] = 1
     strategy.default(obj)
+    core.ownership.stage_created(info, obj)
     strategy.prepare_create(obj, core.time.now())
     strategy.finish(obj)
     return _write(core, info, obj, expected=0)

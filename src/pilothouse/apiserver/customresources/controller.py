@@ -245,6 +245,9 @@ class CustomResources:
                 raise
 
     async def _write(self, record: Record, definition: Object) -> None:
+        definition["metadata"] = dict(definition["metadata"])
+        self._core.ownership.rewritten(self._info, record.value, definition, "status")
+
         def make(revision: int) -> bytes:
             definition["metadata"]["resourceVersion"] = str(revision)
             return encode_object(self._info, definition)

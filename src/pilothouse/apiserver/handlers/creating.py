@@ -11,7 +11,7 @@ from pilothouse.machinery.names import generated_name
 from pilothouse.storage import Mismatch
 
 _NAME_ATTEMPTS = 8
-_SERVER_FIELDS = ("uid", "selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "managedFields")
+_SERVER_FIELDS = ("uid", "selfLink", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
 async def create(core: Core, call: Call) -> ObjectResult:
@@ -31,10 +31,12 @@ async def create_object(core: Core, call: Call, obj: Object, options: WriteOptio
     meta.pop("resourceVersion", None)
     for field in _SERVER_FIELDS:
         meta.pop(field, None)
+    sent = meta.pop("managedFields", None)
     meta["uid"] = core.env.uid()
     meta["creationTimestamp"] = core.time.now()
     obj["kind"], obj["apiVersion"] = info.kind, info.api_version
     strategy.default(obj)
+    core.ownership.created(call, obj, options, sent)
 
     write = Admission(
         operation="CREATE",

@@ -184,7 +184,7 @@ async def _mark_and_delete(core: Core, call: Call, options: DeleteOptions) -> No
             _add_target(pod, core.time.now())
             return pod
 
-        result = await change(core, call, marked, NO_OPTIONS)
+        result = await change(core, call, marked, NO_OPTIONS, tracked=False)
         if _revision(options):
             options = _with_revision(options, decode(result.value))
     await delete_one(core, call, options)

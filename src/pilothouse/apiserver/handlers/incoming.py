@@ -71,8 +71,17 @@ def read_built_in(call: Call, options: WriteOptions, info: ResourceInfo, group: 
     if decoded.strict_errors:
         _note(call, options, kind, version, decoded.strict_errors)
     if b"[]" in body or b"{}" in body:
-        drop_empties(obj, definition_of(group, version, kind))
+        _drop_empties(obj, definition_of(group, version, kind))
     return obj
+
+
+def _drop_empties(obj: Object, definition: Definition) -> None:
+    meta = obj.get("metadata")
+    resets = isinstance(meta, dict) and meta.get("managedFields") == []
+    drop_empties(obj, definition)
+    if resets:
+        # The one empty list that says something: nobody is to own anything.
+        obj["metadata"]["managedFields"] = []
 
 
 def _note(call: Call, options: WriteOptions, kind: str, version: str, strict_errors: list[str]) -> None:
@@ -112,7 +121,7 @@ def check_patched(
     if decoded.strict_errors:
         _note_patched(call, options, text, decoded.strict_errors)
     if b"[]" in text or b"{}" in text:
-        drop_empties(decoded.document, definition)
+        _drop_empties(decoded.document, definition)
     return decoded.document
 
 
@@ -130,7 +139,7 @@ def _check_touched(obj: Object, definition: Definition, touched: Collection[str]
         return None
     checked = decoded.document
     if b"[]" in text or b"{}" in text:
-        drop_empties(checked, definition)
+        _drop_empties(checked, definition)
     result = {}
     for name in definition.fields:  # in the order in which a whole object would be read
         members = checked if name in touched else obj

@@ -1,6 +1,7 @@
 """patch: JSON patch, merge patch, strategic merge patch. Server-side apply has its place here and is refused for
 now."""
 
+import re
 from collections.abc import Collection
 from typing import Any
 
@@ -26,6 +27,7 @@ MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 
+_WHOLE_METADATA = re.compile(rb'"(?:path|from)"\s*:\s*"(?:/metadata)?"').search
 _decode = msgspec.json.Decoder().decode
 
 
@@ -33,7 +35,13 @@ async def patch(core: Core, call: Call) -> ObjectResult:
     """PATCH of an object, or of its status."""
     options = read_patch_options(call)
     apply = patch_function(call, call.info, options)
-    return await change(core, call, apply, options)
+    return await change(core, call, apply, options, with_owners=names_owners(call))
+
+
+def names_owners(call: Call) -> bool:
+    """Whether a patch is, or may be, about managedFields. Those are not decoded for any other."""
+    body = call.request.body
+    return b"managedFields" in body or (call.content_type == JSON_PATCH and _WHOLE_METADATA(body) is not None)
 
 
 def read_patch_options(call: Call) -> WriteOptions:

@@ -174,7 +174,15 @@ async def bind(core: Core, call: Call) -> StatusResult:
     if not target.get("name"):
         raise errors.plain(str(errors.required("target.name")))
     one = Call(call.request, call.asked, pods, core.strategy(pods), call.identity, call.namespace, name)
-    await change(core, one, lambda pod: _bound(core, one, pod, binding), options, revision="", prepare=_leave_as_is)
+    await change(
+        core,
+        one,
+        lambda pod: _bound(core, one, pod, binding),
+        options,
+        revision="",
+        prepare=_leave_as_is,
+        tracked=False,
+    )
     return StatusResult(201, msgspec.json.encode(errors.success(code=201)), tuple(one.warnings))
 
 

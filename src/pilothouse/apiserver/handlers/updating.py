@@ -8,6 +8,8 @@ client's conflict.
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from pilothouse.apiserver import errors, metadata
 from pilothouse.apiserver.admission import Admission
 from pilothouse.apiserver.core import Call, Core
@@ -15,10 +17,12 @@ from pilothouse.apiserver.handlers.creating import create_object
 from pilothouse.apiserver.handlers.incoming import read_object
 from pilothouse.apiserver.objects import Object, decode, encode_object, ordered_metadata, with_revision
 from pilothouse.apiserver.options import WriteOptions, read_write_options
+from pilothouse.apiserver.ownership import put_entries, same_but_for_times, split
 from pilothouse.apiserver.results import ObjectResult
 from pilothouse.storage import Mismatch, Record
 
 _ATTEMPTS = 5
+decode_list = msgspec.json.Decoder(list[Any]).decode
 _ALL_USER_FIELDS = ("labels", "annotations", "finalizers", "ownerReferences")
 
 
@@ -88,20 +92,29 @@ async def change(
     prepare: Callable[[Object, Object], None] | None = None,
     main: bool = False,
     builds_on_old: bool = True,
+    tracked: bool = True,
+    with_owners: bool = False,
 ) -> ObjectResult:
     """Store what ``wanted`` makes of the object.
 
     ``revision`` is the resource version that the request insists on, empty for none; without it (a patch) the object
     says itself whether it insists on one. ``main`` treats the write as one to the object itself, whatever the
     subresource. ``builds_on_old`` False: ``wanted`` does not look at what it is handed. ``prepare`` replaces the
-    ordinary separation of spec and status, for subresources with rules of their own.
+    ordinary separation of spec and status, for subresources with rules of their own. ``tracked`` False: the write
+    changes nobody's ownership. ``with_owners``: ``wanted`` looks at managedFields.
     """
     for attempt in range(_ATTEMPTS):
         record = core.store.staged(call.key)
         if record is None:
             raise errors.not_found(call.info, call.name)
-        old = read_stored(core, call, record)
-        obj = wanted(read_stored(core, call, record) if builds_on_old else old)
+        plain, owners = split(core.view(call.info, record.value))
+        old = decode(plain, record.key)
+        base = old
+        if builds_on_old:
+            base = decode(plain, record.key)
+            if with_owners and owners:
+                base["metadata"]["managedFields"] = decode_list(owners)
+        obj = wanted(base)
         meta: Object = obj.setdefault("metadata", {})
         insists = _insists(meta, old["metadata"]) if revision is None else revision
         if insists not in ("", "0") and insists != old["metadata"]["resourceVersion"]:
@@ -111,7 +124,7 @@ async def change(
             raise errors.wrong_uid(call.info, call.namespace, call.name, uid, old["metadata"]["uid"])
         try:
             return await _replace(
-                core, call, record, old, obj, options, prepare, "" if main else call.asked.subresource
+                core, call, record, old, obj, options, prepare, "" if main else call.asked.subresource, owners, tracked
             )
         except Mismatch:
             if insists not in ("", "0") or attempt == _ATTEMPTS - 1:
@@ -126,8 +139,11 @@ def _insists(meta: Object, old: Object) -> str:
 
 
 def read_stored(core: Core, call: Call, record: Record) -> Object:
-    """A stored object in the version of the call, free to be changed."""
-    return decode(core.view(call.info, record.value), record.key)
+    """A stored object in the version of the call, free to be changed; its managedFields stay encoded."""
+    plain, owners = split(core.view(call.info, record.value))
+    obj = decode(plain, record.key)
+    put_entries(obj, owners)
+    return obj
 
 
 async def _replace(
@@ -139,13 +155,18 @@ async def _replace(
     options: WriteOptions,
     prepare: Callable[[Object, Object], None] | None,
     subresource: str,
+    known: bytes,
+    tracked: bool,
 ) -> ObjectResult:
     info, strategy = call.info, call.strategy
     meta, old_meta = obj["metadata"], old["metadata"]
-    metadata.keep_system_fields(meta, old_meta)
-    meta["resourceVersion"] = old_meta["resourceVersion"]
     obj["kind"], obj["apiVersion"] = info.kind, info.api_version
     strategy.default(obj)
+    metadata.keep_system_fields(meta, old_meta)
+    meta["resourceVersion"] = old_meta["resourceVersion"]
+    owners = core.ownership.updated(call, old, obj, known, options) if tracked else known
+    put_entries(obj, owners)
+    put_entries(old, known)
     write = Admission(
         operation="UPDATE",
         info=info,
@@ -159,6 +180,8 @@ async def _replace(
         warnings=call.warnings,
     )
     await core.admission.admit(write)
+    if owners != known and same_but_for_times(obj, old, owners, known):
+        obj["metadata"]["managedFields"] = old_meta["managedFields"]
     if prepare is not None:
         prepare(obj, old)
     elif subresource == "status":

@@ -35,9 +35,14 @@ def adopt(core: Core, write: Admission, changed: Any) -> bool:
     before = copy.deepcopy(obj)
     meta = obj["metadata"]
     new_meta = changed.get("metadata") or {}
+    # Nobody changes ownership on the way.
+    owners = meta.get("managedFields")
     # The handler goes on with these very dicts.
     meta.clear()
     meta.update(new_meta)
+    meta.pop("managedFields", None)
+    if owners is not None:
+        meta["managedFields"] = owners
     obj.clear()
     obj.update(changed)
     obj["metadata"], obj["kind"], obj["apiVersion"] = meta, info.kind, info.api_version

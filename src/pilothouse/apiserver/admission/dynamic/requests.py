@@ -8,15 +8,18 @@ from typing import Any
 from pilothouse.apiserver.admission import Admission
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.objects import Object, decode, encode_object
+from pilothouse.apiserver.ownership import with_plain_owners
 from pilothouse.apiserver.resources import ResourceInfo
 
 _OPTIONS = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}
 
 
 def converted(core: Core, write: Admission, obj: Object | None, info: ResourceInfo) -> Object | None:
-    """An object of the write in another version that the resource is served in."""
-    if obj is None or info is write.info:
-        return obj
+    """An object of the write in a version that the resource is served in, with nothing in it left encoded."""
+    if obj is None:
+        return None
+    if info is write.info:
+        return with_plain_owners(obj)
     return convert(core, write.info, info, obj)
 
 

@@ -1,0 +1,377 @@
+"""Sets of fields, as managedFields has them, and what can be done with two of them.
+
+A set is kept in the form in which it is written (FieldsV1): a dict from path elements to the sets below them.
+``f:name`` is a field, ``k:{"name":"x"}`` an item of a list with keys, ``v:"x"`` a member of a list that is a set,
+``i:0`` a place in any other list. An element with nothing below it is in the set; one with something below it is in
+the set itself only if it has a ``"."``. So ``{"f:a": {}, "f:b": {"f:c": {}}, "f:d": {".": {}, "f:e": {}}}`` has a, b.c, d and d.e.
+
+Sets are shared and never changed once they are made. ``field_walks`` makes them of objects, ``apply`` and
+``managed_fields`` work with them. After structured-merge-diff ``fieldpath/set.go`` and ``serialize*.go`` (v6).
+"""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+FieldSet = dict[str, Any]
+"""A dict of dicts of dicts; the type would refer to itself."""
+
+LEAF: FieldSet = {}
+"""What stands below an element that has nothing below it. Never changed, as no set is."""
+
+NOTHING: FieldSet = {}
+"""The empty set."""
+
+Path = tuple[str, ...]
+
+
+class FieldsError(ValueError):
+    """Something is no set of fields."""
+
+
+# Members ------------------------------------------------------------------------------------------------------------
+
+
+def _is_member(node: FieldSet) -> bool:
+    return not node or "." in node
+
+
+def has(fields: FieldSet, path: Sequence[str]) -> bool:
+    """Whether the set has the field at that path."""
+    node = fields
+    for element in path:
+        found = node.get(element)
+        if found is None:
+            return False
+        node = found
+    return bool(path) and _is_member(node)
+
+
+def below(fields: FieldSet, element: str) -> FieldSet:
+    """The set of what the set has below an element, seen from there."""
+    found: FieldSet = fields.get(element, NOTHING)
+    return found
+
+
+def has_element(fields: FieldSet, element: str) -> bool:
+    """Whether an element right at the top is in the set itself."""
+    node = fields.get(element)
+    return node is not None and _is_member(node)
+
+
+def is_empty_below(node: FieldSet) -> bool:
+    """Whether there is nothing below an element; itself does not count."""
+    return not node or (len(node) == 1 and "." in node)
+
+
+def paths(fields: FieldSet) -> Iterator[Path]:
+    """All fields of the set: what is at the top first, then what is below, in order."""
+    yield from _paths(fields, ())
+
+
+def _paths(node: FieldSet, prefix: Path) -> Iterator[Path]:
+    elements = sorted((element for element in node if element != "."), key=element_order)
+    for element in elements:
+        if _is_member(node[element]):
+            yield (*prefix, element)
+    for element in elements:
+        yield from _paths(node[element], (*prefix, element))
+
+
+def of_paths(*members: Sequence[str]) -> FieldSet:
+    """The set of the fields at these paths."""
+    result: FieldSet = NOTHING
+    for path in members:
+        node: FieldSet = LEAF
+        for element in reversed(path):
+            node = {element: node}
+        result = union(result, node)
+    return result
+
+
+# Two sets -----------------------------------------------------------------------------------------------------------
+
+
+def union(one: FieldSet, other: FieldSet) -> FieldSet:
+    """What is in either."""
+    if not one:
+        return other
+    if not other:
+        return one
+    result = dict(one)
+    for element, node in other.items():
+        mine = result.get(element)
+        if mine is None:
+            result[element] = node
+        elif mine is not node and element != ".":
+            result[element] = _union_nodes(mine, node)
+    return result
+
+
+def _union_nodes(one: FieldSet, other: FieldSet) -> FieldSet:
+    if not one:
+        return other if not other or "." in other else {".": LEAF, **other}
+    if not other:
+        return one if "." in one else {".": LEAF, **one}
+    return union(one, other)
+
+
+def difference(one: FieldSet, other: FieldSet) -> FieldSet:
+    """What is in ``one`` and not in ``other``. A field that goes leaves what is below it."""
+    if not one or not other:
+        return one
+    result: FieldSet = {}
+    for element, node in one.items():
+        taken = other.get(element)
+        if taken is None or element == ".":
+            result[element] = node
+            continue
+        _put(result, element, member=_is_member(node) and not _is_member(taken), under=difference(_under(node), taken))
+    return result
+
+
+def recursive_difference(one: FieldSet, other: FieldSet) -> FieldSet:
+    """What is in ``one`` and neither in ``other`` nor below a field that is."""
+    if not one or not other:
+        return one
+    result: FieldSet = {}
+    for element, node in one.items():
+        taken = other.get(element)
+        if taken is None:
+            result[element] = node
+        elif not _is_member(taken):
+            _put(result, element, member=_is_member(node), under=recursive_difference(_under(node), taken))
+    return result
+
+
+def intersection(one: FieldSet, other: FieldSet) -> FieldSet:
+    """What is in both."""
+    if one is other:
+        return one
+    result: FieldSet = {}
+    for element, node in one.items():
+        also = other.get(element)
+        if also is None or element == ".":
+            continue
+        under = intersection(node, also) if node and also else NOTHING
+        _put(result, element, member=_is_member(node) and _is_member(also), under=under)
+    return result
+
+
+def covers(one: FieldSet, other: FieldSet) -> bool:
+    """Whether all that is in ``other`` is in ``one`` as well."""
+    for element, node in other.items():
+        mine = one.get(element)
+        if mine is None:
+            return False
+        if mine is node or element == ".":
+            continue
+        if not mine:
+            if not is_empty_below(node):
+                return False
+        elif not node:
+            if "." not in mine:
+                return False
+        elif not covers(mine, node):
+            return False
+    return True
+
+
+def _under(node: FieldSet) -> FieldSet:
+    if "." not in node:
+        return node
+    return {element: each for element, each in node.items() if element != "."}
+
+
+def _put(result: FieldSet, element: str, *, member: bool, under: FieldSet) -> None:
+    """Add an element that may be a member and may have something below, or none of the two."""
+    if not under:
+        if member:
+            result[element] = LEAF
+    elif member and "." not in under:
+        result[element] = {".": LEAF, **under}
+    else:
+        result[element] = under
+
+
+# Path elements ------------------------------------------------------------------------------------------------------
+
+_HTML = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+_UNSAFE = re.compile("[<>&\u2028\u2029]")
+_PLAIN = re.compile(r"[A-Za-z0-9_./:@-]*").fullmatch
+_encode = msgspec.json.Encoder().encode
+
+
+def json_text(value: Any) -> str:
+    """A value as Go writes it into a path element: compact, with what HTML minds escaped."""
+    if type(value) is str:
+        if _PLAIN(value):
+            return f'"{value}"'
+        text = _encode(value).decode()
+        return _UNSAFE.sub(lambda found: _HTML[found[0]], text)
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{json_text(name)}:{json_text(value[name])}" for name in sorted(value)) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(json_text, value)) + "]"
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e21:
+        return str(int(value))
+    return _encode(value).decode()
+
+
+def field(name: str) -> str:
+    """The element for a field."""
+    return "f:" + name
+
+
+def key(values: dict[str, Any]) -> str:
+    """The element for the list item with these keys."""
+    if len(values) == 1:
+        ((name, value),) = values.items()
+        return f'k:{{"{name}":{json_text(value)}}}'
+    return "k:{" + ",".join(f'"{name}":{json_text(values[name])}' for name in sorted(values)) + "}"
+
+
+def member(value: Any) -> str:
+    """The element for a member of a set."""
+    return "v:" + json_text(value)
+
+
+def element_order(element: str) -> tuple[Any, ...]:
+    """Sorts elements as upstream does: fields, keys, values, places; numbers by their size, text by its bytes."""
+    kind, text = element[:1], element[2:]
+    if kind == "f":
+        return (0, text)
+    if kind == "k":
+        return (1, tuple((name, _value_order(value)) for name, value in sorted(_loaded(text).items())))
+    if kind == "v":
+        return (2, _value_order(_loaded(text)))
+    return (3, int(text)) if kind == "i" else (-1, text)
+
+
+def _value_order(value: Any) -> tuple[Any, ...]:
+    # value.Compare: numbers, then strings, then booleans, lists, maps, null.
+    match value:
+        case bool():
+            return (2, value)
+        case int() | float():
+            return (0, value)
+        case str():
+            return (1, value)
+        case None:
+            return (5,)
+        case _:
+            return (4, json_text(value))
+
+
+def _loaded(text: str) -> Any:
+    return json.loads(text)
+
+
+def path_text(path: Sequence[str]) -> str:
+    """A path as messages show it: ``.spec.containers[name="x"].image``."""
+    return "".join(map(element_text, path))
+
+
+def element_text(element: str) -> str:
+    """One element of such a path."""
+    kind, text = element[:1], element[2:]
+    if kind == "f":
+        return "." + text
+    if kind == "k":
+        return "[" + ",".join(f"{name}={_shown(value)}" for name, value in sorted(_loaded(text).items())) + "]"
+    if kind == "v":
+        return f"[={_shown(_loaded(text))}]"
+    return f"[{text}]"
+
+
+def _shown(value: Any) -> str:
+    match value:
+        case str():
+            return json.dumps(value, ensure_ascii=False)
+        case bool():
+            return "true" if value else "false"
+        case list():
+            return "[" + ",".join(map(_shown, value)) + "]"
+        case dict():
+            return "".join(f"{name}={_shown(each)}" for name, each in value.items())
+        case None:
+            return "null"
+        case _:
+            return json_text(value)
+
+
+# Reading and writing ------------------------------------------------------------------------------------------------
+
+_encode_sorted = msgspec.json.Encoder(order="deterministic").encode
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+_NUMBERS = re.compile(rb'\\":[-0-9]').findall
+_SET_NUMBERS = re.compile(rb'"v:[-0-9]').findall
+
+
+def encode_fields(fields: FieldSet) -> bytes:
+    """FieldsV1, elements in order."""
+    text = _encode_sorted(fields)
+    if (b'"k:' in text and len(_NUMBERS(text)) > 1) or (b'"v:' in text and len(_SET_NUMBERS(text)) > 1):
+        # Sorting by text puts 443 before 80.
+        return _encode(_ordered(fields))
+    return text
+
+
+def _ordered(fields: FieldSet) -> FieldSet:
+    elements = sorted(fields)
+    if len(elements) > 1 and elements[-1][0] in "kv":
+        elements.sort(key=element_order)
+    return {element: _ordered(node) if (node := fields[element]) else LEAF for element in elements}
+
+
+def decode_fields(text: bytes | msgspec.Raw) -> FieldSet:
+    """A set that ``encode_fields`` wrote."""
+    return _decode(text)
+
+
+def read_fields(document: Any) -> FieldSet:
+    """A set that somebody else wrote, in our form. Elements of kinds nobody knows are left out.
+
+    Raises ``FieldsError`` for what cannot be read.
+    """
+    if document is None:
+        return NOTHING
+    if not isinstance(document, dict):
+        raise FieldsError(f"expected an object of path elements, found {json.dumps(document)[:40]}")
+    result: FieldSet = {}
+    for element, inner in document.items():
+        if element == ".":
+            continue
+        known = _read_element(element)
+        if known is None:
+            continue
+        node = read_fields(inner)
+        # With nothing below it an element is in the set, whether it says so or not.
+        _put(result, known, member=not node or "." in inner, under=node)
+    return result
+
+
+def _read_element(element: str) -> str | None:
+    if len(element) < 2:
+        raise FieldsError("key must be 2 characters long:")
+    if element[1] != ":":
+        raise FieldsError(f"missing colon: {element}")
+    kind, text = element[0], element[2:]
+    if kind == "f":
+        return element
+    try:
+        if kind == "k":
+            values = json.loads(text)
+            if not isinstance(values, dict):
+                raise FieldsError(f"no keys: {element}")
+            return key(values)
+        if kind == "v":
+            return member(json.loads(text))
+        if kind == "i":
+            return f"i:{int(text)}"
+    except ValueError as error:
+        raise FieldsError(f"{element}: {error}") from None
+    return None

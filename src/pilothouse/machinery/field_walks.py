@@ -1,0 +1,424 @@
+"""From objects to sets of fields: what an object has, and what lies between two of them.
+
+``compare`` is behind every write (who changed what), ``field_set`` behind apply (what somebody wants); ``problems``
+says what is wrong with an applied configuration. All walk by ``merge_types``. After structured-merge-diff
+``typed/{compare,tofieldset,validate}.go`` (v6).
+"""
+
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+from pilothouse.machinery import go_values
+from pilothouse.machinery.field_sets import LEAF, NOTHING, FieldSet, element_text, key, member, union
+from pilothouse.machinery.merge_types import ListType, MapType, MergeType
+
+_ABSENT: Any = object()
+
+
+class ItemError(ValueError):
+    """A list item has no path element: nothing tells it from others."""
+
+
+# Path elements of list items ----------------------------------------------------------------------------------------
+
+
+def item_element(item: Any, shape: ListType) -> str:
+    """The path element of an item of an associative list. Raises ``ItemError``."""
+    keys = shape.keys
+    if type(item) is dict and len(keys) == 1:
+        value = item.get(keys[0])
+        if type(value) is str:
+            known = shape.elements.get(value)
+            return known if known is not None else _remember(shape, value, key({keys[0]: value}))
+    elif type(item) is dict and len(keys) == 2:
+        one, other = item.get(keys[0]), item.get(keys[1])
+        if type(one) in _SIMPLE and type(other) in _SIMPLE:
+            known = shape.elements.get((one, other))
+            return known if known is not None else _remember(shape, (one, other), key({keys[0]: one, keys[1]: other}))
+    if not keys:
+        if type(item) is str or item is True or item is False or isinstance(item, int | float):
+            return member(item)
+        if item is None:
+            raise ItemError("associative list without keys has an element that's an explicit null")
+        if isinstance(item, dict):
+            raise ItemError("associative list without keys has an element that's a map type")
+        raise ItemError("not supported: associative list with lists as elements")
+    if not isinstance(item, dict):
+        what = "a null element" if item is None else "non-map elements"
+        raise ItemError(f"associative list with keys may not have {what}")
+    if len(keys) == 1 and keys[0] in item:
+        return key({keys[0]: item[keys[0]]})
+    defaults = shape.defaults
+    values = {}
+    for name in keys:
+        if name in item:
+            values[name] = item[name]
+        elif name in defaults:
+            values[name] = defaults[name]
+    if not values:
+        listed = " ".join(f'"{name}"' for name in keys)
+        raise ItemError(
+            f"associative list with keys has an element that omits all key fields [{listed}] "
+            "(and doesn't have default values for any key fields)"
+        )
+    return key(values)
+
+
+_SIMPLE = frozenset({str, int})
+_MAX_REMEMBERED = 1024
+
+
+def _remember(shape: ListType, values: Any, element: str) -> str:
+    if len(shape.elements) >= _MAX_REMEMBERED:
+        shape.elements.clear()
+    shape.elements[values] = element
+    return element
+
+
+# What has come, gone and changed ------------------------------------------------------------------------------------
+
+
+class Comparison(NamedTuple):
+    """The fields that only the first object has, that both have with other values, and that only the second has."""
+
+    removed: FieldSet
+    modified: FieldSet
+    added: FieldSet
+
+    @property
+    def is_same(self) -> bool:
+        """Whether there is no difference."""
+        return not (self.removed or self.modified or self.added)
+
+
+def compare(old: dict[str, Any], new: dict[str, Any], type_: MergeType, skip: Collection[str] = ()) -> Comparison:
+    """What lies between two objects of a type. List items that have no path element are not looked at.
+
+    ``skip`` names members of the objects that are not looked at either.
+    """
+    shape = type_.map
+    assert shape is not None, "objects are maps"
+    removed: FieldSet = {}
+    modified: FieldSet = {}
+    added: FieldSet = {}
+    _compare_maps(old, new, shape, removed, modified, added, skip)
+    return Comparison(removed, modified, added)
+
+
+def grown(zero: dict[str, Any], new: dict[str, Any], shape: MapType, skip: Collection[str] = ()) -> FieldSet:
+    """What ``compare`` finds modified or added in ``new``, in one set and quickly, where ``zero`` has next to nothing.
+
+    Members of the names in ``skip`` are not looked at.
+    """
+    places, element = shape.places, shape.element
+    node: FieldSet = {}
+    for name, value in new.items():
+        if name in skip:
+            continue
+        place, type_ = places.get(name) or ("f:" + name, element)
+        if type_ is None:
+            continue
+        before = zero.get(name, _ABSENT)
+        if before is _ABSENT:
+            node[place] = whole(value, type_) if type(value) in _CONTAINERS else LEAF
+        elif type(before) is dict and type(value) is dict and type_.map is not None and not type_.map.atomic:
+            below = grown(before, value, type_.map)
+            if below:
+                node[place] = below
+        elif before != value:
+            modified: FieldSet = {}
+            added: FieldSet = {}
+            _compare_values(before, value, type_, place, {}, modified, added)
+            below = union(modified, added)
+            if below:
+                node[place] = below[place]
+    return node
+
+
+def _compare_maps(
+    old: dict[str, Any],
+    new: dict[str, Any],
+    shape: MapType,
+    removed: FieldSet,
+    modified: FieldSet,
+    added: FieldSet,
+    skip: Collection[str] = (),
+) -> None:
+    places, element = shape.places, shape.element
+    common = 0
+    for name, value in new.items():
+        before = old.get(name, _ABSENT)
+        if before is _ABSENT:
+            place, type_ = places.get(name) or ("f:" + name, element)
+            if type_ is not None and name not in skip:
+                added[place] = whole(value, type_) if type(value) in _CONTAINERS else LEAF
+            continue
+        common += 1
+        if before != value and name not in skip:
+            place, type_ = places.get(name) or ("f:" + name, element)
+            if type_ is not None:
+                _compare_values(before, value, type_, place, removed, modified, added)
+    if common < len(old):
+        for name, value in old.items():
+            if name not in new and name not in skip:
+                place, type_ = places.get(name) or ("f:" + name, element)
+                if type_ is not None:
+                    removed[place] = whole(value, type_)
+
+
+def _compare_values(
+    old: Any,
+    new: Any,
+    type_: MergeType,
+    element: str,
+    removed: FieldSet,
+    modified: FieldSet,
+    added: FieldSet,
+) -> None:
+    """Two values that are not equal, and both there."""
+    before, now = type(old), type(new)
+    if before not in _CONTAINERS and now not in _CONTAINERS:
+        modified[element] = LEAF
+        return
+    gone: FieldSet = {}
+    changed: FieldSet = {}
+    come: FieldSet = {}
+    leaf = False
+    if before is now or old is None or new is None:
+        forms: tuple[Any, ...] = (now if old is None else before,)
+    else:
+        # One value is an object and the other a text, say. Each is gone through by its own form.
+        forms = (before, now)
+    for form in forms:
+        if form is dict and type_.map is not None:
+            one, other = old if before is dict else {}, new if now is dict else {}
+            if type_.map.atomic or not (one or other):
+                leaf = True
+            else:
+                _compare_maps(one, other, type_.map, gone, changed, come)
+        elif form is list and type_.list is not None:
+            items, others = old if before is list else [], new if now is list else []
+            if not type_.list.associative or not (items or others):
+                leaf = True
+            else:
+                _compare_lists(items, others, type_.list, gone, changed, come)
+        else:
+            leaf = True
+    if gone:
+        removed[element] = gone
+    if come:
+        added[element] = come
+    if changed:
+        modified[element] = {".": LEAF, **changed} if leaf else changed
+    elif leaf:
+        modified[element] = LEAF
+
+
+def _compare_lists(
+    old: list[Any],
+    new: list[Any],
+    shape: ListType,
+    removed: FieldSet,
+    modified: FieldSet,
+    added: FieldSet,
+) -> None:
+    mine, others = _by_element(old, shape), _by_element(new, shape)
+    type_ = shape.element
+    for element, items in others.items():
+        before = mine.get(element)
+        if before is None:
+            added[element] = whole(items[0], type_) if len(items) == 1 else LEAF
+        elif before == items:
+            continue
+        elif len(before) == 1 and len(items) == 1:
+            _compare_values(before[0], items[0], type_, element, removed, modified, added)
+        elif len(before) > 1 and len(items) > 1:
+            modified[element] = LEAF
+        elif len(before) > 1:
+            added[element] = whole(items[0], type_)
+            removed[element] = LEAF
+        else:
+            removed[element] = whole(before[0], type_)
+            added[element] = LEAF
+    for element, items in mine.items():
+        if element not in others:
+            removed[element] = whole(items[0], type_) if len(items) == 1 else LEAF
+
+
+def _by_element(items: list[Any], shape: ListType) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {}
+    for item in items:
+        try:
+            element = item_element(item, shape)
+        except ItemError:
+            continue
+        found.setdefault(element, []).append(item)
+    return found
+
+
+def whole(value: Any, type_: MergeType) -> FieldSet:
+    """A value that only one side has: itself and everything in it. What stands below its path element."""
+    if type(value) is dict:
+        shape = type_.map
+        if not value or shape is None or shape.atomic:
+            return LEAF
+        places, element = shape.places, shape.element
+        node: FieldSet = {".": LEAF}
+        for name, inner in value.items():
+            found = places.get(name)
+            # Most values are scalars, and those need no look at their type.
+            if found is not None:
+                node[found[0]] = whole(inner, found[1]) if type(inner) in _CONTAINERS else LEAF
+            elif element is not None:
+                node["f:" + name] = whole(inner, element) if type(inner) in _CONTAINERS else LEAF
+        return node
+    if type(value) is list:
+        items = type_.list
+        if not value or items is None or not items.associative:
+            return LEAF
+        node = {".": LEAF}
+        for item in value:
+            try:
+                place = item_element(item, items)
+            except ItemError:
+                continue
+            node[place] = LEAF if place in node else whole(item, items.element)
+        return node
+    return LEAF
+
+
+_CONTAINERS = frozenset({dict, list})
+
+
+# What an object has -------------------------------------------------------------------------------------------------
+
+
+def field_set(value: Any, type_: MergeType) -> FieldSet:
+    """Every leaf of an object, and the items of its lists and maps; not its structs, which are never set themselves."""
+    if type(value) is dict and type_.map is not None:
+        return _map_set(value, type_.map)
+    if type(value) is list and type_.list is not None and type_.list.associative:
+        return _list_set(value, type_.list)
+    return NOTHING
+
+
+def _is_leaf(value: Any, type_: MergeType) -> bool:
+    """Whether a value is in the set by itself, with nothing below it."""
+    if type(value) is dict:
+        return not value or type_.map is None or type_.map.atomic
+    if type(value) is list:
+        return type_.list is None or not type_.list.associative
+    return True
+
+
+def _map_set(value: dict[str, Any], shape: MapType) -> FieldSet:
+    fields, element = shape.fields, shape.element
+    result: FieldSet = {}
+    for name, inner in value.items():
+        type_ = fields.get(name)
+        known = type_ is not None
+        if type_ is None:
+            type_ = element
+            if type_ is None:
+                continue
+        if _is_leaf(inner, type_):
+            result["f:" + name] = LEAF
+            continue
+        below = field_set(inner, type_)
+        if not known:
+            result["f:" + name] = {".": LEAF, **below} if below else LEAF
+        elif below:
+            result["f:" + name] = below
+    return result
+
+
+def _list_set(value: list[Any], shape: ListType) -> FieldSet:
+    result: FieldSet = {}
+    for element, items in _by_element(value, shape).items():
+        below = field_set(items[0], shape.element) if len(items) == 1 else NOTHING
+        result[element] = {".": LEAF, **below} if below else LEAF
+    return result
+
+
+# What is wrong with it ----------------------------------------------------------------------------------------------
+
+
+def problems(value: Any, type_: MergeType, *, duplicates: bool = False) -> list[tuple[str, str]]:
+    """Where a value does not fit its type: paths, and what is wrong. ``duplicates``: lists may have items twice."""
+    found: list[tuple[str, str]] = []
+    _check(value, type_, "", duplicates, found)
+    return found
+
+
+def problem_text(found: list[tuple[str, str]]) -> str:
+    """Several problems in one text."""
+    texts = [f"{path}: {what}" if path else what for path, what in found]
+    return texts[0] if len(texts) == 1 else "\n".join(["errors:", *(f"  {text}" for text in texts)])
+
+
+def _check(value: Any, type_: MergeType, path: str, duplicates: bool, found: list[tuple[str, str]]) -> None:
+    shape, items, scalar = type_.map, type_.list, type_.scalar
+    if type(value) is dict and shape is not None:
+        _check_map(value, shape, path, duplicates, found)
+    elif type(value) is list and items is not None:
+        _check_list(value, items, path, duplicates, found)
+    elif value is None or (scalar and _fits(value, scalar)):
+        return
+    elif shape is not None and not scalar:
+        found.append((path, f"expected map, got {go_values.pointed(value)}"))
+    elif scalar:
+        found.append((path, _unfit(value, scalar)))
+    else:
+        found.append((path, f"expected list, got {go_values.pointed(value)}"))
+
+
+def _fits(value: Any, scalar: str) -> bool:
+    match scalar:
+        case "string":
+            return isinstance(value, str)
+        case "numeric":
+            return isinstance(value, int | float) and not isinstance(value, bool)
+        case "boolean":
+            return isinstance(value, bool)
+        case _:
+            return not isinstance(value, dict | list)
+
+
+def _unfit(value: Any, scalar: str) -> str:
+    match scalar:
+        case "numeric":
+            return f"expected numeric (int or float), got {go_values.type_name(value)}"
+        case "string":
+            return f"expected string, got &value.valueUnstructured{{Value:{go_values.source(value)}}}"
+        case "boolean":
+            return f"expected boolean, got {go_values.pointed(value)}"
+        case _:
+            return f"expected any scalar, got {go_values.pointed(value)}"
+
+
+def _check_map(
+    value: dict[str, Any], shape: MapType, path: str, duplicates: bool, found: list[tuple[str, str]]
+) -> None:
+    for name, inner in value.items():
+        type_ = shape.member(name)
+        if type_ is None:
+            # Upstream stops here, and so names one unknown field of several.
+            found.append((f"{path}.{name}", "field not declared in schema"))
+            return
+        _check(inner, type_, f"{path}.{name}", duplicates, found)
+
+
+def _check_list(value: list[Any], shape: ListType, path: str, duplicates: bool, found: list[tuple[str, str]]) -> None:
+    seen: set[str] = set()
+    for position, item in enumerate(value):
+        element = f"i:{position}"
+        if shape.associative:
+            try:
+                element = item_element(item, shape)
+            except ItemError as error:
+                found.append((path, f"element {position}: {error}"))
+                return
+            if element in seen and not duplicates:
+                found.append((path, f"duplicate entries for key {element_text(element)}"))
+            seen.add(element)
+        _check(item, shape.element, path + element_text(element), duplicates, found)

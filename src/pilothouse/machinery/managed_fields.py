@@ -1,0 +1,456 @@
+"""metadata.managedFields: which manager owns which fields, and how a write changes that.
+
+``follow`` comes after every write that says what an object shall be (create, PUT, the patches but apply): it compares
+the object with what it was and hands the changed fields to the writer. ``apply_config`` is server-side apply. Both
+work on ``Entry``s, whose sets of fields stay encoded until something asks for them: most writes touch what one or two
+entries have. After apimachinery ``pkg/util/managedfields/internal`` (v0.36), whose order of steps is kept.
+"""
+
+import json
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from pilothouse.machinery import field_sets
+from pilothouse.machinery.apply import ApplyConflicts, Filter, Object, Owned, Owners, Versions, apply, update
+from pilothouse.machinery.field_merge import reconciled
+from pilothouse.machinery.field_sets import FieldsError, FieldSet, Path, covers, difference, union
+from pilothouse.machinery.field_walks import compare, field_set, grown, problems
+
+MAX_UPDATE_MANAGERS = 10
+BEFORE_FIRST_APPLY = "before-first-apply"
+ANCIENT_CHANGES = "ancient-changes"
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_KUBECTL = "kubectl"
+_CURRENT = "current-operation"
+
+_UNOWNED = frozenset(
+    {
+        "name",
+        "namespace",
+        "creationTimestamp",
+        "selfLink",
+        "uid",
+        "clusterName",
+        "generation",
+        "managedFields",
+        "resourceVersion",
+    }
+)
+_STRIPPED_METADATA = frozenset({".", *("f:" + name for name in _UNOWNED)})
+
+
+def _strip(fields: FieldSet) -> FieldSet:
+    """The set without what nobody owns: kind, version, and of the metadata what the server sets (stripmeta.go)."""
+    meta = fields.get("f:metadata")
+    if meta is None and "f:kind" not in fields and "f:apiVersion" not in fields:
+        return fields
+    result = {element: node for element, node in fields.items() if element not in ("f:kind", "f:apiVersion")}
+    if meta is not None:
+        kept = {element: node for element, node in meta.items() if element not in _STRIPPED_METADATA}
+        if kept:
+            result["f:metadata"] = kept
+        else:
+            del result["f:metadata"]
+    return result
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, rename={"api_version": "apiVersion"}):
+    """One entry of managedFields, in the order in which Go prints it."""
+
+    manager: str = ""
+    operation: str = ""
+    api_version: str = ""
+    time: str = ""
+    fieldsType: str = ""  # noqa: N815  # as on the wire
+    fieldsV1: msgspec.Raw = msgspec.Raw(b"")  # noqa: N815  # as on the wire
+    subresource: str = ""
+
+    @property
+    def fields(self) -> FieldSet:
+        """What is owned."""
+        return field_sets.decode_fields(self.fieldsV1)
+
+
+Entries = list[Entry]
+
+
+class Writer(msgspec.Struct, frozen=True, gc=False):
+    """Who writes, and in which terms. ``subresource`` is where the write goes, empty for the object itself."""
+
+    manager: str
+    api_version: str
+    subresource: str = ""
+
+
+def _entry(who: Writer, operation: str, time: str, fields: FieldSet) -> Entry:
+    return Entry(
+        who.manager or "unknown",
+        operation,
+        who.api_version,
+        time,
+        "FieldsV1",
+        msgspec.Raw(field_sets.encode_fields(fields)),
+        who.subresource,
+    )
+
+
+# On the wire --------------------------------------------------------------------------------------------------------
+
+encode = msgspec.json.Encoder().encode
+_encode = encode
+_decode = msgspec.json.Decoder(list[Entry]).decode
+
+
+def decode_entries(text: bytes | msgspec.Raw) -> Entries:
+    """Entries that ``encode_entries`` wrote."""
+    return _decode(text)
+
+
+def encode_entries(entries: Entries) -> bytes:
+    """Entries as they are stored."""
+    return _encode(entries)
+
+
+def is_reset(document: Any) -> bool:
+    """Whether a client wants everybody to own nothing any more: an empty list, or a list of one empty entry."""
+    return document in ([], [{}])
+
+
+def read_entries(document: Any) -> Entries | None:
+    """The entries in an object that a client sent; None when they cannot be taken, whatever is wrong with them."""
+    if not isinstance(document, list):
+        return None
+    found: dict[str, Entry] = {}
+    for each in document:
+        if not isinstance(each, dict) or each.get("operation") not in ("Apply", "Update"):
+            return None
+        if not each.get("apiVersion") or each.get("fieldsType") != "FieldsV1":
+            return None
+        try:
+            fields = field_sets.read_fields(each.get("fieldsV1"))
+        except FieldsError:
+            return None
+        who = Writer(each.get("manager") or "", each["apiVersion"], each.get("subresource") or "")
+        entry = msgspec.structs.replace(
+            _entry(who, each["operation"], each.get("time") or "", fields), manager=who.manager
+        )
+        found[_identifier(entry)] = entry
+    return list(found.values())
+
+
+def _identifier(entry: Entry) -> str:
+    """What upstream knows a manager by, and sorts them by (``BuildManagerIdentifier``)."""
+    parts = {
+        "manager": entry.manager,
+        "operation": entry.operation,
+        "apiVersion": "" if entry.operation == "Apply" else entry.api_version,
+        "subresource": entry.subresource,
+    }
+    return json.dumps({name: value for name, value in parts.items() if value}, separators=(",", ":"))
+
+
+def _order(entry: Entry) -> tuple[str, str, str, str, str]:
+    return (entry.operation, entry.time, entry.manager, entry.api_version, entry.subresource)
+
+
+# Writes -------------------------------------------------------------------------------------------------------------
+
+
+def created_fields(zero: Object, new: Object, versions: Versions, counts: Filter) -> FieldSet:
+    """What the creator of an object owns: everything in it that is not in an object where nothing is set."""
+    type_ = versions.type_of(versions.version)
+    assert type_ is not None, "what is created is served"
+    assert type_.map is not None, "objects are maps"
+    fields = grown(zero, new, type_.map, _SKIPPED_ON_CREATE)
+    meta = new.get("metadata")
+    shape = type_.map.member("metadata")
+    if meta and shape is not None and shape.map is not None:
+        own = grown(zero.get("metadata") or {}, meta, shape.map, _UNOWNED)
+        if own:
+            fields["f:metadata"] = own
+    return counts(fields, versions.version)
+
+
+_SKIPPED_ON_CREATE = ("apiVersion", "kind", "metadata")
+
+
+def follow(
+    entries: Entries,
+    live: Object,
+    new: Object,
+    versions: Versions,
+    counts: Filter,
+    who: Writer,
+    now: Callable[[], str],
+    skip: Collection[str] = (),
+) -> Entries:
+    """The entries after a write that makes ``new`` of ``live``; the same list when nothing about them changes.
+
+    ``live`` and ``new`` come without managedFields. ``skip`` names members of theirs that do not count anyway.
+    """
+    version = versions.version
+    if any(entry.api_version != version for entry in entries):
+        return _follow_versions(entries, live, new, versions, counts, who, now())
+    type_ = versions.type_of(version)
+    assert type_ is not None, "what is written is served"
+    removed, modified, added = compare(live, new, type_, skip)
+    if not (removed or modified or added):
+        return entries
+    removed, taken = counts(removed, version), counts(union(modified, added), version)
+    if not removed and not taken:
+        return entries
+    changed = _strip(taken)
+    gone = union(removed, taken)
+    marks = [_encode(element) for element in gone]
+    result: Entries = []
+    mine = False
+    for entry in entries:
+        text = bytes(entry.fieldsV1)
+        if entry.manager == who.manager and entry.operation == "Update" and entry.subresource == who.subresource:
+            mine = True
+            entry = _follow_own(entry, removed, changed, now())
+        elif _has_any(text, marks):
+            fields = entry.fields
+            left = difference(reconciled(fields, type_), gone)
+            entry = entry if left == fields else _with_fields(entry, left)
+        if len(entry.fieldsV1) > 2:
+            result.append(entry)
+    if changed and not mine:
+        result.append(_entry(who, "Update", now(), changed))
+    return _settled(result)
+
+
+def _has_any(text: bytes, marks: list[bytes]) -> bool:
+    return any(mark in text for mark in marks)
+
+
+def _follow_own(entry: Entry, removed: FieldSet, changed: FieldSet, now: str) -> Entry:
+    fields = entry.fields
+    left = difference(fields, removed) if removed else fields
+    if not covers(left, changed):
+        left = union(left, changed)
+    entry = entry if left is fields else _with_fields(entry, left)
+    return msgspec.structs.replace(entry, time=now) if changed and entry.time != now else entry
+
+
+def _with_fields(entry: Entry, fields: FieldSet) -> Entry:
+    return msgspec.structs.replace(entry, fieldsV1=msgspec.Raw(field_sets.encode_fields(fields)))
+
+
+def _follow_versions(
+    entries: Entries, live: Object, new: Object, versions: Versions, counts: Filter, who: Writer, now: str
+) -> Entries:
+    """The same where managers wrote in different versions of the API."""
+    owners, known = _owners(entries)
+    owners, _found = update(live, new, versions, owners, _CURRENT, counts)
+    mine = owners.pop(_CURRENT, None)
+    current = Entry(who.manager or "unknown", "Update", who.api_version, now, "FieldsV1", subresource=who.subresource)
+    if mine is not None:
+        changed = _strip(mine.fields)
+        if changed:
+            identifier = _identifier(current)
+            before = owners.get(identifier)
+            fields = union(changed, before.fields) if before is not None else changed
+            owners[identifier] = Owned(fields, who.api_version, False)
+            known[identifier] = current
+    return _settled(_entries(owners, known))
+
+
+def _owners(entries: Iterable[Entry]) -> tuple[Owners, dict[str, Entry]]:
+    known = {_identifier(entry): entry for entry in entries}
+    owners = {name: Owned(entry.fields, entry.api_version, entry.operation == "Apply") for name, entry in known.items()}
+    return owners, known
+
+
+def _entries(owners: Owners, known: dict[str, Entry]) -> Entries:
+    result = []
+    for name, owned in owners.items():
+        entry = known[name]
+        text = field_sets.encode_fields(owned.fields)
+        if bytes(entry.fieldsV1) != text or entry.api_version != owned.version:
+            entry = msgspec.structs.replace(entry, fieldsV1=msgspec.Raw(text), api_version=owned.version)
+        result.append(entry)
+    return result
+
+
+def _settled(entries: Entries) -> Entries:
+    """In order, and with no more managers of updates than are kept."""
+    if len(entries) > MAX_UPDATE_MANAGERS:
+        entries = _capped(entries)
+    if len(entries) > 1:
+        entries.sort(key=_order)
+    return entries
+
+
+def _capped(entries: Entries) -> Entries:
+    """The oldest updates become one entry for each version, until few enough are left (capmanagers.go)."""
+    known = {_identifier(entry): entry for entry in entries}
+    updaters = sorted(
+        (name for name, entry in known.items() if entry.operation == "Update"),
+        key=lambda name: (known[name].time, name),
+    )
+    left = len(updaters)
+    firsts: dict[str, str] = {}
+    for name in updaters:
+        if left <= MAX_UPDATE_MANAGERS:
+            break
+        entry = known[name]
+        version = entry.api_version
+        bucket = _identifier(Entry(ANCIENT_CHANGES, "Update", version))
+        first = firsts.get(version)
+        if first is None:
+            firsts[version] = name
+            continue
+        if bucket not in known:
+            known[bucket] = msgspec.structs.replace(known.pop(first), manager=ANCIENT_CHANGES, subresource="")
+        merged = union(entry.fields, known[bucket].fields)
+        del known[name]
+        known[bucket] = msgspec.structs.replace(_with_fields(known[bucket], merged), time=entry.time)
+        left -= 1
+    return list(known.values())
+
+
+# Apply --------------------------------------------------------------------------------------------------------------
+
+
+def apply_config(
+    entries: Entries,
+    zero: Object,
+    live: Object,
+    config: Object,
+    versions: Versions,
+    counts: Filter,
+    who: Writer,
+    now: str,
+    *,
+    force: bool,
+) -> tuple[Object, Entries]:
+    """The object with the configuration applied, and its entries. It is ``live`` itself when nothing changes.
+
+    Raises ``ApplyConflicts``, whose managers ``manager_text`` shows. The configuration has been checked.
+    """
+    if not entries and live is not zero:
+        # Whatever was there before anybody applied has an owner too.
+        entries = [_entry(_named(who, BEFORE_FIRST_APPLY), "Update", now, created_fields(zero, live, versions, counts))]
+        entries = [entry for entry in entries if len(entry.fieldsV1) > 2]
+    try:
+        new, result = _apply_once(entries, live, config, versions, counts, who, now, force=force)
+    except ApplyConflicts as error:
+        if who.manager != _KUBECTL:
+            raise
+        allowed = _last_applied_fields(live, versions)
+        if allowed is None:
+            raise
+        left = [(name, path) for name, path in error.conflicts if not field_sets.has(allowed, path)]
+        if left:
+            raise ApplyConflicts(left) from None
+        new, result = _apply_once(entries, live, config, versions, counts, who, now, force=True)
+    if who.manager == _KUBECTL:
+        new = _with_last_applied(new, config)
+    return new, result
+
+
+def _named(who: Writer, manager: str) -> Writer:
+    return msgspec.structs.replace(who, manager=manager)
+
+
+def _apply_once(
+    entries: Entries,
+    live: Object,
+    config: Object,
+    versions: Versions,
+    counts: Filter,
+    who: Writer,
+    now: str,
+    *,
+    force: bool,
+) -> tuple[Object, Entries]:
+    owners, known = _owners(entries)
+    me = Entry(who.manager or "unknown", "Apply", who.api_version, "", "FieldsV1", subresource=who.subresource)
+    name = _identifier(me)
+    new, owners = apply(live, config, versions, owners, name, counts, force=force)
+    known.setdefault(name, me)
+    mine = owners.get(name)
+    if mine is not None:
+        fields = _strip(mine.fields)
+        if fields:
+            owners[name] = Owned(fields, mine.version, True)
+        else:
+            del owners[name]
+    same = new == live
+    if not same:
+        known[name] = msgspec.structs.replace(known[name], time=now)
+    return live if same else new, _settled(_entries(owners, known))
+
+
+def _last_applied_fields(live: Object, versions: Versions) -> FieldSet | None:
+    """What kubectl applied on its own side before, as far as the object still has it (lastappliedmanager.go)."""
+    text = ((live.get("metadata") or {}).get("annotations") or {}).get(LAST_APPLIED)
+    if not text:
+        return None
+    try:
+        config = json.loads(text)
+    except ValueError:
+        return None
+    if not isinstance(config, dict) or config.get("apiVersion") != versions.version:
+        return None
+    type_ = versions.type_of(versions.version)
+    if type_ is None or problems(config, type_) or problems(live, type_):
+        return None
+    found = compare(config, live, type_)
+    fields = field_set(config, type_)
+    for others in (found.modified, found.added, found.removed):
+        fields = difference(fields, others)
+    return fields
+
+
+def _with_last_applied(new: Object, config: Object) -> Object:
+    """Keep kubectl's annotation in step, where it is (lastappliedupdater.go)."""
+    meta = new.get("metadata") or {}
+    annotations = meta.get("annotations") or {}
+    if not annotations.get(LAST_APPLIED):
+        return new
+    mine = dict(config)
+    if "metadata" in mine:
+        mine["metadata"] = dict(mine["metadata"])
+        given = dict(mine["metadata"].get("annotations") or {})
+        given.pop(LAST_APPLIED, None)
+        # Upstream sets the annotations that are left, none as null.
+        if given:
+            mine["metadata"]["annotations"] = given
+        else:
+            mine["metadata"].pop("annotations", None)
+    text = json.dumps(_sorted(mine), separators=(",", ":"), ensure_ascii=False) + "\n"
+    return {**new, "metadata": {**meta, "annotations": {**annotations, LAST_APPLIED: text}}}
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _sorted(value[name]) for name in sorted(value)}
+    return [_sorted(each) for each in value] if isinstance(value, list) else value
+
+
+# Conflicts ----------------------------------------------------------------------------------------------------------
+
+
+def manager_text(identifier: str) -> str:
+    """A manager as messages show it: ``"x" with subresource "status" using apps/v1``."""
+    parts = json.loads(identifier)
+    text = json.dumps(parts.get("manager", ""), ensure_ascii=False)
+    if parts.get("subresource"):
+        text += f" with subresource {json.dumps(parts['subresource'])}"
+    return f"{text} using {parts.get('apiVersion', '')}" if parts.get("operation") == "Update" else text
+
+
+def conflict_text(conflicts: Sequence[tuple[str, Path]]) -> str:
+    """``Apply failed with 1 conflict: conflict with "x" using apps/v1: .spec.replicas``."""
+    if len(conflicts) == 1:
+        ((name, path),) = conflicts
+        return f"Apply failed with 1 conflict: conflict with {manager_text(name)}: {field_sets.path_text(path)}"
+    lines: list[str] = []
+    for name in sorted({name for name, _path in conflicts}):
+        lines.append(f"conflicts with {manager_text(name)}:")
+        lines += [f"- {field_sets.path_text(path)}" for other, path in conflicts if other == name]
+    return f"Apply failed with {len(conflicts)} conflicts: " + "\n".join(lines)

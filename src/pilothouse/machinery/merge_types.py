@@ -1,0 +1,233 @@
+"""How objects of a type merge: which values are one, which lists have keys, which fields there are.
+
+``field_walks`` and ``apply`` go through objects by these types. They are made of the schema of the built-in kinds
+(``api.schema``) or of the structural schema of a custom resource, and are what structured-merge-diff calls atoms
+(``schema/elements.go``, v6). A type may allow values of several forms; which one holds is told by the value.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+from pilothouse.api import schema
+from pilothouse.api.schema import Definition, Field, Type
+
+Fields = Mapping[str, "MergeType"]
+
+
+class MapType:
+    """Objects and maps. ``element`` is the type of members that are no field; None when there may be none."""
+
+    __slots__ = ("_make_fields", "atomic", "element", "fields", "places")
+
+    fields: Fields
+    """The fields with types of their own."""
+    places: Mapping[str, tuple[str, "MergeType"]]
+    """The same, each with its path element."""
+
+    def __init__(
+        self, make_fields: Callable[[], Fields] | None, *, element: "MergeType | None" = None, atomic: bool = False
+    ) -> None:
+        self._make_fields = make_fields
+        self.element = element
+        self.atomic = atomic
+
+    def __getattr__(self, name: str) -> Any:
+        # Types refer to each other, so fields are read when first asked for. From then on they are plain attributes.
+        if name not in ("fields", "places"):
+            raise AttributeError(name)
+        self.fields = self._make_fields() if self._make_fields is not None else {}
+        self.places = {field: ("f:" + field, type_) for field, type_ in self.fields.items()}
+        return getattr(self, name)
+
+    def member(self, name: str) -> "MergeType | None":
+        """The type of the member of that name."""
+        return self.fields.get(name) or self.element
+
+
+class ListType:
+    """Lists. An associative one has items that are known by their ``keys``, or is a set when there are none."""
+
+    __slots__ = ("associative", "defaults", "element", "elements", "keys")
+
+    def __init__(
+        self, element: "MergeType", *, associative: bool = False, keys: tuple[str, ...] = (), defaults: Any = None
+    ) -> None:
+        self.element = element
+        self.associative = associative
+        self.keys = keys
+        self.defaults: Mapping[str, Any] = defaults or {}
+        """What an item has as a key that it does not say."""
+        self.elements: dict[Any, str] = {}
+        """Path elements by what they are made of: the same few names come again and again. ``field_walks`` fills it."""
+
+
+class MergeType:
+    """A type: what a value of it may be. ``scalar`` is "string", "numeric", "boolean", "untyped", or "" for none."""
+
+    __slots__ = ("list", "map", "scalar")
+
+    def __init__(self, scalar: str = "", map_: MapType | None = None, list_: ListType | None = None) -> None:
+        self.scalar = scalar
+        self.map = map_
+        self.list = list_
+
+
+UNTYPED_ATOMIC = MergeType("untyped")
+"""Anything, as one value."""
+UNTYPED_ATOMIC.map = MapType(None, element=UNTYPED_ATOMIC, atomic=True)
+UNTYPED_ATOMIC.list = ListType(UNTYPED_ATOMIC)
+
+DEDUCED = MergeType("untyped")
+"""Anything; objects field by field, lists as one value."""
+DEDUCED.map = MapType(None, element=DEDUCED)
+DEDUCED.list = ListType(UNTYPED_ATOMIC)
+
+_STRING, _NUMERIC, _BOOLEAN = MergeType("string"), MergeType("numeric"), MergeType("boolean")
+_UNTYPED = MergeType("untyped")
+_SCALARS = {
+    "string": _STRING,
+    "bytes": _STRING,
+    "int32": _NUMERIC,
+    "int64": _NUMERIC,
+    "number": _NUMERIC,
+    "bool": _BOOLEAN,
+    "quantity": _UNTYPED,
+    "int-or-string": _UNTYPED,
+    "time": _UNTYPED,
+    "micro-time": _UNTYPED,
+    "any": UNTYPED_ATOMIC,
+}
+
+
+# Built-in kinds -----------------------------------------------------------------------------------------------------
+
+
+@cache
+def of_kind(group: str, version: str, kind: str) -> MergeType | None:
+    """The type of a built-in kind, if it is one."""
+    definition = schema.load().for_kind(group, version, kind)
+    return None if definition is None else of_definition(definition)
+
+
+def of_definition(definition: Definition, map_type: str = "") -> MergeType:
+    """The type of an object. ``map_type`` is what the field that holds it says, which goes before the object's own."""
+    return _of_definition(definition, (map_type or definition.map_type) == "atomic")
+
+
+@cache
+def _of_definition(definition: Definition, atomic: bool) -> MergeType:
+    def fields() -> Fields:
+        return {name: _of_field(field) for name, field in definition.fields.items()}
+
+    # An object without fields may have any.
+    element = None if definition.fields else DEDUCED
+    return MergeType(map_=MapType(fields, element=element, atomic=atomic))
+
+
+def _of_field(field: Field) -> MergeType:
+    if field.type.name == "object":
+        return of_definition(field.type.definition, field.map_type)
+    if field.type.name == "map":
+        return MergeType(map_=MapType(None, element=_of_type(_element(field.type)), atomic=field.map_type == "atomic"))
+    if field.type.name == "list":
+        element = _element(field.type)
+        associative = field.list_type in ("map", "set")
+        defaults: dict[str, Any] = {}
+        if field.map_keys and element.name == "object":
+            known = element.definition.fields
+            defaults = {key: default for key in field.map_keys if (default := known[key].default) is not None}
+        return MergeType(
+            list_=ListType(_of_type(element), associative=associative, keys=field.map_keys, defaults=defaults)
+        )
+    return _SCALARS[field.type.name]
+
+
+@cache
+def _of_type(type_: Type) -> MergeType:
+    """The type of an element of a list or map."""
+    if type_.name == "object":
+        return of_definition(type_.definition)
+    if type_.name == "map":
+        return MergeType(map_=MapType(None, element=_of_type(_element(type_))))
+    if type_.name == "list":
+        return MergeType(list_=ListType(_of_type(_element(type_))))
+    return _SCALARS[type_.name]
+
+
+def _element(type_: Type) -> Type:
+    assert type_.element is not None, "lists and maps have elements"
+    return type_.element
+
+
+# Custom resources ---------------------------------------------------------------------------------------------------
+
+_OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+_STRUCTURAL_SCALARS = {"string": _STRING, "integer": _NUMERIC, "number": _NUMERIC, "boolean": _BOOLEAN}
+
+
+def of_structural(root: Mapping[str, Any]) -> MergeType:
+    """The type of a custom resource with this ``openAPIV3Schema``; without one, anything goes by its form.
+
+    After kube-openapi ``pkg/schemaconv/openapi.go`` on what apiextensions publishes of a structural schema (v0.36).
+    """
+    if not root or (root.get("x-kubernetes-preserve-unknown-fields") and not root.get("properties")):
+        return _whole_object(DEDUCED, {})
+    known = _of_structural(root)
+    fields = known.map.fields if known.map is not None else {}
+    return _whole_object(known, fields)
+
+
+def _whole_object(known: MergeType, fields: Fields) -> MergeType:
+    """Every object has a kind and metadata, whatever its schema says."""
+    own = {"apiVersion": _STRING, "kind": _STRING, "metadata": _metadata()}
+    shape = known.map
+    element = shape.element if shape is not None else None
+    return MergeType(map_=MapType(lambda: {**fields, **own}, element=element))
+
+
+def _metadata() -> MergeType:
+    return of_definition(schema.load().definition(_OBJECT_META))
+
+
+def _of_structural(node: Mapping[str, Any]) -> MergeType:
+    if node.get("x-kubernetes-int-or-string"):
+        return _UNTYPED
+    kind = node.get("type")
+    preserves = bool(node.get("x-kubernetes-preserve-unknown-fields"))
+    if kind == "array":
+        return MergeType(list_=_list_of(node))
+    if kind == "object":
+        return MergeType(map_=_map_of(node, preserves=preserves))
+    if kind in _STRUCTURAL_SCALARS:
+        return _STRUCTURAL_SCALARS[kind]
+    return DEDUCED if preserves else UNTYPED_ATOMIC
+
+
+def _map_of(node: Mapping[str, Any], *, preserves: bool) -> MapType:
+    properties = node.get("properties") or {}
+    additional = node.get("additionalProperties")
+    element: MergeType | None = None
+    if isinstance(additional, Mapping):
+        element = _of_structural(additional)
+    elif additional or preserves or (additional is None and not properties):
+        element = DEDUCED
+    embedded = bool(node.get("x-kubernetes-embedded-resource"))
+
+    def fields() -> Fields:
+        found = {name: _of_structural(below) for name, below in properties.items()}
+        if embedded:
+            found |= {"apiVersion": _STRING, "kind": _STRING, "metadata": _metadata()}
+        return found
+
+    return MapType(fields, element=element, atomic=node.get("x-kubernetes-map-type") == "atomic")
+
+
+def _list_of(node: Mapping[str, Any]) -> ListType:
+    items = node.get("items") or {}
+    element = _of_structural(items) if items else DEDUCED
+    kind = node.get("x-kubernetes-list-type")
+    keys = tuple(node.get("x-kubernetes-list-map-keys") or ()) if kind == "map" else ()
+    properties = items.get("properties") or {}
+    defaults = {key: properties[key]["default"] for key in keys if "default" in (properties.get(key) or {})}
+    return ListType(element, associative=kind in ("map", "set"), keys=keys, defaults=defaults)

@@ -1,0 +1,295 @@
+"""managedFields as clients see it: who owns what after creates, updates and patches."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from tests.apiserver.api import CONFIG_MAPS, LEASES, MERGE, PODS, REPLICA_SETS, STRATEGIC, Answer, Api, on
+
+from pilothouse.apiserver.ownership import split
+
+DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+
+
+def owners(answer: Answer) -> dict[str, Any]:
+    """Who owns what: by manager, operation and subresource."""
+    return {
+        "/".join(filter(None, (entry["manager"], entry["operation"], entry.get("subresource")))): entry["fieldsV1"]
+        for entry in answer.meta.get("managedFields") or ()
+    }
+
+
+POD = {
+    "metadata": {"name": "p", "labels": {"app": "x"}},
+    "spec": {
+        "containers": [
+            {
+                "name": "main",
+                "image": "nginx",
+                "ports": [{"containerPort": 8080}, {"containerPort": 443, "name": "tls"}],
+                "env": [{"name": "A", "value": "1"}],
+                "resources": {"requests": {"cpu": "1"}},
+            }
+        ]
+    },
+}
+
+
+def test_the_creator_of_a_pod_owns_what_it_said_and_what_was_filled_in() -> None:
+    async def main(api: Api) -> Answer:
+        return await api.post(PODS, POD)
+
+    answer = on(main)
+    (entry,) = answer.meta["managedFields"]
+    assert {name: value for name, value in entry.items() if name != "fieldsV1"} == {
+        "manager": "test",
+        "operation": "Update",
+        "apiVersion": "v1",
+        "time": answer.meta["creationTimestamp"],
+        "fieldsType": "FieldsV1",
+    }
+    port = 'k:{"containerPort":%d,"protocol":"TCP"}'
+    assert entry["fieldsV1"] == {
+        "f:metadata": {"f:labels": {".": {}, "f:app": {}}},
+        "f:spec": {
+            "f:containers": {
+                'k:{"name":"main"}': {
+                    ".": {},
+                    "f:env": {".": {}, 'k:{"name":"A"}': {".": {}, "f:name": {}, "f:value": {}}},
+                    "f:image": {},
+                    "f:imagePullPolicy": {},
+                    "f:name": {},
+                    "f:ports": {
+                        ".": {},
+                        port % 443: {".": {}, "f:containerPort": {}, "f:name": {}, "f:protocol": {}},
+                        port % 8080: {".": {}, "f:containerPort": {}, "f:protocol": {}},
+                    },
+                    "f:resources": {".": {}, "f:requests": {".": {}, "f:cpu": {}}},
+                    "f:terminationMessagePath": {},
+                    "f:terminationMessagePolicy": {},
+                }
+            },
+            "f:dnsPolicy": {},
+            "f:enableServiceLinks": {},
+            "f:restartPolicy": {},
+            "f:schedulerName": {},
+            "f:securityContext": {},
+            "f:terminationGracePeriodSeconds": {},
+        },
+    }
+    ports = entry["fieldsV1"]["f:spec"]["f:containers"]['k:{"name":"main"}']["f:ports"]
+    assert list(ports) == [".", port % 443, port % 8080], "numbers are sorted as numbers"
+
+
+def test_a_change_takes_the_changed_fields_from_others_and_leaves_them_the_rest() -> None:
+    async def main(api: Api) -> Answer:
+        await api.made(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"a": "1", "b": "1", "c": "1"}})
+        patch = {"data": {"a": "2", "b": None, "d": "1"}}
+        return await api.ask("PATCH", CONFIG_MAPS + "/c?fieldManager=other", patch, MERGE)
+
+    assert owners(on(main)) == {
+        "other/Update": {"f:data": {"f:a": {}, "f:d": {}}},
+        "test/Update": {"f:data": {".": {}, "f:c": {}}},
+    }
+
+
+def test_a_write_that_changes_nothing_writes_nothing() -> None:
+    async def main(api: Api) -> tuple[Answer, Answer]:
+        first = await api.post(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"a": "1"}})
+        return first, await api.ask("PATCH", CONFIG_MAPS + "/c?fieldManager=other", {"data": {"a": "1"}}, MERGE)
+
+    first, second = on(main)
+    assert second.body == first.body
+
+
+def test_times_move_with_what_a_manager_changes() -> None:
+    async def main(api: Api) -> list[str]:
+        await api.made(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"a": "1", "b": "1"}})
+        times = []
+        for value in ("2", "3"):
+            await asyncio.sleep(10)
+            answer = await api.ask("PATCH", CONFIG_MAPS + "/c?fieldManager=other", {"data": {"a": value}}, MERGE)
+            times += [entry["time"][-3:-1] for entry in answer.meta["managedFields"]]
+        return times
+
+    assert on(main) == ["00", "10", "00", "20"]
+
+
+def test_status_and_spec_have_owners_of_their_own() -> None:
+    async def main(api: Api) -> Answer:
+        labels = {"matchLabels": {"a": "b"}}
+        template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+        spec = {"selector": labels, "template": template}
+        made = await api.post(REPLICA_SETS, {"metadata": {"name": "r"}, "spec": spec})
+        obj = made.body
+        obj["spec"]["replicas"] = 7  # reset, and so not owned
+        obj["status"] = {"replicas": 3, "observedGeneration": 1}
+        return await api.ask("PUT", REPLICA_SETS + "/r/status?fieldManager=kcm", obj)
+
+    found = owners(on(main))
+    assert found["kcm/Update/status"] == {"f:status": {"f:observedGeneration": {}, "f:replicas": {}}}
+    assert "f:status" not in found["test/Update"]
+    assert found["test/Update"]["f:spec"]["f:replicas"] == {}
+
+
+@pytest.mark.parametrize("empty", [pytest.param([], id="no entries"), pytest.param([{}], id="one empty entry")])
+def test_an_empty_list_makes_everybody_own_nothing(empty: Any) -> None:
+    async def main(api: Api) -> tuple[Answer, Answer]:
+        made = await api.post(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"a": "1"}})
+        obj = made.body
+        obj["metadata"]["managedFields"] = empty
+        reset = await api.ask("PUT", CONFIG_MAPS + "/c", obj)
+        return reset, await api.ask("PATCH", CONFIG_MAPS + "/c", {"data": {"a": "2"}}, MERGE)
+
+    reset, later = on(main)
+    assert "managedFields" not in reset.meta
+    assert "managedFields" not in later.meta, "nobody is tracked until somebody applies"
+
+
+def test_a_client_may_change_what_others_own() -> None:
+    async def main(api: Api) -> Answer:
+        made = await api.post(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"a": "1"}})
+        patch = [{"op": "replace", "path": "/metadata/managedFields/0/manager", "value": "somebody"}]
+        assert made.meta["managedFields"]
+        return await api.ask("PATCH", CONFIG_MAPS + "/c", patch, "application/json-patch+json")
+
+    assert owners(on(main)) == {"somebody/Update": {"f:data": {".": {}, "f:a": {}}}}
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        pytest.param(
+            [{"manager": "x", "operation": "Own", "apiVersion": "v1", "fieldsType": "FieldsV1"}], id="operation"
+        ),
+        pytest.param([{"manager": "x", "operation": "Update", "fieldsType": "FieldsV1"}], id="no version"),
+        pytest.param([{"manager": "x", "operation": "Update", "apiVersion": "v1"}], id="no type"),
+        pytest.param(
+            [
+                {
+                    "manager": "x",
+                    "operation": "Update",
+                    "apiVersion": "v1",
+                    "fieldsType": "FieldsV1",
+                    "fieldsV1": {"nonsense": {}},
+                }
+            ],
+            id="no path element",
+        ),
+    ],
+)
+def test_entries_that_cannot_be_read_are_as_if_they_were_not_sent(bad: Any) -> None:
+    async def main(api: Api) -> tuple[Answer, Answer]:
+        made = await api.post(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"a": "1"}})
+        obj = json.loads(made.text)
+        obj["metadata"]["managedFields"] = bad
+        return made, await api.ask("PUT", CONFIG_MAPS + "/c", obj)
+
+    made, answer = on(main)
+    assert answer.body == made.body
+
+
+def test_more_than_ten_managers_of_updates_become_ancient_changes() -> None:
+    async def main(api: Api) -> Answer:
+        answer = await api.post(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"a": "1"}})
+        for number in range(13):
+            await asyncio.sleep(1)
+            patch = {"data": {f"k{number}": "1"}}
+            answer = await api.ask("PATCH", f"{CONFIG_MAPS}/c?fieldManager=m{number}", patch, MERGE)
+        return answer
+
+    found = owners(on(main))
+    assert list(found) == ["ancient-changes/Update", *(f"m{number}/Update" for number in range(4, 13))]
+    assert found["ancient-changes/Update"] == {
+        "f:data": {".": {}, "f:a": {}, "f:k0": {}, "f:k1": {}, "f:k2": {}, "f:k3": {}}
+    }
+
+
+def test_a_binding_makes_nobody_an_owner() -> None:
+    async def main(api: Api) -> tuple[Answer, Answer]:
+        made = await api.post(PODS, POD)
+        body = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}}
+        await api.made(PODS + "/p/binding", body)
+        return made, await api.get(PODS + "/p")
+
+    made, bound = on(main)
+    assert bound.body["spec"]["nodeName"] == "n"
+    assert bound.meta["managedFields"] == made.meta["managedFields"]
+
+
+def test_a_kubelet_owns_conditions_by_their_type() -> None:
+    async def main(api: Api) -> Answer:
+        await api.made(PODS, POD)
+        patch = {"status": {"conditions": [{"type": "Ready", "status": "True"}], "phase": "Running"}}
+        return await api.ask("PATCH", PODS + "/p/status?fieldManager=kubelet", patch, STRATEGIC)
+
+    assert owners(on(main))["kubelet/Update/status"] == {
+        "f:status": {
+            "f:conditions": {".": {}, 'k:{"type":"Ready"}': {".": {}, "f:status": {}, "f:type": {}}},
+            "f:phase": {},
+        }
+    }
+
+
+def test_the_server_owns_what_it_makes_itself() -> None:
+    async def main(api: Api) -> Answer:
+        return await api.get("/api/v1/namespaces/default/services/kubernetes")
+
+    assert list(owners(on(main))) == ["kube-apiserver/Update"]
+
+
+def test_stored_objects_are_taken_apart_whatever_they_contain() -> None:
+    """The fields of templates and the text of annotations look like managedFields, and are not."""
+    template = {
+        "metadata": {"managedFields": [{"manager": "x"}], "labels": {"a": "b"}},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    }
+    note = '{"x":1},"managedFields":[{"manager":"y"}]},"spec":{'
+
+    async def main(api: Api) -> list[bytes]:
+        given: tuple[dict[str, Any], ...] = ({}, {"managedFields": []})
+        for number, extra in enumerate(given):
+            meta = {"name": f"t{number}", "annotations": {"note": note}, **extra}
+            await api.made("/api/v1/namespaces/default/podtemplates", {"metadata": meta, "template": template})
+        records = api.store.list("/podtemplates/").records
+        return [record.value for record in records]
+
+    for value in on(main):
+        plain, entries = split(value)
+        whole = json.loads(value)
+        assert json.loads(entries) == whole["metadata"].pop("managedFields")
+        assert json.loads(plain) == whole
+
+
+def test_a_lease_belongs_to_its_holder() -> None:
+    async def main(api: Api) -> Answer:
+        await api.made(LEASES, {"metadata": {"name": "l"}, "spec": {"holderIdentity": "a", "leaseDurationSeconds": 1}})
+        found = await api.get(LEASES + "/l")
+        found.body["spec"]["holderIdentity"] = "b"
+        del found.meta["managedFields"]
+        return await api.ask("PUT", LEASES + "/l?fieldManager=b", found.body)
+
+    assert owners(on(main)) == {
+        "b/Update": {"f:spec": {"f:holderIdentity": {}}},
+        "test/Update": {"f:spec": {"f:leaseDurationSeconds": {}}},
+    }
+
+
+def test_a_dry_run_tells_who_would_own() -> None:
+    async def main(api: Api) -> Answer:
+        return await api.post(CONFIG_MAPS + "?dryRun=All", {"metadata": {"name": "c"}, "data": {"a": "1"}})
+
+    assert owners(on(main)) == {"test/Update": {"f:data": {".": {}, "f:a": {}}}}
+
+
+def test_an_agent_without_a_name_is_unknown() -> None:
+    async def main(api: Api) -> list[str]:
+        found = []
+        for agent in ("", "/1.0", "x" * 200 + "/1"):
+            body = {"metadata": {"generateName": "c"}, "data": {"a": "1"}}
+            answer = await api.ask("POST", CONFIG_MAPS, body, **{"user-agent": agent})
+            found += [entry["manager"] for entry in answer.meta["managedFields"]]
+        return found
+
+    assert on(main) == ["unknown", "unknown", "x" * 128]
