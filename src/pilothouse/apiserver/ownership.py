@@ -265,7 +265,7 @@ class Ownership:
             put_entries(obj, managed_fields.encode_entries([entry]))
 
     def rewritten(self, info: ResourceInfo, before: bytes, obj: Object, subresource: str = "") -> None:
-        """Follow a write of the server itself. ``before`` is the stored object; managedFields of ``obj`` do not count."""
+        """Follow a write of the server itself. ``before`` is the stored object; ``obj`` may have its managedFields."""
         plain, known = split(self._core.view(info, before))
         obj["metadata"].pop("managedFields", None)
         if known:

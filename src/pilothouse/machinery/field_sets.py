@@ -3,7 +3,8 @@
 A set is kept in the form in which it is written (FieldsV1): a dict from path elements to the sets below them.
 ``f:name`` is a field, ``k:{"name":"x"}`` an item of a list with keys, ``v:"x"`` a member of a list that is a set,
 ``i:0`` a place in any other list. An element with nothing below it is in the set; one with something below it is in
-the set itself only if it has a ``"."``. So ``{"f:a": {}, "f:b": {"f:c": {}}, "f:d": {".": {}, "f:e": {}}}`` has a, b.c, d and d.e.
+the set itself only if it has a ``"."``. So ``{"f:a": {}, "f:b": {"f:c": {}}, "f:d": {".": {}, "f:e": {}}}`` has
+a, b.c, d and d.e.
 
 Sets are shared and never changed once they are made. ``field_walks`` makes them of objects, ``apply`` and
 ``managed_fields`` work with them. After structured-merge-diff ``fieldpath/set.go`` and ``serialize*.go`` (v6).
