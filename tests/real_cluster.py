@@ -57,11 +57,13 @@ class RequestFailed(AssertionError):
 class RealCluster:
     """A running etcd and kube-apiserver. Everything it writes is in ``directory``, which goes away with it."""
 
-    def __init__(self, extra_flags: Sequence[str] = ()) -> None:
+    def __init__(self, extra_flags: Sequence[str] = (), *, service_accounts: bool = False) -> None:
+        """``service_accounts``: pods need an account, which somebody has to make."""
         self.assets = Path(os.environ["KUBEBUILDER_ASSETS"])
         self.directory = Path(tempfile.mkdtemp(prefix="pilothouse-real-"))
         self.port = 0
         self._extra_flags = tuple(extra_flags)
+        self._service_accounts = service_accounts
         self._processes: list[subprocess.Popen[bytes]] = []
         self._names = itertools.count(1)
         self._write_keys()
@@ -126,7 +128,7 @@ class RealCluster:
             "--authorization-mode=RBAC",
             "--endpoint-reconciler-type=none",
             "--allow-privileged=true",
-            "--disable-admission-plugins=ServiceAccount",
+            *(() if self._service_accounts else ("--disable-admission-plugins=ServiceAccount",)),
             "--max-requests-inflight=2000",
             "--max-mutating-requests-inflight=2000",
             *self._extra_flags,
@@ -282,6 +284,11 @@ class RealCluster:
             return json.loads(text)
         except ValueError:
             return text
+
+    def ask(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
+        """Ask as the administrator; returns status and decoded answer, whatever they are."""
+        status, text = self._exchange(method, path, body)
+        return status, json.loads(text)
 
     def kubectl(self, *arguments: str, stdin: str = "", kubeconfig: Path | None = None) -> str:
         """Run kubectl and return what it printed. Fails with its error text."""

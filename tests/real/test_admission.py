@@ -1,0 +1,394 @@
+"""Admission beside the real kube-apiserver: the same requests get the same answers, word by word.
+
+The real one is v1.20.2. What its release says otherwise is in ``SINCE``, each with the release that changed it.
+"""
+
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+from tests.apiserver.api import Api, on
+from tests.real_cluster import RealCluster, missing_programs
+
+from pilothouse.apiserver import ServerOptions
+from pilothouse.apiserver.admission.names import DEFAULT
+
+pytestmark = [pytest.mark.real, pytest.mark.skipif(bool(missing_programs()), reason=missing_programs() or "all there")]
+
+Json = dict[str, Any]
+Ask = tuple[str, str, Any]
+"""Method, path below ``/`` with ``{ns}`` for the namespace, body."""
+
+SINCE = (
+    (re.compile(r" for: [a-z0-9,]+"), "", "v1.22 tells which containers do not specify them"),
+    (re.compile(r"must specify [a-z.,; -]+"), lambda found: found[0].replace("; ", ","), "v1.22, likewise"),
+)
+"""What the real server cannot say yet, taken out of our messages."""
+
+PODS, RANGES, QUOTAS = (f"api/v1/namespaces/{{ns}}/{kind}" for kind in ("pods", "limitranges", "resourcequotas"))
+CLAIMS = "api/v1/namespaces/{ns}/persistentvolumeclaims"
+SERVICES = "api/v1/namespaces/{ns}/services"
+ACCOUNTS = "api/v1/namespaces/{ns}/serviceaccounts"
+CLASSES = "apis/scheduling.k8s.io/v1/priorityclasses"
+STORAGE = "apis/storage.k8s.io/v1/storageclasses"
+RUNTIMES = "apis/node.k8s.io/v1/runtimeclasses"
+
+
+def pod(name: str = "p", *, requests: Any = None, limits: Any = None, annotations: Any = None, **spec: Any) -> Json:
+    resources = {key: value for key, value in (("requests", requests), ("limits", limits)) if value}
+    containers = [{"name": "c", "image": "i", "resources": resources}]
+    whole = {"serviceAccountName": "s", "automountServiceAccountToken": False, "containers": containers, **spec}
+    return {"metadata": {"name": name, "annotations": annotations or {}}, "spec": whole}
+
+
+def bare(**spec: Any) -> Json:
+    made = pod(**spec)
+    del made["spec"]["serviceAccountName"]
+    return made
+
+
+def limits(**limit: Any) -> Ask:
+    return "POST", RANGES, {"metadata": {"name": "l"}, "spec": {"limits": [limit]}}
+
+
+def quota(hard: Json, used: Json | None, **spec: Any) -> tuple[Ask, ...]:
+    made: Ask = ("POST", QUOTAS, {"metadata": {"name": "q"}, "spec": {"hard": hard, **spec}})
+    if used is None:
+        return (made,)
+    counted = {"metadata": {"name": "q"}, "spec": {"hard": hard, **spec}, "status": {"hard": hard, "used": used}}
+    return made, ("PUT", f"{QUOTAS}/q/status", counted)
+
+
+def claim(name: str = "d", size: str = "1Gi", **spec: Any) -> Json:
+    whole = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}, **spec}
+    return {"metadata": {"name": name}, "spec": whole}
+
+
+def service(kind: str, name: str = "v") -> Json:
+    return {"metadata": {"name": name}, "spec": {"type": kind, "ports": [{"port": 80}]}}
+
+
+MIRROR = {"kubernetes.io/config.mirror": "x"}
+ZERO = {"requests.cpu": "0", "pods": "0"}
+
+CASES: dict[str, tuple[Sequence[Ask], Sequence[Ask]]] = {
+    "a container gets defaults": (
+        [limits(type="Container", default={"cpu": "2"}, defaultRequest={"cpu": "1", "memory": "1Gi"})],
+        [
+            ("POST", PODS, pod(initContainers=[{"name": "i", "image": "x"}])),
+            ("POST", PODS, pod("q", limits={"cpu": "3"})),
+        ],
+    ),
+    "too little for a container": (
+        [limits(type="Container", min={"cpu": "100m"})],
+        [
+            ("POST", PODS, pod(requests={"cpu": "50m"})),
+            ("POST", PODS, pod()),
+            ("POST", PODS, pod(requests={"cpu": "1500m"}, limits={"cpu": "2"})),
+        ],
+    ),
+    "too much for a container": (
+        [limits(type="Container", max={"memory": "1Gi"})],
+        [("POST", PODS, pod(limits={"memory": "1.5Gi"})), ("POST", PODS, pod("q", limits={"memory": "1024Mi"}))],
+    ),
+    "too far apart": (
+        [limits(type="Container", maxLimitRequestRatio={"cpu": "1500m"})],
+        [
+            ("POST", PODS, pod(requests={"cpu": "1"}, limits={"cpu": "1600m"})),
+            ("POST", PODS, pod(requests={"cpu": "3"}, limits={"cpu": "10"})),
+            ("POST", PODS, pod()),
+            ("POST", PODS, pod(requests={"cpu": "1"})),
+            ("POST", PODS, pod("q", requests={"cpu": "1"}, limits={"cpu": "1500m"})),
+        ],
+    ),
+    "limits of whole pods": (
+        [limits(type="Pod", max={"cpu": "2"})],
+        [
+            ("POST", PODS, pod()),
+            ("POST", PODS, pod(limits={"cpu": "3"})),
+            (
+                "POST",
+                PODS,
+                pod(
+                    limits={"cpu": "1"},
+                    initContainers=[{"name": "i", "image": "x", "resources": {"limits": {"cpu": "2500m"}}}],
+                ),
+            ),
+        ],
+    ),
+    "limits of claims": (
+        [limits(type="PersistentVolumeClaim", min={"storage": "2Gi"}, max={"storage": "4Gi"})],
+        [("POST", CLAIMS, claim()), ("POST", CLAIMS, claim(size="5Gi")), ("POST", CLAIMS, claim(size="3Gi"))],
+    ),
+    "a quota of pods": (
+        quota({"requests.cpu": "1", "pods": "2"}, ZERO),
+        [
+            ("POST", PODS, pod("a", requests={"cpu": "600m"})),
+            ("POST", PODS, pod("b", requests={"cpu": "600m"})),
+            ("POST", PODS, pod("c")),
+            ("POST", PODS, pod("d", requests={"cpu": "0.1"})),
+            ("POST", PODS, pod("e", requests={"cpu": "2"})),
+            ("GET", f"{QUOTAS}/q", None),
+        ],
+    ),
+    "a quota that nobody has counted": (
+        quota({"pods": "0"}, None),
+        [("POST", PODS, pod()), ("GET", f"{QUOTAS}/q", None)],
+    ),
+    "a quota that is counted by half": (
+        quota({"pods": "5", "requests.cpu": "1"}, {"pods": "0"}),
+        [("POST", PODS, pod(requests={"cpu": "1"}))],
+    ),
+    "a quota that wants limits": (
+        quota({"limits.cpu": "5", "limits.memory": "5Gi"}, {"limits.cpu": "0", "limits.memory": "0"}),
+        [("POST", PODS, pod()), ("POST", PODS, pod(limits={"cpu": "1"}))],
+    ),
+    "a quota for pods with a deadline": (
+        quota({"pods": "1"}, {"pods": "0"}, scopes=["Terminating"]),
+        [
+            ("POST", PODS, pod("a")),
+            ("POST", PODS, pod("b", activeDeadlineSeconds=9)),
+            ("POST", PODS, pod("c", activeDeadlineSeconds=9)),
+            ("GET", f"{QUOTAS}/q", None),
+        ],
+    ),
+    "a quota by priority": (
+        quota(
+            {"pods": "0"},
+            {"pods": "0"},
+            scopeSelector={
+                "matchExpressions": [
+                    {"scopeName": "PriorityClass", "operator": "In", "values": ["system-node-critical"]}
+                ]
+            },
+        ),
+        [("POST", PODS, pod()), ("POST", PODS, pod("q", priorityClassName="system-node-critical"))],
+    ),
+    "a quota of services": (
+        quota(
+            {"services": "2", "services.nodeports": "1", "services.loadbalancers": "0"},
+            {"services": "0", "services.nodeports": "0", "services.loadbalancers": "0"},
+        ),
+        [
+            ("POST", SERVICES, service("NodePort", "a")),
+            ("POST", SERVICES, service("NodePort", "b")),
+            ("POST", SERVICES, service("LoadBalancer", "c")),
+            ("POST", SERVICES, service("ClusterIP", "d")),
+            ("POST", SERVICES, service("ClusterIP", "e")),
+            ("GET", f"{QUOTAS}/q", None),
+        ],
+    ),
+    "a quota of claims": (
+        quota(
+            {"requests.storage": "3Gi", "gold.storageclass.storage.k8s.io/persistentvolumeclaims": "0"},
+            {"requests.storage": "0", "gold.storageclass.storage.k8s.io/persistentvolumeclaims": "0"},
+        ),
+        [
+            ("POST", CLAIMS, claim("a", "2Gi")),
+            ("POST", CLAIMS, claim("b", "2Gi")),
+            ("POST", CLAIMS, claim("c", "1", storageClassName="gold")),
+            ("GET", f"{QUOTAS}/q", None),
+        ],
+    ),
+    "a quota of everything else": (
+        quota(
+            {"configmaps": "0", "count/deployments.apps": "0", "count/secrets": "1"},
+            {"configmaps": "0", "count/deployments.apps": "0", "count/secrets": "0"},
+        ),
+        [
+            ("POST", "api/v1/namespaces/{ns}/configmaps", {"metadata": {"name": "m"}}),
+            ("POST", "api/v1/namespaces/{ns}/configmaps", {"metadata": {"generateName": "m-"}}),
+            ("POST", "api/v1/namespaces/{ns}/secrets?dryRun=All", {"metadata": {"name": "a"}}),
+            ("POST", "api/v1/namespaces/{ns}/secrets", {"metadata": {"name": "a"}}),
+            ("POST", "api/v1/namespaces/{ns}/secrets", {"metadata": {"name": "b"}}),
+            ("GET", f"{QUOTAS}/q", None),
+        ],
+    ),
+    "accounts": (
+        [("POST", ACCOUNTS, {"metadata": {"name": "pulls"}, "imagePullSecrets": [{"name": "x"}]})],
+        [
+            ("POST", PODS, pod(serviceAccountName="missing")),
+            ("POST", PODS, pod(serviceAccountName="pulls")),
+            ("POST", PODS, pod("q", serviceAccountName="pulls", imagePullSecrets=[{"name": "own"}])),
+            ("POST", PODS, bare(name="d")),
+            ("POST", PODS, pod(annotations=MIRROR)),
+            ("POST", PODS, bare(annotations=MIRROR, volumes=[{"name": "v", "secret": {"secretName": "x"}}])),
+            (
+                "POST",
+                PODS,
+                bare(
+                    annotations=MIRROR,
+                    volumes=[{"name": "v", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}],
+                ),
+            ),
+        ],
+    ),
+    "an account that lists its secrets": (
+        [
+            (
+                "POST",
+                ACCOUNTS,
+                {
+                    "metadata": {"name": "l", "annotations": {"kubernetes.io/enforce-mountable-secrets": "true"}},
+                    "secrets": [{"name": "known"}],
+                },
+            )
+        ],
+        [
+            ("POST", PODS, pod(serviceAccountName="l", volumes=[{"name": "v", "secret": {"secretName": "x"}}])),
+            (
+                "POST",
+                PODS,
+                pod("q", serviceAccountName="l", volumes=[{"name": "v", "secret": {"secretName": "known"}}]),
+            ),
+            ("POST", PODS, pod(serviceAccountName="l", imagePullSecrets=[{"name": "x"}])),
+            (
+                "POST",
+                PODS,
+                pod(
+                    serviceAccountName="l",
+                    initContainers=[
+                        {
+                            "name": "i",
+                            "image": "x",
+                            "env": [{"name": "V", "valueFrom": {"secretKeyRef": {"name": "x", "key": "k"}}}],
+                        }
+                    ],
+                ),
+            ),
+        ],
+    ),
+    "priorities": (
+        [("POST", CLASSES, {"metadata": {"name": "{ns}"}, "value": 7, "preemptionPolicy": "Never"})],
+        [
+            ("POST", PODS, pod(priorityClassName="missing")),
+            ("POST", PODS, pod(priorityClassName="{ns}")),
+            ("POST", PODS, pod("q", priorityClassName="{ns}", priority=8)),
+            ("POST", PODS, pod("r", priority=1)),
+            ("POST", PODS, pod("s", priorityClassName="{ns}", preemptionPolicy="PreemptLowerPriority")),
+        ],
+    ),
+    "claims that may not grow": (
+        [("POST", CLAIMS, claim("a")), ("POST", CLAIMS, claim("b", storageClassName="{ns}"))],
+        [("GET", f"{CLAIMS}/a", None), ("GET", f"{CLAIMS}/b", None)],
+    ),
+    "runtime classes": (
+        [
+            (
+                "POST",
+                RUNTIMES,
+                {
+                    "metadata": {"name": "{ns}"},
+                    "handler": "h",
+                    "overhead": {"podFixed": {"cpu": "100m"}},
+                    "scheduling": {"nodeSelector": {"a": "b"}},
+                },
+            )
+        ],
+        [
+            ("POST", PODS, pod(runtimeClassName="missing")),
+            ("POST", PODS, pod(runtimeClassName="{ns}")),
+            ("POST", PODS, pod("q", runtimeClassName="{ns}", overhead={"cpu": "1"})),
+            ("POST", PODS, pod("r", runtimeClassName="{ns}", nodeSelector={"a": "c"})),
+            ("POST", PODS, pod("t", overhead={"cpu": "1"})),
+        ],
+    ),
+}
+"""What is there first, and what is compared, by what it is about."""
+
+SEEN = (
+    ("metadata", "annotations"),
+    ("metadata", "finalizers"),
+    *(
+        ("spec", field)
+        for field in (
+            "containers", "initContainers", "imagePullSecrets", "nodeSelector", "overhead", "preemptionPolicy",
+            "priority", "priorityClassName", "serviceAccountName", "storageClassName", "tolerations", "volumes",
+        )
+    ),
+    ("status", "used"),
+)  # fmt: skip
+"""The fields that admission has to do with."""
+
+
+@pytest.fixture(scope="module")
+def beside() -> Iterator[tuple[RealCluster, dict[str, str]]]:
+    """A real server with a namespace for each case, which is set up there."""
+    cluster = RealCluster(service_accounts=True)
+    try:
+        cluster.start()
+        namespaces = {}
+        for case, (setup, _asks) in CASES.items():
+            namespace = namespaces[case] = cluster.namespace("adm")
+            for method, path, body in [*common(namespace), *setup]:
+                cluster.request(method, f"/{filled(path, namespace)}", filled(body, namespace))
+        time.sleep(0.5)  # its plugins read caches
+        yield cluster, namespaces
+    finally:
+        cluster.stop()
+
+
+def filled(value: Any, namespace: str) -> Any:
+    if isinstance(value, str):
+        return value.replace("{ns}", namespace)
+    if isinstance(value, dict):
+        return {key: filled(one, namespace) for key, one in value.items()}
+    return [filled(one, namespace) for one in value] if isinstance(value, list) else value
+
+
+def essence(status: int, body: Json, namespace: str) -> Any:
+    """What is compared of an answer."""
+    if status >= 400:
+        message = re.sub(r"m-[a-z0-9]{5}", "m-", body["message"].replace(namespace, "NS"))
+        return status, body.get("reason"), message
+    found = {path: body.get(path[0], {}).get(path[1]) for path in SEEN}
+    return status, {path: value for path, value in found.items() if value not in (None, {}, [])}
+
+
+def common(namespace: str) -> list[Ask]:
+    return [("POST", ACCOUNTS, {"metadata": {"name": name}}) for name in ("s", "default")]
+
+
+def real_answers(cluster: RealCluster, namespace: str, asks: Sequence[Ask]) -> list[Any]:
+    answers = []
+    for method, path, body in asks:
+        status, found = cluster.ask(method, f"/{filled(path, namespace)}", filled(body, namespace))
+        answers.append(essence(status, found, namespace))
+    return answers
+
+
+def our_answers(namespace: str, setup: Sequence[Ask], asks: Sequence[Ask]) -> list[Any]:
+    async def main(api: Api) -> list[Any]:
+        await api.made("/api/v1/namespaces", {"metadata": {"name": namespace}})
+        for method, path, body in [*common(namespace), *setup]:
+            answer = await api.ask(method, f"/{filled(path, namespace)}", filled(body, namespace))
+            assert answer.status < 300, answer.text
+        answers = []
+        for method, path, body in asks:
+            answer = await api.ask(method, f"/{filled(path, namespace)}", filled(body, namespace))
+            answers.append(essence(answer.status, answer.body, namespace))
+        return answers
+
+    return on(main, ServerOptions(admission_plugins=DEFAULT))
+
+
+def as_of_then(answer: Any) -> Any:
+    """Our answer as the older release would have put it."""
+    if len(answer) < 3:
+        return answer
+    status, reason, message = answer
+    for pattern, old, _why in SINCE:
+        replacement: str | Callable[[re.Match[str]], str] = old
+        message = pattern.sub(replacement, message)
+    return status, reason, message
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_real_server_answers_the_same(case: str, beside: tuple[RealCluster, dict[str, str]]) -> None:
+    setup, asks = CASES[case]
+    cluster, namespaces = beside
+    theirs = real_answers(cluster, namespaces[case], asks)
+    ours = [as_of_then(answer) for answer in our_answers(namespaces[case], setup, asks)]
+    assert ours == theirs
