@@ -431,3 +431,44 @@ def test_definitions_that_are_refused(body: Object, message: str) -> None:
     assert answer.status == 422
     assert answer.message.startswith("CustomResourceDefinition.apiextensions.k8s.io ")
     assert message in answer.message
+
+
+def test_deprecated_versions_are_warned_of() -> None:
+    async def main(api: Api) -> list[str]:
+        body = definition()
+        body["spec"]["versions"][1].update(name="v1beta1", deprecated=True)
+        await api.made(DEFINITIONS, body)
+        old = FOOS.replace("/v1/", "/v1beta1/")
+        answers = [
+            await api.get(FOOS),
+            await api.get(old),
+            await api.post(old, {**foo(), "apiVersion": "example.com/v1beta1"}),
+        ]
+        return [answer.headers.get("warning", "") for answer in answers]
+
+    warning = '299 - "example.com/v1beta1 Foo is deprecated; use example.com/v1 Foo"'
+    assert on(main) == ["", warning, warning]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "reason"),
+    [
+        ("unapproved, a test", ("False", "UnapprovedAnnotation", 'not approved: "unapproved, a test"')),
+        ("https://github.com/x", ("True", "ApprovedAnnotation", "approved in https://github.com/x")),
+        ("nobody", None),
+    ],
+)
+def test_protected_groups_tell_who_has_approved(annotation: str, reason: tuple[str, str, str] | None) -> None:
+    async def main(api: Api) -> Answer:
+        body = definition()
+        body["metadata"] = {"name": "foos.x.k8s.io", "annotations": {"api-approved.kubernetes.io": annotation}}
+        body["spec"]["group"] = "x.k8s.io"
+        made = await api.post(DEFINITIONS, body)
+        return made if made.status == 422 else await api.get(DEFINITIONS + "/foos.x.k8s.io")
+
+    answer = on(main)
+    if reason is None:
+        assert 'with either a URL or a reason starting with "unapproved"' in answer.message
+        return
+    found = {one["type"]: one for one in answer.body["status"]["conditions"]}["KubernetesAPIApprovalPolicyConformant"]
+    assert (found["status"], found["reason"], found["message"]) == reason

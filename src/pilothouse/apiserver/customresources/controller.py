@@ -11,6 +11,7 @@ import asyncio
 from pilothouse.api.wire import Request
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.core import Call, Core
+from pilothouse.apiserver.customresources.approval import CONDITION, approval_of
 from pilothouse.apiserver.customresources.serving import is_true, versions_of
 from pilothouse.apiserver.handlers import creating, deleting, patching, updating
 from pilothouse.apiserver.identity import MASTERS, Identity
@@ -170,6 +171,9 @@ class CustomResources:
             )
         else:
             conditions = _with(conditions, now, "Established", False, "NotAccepted", "not all names are accepted")
+        approval = approval_of(definition)
+        if approval is not None:
+            conditions = _with(conditions, now, CONDITION, approval.holds, approval.reason, approval.message)
         status["conditions"] = conditions
         status["acceptedNames"] = dict(names) if good else accepted
         if status == definition.get("status"):

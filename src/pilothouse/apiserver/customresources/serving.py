@@ -17,6 +17,7 @@ from pilothouse.apiserver.customresources.objects import (
 from pilothouse.apiserver.customresources.rules import ABSENT, Run, rule_tree
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.presentation.discovery import version_rank
 from pilothouse.apiserver.resources import ResourceInfo, Subresource
 from pilothouse.apiserver.strategies.base import Strategy
 from pilothouse.apiserver.strategies.custom import CustomStrategy
@@ -136,6 +137,8 @@ def _row(definition: Object, version: Object, stored_as: ResourceInfo | None) ->
         default=default,
         terminating=bool(definition["metadata"].get("deletionTimestamp")),
     )
+    if version.get("deprecated"):
+        strategy.notices = (version.get("deprecationWarning") or _deprecation(spec, version["name"]),)
     custom = CustomVersion(
         definition["metadata"]["name"],
         stored_as.version if stored_as is not None else version["name"],
@@ -159,6 +162,17 @@ def _row(definition: Object, version: Object, stored_as: ResourceInfo | None) ->
     )
     strategy.storage = stored_as or info
     return info
+
+
+def _deprecation(spec: Object, name: str) -> str:
+    """What is said of a deprecated version, and which newer one is named instead."""
+    newer = [
+        other["name"]
+        for other in spec["versions"]
+        if other.get("served") and not other.get("deprecated") and version_rank(other["name"]) < version_rank(name)
+    ]
+    text = f"{spec['group']}/{name} {spec['names']['kind']} is deprecated"
+    return f"{text}; use {spec['group']}/{min(newer, key=version_rank)} {spec['names']['kind']}" if newer else text
 
 
 def _body_problems(obj: Object, openapi: dict[str, Any], old: Object | None = None) -> list[FieldError]:

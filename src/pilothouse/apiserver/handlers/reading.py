@@ -89,7 +89,7 @@ async def list_objects(core: Core, call: Call) -> ListResult:
     values = [record.value for record in records]
     if values and (info.custom is not None or not values[0].startswith(head)):
         values = [core.view(info, value) for value in values]
-    return ListResult(info, values, revision, continue_, remaining)
+    return ListResult(info, values, revision, continue_, remaining, tuple(call.warnings))
 
 
 def _select(

@@ -8,6 +8,7 @@ After apiextensions-apiserver's ``pkg/apis/apiextensions/{v1/defaults.go,validat
 from typing import Any, Literal
 
 from pilothouse.apiserver import errors
+from pilothouse.apiserver.customresources.approval import ANNOTATION, approval_of
 from pilothouse.apiserver.customresources.field_paths import PathError, resolve
 from pilothouse.apiserver.customresources.structural import schema_problems
 from pilothouse.apiserver.errors import FieldError
@@ -18,7 +19,6 @@ from pilothouse.machinery.names import dns_1035_label_errors, dns_subdomain_erro
 FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 _COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
-_APPROVAL = "api-approved.kubernetes.io"
 
 
 class DefinitionStrategy(Strategy):
@@ -214,15 +214,13 @@ def _name_problems(obj: Object, spec: Object) -> list[FieldError]:
                 errors.invalid_value(f"spec.names.{field}[{position}]", value, text)
                 for text in dns_1035_label_errors(value)
             ]
-    protected = group.endswith((".k8s.io", ".kubernetes.io")) or group in ("k8s.io", "kubernetes.io")
-    if protected and not (obj["metadata"].get("annotations") or {}).get(_APPROVAL):
-        problems.append(
-            errors.required(
-                f"metadata.annotations[{_APPROVAL}]",
-                f'protected groups must have approval annotation "{_APPROVAL}", see '
-                "https://github.com/kubernetes/enhancements/pull/1111",
-            )
-        )
+    approval = approval_of(obj)
+    if approval is not None and approval.refuses:
+        where = f"metadata.annotations[{ANNOTATION}]"
+        if approval.given:
+            problems.append(errors.invalid_value(where, approval.given, approval.message))
+        else:
+            problems.append(errors.required(where, approval.message))
     return problems
 
 
