@@ -28,6 +28,9 @@ from tests.traces.records import recorded
 
 from pilothouse.controllers.registry import DESCRIPTORS
 
+# One story for all tests of this module: it must not be told by each worker of its own.
+pytestmark = [pytest.mark.real, pytest.mark.xdist_group("rights")]
+
 CLIENTS = sorted({descriptor.client_name for descriptor in DESCRIPTORS})
 FLAGS = (
     "--use-service-account-credentials",

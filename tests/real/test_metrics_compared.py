@@ -6,10 +6,12 @@ many of them are healthy. Not exact is what merges as chance has it: how often a
 a status was written. There the bounds say what the scenario needs at least, and how far the two may be apart.
 """
 
+import contextlib
 import datetime
 import functools
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +21,9 @@ from tests.programs import Program, free_port, go_manager, pilothouse, until
 from tests.real.cluster_view import View, replica_set
 from tests.real.test_secure_port import get
 from tests.real_cluster import ADMIN_TOKEN, RealCluster, missing_programs, running
+
+# One story for all tests of this module: it must not be told by each worker of its own.
+pytestmark = [pytest.mark.real, pytest.mark.xdist_group("compared")]
 
 CONTROLLERS = "--controllers=replicaset,daemonset,garbagecollector,namespace,nodelifecycle,podgc,ttl"
 FLAGS = (
@@ -55,23 +60,34 @@ def gos(cluster: RealCluster, directory: Path, port: int) -> Program:
 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Seen]:
-    """Both runs."""
+    """Both runs, side by side: most of it is waiting. Programs live as long as the thread that starts them."""
     problem = missing_programs()
     if problem:
         pytest.skip(problem)
-    return {name: play(start, tmp_path_factory.mktemp(name)) for name, start in (("ours", ours), ("go", gos))}
+    runs: dict[str, Run] = {}
+    with contextlib.ExitStack() as stack, ThreadPoolExecutor() as pool:
+        for name, start in (("ours", ours), ("go", gos)):
+            cluster, port = stack.enter_context(running()), free_port()
+            manager = stack.enter_context(start(cluster, tmp_path_factory.mktemp(name), port))
+            runs[name] = Run(cluster, manager, port)
+        return dict(zip(runs, pool.map(play, runs.values()), strict=True))
 
 
-def play(start: Any, directory: Path) -> Seen:
-    """One run, on an API server of its own."""
-    with running() as cluster:
-        port = free_port()
-        with start(cluster, directory, port) as manager:
-            manager.until("uccessfully acquired lease")
-            scenario(cluster)
-            status, page = get(port, "/metrics", token=ADMIN_TOKEN)
-            assert status == 200
-            return Seen(page, manager.log)
+class Run(NamedTuple):
+    """A manager before an API server of its own."""
+
+    cluster: RealCluster
+    manager: Program
+    port: int
+
+
+def play(run: Run) -> Seen:
+    """The scenario, and what is seen then."""
+    run.manager.until("uccessfully acquired lease")
+    scenario(run.cluster)
+    status, page = get(run.port, "/metrics", token=ADMIN_TOKEN)
+    assert status == 200
+    return Seen(page, run.manager.log)
 
 
 def scenario(cluster: RealCluster) -> None:
