@@ -201,6 +201,7 @@ def test_a_write_whose_commit_was_never_asked_for_goes_with_the_next(run: Run) -
         await put(store, "/pods/default/b")
         assert orphan.committed
         assert store.count("/pods/") == 2
+        assert (store.has_any("/pods/"), store.has_any("/nodes/")) == (True, False)
         await store.commit(orphan)
 
     run(program)

@@ -57,6 +57,8 @@ _read_range = msgspec.json.Decoder(_Range).decode
 class ServiceAddresses(Plugin):
     """Gives services what they have no address or port of, and refuses what cannot be theirs."""
 
+    concerns = frozenset({"services"})
+
     def __init__(self, env: Env, store: Store, table: ResourceTable, service_range: str) -> None:
         self._store = store
         self._ranges = ranges_of(service_range)

@@ -139,6 +139,11 @@ class Store(ABC):
         before = _end_of(prefix)
         return sum(collection.keys.count(prefix, before) for collection in self._under(prefix))
 
+    def has_any(self, resource: str) -> bool:
+        """Whether there is anything under the prefix of a whole resource (``/pods/``): the quickest question of all."""
+        collection = self._collections.get(resource)
+        return collection is not None and len(collection.keys) > 0
+
     def _under(self, prefix: str) -> Sequence[Collection]:
         """The resources that a prefix touches, in key order."""
         end = resource_end(prefix)

@@ -4,7 +4,7 @@ A plugin may change an object (``admit``) or only judge it (``review``). All ``a
 ``review``. A plugin that never waits returns None; one that must ask somebody returns an awaitable.
 """
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
@@ -40,6 +40,10 @@ def refused(write: Admission, why: str) -> errors.StatusError:
 class Plugin:
     """Does nothing; plugins override one or both. A refusal is a raised ``StatusError``."""
 
+    concerns: frozenset[str] | None = None
+    """The resources that the plugin has to do with (``pods``, ``ingresses.networking.k8s.io``), None for all. It is not
+    asked about others."""
+
     def admit(self, write: Admission) -> Awaitable[None] | None:
         """Refuse the write, or change ``write.obj`` in place."""
         return None
@@ -49,22 +53,44 @@ class Plugin:
         return None
 
 
+Step = Callable[[Admission], Awaitable[None] | None]
+Steps = tuple[tuple[Step, ...], tuple[Step, ...]]
+"""What admits and what reviews the writes of one resource."""
+
+
 class Chain:
-    """Plugins in order."""
+    """Plugins in order. ``plugins`` may be changed at any time."""
 
     def __init__(self, plugins: Sequence[Plugin] = ()) -> None:
         self.plugins = list(plugins)
+        self._seen: list[Plugin] = []
+        self._steps: dict[str, Steps] = {}
 
     async def admit(self, write: Admission) -> None:
         """Run the plugins that may change the object."""
-        for plugin in self.plugins:
-            pending = plugin.admit(write)
+        for step in self._of(write)[0]:
+            pending = step(write)
             if pending is not None:
                 await pending
 
     async def review(self, write: Admission) -> None:
         """Run the plugins that only judge."""
-        for plugin in self.plugins:
-            pending = plugin.review(write)
+        for step in self._of(write)[1]:
+            pending = step(write)
             if pending is not None:
                 await pending
+
+    def _of(self, write: Admission) -> Steps:
+        # Each write passes here, and most plugins have nothing to do with it: they cost nothing this way.
+        if self.plugins != self._seen:
+            self._seen = list(self.plugins)
+            self._steps.clear()
+        resource = write.info.group_resource
+        steps = self._steps.get(resource)
+        if steps is None:
+            asked = [one for one in self.plugins if one.concerns is None or resource in one.concerns]
+            steps = self._steps[resource] = (
+                tuple(one.admit for one in asked if type(one).admit is not Plugin.admit),
+                tuple(one.review for one in asked if type(one).review is not Plugin.review),
+            )
+        return steps

@@ -14,6 +14,7 @@ from pilothouse.apiserver.identity import MASTERS, Identity
 from pilothouse.machinery.go_text import quote
 
 GROUP = "certificates.k8s.io"
+_REQUESTS = frozenset({"certificatesigningrequests.certificates.k8s.io"})
 CLIENT_SIGNER = "kubernetes.io/kube-apiserver-client"
 
 
@@ -48,6 +49,8 @@ def _is_request(write: Admission, operation: str, subresource: str) -> bool:
 class CertificateApproval(_ForSigners):
     """Asks for the verb ``approve``, for the signer that the request named when it was made."""
 
+    concerns = _REQUESTS
+
     def review(self, write: Admission) -> None:
         if _is_request(write, "UPDATE", "approval") and write.old is not None:
             signer = (write.old.get("spec") or {}).get("signerName") or ""
@@ -56,6 +59,8 @@ class CertificateApproval(_ForSigners):
 
 class CertificateSigning(_ForSigners):
     """Asks for the verb ``sign`` when the certificate or the conditions change."""
+
+    concerns = _REQUESTS
 
     def review(self, write: Admission) -> None:
         if not _is_request(write, "UPDATE", "status") or write.old is None or write.obj is None:
@@ -70,6 +75,8 @@ class CertificateSigning(_ForSigners):
 class ClusterTrustBundleAttest(_ForSigners):
     """Asks for the verb ``attest`` of bundles that belong to a signer."""
 
+    concerns = frozenset({"clustertrustbundles.certificates.k8s.io"})
+
     def review(self, write: Admission) -> None:
         if write.info.resource != "clustertrustbundles" or write.info.group != GROUP or write.obj is None:
             return
@@ -82,6 +89,8 @@ class ClusterTrustBundleAttest(_ForSigners):
 
 class CertificateSubjectRestriction(Plugin):
     """Nobody becomes an administrator of everything by a certificate for clients."""
+
+    concerns = _REQUESTS
 
     def review(self, write: Admission) -> None:
         if not _is_request(write, "CREATE", "") or write.obj is None:

@@ -22,6 +22,8 @@ _CLASS_OF_INGRESS = "kubernetes.io/ingress.class"
 class DefaultStorageClass(Plugin):
     """For new claims that do not name a class. The empty name is a name: that of no class."""
 
+    concerns = frozenset({"persistentvolumeclaims"})
+
     def __init__(self, store: Store) -> None:
         self._store = store
 
@@ -42,6 +44,8 @@ class DefaultStorageClass(Plugin):
 
 class DefaultIngressClass(Plugin):
     """For new ingresses that name no class, neither in the spec nor in the annotation from before there was a field."""
+
+    concerns = frozenset({"ingresses.networking.k8s.io"})
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -15,6 +15,8 @@ _KEYS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 class DefaultTolerationSeconds(Plugin):
     """Appends the tolerations that are missing, on create and on update."""
 
+    concerns = frozenset({"pods"})
+
     def admit(self, write: Admission) -> None:
         if write.info.resource != "pods" or write.info.group or write.subresource or write.obj is None:
             return

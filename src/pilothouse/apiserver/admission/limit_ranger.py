@@ -47,19 +47,21 @@ _read = msgspec.json.Decoder(_LimitRange).decode
 class LimitRanger(Plugin):
     """Completes pods on create; judges pods and claims on create, claims also on update, pods also on resize."""
 
+    concerns = frozenset({"pods", "persistentvolumeclaims"})
+
     def __init__(self, store: Store) -> None:
         self._store = store
         self._known: dict[str, tuple[int, tuple[Limit, ...]]] = {}
 
     def admit(self, write: Admission) -> None:
-        if write.info.resource != "pods" or not _concerned(write):
+        if write.info.resource != "pods" or not self._store.has_any(PREFIX) or not _concerned(write):
             return
         for limits in self._ranges(write.namespace):
             assert write.obj is not None, "concerned only with objects"
             set_defaults(write.obj, limits)
 
     def review(self, write: Admission) -> None:
-        if not _concerned(write):
+        if not self._store.has_any(PREFIX) or not _concerned(write):
             return
         for limits in self._ranges(write.namespace):
             assert write.obj is not None, "concerned only with objects"

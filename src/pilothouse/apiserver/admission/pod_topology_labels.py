@@ -15,6 +15,8 @@ _MARK = b"topology.kubernetes.io/"
 class PodTopologyLabels(Plugin):
     """Copies the labels when a pod gets its node, over what the pod says."""
 
+    concerns = frozenset({"pods"})
+
     def __init__(self, store: Store) -> None:
         self._store = store
 

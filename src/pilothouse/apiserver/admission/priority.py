@@ -30,6 +30,8 @@ SYSTEM_CLASSES: dict[str, tuple[int, str]] = {
 class Priority(Plugin):
     """Fills in ``priority`` and ``preemptionPolicy`` of new pods, and allows one default class."""
 
+    concerns = frozenset({"pods", "priorityclasses.scheduling.k8s.io"})
+
     def __init__(self, store: Store) -> None:
         self._store = store
 

@@ -82,6 +82,8 @@ class ResourceQuota(Plugin):
         self._known: dict[str, Quota] = {}
 
     def review(self, write: Admission) -> None:
+        if not self._store.has_any(PREFIX):
+            return
         if not write.namespace or write.obj is None or write.operation not in ("CREATE", "UPDATE"):
             return
         info = write.info

@@ -18,6 +18,8 @@ _DIFFERS = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Ov
 class RuntimeClass(Plugin):
     """Completes new pods by their class, and allows an overhead only where a class has one."""
 
+    concerns = frozenset({"pods"})
+
     def __init__(self, store: Store) -> None:
         self._store = store
 

@@ -55,6 +55,8 @@ _read = msgspec.json.Decoder(_Account).decode
 class ServiceAccount(Plugin):
     """Completes new pods. Waits a little for the account ``default``, which a controller makes in new namespaces."""
 
+    concerns = frozenset({"pods"})
+
     def __init__(self, env: Env, store: Store) -> None:
         self._env = env
         self._store = store

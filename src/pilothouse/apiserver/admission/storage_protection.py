@@ -21,6 +21,8 @@ _CLASS = "volume.beta.kubernetes.io/storage-class"
 class StorageObjectInUseProtection(Plugin):
     """A finalizer for new objects, which a controller takes off when nobody uses them."""
 
+    concerns = frozenset(f"{name}.{group}" if group else name for group, name in _FINALIZERS)
+
     def admit(self, write: Admission) -> None:
         if write.operation != "CREATE" or write.subresource or write.obj is None:
             return
@@ -35,6 +37,8 @@ class StorageObjectInUseProtection(Plugin):
 
 class PersistentVolumeClaimResize(Plugin):
     """Claims grow only when they are bound and their class says that its volumes can."""
+
+    concerns = frozenset({"persistentvolumeclaims"})
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -14,6 +14,8 @@ _EFFECT = "NoSchedule"
 class TaintNodesByCondition(Plugin):
     """Appends the taint on create, unless the node brings one of that key and effect."""
 
+    concerns = frozenset({"nodes"})
+
     def admit(self, write: Admission) -> None:
         if write.info.resource != "nodes" or write.info.group or write.operation != "CREATE" or write.subresource:
             return

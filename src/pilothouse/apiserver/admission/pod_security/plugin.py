@@ -50,6 +50,10 @@ _read = msgspec.json.Decoder(_Namespace).decode
 class PodSecurity(Plugin):
     """Judges only: nothing is changed so that a pod fits."""
 
+    concerns = frozenset(
+        {"pods", "namespaces", *(f"{name}.{group}" if group else name for group, name in _TEMPLATES)},
+    )
+
     def __init__(self, store: Store, options: PodSecurityOptions | None = None) -> None:
         self._store = store
         self._options = options or PodSecurityOptions()
