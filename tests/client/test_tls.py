@@ -3,9 +3,12 @@
 import asyncio
 import contextlib
 import json
+import socket
 import ssl
 import stat
+import struct
 import sys
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -14,6 +17,7 @@ from tests.client.certificates import Authority
 from tests.client.scripted_server import Asked, ScriptedServer
 
 from pilothouse.api import wire
+from pilothouse.client import dial
 from pilothouse.client.credentials import IssuedToken, TokenFile, bearer
 from pilothouse.client.endpoint import parse_endpoint, parse_proxy
 from pilothouse.client.errors import ConnectFailed, ConnectionLost
@@ -161,6 +165,46 @@ def begin_a_watch(asked: Asked) -> None:
     names = [value for part in peer.get("subject", ()) for key, value in part if key == "commonName"]
     asked.begin()
     asked.chunk(json.dumps(names).encode())
+
+
+def test_a_connection_that_is_reset_in_the_handshake_leaves_no_socket_with_a_descriptor_of_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Such a socket would close the connection that has its number by then."""
+    made: list[socket.socket] = []
+    prepare = dial._prepare
+
+    def keep(sock: socket.socket) -> None:
+        prepare(sock)
+        made.append(sock)
+
+    monkeypatch.setattr(dial, "_prepare", keep)
+
+    def reset_all(listener: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                taken, _address = listener.accept()
+                taken.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                taken.close()
+
+    async def main() -> None:
+        with socket.create_server(("127.0.0.1", 0), backlog=64) as listener:
+            thread = threading.Thread(target=reset_all, args=[listener], daemon=True)
+            thread.start()
+            endpoint = parse_endpoint(f"https://127.0.0.1:{listener.getsockname()[1]}", "test")
+            transport = RemoteTransport(endpoint, Env(), tls=TlsSettings(insecure_skip_verify=True))
+            for _ in range(20):
+                requests = [transport.open(GET) for _ in range(10)]
+                answers = await asyncio.gather(*requests, return_exceptions=True)
+                assert all(isinstance(answer, ConnectionError) for answer in answers), answers
+                await asyncio.sleep(0.01)
+            await transport.close()
+            listener.shutdown(socket.SHUT_RDWR)
+            await asyncio.to_thread(thread.join, 5)
+
+    run(main)
+    assert len(made) == 200
+    assert [sock.fileno() for sock in made] == [-1] * 200
 
 
 def test_https_goes_through_a_tunnel(tmp_path: Path) -> None:

@@ -5,10 +5,11 @@ v0.36: dial 30 s, TLS handshake 10 s, dead peers found within 45 s as HTTP/2's p
 """
 
 import asyncio
+import contextlib
 import ipaddress
 import socket
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 
 from pilothouse.client.connection import Connection
 from pilothouse.client.endpoint import Endpoint, Proxy
@@ -69,7 +70,8 @@ class Dialer:
         self, loop: asyncio.AbstractEventLoop, sock: socket.socket, context: ssl.SSLContext | None
     ) -> Connection:
         if context is None:
-            _transport, connection = await loop.create_connection(lambda: Connection(loop), sock=sock)
+            with _handed_over(loop, sock):
+                _transport, connection = await loop.create_connection(lambda: Connection(loop), sock=sock)
             return connection
         return await _hello(loop, sock, context, self._server_name, str(self._endpoint))
 
@@ -87,9 +89,10 @@ class Dialer:
         secured: asyncio.Transport | None = None
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                transport, _ = await loop.create_connection(
-                    lambda: tunnel, sock=sock, ssl=over_tls, server_hostname=proxy.host if over_tls else None
-                )
+                with _handed_over(loop, sock):
+                    transport, _ = await loop.create_connection(
+                        lambda: tunnel, sock=sock, ssl=over_tls, server_hostname=proxy.host if over_tls else None
+                    )
                 transport.write(f"{head}\r\n".encode("latin-1"))
                 await tunnel.opened
             connection = Connection(loop)
@@ -180,6 +183,22 @@ def _is_address(host: str) -> bool:
     return True
 
 
+@contextlib.contextmanager
+def _handed_over(loop: asyncio.AbstractEventLoop, sock: socket.socket) -> Iterator[None]:
+    """While the loop makes a transport of the socket. Should that fail, the descriptor is the loop's to close.
+
+    uvloop (0.21 ``create_connection``) tells the socket so only when the transport stands. If the peer resets the
+    connection before that, libuv closes the descriptor, and the socket would close it once more when it is collected:
+    whatever connection has the number by then would lose it, and the next one to get it would be refused by the loop.
+    """
+    try:
+        yield
+    except BaseException:
+        if type(loop).__module__.startswith("uvloop"):
+            sock.detach()
+        raise
+
+
 def _prepare(sock: socket.socket) -> None:
     sock.setblocking(False)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -194,13 +213,14 @@ async def _hello(
     loop: asyncio.AbstractEventLoop, sock: socket.socket, context: ssl.SSLContext, server_name: str, what: str
 ) -> Connection:
     try:
-        _transport, connection = await loop.create_connection(
-            lambda: Connection(loop),
-            sock=sock,
-            ssl=context,
-            server_hostname=server_name,
-            ssl_handshake_timeout=TLS_SECONDS,
-        )
+        with _handed_over(loop, sock):
+            _transport, connection = await loop.create_connection(
+                lambda: Connection(loop),
+                sock=sock,
+                ssl=context,
+                server_hostname=server_name,
+                ssl_handshake_timeout=TLS_SECONDS,
+            )
     except ssl.SSLError as error:
         raise _tls_failure(error, what) from error
     except OSError as error:
