@@ -70,7 +70,7 @@ _FIXED: list[tuple[str, Object, str, str]] = [
         "spec.persistentvolumesource",
         "spec.persistentvolumesource is immutable after creation",
     ),
-    ("PersistentVolume", {"spec": {"volumeMode": "Block"}}, "spec.volumeMode", FIXED),
+    ("PersistentVolume", {"spec": {"volumeMode": "Block"}}, "volumeMode", FIXED),
     (
         "PersistentVolumeClaim",
         {"spec": {"accessModes": ["ReadWriteMany"]}},
@@ -114,7 +114,7 @@ _WRONG: list[tuple[str, Object, str, str]] = [
     ("Deployment", {"spec": {"selector": None}}, "spec.selector", "FieldValueRequired"),
     ("Deployment", {"spec": {"selector": {"matchLabels": None}}}, "spec.selector", "FieldValueInvalid"),
     ("Deployment", {"spec": {"replicas": -1}}, "spec.replicas", "FieldValueInvalid"),
-    ("Deployment", {"spec": {"strategy": {"type": "Other"}}}, "spec.strategy.type", "FieldValueNotSupported"),
+    ("Deployment", {"spec": {"strategy": {"type": "Other"}}}, "spec.strategy", "FieldValueNotSupported"),
     (
         "Deployment",
         {"spec": {"strategy": {"rollingUpdate": {"maxUnavailable": "200%"}}}},
@@ -241,7 +241,7 @@ _WRONG: list[tuple[str, Object, str, str]] = [
     ),
     ("Event", {"involvedObject": {"namespace": "other"}}, "involvedObject.namespace", "FieldValueInvalid"),
     ("VolumeAttachment", {"spec": {"attacher": None}}, "spec.attacher", "FieldValueRequired"),
-    ("VolumeAttachment", {"spec": {"nodeName": None}}, "spec.nodeName", "FieldValueRequired"),
+    ("VolumeAttachment", {"spec": {"nodeName": None}}, "spec.nodeName", "FieldValueInvalid"),
     ("ValidatingWebhookConfiguration", {"webhooks": [{"name": "x"}]}, "webhooks[0].name", "FieldValueInvalid"),
     ("CertificateSigningRequest", {"spec": {"usages": None}}, "spec.usages", "FieldValueRequired"),
     ("ServiceCIDR", {"spec": {"cidrs": ["x"]}}, "spec.cidrs[0]", "FieldValueInvalid"),

@@ -142,15 +142,21 @@ def _owner_problems(owners: Sequence[Object]) -> list[FieldError]:
 _NO_OWNER = "is disallowed from being an owner"
 
 
-def _finalizer_problems(finalizers: Sequence[str]) -> list[FieldError]:
+def finalizer_name_problems(finalizers: Sequence[str], field: str) -> list[FieldError]:
+    """What is wrong with the names of finalizers."""
     problems: list[FieldError] = []
     for position, name in enumerate(finalizers):
-        path = f"metadata.finalizers[{position}]"
+        path = f"{field}[{position}]"
         problems += [errors.invalid_value(path, name, text) for text in qualified_name_errors(name)]
         if "/" not in name and name not in STANDARD_FINALIZERS:
             problems.append(
                 errors.invalid_value(path, name, "name is neither a standard finalizer name nor is it fully qualified")
             )
+    return problems
+
+
+def _finalizer_problems(finalizers: Sequence[str]) -> list[FieldError]:
+    problems = finalizer_name_problems(finalizers, "metadata.finalizers")
     if "orphan" in finalizers and "foregroundDeletion" in finalizers:
         problems.append(
             errors.invalid_value(

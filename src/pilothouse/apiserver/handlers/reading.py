@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import binascii
 
 import msgspec
 
@@ -133,9 +132,9 @@ async def _start(core: Core, options: ListOptions, prefix: str) -> tuple[str, in
     """The key to begin after, and the revision to list at; 0 for the newest."""
     wanted = options.resource_version
     if options.continue_:
+        revision, start = decode_token(options.continue_)
         if wanted and wanted != "0":
             raise errors.bad_request("specifying resource version is not allowed when using continue")
-        revision, start = decode_token(options.continue_)
         return prefix + start, max(revision, 0)
     if not wanted or wanted == "0":
         return "", 0
@@ -154,6 +153,9 @@ def _expired(core: Core, options: ListOptions, after: str, prefix: str) -> Statu
     return errors.expired(_TOO_OLD_CONTINUE, continue_=encode_token(-1, after[len(prefix) :]))
 
 
+_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+
+
 class _Token(msgspec.Struct):
     v: str = ""
     rv: int = 0
@@ -168,18 +170,20 @@ def encode_token(revision: int, key: str) -> str:
 
 def decode_token(token: str) -> tuple[int, str]:
     """The revision and relative key of a continue token. Raises the 400s of upstream."""
-    try:
-        text = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
-        if base64.urlsafe_b64encode(text).decode().rstrip("=") != token:
-            raise ValueError
-        parsed = msgspec.json.decode(text, type=_Token)
-    except (binascii.Error, ValueError):
-        alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-        at = next((i for i, character in enumerate(token) if character not in alphabet), len(token))
+    at = next((i for i, character in enumerate(token) if character not in _ALPHABET), -1)
+    if at < 0 and len(token) % 4 == 1:
+        at = len(token) - 1
+    if at >= 0:
         why = f"illegal base64 data at input byte {at}"
+        raise errors.bad_request(f"invalid continue token: continue key is not valid: {why}")
+    text = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
+    try:
+        parsed = msgspec.json.decode(text, type=_Token)
+    except (msgspec.DecodeError, ValueError) as error:
+        why = str(error)
+        if text[:1] not in b"{":
+            why = f"invalid character {chr(text[0])!r} looking for beginning of value"
         raise errors.bad_request(f"invalid continue token: continue key is not valid: {why}") from None
-    except msgspec.DecodeError as error:
-        raise errors.bad_request(f"invalid continue token: continue key is not valid: {error}") from None
     if parsed.v != _CONTINUE_VERSION:
         raise errors.bad_request(
             f"invalid continue token: continue key is not valid: server does not recognize {parsed.v}"

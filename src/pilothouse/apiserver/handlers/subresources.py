@@ -10,6 +10,7 @@ from pilothouse.apiserver.core import Call, Core
 from pilothouse.apiserver.handlers.incoming import read_built_in, read_object
 from pilothouse.apiserver.handlers.patching import patch_function, read_patch_options
 from pilothouse.apiserver.handlers.updating import change, check_identity, read_stored
+from pilothouse.apiserver.metadata import finalizer_name_problems
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.options import WriteOptions, read_write_options
 from pilothouse.apiserver.results import ObjectResult, StatusResult
@@ -234,7 +235,14 @@ async def finalize_namespace(core: Core, call: Call) -> ObjectResult:
     meta: Object = sent.setdefault("metadata", {})
     check_identity(call, meta)
     revision = meta.get("resourceVersion") or ""
-    return await change(core, call, lambda _old: sent, options, revision=revision, prepare=_only_finalizers)
+
+    def prepare(obj: Object, old: Object) -> None:
+        _only_finalizers(obj, old)
+        problems = finalizer_name_problems(obj["spec"].get("finalizers") or (), "spec.finalizers")
+        if problems:
+            raise errors.invalid("", "Namespace", call.name, problems)
+
+    return await change(core, call, lambda _old: sent, options, revision=revision, prepare=prepare)
 
 
 def _only_finalizers(obj: Object, old: Object) -> None:

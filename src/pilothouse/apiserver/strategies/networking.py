@@ -184,8 +184,9 @@ def _path_problems(entry: Object, path: str) -> list[FieldError]:
     problems: list[FieldError] = []
     kind, where = entry.get("pathType"), entry.get("path") or ""
     if not kind:
-        problems.append(errors.required(f"{path}.pathType", "pathType must be specified"))
-    elif kind not in _PATH_TYPES:
+        # Upstream looks no further.
+        return [errors.required(f"{path}.pathType", "pathType must be specified")]
+    if kind not in _PATH_TYPES:
         problems.append(errors.not_supported(f"{path}.pathType", kind, _PATH_TYPES))
     if kind in ("Exact", "Prefix") and not where.startswith("/"):
         problems.append(errors.invalid_value(f"{path}.path", where, "must be an absolute path"))

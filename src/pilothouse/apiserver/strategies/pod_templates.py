@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.strategies.pod_rules import container_problems, pod_problems
 from pilothouse.apiserver.strategies.selectors import label_problems_in
 from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors, port_name_errors
 from pilothouse.machinery.quantities import canonical, parse_quantity
@@ -90,7 +91,7 @@ def _default_container(container: Object) -> None:
         if not port.get("protocol"):
             port["protocol"] = "TCP"
     for probe in _PROBES:
-        if container.get(probe):
+        if container.get(probe) is not None:
             _default_probe(container[probe])
     for variable in container.get("env") or ():
         reference = (variable.get("valueFrom") or {}).get("fieldRef")
@@ -282,6 +283,7 @@ def validate_pod_spec(spec: Object, path: str) -> list[FieldError]:
             problems += [
                 errors.invalid_value(f"{path}.{field}", spec[field], text) for text in dns_label_errors(spec[field])
             ]
+    problems += pod_problems(spec, path)
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and not 1 <= deadline <= 2147483647:
         problems.append(
@@ -364,7 +366,7 @@ def _validate_container(
             problems.append(errors.invalid_value(f"{where}.mountPath", mount["mountPath"], "must be unique"))
         mounted.add(mount.get("mountPath") or "")
     for probe in _PROBES:
-        if container.get(probe):
+        if container.get(probe) is not None:
             _validate_probe(container[probe], f"{path}.{probe}", problems)
             if probe != "readinessProbe" and container[probe].get("successThreshold") != 1:
                 problems.append(
@@ -374,6 +376,7 @@ def _validate_container(
                 )
     if container.get("resources"):
         _validate_resources(container["resources"], f"{path}.resources", problems)
+    problems += container_problems(container, path, volumes)
 
 
 def _validate_ports(

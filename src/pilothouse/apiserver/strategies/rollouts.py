@@ -9,6 +9,7 @@ from typing import Any
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.strategies.filling import go_named
 
 _NON_NEGATIVE = "must be greater than or equal to 0"
 _PERCENT = (
@@ -34,6 +35,11 @@ def _is_zero(value: Any) -> bool:
     return value in (None, 0) or (isinstance(value, str) and not value.removesuffix("%").strip("0"))
 
 
+def _shown(strategy: Object) -> Object:
+    # The type is judged, the whole strategy is shown.
+    return {"Type": strategy["type"], "RollingUpdate": go_named(strategy.get("rollingUpdate"))}
+
+
 def deployment_strategy_problems(strategy: Object) -> list[FieldError]:
     """``spec.strategy`` of a Deployment."""
     kind, rolling = strategy["type"], strategy.get("rollingUpdate")
@@ -43,7 +49,7 @@ def deployment_strategy_problems(strategy: Object) -> list[FieldError]:
             return []
         return [errors.not_allowed(path, "may not be specified when strategy `type` is 'Recreate'")]
     if kind != "RollingUpdate":
-        return [errors.not_supported("spec.strategy.type", kind, ("Recreate", "RollingUpdate"))]
+        return [errors.not_supported("spec.strategy", _shown(strategy), ("Recreate", "RollingUpdate"))]
     rolling = rolling or {}
     unavailable, surge = rolling.get("maxUnavailable"), rolling.get("maxSurge")
     problems = count_problems(unavailable, f"{path}.maxUnavailable")
@@ -65,7 +71,7 @@ def daemon_set_strategy_problems(strategy: Object) -> list[FieldError]:
         return []
     if strategy["type"] != "RollingUpdate":
         supported = ("OnDelete", "RollingUpdate")
-        return [errors.not_supported("spec.updateStrategy.type", strategy["type"], supported)]
+        return [errors.not_supported("spec.updateStrategy", _shown(strategy), supported)]
     path = "spec.updateStrategy.rollingUpdate"
     rolling = strategy.get("rollingUpdate") or {}
     unavailable, surge = rolling.get("maxUnavailable"), rolling.get("maxSurge")
@@ -125,7 +131,7 @@ def number_problems(status: Object, fields: Sequence[str]) -> list[FieldError]:
 def at_most_problems(status: Object, pairs: Sequence[tuple[str, str, str]]) -> list[FieldError]:
     """(field, the field that it may not exceed, what that is called): those that do."""
     return [
-        errors.invalid_value(f"status.{field}", status[field], f"cannot be greater than {told}")
+        errors.invalid_value(f"status.{field}", status.get(field) or 0, f"cannot be greater than {told}")
         for field, most, told in pairs
         if (status.get(field) or 0) > (status.get(most) or 0)
     ]

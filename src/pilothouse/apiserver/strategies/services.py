@@ -379,13 +379,13 @@ def _balancer_problems(spec: Object) -> list[FieldError]:
     balanced = spec["type"] == "LoadBalancer"
     ranges: Sequence[str] = spec.get("loadBalancerSourceRanges") or ()
     if ranges and not balanced:
-        problems.append(errors.not_allowed("spec.loadBalancerSourceRanges", _ONLY_BALANCED))
+        problems.append(errors.not_allowed("spec.LoadBalancerSourceRanges", _ONLY_BALANCED))
     for position, text in enumerate(ranges):
         try:
             ipaddress.ip_network(text.strip(), strict=False)
         except ValueError:
             told = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
-            problems.append(errors.invalid_value(f"spec.loadBalancerSourceRanges[{position}]", text, told))
+            problems.append(errors.invalid_value(f"spec.LoadBalancerSourceRanges[{position}]", text, told))
     if not balanced and spec.get("allocateLoadBalancerNodePorts") is not None:
         problems.append(errors.not_allowed("spec.allocateLoadBalancerNodePorts", _ONLY_BALANCED))
     name = spec.get("loadBalancerClass")

@@ -10,6 +10,7 @@ from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.base import Strategy
 from pilothouse.apiserver.strategies.filling import IMMUTABLE, canonicalize, child, fill, fixed
+from pilothouse.machinery.names import dns_subdomain_errors
 from pilothouse.machinery.quantities import QuantityError, parse_quantity
 
 _MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
@@ -120,7 +121,7 @@ class VolumeStrategy(Strategy):
                     "spec.persistentvolumesource", "spec.persistentvolumesource is immutable after creation"
                 )
             )
-        problems += fixed(spec, before, "spec", ("volumeMode",))
+        problems += fixed(spec, before, "", ("volumeMode",))
         if before.get("nodeAffinity") and spec.get("nodeAffinity") != before["nodeAffinity"]:
             problems.append(errors.invalid_value("spec.nodeAffinity", spec.get("nodeAffinity"), IMMUTABLE))
         return problems
@@ -285,7 +286,12 @@ class AttachmentStrategy(Strategy):
 
     def validate(self, obj: Object) -> list[FieldError]:
         spec = obj.get("spec") or {}
-        problems = [errors.required(f"spec.{field}") for field in ("attacher", "nodeName") if not spec.get(field)]
+        attacher, node = spec.get("attacher") or "", spec.get("nodeName") or ""
+        problems = [] if attacher else [errors.required("spec.attacher")]
+        # Upstream looks at the names of those that have none, too.
+        told = dns_subdomain_errors(attacher.lower())
+        problems += [errors.invalid_value("spec.attacher", attacher, text) for text in told]
+        problems += [errors.invalid_value("spec.nodeName", node, text) for text in dns_subdomain_errors(node)]
         source = spec.get("source") or {}
         name, inline = source.get("persistentVolumeName"), source.get("inlineVolumeSpec")
         if not name and inline is None:

@@ -58,9 +58,10 @@ def _selector_and_template_problems(
     if not template:
         problems.append(errors.required("spec.template"))
         return problems
-    if selector:
+    if selector is None or selector:
         labels = (template.get("metadata") or {}).get("labels") or {}
-        if not _matches(selector, labels):
+        # No selector at all selects nothing.
+        if selector is None or not _matches(selector, labels):
             problems.append(
                 errors.invalid_value(
                     "spec.template.metadata.labels", labels, "`selector` does not match template `labels`"

@@ -1,0 +1,152 @@
+"""What is wrong with pods: fields and reasons as kube-apiserver v1.20.2 gives them for the same requests."""
+
+from typing import Any
+
+import pytest
+from tests.apiserver.api import PODS, Answer, Api, Object, on, pod
+
+REQUIRED, INVALID, UNSUPPORTED = "FieldValueRequired", "FieldValueInvalid", "FieldValueNotSupported"
+
+
+def _c(**more: Any) -> Object:
+    return {"containers": [{"name": "c", "image": "i", **more}]}
+
+
+def _affinity(**more: Any) -> Object:
+    return {"affinity": more}
+
+
+_HARD = "requiredDuringSchedulingIgnoredDuringExecution"
+_ROWS: list[tuple[str, Object, list[tuple[str, str]]]] = [
+    ("a probe of nothing", _c(livenessProbe={}), [("spec.containers[0].livenessProbe", REQUIRED)]),
+    ("a hook of nothing", _c(lifecycle={"postStart": {}}), [("spec.containers[0].lifecycle.postStart", REQUIRED)]),
+    ("variables from nowhere", _c(envFrom=[{}]), [("spec.containers[0].envFrom", INVALID)]),
+    (
+        "a variable from nowhere",
+        _c(env=[{"name": "A", "valueFrom": {}}]),
+        [("spec.containers[0].env[0].valueFrom", INVALID)],
+    ),
+    (
+        "a negative user",
+        _c(securityContext={"runAsUser": -1}),
+        [("spec.containers[0].securityContext.runAsUser", INVALID)],
+    ),
+    ("a negative user for all", {"securityContext": {"runAsUser": -1}}, [("spec.securityContext.runAsUser", INVALID)]),
+    (
+        "a resource of no name",
+        _c(resources={"requests": {"foo": "1"}}),
+        [("spec.containers[0].resources.requests[foo]", INVALID)] * 2,
+    ),
+    (
+        "a resource that cannot be shared",
+        _c(resources={"requests": {"a.b/c": "1"}}),
+        [("spec.containers[0].resources.limits", REQUIRED)],
+    ),
+    (
+        "a device that is not there",
+        _c(volumeDevices=[{"name": "x", "devicePath": "/x"}]),
+        [("spec.containers[0].volumeDevices[0].name", "FieldValueNotFound")],
+    ),
+    (
+        "a message policy that is none",
+        _c(terminationMessagePolicy="X"),
+        [("spec.containers[0].terminationMessagePolicy", INVALID)],
+    ),
+    (
+        "nodes that match no term",
+        _affinity(nodeAffinity={_HARD: {"nodeSelectorTerms": []}}),
+        [(f"spec.affinity.nodeAffinity.{_HARD}.nodeSelectorTerms", REQUIRED)],
+    ),
+    (
+        "pods of no place",
+        _affinity(podAntiAffinity={_HARD: [{"topologyKey": ""}]}),
+        [
+            (f"spec.affinity.podAntiAffinity.{_HARD}[0].topologyKey", REQUIRED),
+            (f"spec.affinity.podAntiAffinity.{_HARD}[0].topologyKey", INVALID),
+            (f"spec.affinity.podAntiAffinity.{_HARD}[0].topologyKey", INVALID),
+        ],
+    ),
+    (
+        "spread over nothing",
+        {"topologySpreadConstraints": [{"maxSkew": 0, "topologyKey": "", "whenUnsatisfiable": "X"}]},
+        [
+            ("spec.topologySpreadConstraints[0].maxSkew", INVALID),
+            ("spec.topologySpreadConstraints[0].topologyKey", REQUIRED),
+            ("spec.topologySpreadConstraints[0].whenUnsatisfiable", UNSUPPORTED),
+        ],
+    ),
+    ("no DNS at all", {"dnsPolicy": "None"}, [("spec.dnsConfig", REQUIRED)]),
+    (
+        "a server without an address",
+        {"dnsConfig": {"nameservers": ["x"]}},
+        [("spec.dnsConfig.nameservers[0]", INVALID)],
+    ),
+    (
+        "a gate of no name",
+        {"readinessGates": [{"conditionType": "a b"}]},
+        [("spec.readinessGates[0].conditionType", INVALID)],
+    ),
+    (
+        "processes shared twice",
+        {"shareProcessNamespace": True, "hostPID": True},
+        [("spec.securityContext.shareProcessNamespace", INVALID)],
+    ),
+    *(
+        (
+            f"a {source} of no name",
+            {"volumes": [{"name": "v", source: {}}]},
+            [(f"spec.volumes[0].{source}.{field}", REQUIRED)],
+        )
+        for source, field in (
+            ("configMap", "name"),
+            ("secret", "secretName"),
+            ("persistentVolumeClaim", "claimName"),
+            ("hostPath", "path"),
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize(("spec", "causes"), [row[1:] for row in _ROWS], ids=[row[0] for row in _ROWS])
+def test_pods_that_are_refused(spec: Object, causes: list[tuple[str, str]]) -> None:
+    async def main(api: Api) -> Answer:
+        return await api.post(PODS, pod(**spec))
+
+    answer = on(main)
+    assert answer.status == 422, answer.text
+    assert [(cause["field"], cause["reason"]) for cause in answer.body["details"]["causes"]] == causes
+
+
+def test_a_pod_with_everything_in_order_is_taken() -> None:
+    spec = {
+        **_c(
+            env=[{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "m", "key": "k"}}}],
+            envFrom=[{"secretRef": {"name": "s"}}],
+            lifecycle={"preStop": {"sleep": {"seconds": 1}}},
+            resources={"limits": {"a.b/c": "1", "hugepages-2Mi": "2Mi", "cpu": "1"}},
+            securityContext={"runAsUser": 0},
+        ),
+        "affinity": {
+            "nodeAffinity": {
+                _HARD: {"nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]}]}
+            },
+            "podAffinity": {
+                "preferredDuringSchedulingIgnoredDuringExecution": [
+                    {"weight": 1, "podAffinityTerm": {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}}
+                ]
+            },
+        },
+        "topologySpreadConstraints": [
+            {"maxSkew": 1, "minDomains": 2, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+        ],
+        "dnsPolicy": "None",
+        "dnsConfig": {"nameservers": ["10.0.0.10"], "searches": ["a"], "options": [{"name": "ndots", "value": "5"}]},
+        "hostAliases": [{"ip": "10.0.0.1", "hostnames": ["a"]}],
+        "readinessGates": [{"conditionType": "a.b/c"}],
+    }
+
+    async def main(api: Api) -> Answer:
+        return await api.post(PODS, pod(**spec))
+
+    answer = on(main)
+    assert answer.status == 201, answer.text
