@@ -62,7 +62,8 @@ def _merge_maps(live: dict[str, Any], config: dict[str, Any], shape: MapType) ->
 def _merge_lists(live: list[Any], config: list[Any], shape: ListType) -> Any:
     """The order is a zip of both: see the examples in tests/machinery/test_field_merge.py."""
     mine, mine_by_element = _indexed(live, shape)
-    theirs, theirs_by_element = _indexed(config, shape)
+    others, theirs_by_element = _indexed(config, shape)
+    theirs = [element for element, _item in others]
     shared = [element for element in theirs if element in mine_by_element]
     next_shared = shared.pop(0) if shared else None
     merged: set[str] = set()
@@ -99,7 +100,7 @@ def _merge_lists(live: list[Any], config: list[Any], shape: ListType) -> Any:
     return out
 
 
-def _indexed(items: list[Any], shape: ListType) -> tuple[Any, dict[str, Any]]:
+def _indexed(items: list[Any], shape: ListType) -> tuple[list[tuple[str, Any]], dict[str, Any]]:
     """The items in order with their path elements, and by them. What is there twice is merged with nothing."""
     ordered: list[tuple[str, Any]] = []
     found: dict[str, Any] = {}

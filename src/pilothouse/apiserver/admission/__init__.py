@@ -48,6 +48,10 @@ class Plugin:
         """Refuse the write, or change ``write.obj`` in place."""
         return None
 
+    def readmit(self, write: Admission) -> Awaitable[None] | None:
+        """``admit`` once more, after webhooks have changed the object."""
+        return self.admit(write)
+
     def review(self, write: Admission) -> Awaitable[None] | None:
         """Refuse the write, or let it pass unchanged."""
         return None

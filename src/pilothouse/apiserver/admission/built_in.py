@@ -15,6 +15,7 @@ from pilothouse.apiserver.admission.certificates import (
 )
 from pilothouse.apiserver.admission.default_classes import DefaultIngressClass, DefaultStorageClass
 from pilothouse.apiserver.admission.default_toleration_seconds import DefaultTolerationSeconds
+from pilothouse.apiserver.admission.dynamic.mutating_policies import MutatingAdmissionPolicy
 from pilothouse.apiserver.admission.dynamic.policies import ValidatingAdmissionPolicy
 from pilothouse.apiserver.admission.dynamic.webhooks import MutatingWebhooks, ValidatingWebhooks
 from pilothouse.apiserver.admission.limit_ranger import LimitRanger
@@ -51,6 +52,7 @@ MAKERS: Mapping[str, Callable[[Core], Plugin]] = {
     "CertificateSubjectRestriction": lambda core: CertificateSubjectRestriction(),
     "DefaultIngressClass": lambda core: DefaultIngressClass(core.store),
     "PodTopologyLabels": lambda core: PodTopologyLabels(core.store),
+    "MutatingAdmissionPolicy": MutatingAdmissionPolicy,
     "MutatingAdmissionWebhook": MutatingWebhooks,
     "ValidatingAdmissionPolicy": ValidatingAdmissionPolicy,
     "ValidatingAdmissionWebhook": ValidatingWebhooks,

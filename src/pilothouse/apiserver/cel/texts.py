@@ -89,6 +89,11 @@ def _find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
     return found if limit < 0 else found[:limit]
 
 
+def _escape_key(key: str) -> str:
+    """A key as a part of a JSON pointer."""
+    return key.replace("~", "~0").replace("/", "~1")
+
+
 def _is_sorted(items: list[Any]) -> bool:
     return all(not later < earlier for earlier, later in pairwise(items))
 
@@ -121,6 +126,7 @@ FUNCTIONS = (
     Function("getPort", (_URL,), "string", lambda value: _port(_parts(value))),
     Function("getEscapedPath", (_URL,), "string", lambda value: _escaped_path(_parts(value))),
     Function("getQuery", (_URL,), ("map", ("list", "string")), lambda value: _query(_parts(value))),
+    Function("jsonpatch.escapeKey", ("string",), "string", _escape_key, member=False),
     Function("find", ("string", "string"), "string", _find),
     Function("findAll", ("string", "string"), ("list", "string"), _find_all),
     Function("findAll", ("string", "string", "int"), ("list", "string"), _find_all),

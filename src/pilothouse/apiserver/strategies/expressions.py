@@ -49,10 +49,30 @@ def policy_problems(spec: Object) -> list[FieldError]:
         reason = validation.get("reason")
         if reason is not None and reason not in _REASONS:
             problems.append(errors.not_supported(f"{where}.reason", reason, _REASONS))
+    for position, mutation in enumerate(spec.get("mutations") or ()):
+        problems += _mutation_problems(scope, mutation, f"spec.mutations[{position}]")
     for position, annotation in enumerate(spec.get("auditAnnotations") or ()):
         where = f"spec.auditAnnotations[{position}].valueExpression"
         problems += _expression_problems(scope, annotation.get("valueExpression"), where, ("string", "null_type"))
     return problems
+
+
+def _mutation_problems(scope: Any, mutation: Object, path: str) -> list[FieldError]:
+    from pilothouse.apiserver.cel.initializers import as_maps
+
+    kind = mutation.get("patchType") or ""
+    field, other = ("jsonPatch", "applyConfiguration") if kind == "JSONPatch" else ("applyConfiguration", "jsonPatch")
+    if kind not in ("ApplyConfiguration", "JSONPatch"):
+        if not kind:
+            return [errors.required(f"{path}.patchType")]
+        return [errors.not_supported(f"{path}.patchType", kind, ("ApplyConfiguration", "JSONPatch"))]
+    if mutation.get(other) is not None:
+        why = f"{other} is forbidden when patchType is {kind}"
+        return [errors.not_allowed(f"{path}.{other}", why)]
+    if mutation.get(field) is None:
+        return [errors.required(f"{path}.{field}")]
+    text = mutation[field].get("expression") or ""
+    return _expression_problems(scope, text, f"{path}.{field}.expression", (), rewritten=as_maps(text))
 
 
 def _message_problems(validation: Object, path: str) -> Iterable[FieldError]:
@@ -84,13 +104,15 @@ def conditions_problems(conditions: Iterable[Object], path: str, *, params: bool
     return problems
 
 
-def _expression_problems(scope: Any, text: str | None, path: str, gives: tuple[str, ...]) -> list[FieldError]:
+def _expression_problems(
+    scope: Any, text: str | None, path: str, gives: tuple[str, ...], *, rewritten: str = ""
+) -> list[FieldError]:
     from pilothouse.apiserver.admission.dynamic.expressions import ExpressionError
 
     if not (text or "").strip():
         return [errors.required(path, "expression is not specified")]
     try:
-        scope.compile(text, gives)
+        scope.compile(rewritten or text, gives)
     except ExpressionError as error:
         return [errors.invalid_value(path, text, str(error))]
     return []

@@ -79,8 +79,9 @@ class Scope:
 class Condition:
     """One expression of a configuration, compiled once, when it is first needed."""
 
-    def __init__(self, scope: Scope, source: str, gives: Iterable[str] = ("bool",)) -> None:
+    def __init__(self, scope: Scope, source: str, gives: Iterable[str] = ("bool",), *, rewritten: str = "") -> None:
         self.scope, self.source = scope, source
+        self._text = rewritten or source
         self._gives = tuple(gives)
         self._program: Any = None
         self._problem = ""
@@ -92,7 +93,7 @@ class Condition:
 
         if self._program is None and not self._problem:
             try:
-                self._program = self.scope.compile(self.source, self._gives)
+                self._program = self.scope.compile(self._text, self._gives)
             except ExpressionError as error:
                 self._problem = f"compilation error: {error}"
         if self._problem:

@@ -31,6 +31,7 @@ from pilothouse.apiserver.admission.dynamic.webhook_calls import (
 )
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.ownership import with_plain_owners
 from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.env.logging import Log
 from pilothouse.machinery.go_text import quote
@@ -223,14 +224,15 @@ class MutatingWebhooks(Webhooks):
                     invoked.append(webhook)
         if not changed:
             return
-        before = copy.deepcopy(write.obj)
+        assert write.obj is not None, "there was something to change"
+        before = copy.deepcopy(with_plain_owners(write.obj))
         for plugin in self._core.admission.plugins:
             if plugin is self:
                 break
-            pending = plugin.admit(write)
+            pending = plugin.readmit(write)
             if pending is not None:
                 await pending
-        if write.obj != before:
+        if with_plain_owners(write.obj) != before:
             due = invoked
         for webhook in invoked:
             if webhook in due:

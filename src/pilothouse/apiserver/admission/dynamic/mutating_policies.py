@@ -1,0 +1,218 @@
+"""MutatingAdmissionPolicy: expressions that say what a written object is to be like.
+
+After k8s.io/apiserver ``pkg/admission/plugin/policy/mutating`` (v0.36). An apply configuration is merged as
+server-side apply merges, without ownership. A policy that asks for it (``reinvocationPolicy: IfNeeded``) is evaluated
+once more when the object has changed after it.
+"""
+
+import copy
+from typing import Any
+
+import msgspec
+
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.admission import Admission, Plugin, refused
+from pilothouse.apiserver.admission.dynamic.adopting import adopt
+from pilothouse.apiserver.admission.dynamic.configurations import Configurations
+from pilothouse.apiserver.admission.dynamic.expressions import (
+    Condition,
+    ExpressionError,
+    Inputs,
+    MatchConditions,
+    Scope,
+)
+from pilothouse.apiserver.admission.dynamic.matching import Criteria, is_exempt
+from pilothouse.apiserver.admission.dynamic.policies import (
+    Binding,
+    ParameterError,
+    find_parameters,
+    parameter_resource,
+)
+from pilothouse.apiserver.admission.dynamic.requests import convert, converted
+from pilothouse.apiserver.cel.initializers import as_maps
+from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.resources import ResourceInfo
+from pilothouse.machinery import merge_types
+from pilothouse.machinery.field_merge import merge
+from pilothouse.machinery.json_patch import apply_json_patch
+from pilothouse.machinery.merge_types import MergeType
+from pilothouse.machinery.patches import PatchError
+
+
+class Policy:
+    """One policy."""
+
+    def __init__(self, obj: Object) -> None:
+        spec = obj.get("spec") or {}
+        self.name: str = obj["metadata"]["name"]
+        self.fails_open = spec.get("failurePolicy") == "Ignore"
+        self.again = spec.get("reinvocationPolicy") == "IfNeeded"
+        self.param_kind: Object | None = spec.get("paramKind")
+        self.criteria = Criteria.of_constraints(spec.get("matchConstraints") or {})
+        params = self.param_kind is not None
+        self.conditions = MatchConditions(Scope(params=params), spec.get("matchConditions") or ())
+        scope = Scope(params=params, variables=spec.get("variables") or ())
+        self.mutations = [_Mutation(scope, given) for given in spec.get("mutations") or ()]
+
+
+class _Mutation:
+    def __init__(self, scope: Scope, given: Object) -> None:
+        self.is_json_patch = given.get("patchType") == "JSONPatch"
+        text = (given.get("jsonPatch" if self.is_json_patch else "applyConfiguration") or {}).get("expression") or ""
+        self._condition = Condition(scope, text, (), rewritten=as_maps(text))
+
+    def changed(self, inputs: Inputs, obj: Object, info: ResourceInfo) -> Object:
+        """The object as this mutation wants it. Raises ``ExpressionError``."""
+        value = self._condition.evaluate(inputs)
+        if self.is_json_patch:
+            return self._patched(obj, value)
+        if not isinstance(value, dict):
+            raise ExpressionError("invalid return type: an ApplyConfiguration expression must evaluate to Object")
+        type_ = _type_of(info)
+        atomics = _atomics(value, type_, "")
+        if atomics:
+            found = ", ".join(atomics)
+            why = f"invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {found}"
+            raise ExpressionError(f"error applying patch: {why}")
+        return merge(obj, {**value, "kind": obj["kind"], "apiVersion": obj["apiVersion"]}, type_)
+
+    @staticmethod
+    def _patched(obj: Object, value: Any) -> Object:
+        if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+            raise ExpressionError("type mismatch: JSONPatchType.expression should evaluate to array of JSONPatch")
+        try:
+            patched: Object = apply_json_patch(copy.deepcopy(obj), value)
+        except PatchError as error:
+            if any(one.get("op") == "test" for one in value):
+                return obj  # a patch whose test fails is not applied
+            raise ExpressionError(f"JSONPath: {error.message}") from None
+        return patched
+
+
+def _type_of(info: ResourceInfo) -> MergeType:
+    if info.custom is not None:
+        return merge_types.of_structural(info.custom.openapi)
+    found = merge_types.of_kind(info.group, info.version, info.kind)
+    assert found is not None, "every built-in kind has a schema"
+    return found
+
+
+def _atomics(value: Any, type_: MergeType, path: str) -> list[str]:
+    """Where a configuration would replace something whole, which its author may not have meant."""
+    found: list[str] = []
+    if isinstance(value, dict) and type_.map is not None:
+        if type_.map.atomic:
+            found.append(path)
+        for name, member in value.items():
+            below = type_.map.fields.get(name)
+            if below is not None:
+                found += _atomics(member, below, f"{path}.{name}")
+    elif isinstance(value, list) and type_.list is not None:
+        if not type_.list.associative:
+            found.append(path)
+        for position, item in enumerate(value):
+            found += _atomics(item, type_.list.element, f"{path}[{position}]")
+    return found
+
+
+class _Failure(msgspec.Struct, frozen=True):
+    """Why a policy cannot be applied."""
+
+    policy: str
+    binding: str
+    message: str
+    reason: str = ""
+
+    @property
+    def text(self) -> str:
+        """What the client is told."""
+        by = f" with binding '{self.binding}'" if self.binding else ""
+        return f"policy '{self.policy}'{by} denied request: {self.message}"
+
+
+class MutatingAdmissionPolicy(Plugin):
+    """Runs the policies that are bound, in the order of their names."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._policies = Configurations(core.store, "mutatingadmissionpolicies", Policy)
+        self._bindings = Configurations(core.store, "mutatingadmissionpolicybindings", Binding)
+
+    def admit(self, write: Admission) -> None:
+        self._run(write, again=False)
+
+    def readmit(self, write: Admission) -> None:
+        self._run(write, again=True)
+
+    def _run(self, write: Admission, *, again: bool) -> None:
+        if not self._bindings or not self._policies or write.obj is None or is_exempt(write):
+            return
+        bound: dict[str, list[Binding]] = {}
+        for binding in self._bindings.all:
+            bound.setdefault(binding.policy, []).append(binding)
+        policies = [policy for policy in self._policies.all if policy.name in bound and (policy.again or not again)]
+        failures: list[_Failure] = []
+        changed_by: list[bool] = []
+        for policy in policies:
+            changed_by.append(self._apply(write, policy, bound[policy.name], failures))
+        if not again:
+            for position, policy in enumerate(policies):
+                if policy.again and any(changed_by[position + 1 :]):
+                    self._apply(write, policy, bound[policy.name], failures)
+        if failures:
+            raise _refusal(write, failures)
+
+    def _apply(self, write: Admission, policy: Policy, bindings: list[Binding], failures: list[_Failure]) -> bool:
+        """Whether the policy has changed the object. What went wrong is added to ``failures``, if that matters."""
+
+        def failed(binding: str, message: str, reason: str = "") -> None:
+            if not policy.fails_open:
+                failures.append(_Failure(policy.name, binding, message, reason))
+
+        info = policy.criteria.match(self._core, write)
+        if info is None:
+            return False
+        if policy.param_kind is not None:
+            try:
+                parameter_resource(self._core, policy.param_kind)
+            except ParameterError as error:
+                failed("", f"failed to configure policy: {error}")
+                return False
+        changed = False
+        for binding in bindings:
+            if binding.criteria is not None and binding.criteria.match(self._core, write) is None:
+                continue
+            try:
+                parameters = list(find_parameters(self._core, policy.param_kind, binding.param_ref, write.namespace))
+            except ParameterError as error:
+                failed(binding.name, f"failed to configure binding: {error}")
+                continue
+            for found in parameters:
+                try:
+                    changed |= self._mutate(write, policy, info, found)
+                except ExpressionError as error:
+                    failed(binding.name, str(error), "Invalid")
+        return changed
+
+    def _mutate(self, write: Admission, policy: Policy, info: ResourceInfo, parameters: Object | None) -> bool:
+        if not policy.conditions.match(Inputs(self._core, write, info, parameters)):
+            return False
+        changed = False
+        for mutation in policy.mutations:
+            # Each mutation sees what those before it have made.
+            inputs = Inputs(self._core, write, info, parameters)
+            obj = converted(self._core, write, write.obj, info)
+            assert obj is not None, "there is an object to change"
+            wanted = mutation.changed(inputs, copy.deepcopy(obj), info)
+            if info is not write.info:
+                wanted = convert(self._core, info, write.info, wanted)
+            changed |= adopt(self._core, write, wanted)
+        return changed
+
+
+def _refusal(write: Admission, failures: list[_Failure]) -> errors.StatusError:
+    """The first failure is the message, all of them are causes (``policy_dispatcher.go``). The code stays 403."""
+    error = refused(write, "")
+    details = {**(error.details or {}), "causes": [{"message": failure.text} for failure in failures]}
+    return errors.StatusError(403, failures[0].reason or "Forbidden", failures[0].text, details=details)

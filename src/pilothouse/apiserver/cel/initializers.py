@@ -1,0 +1,74 @@
+"""``Object.spec{replicas: 1}`` and ``JSONPatch{op: "add"}``, as maps.
+
+Mutating policies build what they want with types that nobody declares: any field of ``Object`` is an ``Object.field``.
+The library knows declared types only, so the expression is rewritten before it is compiled: the name of the type
+goes (blanks keep the columns), and the names of fields become strings.
+"""
+
+import re
+
+_TOKEN = re.compile(
+    r"""(?P<string>[rRbB]{0,2}(?:\"\"\".*?\"\"\"|'''.*?'''|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'))"""
+    r"""|(?P<comment>//[^\n]*)|(?P<name>[A-Za-z_]\w*)|(?P<space>\s+)|(?P<other>.)""",
+    re.DOTALL,
+)
+_UNESCAPED = {"underscores": "__", "dot": ".", "dash": "-", "slash": "/"}
+_ESCAPE = re.compile(r"__(underscores|dot|dash|slash)__")
+_WHOLE = re.compile(r"__([a-z]+)__")
+
+
+def unescape(name: str) -> str:
+    """The name of a property that expressions write escaped: ``my__dash__name`` → ``my-name``."""
+    whole = _WHOLE.fullmatch(name)
+    if whole is not None and whole[1] not in _UNESCAPED:
+        return whole[1]
+    return _ESCAPE.sub(lambda found: _UNESCAPED[found[1]], name)
+
+
+def as_maps(source: str) -> str:
+    """The expression with maps where it initializes objects and patches."""
+    tokens = [(found.lastgroup or "", found[0]) for found in _TOKEN.finditer(source)]
+    result: list[str] = []
+    braces: list[bool] = []
+    """Whether each open brace is one of an object; brackets and parentheses are False."""
+    key_next = False
+    at = 0
+    while at < len(tokens):
+        kind, text = tokens[at]
+        after = _type_end(tokens, at) if kind == "name" and text in ("Object", "JSONPatch") else 0
+        if after and (at == 0 or tokens[at - 1][1] != "."):
+            result.append(" " * sum(len(skipped) for _kind, skipped in tokens[at:after]))
+            result.append("{")
+            braces.append(True)
+            key_next, at = True, after + 1
+            continue
+        if kind == "name" and key_next and braces and braces[-1]:
+            result.append(f'"{unescape(text)}"')
+            key_next = False
+        else:
+            result.append(text)
+            if text in ("{", "[", "(") and kind == "other":
+                braces.append(False)
+            elif text in ("}", "]", ")") and kind == "other" and braces:
+                braces.pop()
+            if kind not in ("space", "comment") and text != "?":
+                key_next = kind == "other" and text == "," and bool(braces) and braces[-1]
+        at += 1
+    return "".join(result)
+
+
+def _type_end(tokens: list[tuple[str, str]], at: int) -> int:
+    """Where the brace of an initializer is that begins here; 0 when none does."""
+    position, name_next = at + 1, False
+    while position < len(tokens):
+        kind, text = tokens[position]
+        if kind in ("space", "comment"):
+            pass
+        elif text == "." and not name_next:
+            name_next = True
+        elif kind == "name" and name_next:
+            name_next = False
+        else:
+            return position if text == "{" and not name_next else 0
+        position += 1
+    return 0

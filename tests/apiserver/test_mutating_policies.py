@@ -1,0 +1,199 @@
+"""MutatingAdmissionPolicy: apply configurations and JSON patches made by expressions."""
+
+from typing import Any
+
+import pytest
+from tests.apiserver.api import CONFIG_MAPS, PODS, Answer, Api, Object, on
+
+from pilothouse.apiserver.cel.initializers import as_maps, unescape
+
+POLICIES = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"
+BINDINGS = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings"
+
+
+@pytest.mark.parametrize(
+    ("source", "rewritten"),
+    [
+        ("Object{a: 1}", '      {"a": 1}'),
+        ("Object{a: Object.a{b: x, ?c: y}}", '      {"a":         {"b": x, ?"c": y}}'),
+        ("[JSONPatch{op: 'add', value: {'k': Object}}]", "[         {\"op\": 'add', \"value\": {'k': Object}}]"),
+        ("Object{a: c ? [d, e] : f(g, h), i: {j: k}}", '      {"a": c ? [d, e] : f(g, h), "i": {j: k}}'),
+        ("'Object{a: 1}' + x.Object", "'Object{a: 1}' + x.Object"),
+        ("Object { // a: 1\n  my__dash__name: 1 }", '       { // a: 1\n  "my-name": 1 }'),
+        ("object.spec{a: 1}", "object.spec{a: 1}"),
+    ],
+)  # fmt: skip
+def test_initializers_become_maps(source: str, rewritten: str) -> None:
+    assert as_maps(source) == rewritten
+
+
+def test_names_are_unescaped() -> None:
+    assert [unescape(name) for name in ("a", "a__dot__b", "__namespace__", "x__underscores__")] == [
+        "a",
+        "a.b",
+        "namespace",
+        "x__",
+    ]
+
+
+def policy(*mutations: str, name: str = "p", resources: str = "configmaps", **spec: Any) -> Object:
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": [resources]}
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "matchConstraints": {"resourceRules": [rule]},
+            "reinvocationPolicy": "Never",
+            "mutations": [_mutation(text) for text in mutations],
+            **spec,
+        },
+    }
+
+
+def _mutation(text: str) -> Object:
+    if "JSONPatch" in text:
+        return {"patchType": "JSONPatch", "jsonPatch": {"expression": text}}
+    return {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": text}}
+
+
+def binding(name: str = "b", to: str = "p", **spec: Any) -> Object:
+    return {"metadata": {"name": name}, "spec": {"policyName": to, **spec}}
+
+
+def config_map(**data: str) -> Object:
+    return {"metadata": {"name": "c", "labels": {"x": "y"}}, "data": data}
+
+
+def created(given: Object, bound: Object | None = None) -> Answer:
+    async def main(api: Api) -> Answer:
+        await api.made(POLICIES, given)
+        await api.made(BINDINGS, bound or binding())
+        return await api.post(CONFIG_MAPS, config_map(a="1"))
+
+    return on(main)
+
+
+LABEL = "Object{metadata: Object.metadata{labels: Object.metadata.labels{team: 'core'}}}"
+PATCH = "[JSONPatch{op: 'add', path: '/metadata/labels/' + jsonpatch.escapeKey('b/c'), value: object.data.a + '1'}]"
+
+
+@pytest.mark.parametrize(
+    ("given", "labels", "data"),
+    [
+        pytest.param(policy(LABEL), {"x": "y", "team": "core"}, {"a": "1"}, id="an apply configuration"),
+        pytest.param(policy(LABEL, PATCH), {"x": "y", "team": "core", "b/c": "11"}, {"a": "1"}, id="a patch after it"),
+        pytest.param(
+            policy(PATCH, matchConditions=[{"name": "m", "expression": "object.data.a == '2'"}]),
+            {"x": "y"},
+            {"a": "1"},
+            id="a condition that does not hold",
+        ),
+        pytest.param(
+            policy("[JSONPatch{op: 'test', path: '/data/a', value: '2'}, JSONPatch{op: 'remove', path: '/data/a'}]"),
+            {"x": "y"},
+            {"a": "1"},
+            id="a test that fails",
+        ),
+        pytest.param(
+            policy(
+                "Object{data: Object.data{b: variables.twice}}",
+                variables=[{"name": "twice", "expression": "object.data.a + object.data.a"}],
+            ),
+            {"x": "y"},
+            {"a": "1", "b": "11"},
+            id="variables",
+        ),
+        pytest.param(
+            policy("Object{data: Object.data{b: object.nothing}}", failurePolicy="Ignore"),
+            {"x": "y"},
+            {"a": "1"},
+            id="a failure that is ignored",
+        ),
+    ],
+)
+def test_objects_are_changed(given: Object, labels: Object, data: Object) -> None:
+    answer = created(given)
+    assert (answer.status, answer.meta["labels"], answer.body["data"]) == (201, labels, data)
+
+
+def test_a_policy_that_fails_refuses() -> None:
+    answer = created(policy("Object{data: Object.data{b: object.nothing}}"))
+    message = (
+        "policy 'p' with binding 'b' denied request: expression 'Object{data: Object.data{b: object.nothing}}' "
+        "resulted in error: no such key: nothing"
+    )
+    assert (answer.status, answer.body["reason"], answer.message) == (403, "Invalid", message)
+    assert answer.body["details"]["causes"] == [{"message": message}]
+
+
+def test_lists_merge_by_their_keys_and_atomic_ones_are_refused() -> None:
+    sidecar = "Object{spec: Object.spec{containers: [Object.spec.containers{name: 'side', image: 'i'%s}]}}"
+
+    async def main(api: Api) -> tuple[Answer, Answer]:
+        await api.made(POLICIES, policy(sidecar % "", resources="pods"))
+        await api.made(BINDINGS, binding())
+        pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "main", "image": "i"}]}}
+        merged = await api.post(PODS, pod)
+        await api.made(POLICIES, policy(sidecar % ", args: ['x']", resources="pods", name="q"))
+        await api.made(BINDINGS, binding("c", "q"))
+        pod["metadata"] = {"name": "q"}
+        return merged, await api.post(PODS, pod)
+
+    merged, refused = on(main)
+    assert [one["name"] for one in merged.body["spec"]["containers"]] == ["main", "side"]
+    assert merged.body["spec"]["containers"][1]["imagePullPolicy"] == "Always"
+    assert refused.message == (
+        "policy 'q' with binding 'c' denied request: error applying patch: invalid ApplyConfiguration: may not mutate "
+        "atomic arrays, maps or structs: .spec.containers[0].args"
+    )
+
+
+def test_a_policy_is_evaluated_again_when_it_wishes_and_a_later_one_has_changed_something() -> None:
+    count = "Object{data: Object.data{seen: string(size(object.data))}}"
+
+    async def main(api: Api) -> list[Object]:
+        for name, again in (("a", "IfNeeded"), ("b", "Never")):
+            text = count if name == "a" else "Object{data: Object.data{b: 'b'}}"
+            await api.made(POLICIES, policy(text, name=name, reinvocationPolicy=again))
+            await api.made(BINDINGS, binding(name, name))
+        return [(await api.post(CONFIG_MAPS, config_map(a="1"))).body["data"]]
+
+    assert on(main) == [{"a": "1", "b": "b", "seen": "3"}]
+
+
+def test_updates_keep_what_is_known_of_owners() -> None:
+    async def main(api: Api) -> tuple[Object, Object]:
+        before = await api.made(CONFIG_MAPS, config_map(a="1"))
+        await api.made(POLICIES, policy(LABEL, PATCH))
+        await api.made(BINDINGS, binding())
+        return before, (await api.patch(CONFIG_MAPS + "/c", {"data": {"a": "2"}})).body
+
+    before, after = on(main)
+    assert after["metadata"]["labels"] == {"x": "y", "team": "core", "b/c": "21"}
+    assert [one["manager"] for one in after["metadata"]["managedFields"]] == ["test"]
+    assert before["metadata"]["managedFields"][0]["fieldsType"] == "FieldsV1"
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        pytest.param(
+            policy("Object{data: nothing}"),
+            'spec.mutations[0].applyConfiguration.expression: Invalid value: "Object{data: nothing}": compilation '
+            "failed: ERROR",
+            id="an unknown name",
+        ),
+        pytest.param(
+            {**policy(), "spec": {**policy()["spec"], "mutations": [{"patchType": "Merge"}]}},
+            'spec.mutations[0].patchType: Unsupported value: "Merge": supported values: '
+            '"ApplyConfiguration", "JSONPatch"',
+            id="an unknown patch",
+        ),
+    ],
+)
+def test_policies_that_are_refused(given: Object, problem: str) -> None:
+    async def main(api: Api) -> Answer:
+        return await api.post(POLICIES, given)
+
+    answer = on(main)
+    assert answer.status == 422
+    assert problem in answer.message
