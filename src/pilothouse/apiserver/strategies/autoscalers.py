@@ -78,6 +78,14 @@ class AutoscalerStrategy(Strategy):
         low, high = spec["minReplicas"], spec.get("maxReplicas") or 0
         if low < 1:
             problems.append(errors.invalid_value("spec.minReplicas", low, "must be greater than or equal to 1"))
+            if not any(metric.get("type") in ("Object", "External") for metric in spec.get("metrics") or ()):
+                text = "must specify at least one Object or External metric to support scaling to zero replicas"
+                problems.append(errors.not_allowed("spec.metrics", text))
+        percent = spec.get("targetCPUUtilizationPercentage")
+        if percent is not None and percent < 1:
+            # The older form is judged as what it is stored as.
+            path = "spec.metrics[0].resource.target.averageUtilization"
+            problems.append(errors.invalid_value(path, percent, "must be greater than 0"))
         if high < 1:
             problems.append(errors.required("spec.maxReplicas", "must be set and greater than 0"))
         elif high < low:

@@ -75,9 +75,11 @@ class SecretStrategy(Strategy):
         if sum(len(text) * 3 // 4 for text in data.values()) > MAX_DATA:
             problems.append(errors.too_long("data", MAX_DATA))
         kind = obj.get("type") or ""
-        problems += [errors.required(f"data[{key}]") for key in _REQUIRED_KEYS.get(kind, ()) if key not in data]
+        # Upstream means the key to be in place of the %s (validation.go, ValidateSecret); clients see it as it is.
+        odd = "data[%s]" if kind == "kubernetes.io/ssh-auth" else "data"
+        problems += [errors.required(f"{odd}[{key}]") for key in _REQUIRED_KEYS.get(kind, ()) if key not in data]
         if kind == "kubernetes.io/basic-auth" and "username" not in data and "password" not in data:
-            problems += [errors.required("data[username]"), errors.required("data[password]")]
+            problems += [errors.required("data[%s][username]"), errors.required("data[%s][password]")]
         if kind == "kubernetes.io/service-account-token" and not (obj["metadata"].get("annotations") or {}).get(
             "kubernetes.io/service-account.name"
         ):

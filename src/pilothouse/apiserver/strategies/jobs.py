@@ -184,11 +184,12 @@ class JobStrategy(Strategy):
         problems = self._generated_problems(obj)
         problems += _job_spec_problems(spec, "spec")
         selector = spec.get("selector")
-        if selector is None:
-            return [*problems, errors.required("spec.selector")]
-        problems += selector_problems(selector, "spec.selector")
         labels = _labels(spec.get("template") or {})
-        if not _matches(selector, labels):
+        if selector is None:
+            problems.append(errors.required("spec.selector"))
+        else:
+            problems += selector_problems(selector, "spec.selector")
+        if selector is None or not _matches(selector, labels):
             text = "`selector` does not match template `labels`"
             problems.append(errors.invalid_value("spec.template.metadata.labels", labels, text))
         return problems
@@ -209,9 +210,9 @@ class JobStrategy(Strategy):
         }
         for key, value in expected.items():
             if key not in labels:
-                problems.append(errors.required(where, f"must be '{value}'"))
+                problems.append(errors.required(f"{where}[{key}]", f"must be '{value}'"))
             elif labels[key] != value:
-                problems.append(errors.invalid_value(where, labels, f"must be '{value}'"))
+                problems.append(errors.invalid_value(f"{where}[{key}]", labels, f"must be '{value}'"))
         generated = [{_PREFIX + "controller-uid": uid}, {"controller-uid": uid}]
         selector = spec["selector"]
         if selector.get("matchExpressions") or (selector.get("matchLabels") or {}) not in generated:

@@ -17,6 +17,27 @@ _AMOUNTS = ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
 _HIGHEST_USER_PRIORITY = 1_000_000_000
 _SYSTEM_PRIORITIES = ("system-cluster-critical", "system-node-critical")
 _PREEMPTION = ("Never", "PreemptLowerPriority")
+_LIMITED = ("Container", "PersistentVolumeClaim", "Pod")
+_SCOPES = (
+    "BestEffort",
+    "CrossNamespacePodAffinity",
+    "NotBestEffort",
+    "NotTerminating",
+    "PriorityClass",
+    "Terminating",
+    "VolumeAttributesClass",
+)
+_WHOLE = (
+    "pods",
+    "services",
+    "replicationcontrollers",
+    "resourcequotas",
+    "secrets",
+    "configmaps",
+    "persistentvolumeclaims",
+    "services.nodeports",
+    "services.loadbalancers",
+)
 _EVICTION = ("AlwaysAllow", "IfHealthyBudget")
 
 
@@ -43,6 +64,13 @@ class LimitRangeStrategy(Strategy):
             if kind in kinds:
                 problems.append(errors.duplicate(f"{path}.type", kind))
             kinds.append(kind)
+            if kind not in _LIMITED and "/" not in kind:
+                text = "must be a standard limit type or fully qualified"
+                problems.append(errors.invalid_value(f"{path}.type", kind, text))
+            for name, ratio in (item.get("maxLimitRequestRatio") or {}).items():
+                if parse_quantity(ratio) < parse_quantity("1"):
+                    where = f"{path}.maxLimitRequestRatio[{name}]"
+                    problems.append(errors.invalid_value(where, ratio, f"ratio {ratio} is less than 1"))
             problems += _limit_problems(item, kind, path)
         return problems
 
@@ -95,6 +123,15 @@ class QuotaStrategy(Strategy):
                 continue
             if quantity < parse_quantity("0"):
                 problems.append(errors.invalid_value(where, amount, "must be greater than or equal to 0"))
+            if (name in _WHOLE or name.startswith("count/")) and "m" in str(quantity):
+                problems.append(errors.invalid_value(where, amount, "must be an integer"))
+        scopes = obj["spec"].get("scopes") or []
+        problems += [
+            errors.invalid_value("spec.scopes", scopes, "unsupported scope") for scope in scopes if scope not in _SCOPES
+        ]
+        for pair in (("BestEffort", "NotBestEffort"), ("NotTerminating", "Terminating")):
+            if all(scope in scopes for scope in pair):
+                problems.append(errors.invalid_value("spec.scopes", scopes, "conflicting scopes"))
         return problems
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
@@ -119,6 +156,7 @@ def _quota_name_problems(name: str, path: str) -> list[FieldError]:
     """Names without a domain are those that every server knows (``ValidateResourceQuotaResourceName``)."""
     problems = [errors.invalid_value(path, name, text) for text in qualified_name_errors(name)]
     if not problems and "/" not in name and name not in _QUOTA_NAMES and not name.startswith("requests.hugepages-"):
+        problems.append(errors.invalid_value(path, name, "must be a standard resource type or fully qualified"))
         problems.append(errors.invalid_value(path, name, "must be a standard resource for quota"))
     return problems
 

@@ -13,14 +13,26 @@ from pilothouse.apiserver.strategies.base import Strategy
 from pilothouse.apiserver.strategies.filling import child, fill, fixed
 from pilothouse.apiserver.strategies.pod_templates import PORT_RANGE
 from pilothouse.apiserver.strategies.selectors import selector_problems
-from pilothouse.machinery.names import dns_subdomain_errors
+from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors, port_name_errors
 
 _PROTOCOLS = ("SCTP", "TCP", "UDP")
 _ADDRESS_TYPES = ("FQDN", "IPv4", "IPv6")
 _PATH_TYPES = ("Exact", "ImplementationSpecific", "Prefix")
 _POLICY_TYPES = ("Egress", "Ingress")
 _NOT_AN_ADDRESS = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
-_NO_BACKEND = "must specify exactly one of service and resource"
+_WILDCARD = (
+    "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of "
+    "lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character (e.g. '*.example.com', "
+    "regex used for validation is '\\*\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+)
+_BAD_SEQUENCES = ("//", "/./", "/../", "%2f", "%2F")
+_BAD_ENDS = ("/..", "/.")
+_NOT_FOR_ENDPOINTS = (
+    ("is_unspecified", "may not be unspecified (0.0.0.0 or ::)"),
+    ("is_loopback", "may not be in the loopback range (127.0.0.0/8, ::1/128)"),
+    ("is_link_local", "may not be in the link-local range (169.254.0.0/16, fe80::/10)"),
+    ("is_multicast", "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"),
+)
 
 
 def _version(text: str) -> int:
@@ -41,6 +53,22 @@ def _port_problems(port: Object, path: str) -> list[FieldError]:
     return problems
 
 
+def _endpoint_problems(address: str, path: str) -> list[FieldError]:
+    """Addresses that no endpoint can have (``ValidateEndpointIP``)."""
+    parsed = ipaddress.ip_address(address)
+    return [
+        errors.invalid_value(path, address, text)
+        for trait, text in _NOT_FOR_ENDPOINTS
+        if getattr(parsed, trait) and (trait != "is_multicast" or parsed in _LINK_LOCAL_MULTICAST[parsed.version])
+    ]
+
+
+_LINK_LOCAL_MULTICAST = {
+    4: ipaddress.ip_network("224.0.0.0/24"),
+    6: ipaddress.ip_network("ff02::/16"),
+}
+
+
 class EndpointsStrategy(Strategy):
     """``v1`` Endpoints, which slices have replaced."""
 
@@ -59,9 +87,11 @@ class EndpointsStrategy(Strategy):
                 problems.append(errors.required(path, "must specify `addresses` or `notReadyAddresses`"))
             for field in ("addresses", "notReadyAddresses"):
                 for index, address in enumerate(subset.get(field) or ()):
-                    if not _version(address.get("ip") or ""):
-                        where = f"{path}.{field}[{index}].ip"
-                        problems.append(errors.invalid_value(where, address.get("ip") or "", _NOT_AN_ADDRESS))
+                    where, ip = f"{path}.{field}[{index}].ip", address.get("ip") or ""
+                    if not _version(ip):
+                        problems.append(errors.invalid_value(where, ip, _NOT_AN_ADDRESS))
+                    else:
+                        problems += _endpoint_problems(ip, where)
             ports = subset.get("ports") or []
             for index, port in enumerate(ports):
                 where = f"{path}.ports[{index}]"
@@ -126,6 +156,8 @@ def _addresses_problems(addresses: list[str], kind: str, path: str) -> list[Fiel
                 problems.append(errors.invalid_value(where, address, _NOT_AN_ADDRESS))
             elif found != int(kind[3]):
                 problems.append(errors.invalid_value(where, address, f"must be an {kind} address"))
+            else:
+                problems += _endpoint_problems(address, where)
     return problems
 
 
@@ -148,6 +180,13 @@ class IngressStrategy(Strategy):
             problems.append(errors.invalid_value("spec", None, "either `defaultBackend` or `rules` must be specified"))
         if backend is not None:
             problems += _backend_problems(backend, "spec.defaultBackend")
+        class_name = spec.get("ingressClassName")
+        if class_name is not None:
+            where = "spec.ingressClassName"
+            problems += [errors.invalid_value(where, class_name, text) for text in dns_subdomain_errors(class_name)]
+        for position, tls in enumerate(spec.get("tls") or ()):
+            for index, host in enumerate(tls.get("hosts") or ()):
+                problems += _name_problems(host, f"spec.tls[{position}].hosts[{index}]")
         for position, rule in enumerate(rules):
             path = f"spec.rules[{position}]"
             problems += _host_problems(rule.get("host") or "", f"{path}.host")
@@ -169,11 +208,14 @@ def _host_problems(host: str, path: str) -> list[FieldError]:
         return []
     if _version(host):
         return [errors.invalid_value(path, host, "must be a DNS name, not an IP address")]
+    return _name_problems(host, path)
+
+
+def _name_problems(host: str, path: str) -> list[FieldError]:
     if "*" in host:
         rest = host.removeprefix("*.")
         if rest == host:
-            text = "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain"
-            return [errors.invalid_value(path, host, text)]
+            return [errors.invalid_value(path, host, _WILDCARD)]
         host_errors = dns_subdomain_errors(rest)
     else:
         host_errors = dns_subdomain_errors(host)
@@ -188,8 +230,19 @@ def _path_problems(entry: Object, path: str) -> list[FieldError]:
         return [errors.required(f"{path}.pathType", "pathType must be specified")]
     if kind not in _PATH_TYPES:
         problems.append(errors.not_supported(f"{path}.pathType", kind, _PATH_TYPES))
-    if kind in ("Exact", "Prefix") and not where.startswith("/"):
-        problems.append(errors.invalid_value(f"{path}.path", where, "must be an absolute path"))
+    if kind in ("Exact", "Prefix"):
+        if not where.startswith("/"):
+            problems.append(errors.invalid_value(f"{path}.path", where, "must be an absolute path"))
+        problems += [
+            errors.invalid_value(f"{path}.path", where, f"must not contain '{text}'")
+            for text in _BAD_SEQUENCES
+            if text in where
+        ]
+        problems += [
+            errors.invalid_value(f"{path}.path", where, f"cannot end with '{text}'")
+            for text in _BAD_ENDS
+            if where.endswith(text)
+        ]
     return problems + _backend_problems(entry.get("backend") or {}, f"{path}.backend")
 
 
@@ -204,12 +257,18 @@ def _backend_problems(backend: Object, path: str) -> list[FieldError]:
     problems: list[FieldError] = []
     if not service.get("name"):
         problems.append(errors.required(f"{path}.service.name"))
+    else:
+        where = f"{path}.service.name"
+        problems += [errors.invalid_value(where, service["name"], text) for text in dns_label_errors(service["name"])]
     port: Object = service.get("port") or {}
     name, number = port.get("name"), port.get("number")
     if name and number:
         problems.append(errors.invalid_value(path, "", "cannot set both port name & port number"))
     elif not name and not number:
-        problems.append(errors.required(f"{path}.service.port", "port name or number is required"))
+        problems.append(errors.required(path, "port name or number is required"))
+    elif name:
+        where = f"{path}.service.port.name"
+        problems += [errors.invalid_value(where, name, text) for text in port_name_errors(name)]
     elif number and not 1 <= number <= 65535:
         problems.append(errors.invalid_value(f"{path}.service.port.number", number, PORT_RANGE))
     return problems
@@ -224,13 +283,17 @@ class IngressClassStrategy(Strategy):
             fill(parameters, {"scope": "Cluster"})
 
     def validate(self, obj: Object) -> list[FieldError]:
-        controller = obj["spec"].get("controller") or ""
+        controller, parameters = obj["spec"].get("controller") or "", obj["spec"].get("parameters")
+        problems: list[FieldError] = []
         if not controller:
-            return [errors.required("spec.controller")]
-        if "/" not in controller:
+            problems.append(errors.required("spec.controller"))
+        elif "/" not in controller:
             text = 'must be a domain-prefixed path (such as "acme.io/foo")'
-            return [errors.invalid_value("spec.controller", controller, text)]
-        return []
+            problems.append(errors.invalid_value("spec.controller", controller, text))
+        for field in ("kind", "name") if parameters is not None else ():
+            if not (parameters or {}).get(field):
+                problems.append(errors.required(f"spec.parameters.{field}", f"{field} is required"))
+        return problems
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
         return self.validate(obj) + fixed(obj["spec"], old["spec"], "spec", ("controller",))
@@ -279,6 +342,8 @@ def _policy_port_problems(port: Object, path: str) -> list[FieldError]:
         problems.append(errors.not_supported(f"{path}.protocol", port.get("protocol"), _PROTOCOLS))
     if isinstance(number, int) and not 1 <= number <= 65535:
         problems.append(errors.invalid_value(f"{path}.port", number, PORT_RANGE))
+    if isinstance(number, str):
+        problems += [errors.invalid_value(f"{path}.port", number, text) for text in port_name_errors(number)]
     if end is not None:
         if not isinstance(number, int):
             text = "may not be specified when `port` is " + ("not specified" if number is None else "non-numeric")

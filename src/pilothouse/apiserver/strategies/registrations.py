@@ -17,6 +17,7 @@ _MATCH = ("Equivalent", "Exact")
 _SIDE_EFFECTS = ("None", "NoneOnDryRun")
 _OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 _REINVOCATION = ("IfNeeded", "Never")
+_SCOPES = ("*", "Cluster", "Namespaced")
 _ACTIONS = ("Audit", "Deny", "Warn")
 
 
@@ -36,6 +37,8 @@ def _rule_problems(rule: Object, path: str) -> list[FieldError]:
                 "API groups" if field == "apiGroups" else "API versions"
             )
             problems.append(errors.invalid_value(f"{path}.{field}", values, text))
+    if rule.get("scope") not in _SCOPES:
+        problems.append(errors.not_supported(f"{path}.scope", rule.get("scope"), _SCOPES))
     operations = rule.get("operations") or []
     if not operations:
         problems.append(errors.required(f"{path}.operations"))
@@ -113,7 +116,13 @@ class WebhooksStrategy(Strategy):
         config = webhook.get("clientConfig") or {}
         if (config.get("url") is None) == (config.get("service") is None):
             problems.append(errors.required(f"{path}.clientConfig", "exactly one of url or service is required"))
-        elif config.get("url") is not None and not config["url"].startswith("https://"):
+        elif config.get("service") is not None:
+            problems += [
+                errors.required(f"{path}.clientConfig.service.{field}", f"service {field} is required")
+                for field in ("name", "namespace")
+                if not config["service"].get(field)
+            ]
+        elif not config["url"].startswith("https://"):
             where = f"{path}.clientConfig.url"
             text = "'https' is the only allowed URL scheme; desired format: https://host[/path]"
             scheme = config["url"].partition("://")[0] if "://" in config["url"] else ""

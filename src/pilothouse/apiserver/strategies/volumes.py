@@ -16,6 +16,8 @@ from pilothouse.machinery.quantities import QuantityError, parse_quantity
 _MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _RECLAIM = ("Delete", "Recycle", "Retain")
 _VOLUME_MODES = ("Block", "Filesystem")
+_LIFECYCLES = ("Ephemeral", "Persistent")
+_GROUP_POLICIES = ("File", "None", "ReadWriteOnceWithFSType")
 _BINDING = ("Immediate", "WaitForFirstConsumer")
 _NOT_A_SOURCE = (
     "accessModes",
@@ -35,11 +37,11 @@ _IMMUTABLE_CLAIM = (
 _ZERO = parse_quantity("0")
 
 
-def _mode_problems(spec: Object) -> list[FieldError]:
+def _mode_problems(spec: Object, why: str = "") -> list[FieldError]:
     modes = spec.get("accessModes") or []
     problems: list[FieldError] = []
     if not modes:
-        problems.append(errors.required("spec.accessModes", "at least 1 access mode is required"))
+        problems.append(errors.required("spec.accessModes", why))
     problems += [errors.not_supported("spec.accessModes", mode, _MODES) for mode in modes if mode not in _MODES]
     if "ReadWriteOncePod" in modes and len(modes) > 1:
         text = "may not use ReadWriteOncePod with other access modes"
@@ -89,7 +91,7 @@ class VolumeStrategy(Strategy):
         problems = _mode_problems(spec)
         if not capacity:
             problems.append(errors.required("spec.capacity"))
-        elif "storage" not in capacity or len(capacity) > 1:
+        if "storage" not in capacity or len(capacity) > 1:
             problems.append(errors.not_supported("spec.capacity", capacity, ("storage",)))
         problems += [
             errors.invalid_value(f"spec.capacity[{name}]", amount, _POSITIVE)
@@ -161,7 +163,7 @@ class ClaimStrategy(Strategy):
 
     def validate(self, obj: Object) -> list[FieldError]:
         spec = obj["spec"]
-        problems = _mode_problems(spec)
+        problems = _mode_problems(spec, "at least 1 access mode is required")
         requests = spec["resources"].get("requests") or {}
         if "storage" not in requests:
             problems.append(errors.required("spec.resources[storage]"))
@@ -243,6 +245,18 @@ class DriverStrategy(Strategy):
             },
         )
 
+    def validate(self, obj: Object) -> list[FieldError]:
+        spec = obj["spec"]
+        problems = [
+            errors.not_supported("spec.volumeLifecycleModes", mode, _LIFECYCLES)
+            for mode in spec.get("volumeLifecycleModes") or ()
+            if mode not in _LIFECYCLES
+        ]
+        policy = spec.get("fsGroupPolicy")
+        if policy not in _GROUP_POLICIES:
+            problems.append(errors.not_supported("spec.fsGroupPolicy", policy, _GROUP_POLICIES))
+        return problems
+
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
         return self.validate(obj) + fixed(obj["spec"], old["spec"], "spec", ("attachRequired", "volumeLifecycleModes"))
 
@@ -261,7 +275,10 @@ class DriverNodeStrategy(Strategy):
             path, name = f"spec.drivers[{position}]", driver.get("name") or ""
             if not name:
                 problems.append(errors.required(f"{path}.name"))
-            elif name in seen:
+            problems += [
+                errors.invalid_value(f"{path}.name", name, text) for text in dns_subdomain_errors(name.lower())
+            ]
+            if name in seen:
                 problems.append(errors.duplicate(f"{path}.name", name))
             seen.append(name)
             if not driver.get("nodeID"):
