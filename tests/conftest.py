@@ -16,6 +16,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--seeds", type=int, default=5, help="how many seeds each simulation is tried with (default 5)")
     group.addoption("--seed", default="", help="only this seed, or these: 17 or 300-599")
     group.addoption("--soak", action="store_true", help="run the long versions of tests that have one")
+    group.addoption("--soak-minutes", type=float, default=30, help="how long the soak itself then takes (default 30)")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -67,6 +68,12 @@ def seeds(request: pytest.FixtureRequest) -> range:
 def soak(request: pytest.FixtureRequest) -> bool:
     """Whether the long versions were asked for."""
     return bool(request.config.getoption("--soak"))
+
+
+@pytest.fixture(scope="session")
+def soak_minutes(request: pytest.FixtureRequest) -> float:
+    """How long the long version of the soak takes."""
+    return float(request.config.getoption("--soak-minutes"))
 
 
 @pytest.fixture(scope="session")

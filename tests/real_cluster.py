@@ -246,7 +246,7 @@ class RealCluster:
         ``rules`` (as in a ClusterRole: apiGroups, resources, verbs, ...) become a role of its own. Calling it again
         for the same name adds bindings. Negative ``lifetime`` gives an expired certificate.
         """
-        certificate, key = self._issue(name, groups, lifetime)
+        certificate, key = self.issue(name, groups, lifetime)
         roles = list(cluster_roles)
         if rules:
             role = f"test-{next(self._names)}"
@@ -357,7 +357,7 @@ class RealCluster:
             x509.IPAddress(ipaddress.ip_address("127.0.0.1")),
             x509.IPAddress(ipaddress.ip_address("10.0.0.1")),
         ]
-        certificate, key = self._issue("kube-apiserver", (), datetime.timedelta(days=1), names)
+        certificate, key = self.issue("kube-apiserver", (), datetime.timedelta(days=1), names)
         (directory / "server.crt").write_bytes(certificate)
         _write_secret(directory / "server.key", key)
         service_account_key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -369,13 +369,14 @@ class RealCluster:
         )
         _write_secret(directory / "tokens.csv", f'{ADMIN_TOKEN},admin,admin,"system:masters"\n'.encode())
 
-    def _issue(
+    def issue(
         self,
         name: str,
         groups: Sequence[str],
         lifetime: datetime.timedelta,
         server_names: Sequence[x509.GeneralName] = (),
     ) -> tuple[bytes, bytes]:
+        """A certificate of the cluster's authority and its key, PEM: a user's, or with names a server's."""
         key = ec.generate_private_key(ec.SECP256R1())
         attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
         subject = x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, name)])

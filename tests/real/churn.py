@@ -1,0 +1,317 @@
+"""Random work on ReplicaSets and DaemonSets that remembers what is wanted, and compares it with what there is.
+
+Each act is also worth a number of pods: so many a controller may have to create because of it, at most. What was
+created beyond that was created twice.
+"""
+
+import http.client
+import random
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tests.real.cluster_view import View, is_active, is_ready
+from tests.real_cluster import RealCluster, RequestFailed
+
+MERGE = "application/merge-patch+json"
+RELEASED = "released"
+"""What ``app`` of a pod becomes that is taken away from its set."""
+
+KINDS = {"replicasets": "ReplicaSet", "daemonsets": "DaemonSet"}
+
+
+@dataclass
+class Wanted:
+    """One set as the last write left it."""
+
+    kind: str
+    replicas: int = 0
+    image: str = "pause:1"
+    selective: bool = False
+    """A DaemonSet only for nodes with the label ``soak: on``."""
+    generation: int = 1
+    """Of a DaemonSet's template. A later set of that name begins with it: pods with an older one's number would be
+    taken for its own newest (``IsPodUpdated``, v1.36 ``pkg/controller/daemon/util/daemonset_util.go``)."""
+
+
+class Churn:
+    """Does one random thing at a time, and says at the end what is not as it should be."""
+
+    def __init__(self, cluster: RealCluster, nodes: Sequence[str], size: int, seed: int) -> None:
+        self.cluster = cluster
+        self.view = View(cluster, cluster.namespace("soak"))
+        self.rng = random.Random(seed)
+        self.size = size
+        self.wanted: dict[str, Wanted] = {}
+        self.done: Counter[str] = Counter()
+        """How often each act was done."""
+        self.worth: Counter[str] = Counter()
+        """How many pods, at most, each set's acts can have made its controller create."""
+        self._on = dict.fromkeys(nodes, False)
+        self._orphans: dict[str, Wanted] = {}
+        """Sets that were deleted without their pods; another one of that name will adopt them."""
+        self._adopting: set[str] = set()
+        """Those other ones, until they have. Deleted before that they would leave the pods to nobody."""
+        self._count = 0
+
+    def fill(self) -> None:
+        """Create sets until there are as many as there shall be."""
+        while len(self.wanted) < self.size:
+            self.create()
+
+    def step(self) -> None:
+        """One random act, by weight."""
+        acts: list[tuple[int, Callable[[], None]]] = [
+            (4, self.create if len(self.wanted) < self.size else self.delete),
+            (6, self.scale),
+            (5, self.update),
+            (2, self.release),
+            (3, self.kill),
+            (1, self.label_node),
+            (1, self.orphan),
+            (1, self.adopt),
+        ]
+        weights = [weight for weight, _act in acts]
+        self.rng.choices([act for _weight, act in acts], weights)[0]()
+
+    # Acts
+
+    def create(self) -> None:
+        """A new ReplicaSet or, one time in four, a DaemonSet."""
+        self._count += 1
+        name = f"set-{self._count}"
+        if self.rng.random() < 0.25:
+            wanted = Wanted("daemonsets", selective=self.rng.random() < 0.5)
+        else:
+            wanted = Wanted("replicasets", replicas=self.rng.randrange(6))
+        self._create(name, wanted)
+        self.done[f"create {wanted.kind}"] += 1
+
+    def delete(self) -> None:
+        """One set, with its pods after it or before it."""
+        name = self.rng.choice(list(self.wanted))
+        policy = self.rng.choice(["Background", "Foreground"])
+        if self._has_adopted(name):
+            self._delete(name, policy)
+            self.done[f"delete, {policy}"] += 1
+
+    def orphan(self) -> None:
+        """One set goes, its pods stay."""
+        name = self.rng.choice(list(self.wanted))
+        if self._has_adopted(name):
+            self._orphans[name] = self.wanted[name]
+            self._delete(name, "Orphan")
+            self.done["delete, Orphan"] += 1
+
+    def adopt(self) -> None:
+        """A set like one that left its pods alone comes to find them."""
+        for name in list(self._orphans):
+            if not self._is_there(self._orphans[name].kind, name):
+                self._create(name, self._orphans.pop(name))
+                self._adopting.add(name)
+                self.done["adopt"] += 1
+                return
+
+    def scale(self) -> None:
+        """Another number of replicas for a ReplicaSet."""
+        name = self.rng.choice([n for n, wanted in self.wanted.items() if wanted.kind == "replicasets"])
+        wanted, before = self.wanted[name], self.wanted[name].replicas
+        wanted.replicas = self.rng.randrange(7)
+        self.worth[name] += max(0, wanted.replicas - before)
+        self._merge(f"{self._path('replicasets')}/{name}", {"spec": {"replicas": wanted.replicas}})
+        self.done["scale"] += 1
+
+    def update(self) -> None:
+        """Another image: a rolling update of a DaemonSet, and only for future pods of a ReplicaSet."""
+        name = self.rng.choice(list(self.wanted))
+        wanted = self.wanted[name]
+        wanted.image = f"pause:{self.rng.randrange(1000)}"
+        if wanted.kind == "daemonsets":
+            self.worth[name] += len(self._nodes_of(wanted))
+            wanted.generation += 1
+        containers = [{"name": "main", "image": wanted.image}]
+        self._merge(f"{self._path(wanted.kind)}/{name}", {"spec": {"template": {"spec": {"containers": containers}}}})
+        self.done[f"update {wanted.kind}"] += 1
+
+    def release(self) -> None:
+        """A pod no longer has the label that its set selects."""
+        name, pod = self._some_pod()
+        if pod:
+            self.worth[name] += 1
+            self._merge(f"{self.view.pods_path}/{pod}", {"metadata": {"labels": {"app": RELEASED}}})
+            self.done["release a pod"] += 1
+
+    def kill(self) -> None:
+        """A pod is deleted."""
+        name, pod = self._some_pod()
+        if pod:
+            self.worth[name] += 1
+            self._ask("DELETE", f"{self.view.pods_path}/{pod}", missing=True)
+            self.done["delete a pod"] += 1
+
+    def label_node(self) -> None:
+        """A node becomes one that the selective DaemonSets want, or ceases to be."""
+        node = self.rng.choice(list(self._on))
+        self._on[node] = not self._on[node]
+        if self._on[node]:
+            self.worth.update(name for name, wanted in self.wanted.items() if wanted.selective)
+        self._merge(f"/api/v1/nodes/{node}", {"metadata": {"labels": {"soak": "on" if self._on[node] else None}}})
+        self.done["label a node"] += 1
+
+    # What came of it
+
+    def finish(self) -> None:
+        """The last acts: every orphan is adopted, and pods are deleted that belong to nobody because this test took
+        them away. Then all has to become as ``problems`` wants it."""
+        deadline = time.monotonic() + 120
+        while self._orphans:
+            self.adopt()
+            assert time.monotonic() < deadline, f"still there, and deleted without their pods: {list(self._orphans)}"
+        while released := self._released():
+            for pod in released:
+                path = f"{self.view.pods_path}/{pod['metadata']['name']}?gracePeriodSeconds=0"
+                if not pod["metadata"].get("ownerReferences"):
+                    self._ask("DELETE", path, missing=True)
+            assert time.monotonic() < deadline, f"not given up by their sets: {released}"
+            time.sleep(0.3)
+
+    def problems(self) -> list[str]:
+        """Everything that is not exactly as wanted, a sentence each. Empty when all has converged."""
+        sets = {each["metadata"]["name"]: each for kind in KINDS for each in self._items(self._path(kind))}
+        found = [f"{name} is there, and deleted" for name in sets.keys() - self.wanted.keys()]
+        found += [f"{name} is not there" for name in self.wanted.keys() - sets.keys()]
+        owners = {each["metadata"]["uid"]: name for name, each in sets.items()}
+        by_owner: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        for each in [*self._items(self.view.pods_path), *self._items(self._path("controllerrevisions"))]:
+            name = each["metadata"]["name"]
+            references = each["metadata"].get("ownerReferences", [])
+            owner = owners.get(references[0]["uid"]) if len(references) == 1 else None
+            if owner is None:
+                found.append(f"{name} has no owner: {references}")
+            elif "spec" in each:
+                by_owner[owner].append(each)
+                if not is_active(each):
+                    found.append(f"{name} of {owner} is on its way out")
+        for name, wanted in self.wanted.items():
+            if name in sets:
+                found += [f"{name}: {text}" for text in self._differences(wanted, sets[name], by_owner[name])]
+        return sorted(found)
+
+    def leftovers(self) -> list[str]:
+        """The names of all that is still there after ``clear``."""
+        paths = [self.view.pods_path, *map(self._path, [*KINDS, "controllerrevisions"])]
+        return [each["metadata"]["name"] for path in paths for each in self._items(path)]
+
+    def clear(self) -> None:
+        """Delete all sets."""
+        for kind in KINDS:
+            self._ask("DELETE", f"{self._path(kind)}?propagationPolicy=Background")
+        self.wanted.clear()
+
+    def _differences(self, wanted: Wanted, found: dict[str, Any], pods: list[dict[str, Any]]) -> list[str]:
+        status = found.get("status", {})
+        differences = []
+        if status.get("observedGeneration") != found["metadata"]["generation"]:
+            differences.append("its last change was not seen")
+        ready = sum(is_ready(pod) for pod in pods)
+        if wanted.kind == "replicasets":
+            counts = len(pods), ready, status.get("replicas"), status.get("readyReplicas", 0)
+            number = wanted.replicas
+        else:
+            nodes = self._nodes_of(wanted)
+            number = len(nodes)
+            at = sorted(pod["spec"].get("nodeName", "") for pod in pods)
+            if at != nodes:
+                differences.append(f"wanted on {nodes}, is on {at}")
+            if images := {pod["spec"]["containers"][0]["image"] for pod in pods} - {wanted.image}:
+                differences.append(f"still runs {images}")
+            counts = len(pods), ready, status.get("desiredNumberScheduled"), status.get("numberReady")
+        if counts != (number,) * 4:
+            differences.append(f"wanted {number}, has (pods, ready, in status, ready in status) {counts}")
+        return differences
+
+    def _nodes_of(self, wanted: Wanted) -> list[str]:
+        return sorted(node for node, on in self._on.items() if on or not wanted.selective)
+
+    def _released(self) -> list[dict[str, Any]]:
+        return self._items(f"{self.view.pods_path}?labelSelector=app={RELEASED}")
+
+    # Requests
+
+    def _create(self, name: str, wanted: Wanted) -> None:
+        self.worth[name] += wanted.replicas if wanted.kind == "replicasets" else len(self._nodes_of(wanted))
+        self.wanted[name] = wanted
+        self._ask("POST", self._path(wanted.kind), self._document(name, wanted))
+
+    def _delete(self, name: str, policy: str) -> None:
+        kind = self.wanted.pop(name).kind
+        self._ask("DELETE", f"{self._path(kind)}/{name}?propagationPolicy={policy}")
+
+    def _some_pod(self) -> tuple[str, str]:
+        """A set and a pod of it, or nothing."""
+        name = self.rng.choice(list(self.wanted))
+        pods = self._items(f"{self.view.pods_path}?labelSelector=app={name}")
+        names = sorted(pod["metadata"]["name"] for pod in pods if is_active(pod))
+        return (name, self.rng.choice(names)) if names else (name, "")
+
+    def _has_adopted(self, name: str) -> bool:
+        """Whether there is no pod, and no revision, that waits for this set to find it."""
+        if name in self._adopting:
+            paths = self.view.pods_path, self._path("controllerrevisions")
+            found = [each for path in paths for each in self._items(f"{path}?labelSelector=app={name}")]
+            if all(each["metadata"].get("ownerReferences") for each in found):
+                self._adopting.discard(name)
+        return name not in self._adopting
+
+    def _path(self, kind: str) -> str:
+        return f"/apis/apps/v1/namespaces/{self.view.namespace}/{kind}"
+
+    def _items(self, path: str) -> list[dict[str, Any]]:
+        items: list[dict[str, Any]] = self._ask("GET", path)["items"]
+        return items
+
+    def _is_there(self, kind: str, name: str) -> bool:
+        return self._ask("GET", f"{self._path(kind)}/{name}", missing=True) is not None
+
+    def _merge(self, path: str, body: dict[str, Any]) -> None:
+        self._ask("PATCH", path, body, missing="/pods/" in path)
+
+    def _ask(self, method: str, path: str, body: object = None, *, missing: bool = False) -> Any:
+        """Ask until it is done. ``missing``: what is gone meanwhile needs nothing done."""
+        kind = MERGE if method == "PATCH" else "application/json"
+        reason: Exception | None = None
+        for attempt in range(10):
+            try:
+                return self.cluster.request(method, path, body, content_type=kind)
+            except RequestFailed as error:
+                reason = error
+                if error.status == 404 and (missing or (method == "DELETE" and attempt)):
+                    return None
+                if error.status == 409 and method == "POST" and attempt:
+                    return None  # an earlier attempt had come through
+                if error.status not in {409, 429} and error.status < 500:
+                    raise
+            except (OSError, http.client.HTTPException) as error:
+                reason = error  # a server that has just started; the next attempt tells
+            time.sleep(0.3)
+        raise AssertionError(f"{method} {path} did not succeed in ten attempts") from reason
+
+    def _document(self, name: str, wanted: Wanted) -> dict[str, Any]:
+        labels = {"app": name}
+        pod: dict[str, Any] = {
+            "terminationGracePeriodSeconds": 1,
+            "containers": [{"name": "main", "image": wanted.image}],
+        }
+        if wanted.selective:
+            pod["nodeSelector"] = {"soak": "on"}
+        template = {"metadata": {"labels": labels}, "spec": pod}
+        spec: dict[str, Any] = {"selector": {"matchLabels": labels}, "template": template}
+        metadata: dict[str, Any] = {"name": name}
+        if wanted.kind == "replicasets":
+            spec["replicas"] = wanted.replicas
+        else:
+            metadata["annotations"] = {"deprecated.daemonset.template.generation": str(wanted.generation)}
+            spec["updateStrategy"] = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "50%"}}
+        return {"apiVersion": "apps/v1", "kind": KINDS[wanted.kind], "metadata": metadata, "spec": spec}
