@@ -64,6 +64,10 @@ class SecretStrategy(Strategy):
     def default(self, obj: Object) -> None:
         if not obj.get("type"):
             obj["type"] = "Opaque"
+        for key, value in (obj.get("data") or {}).items():
+            if value is None:
+                # No bytes, as Go reads it.
+                obj["data"][key] = ""
         text = obj.pop("stringData", None)
         if text:
             encoded = {key: base64.b64encode(value.encode()).decode() for key, value in text.items()}

@@ -159,7 +159,7 @@ class JobStrategy(Strategy):
         labels: dict[str, str] = {**(template.get("labels") or {})}
         for prefix in ("", _PREFIX):
             # A label that is there already is the client's mistake, which validation tells.
-            labels.setdefault(prefix + "job-name", meta["name"])
+            labels.setdefault(prefix + "job-name", meta.get("name") or "")
             labels.setdefault(prefix + "controller-uid", meta["uid"])
         template["labels"] = labels
         selector = child(spec, "selector")

@@ -166,7 +166,7 @@ class ReplicaSetStrategy(_Workload):
         ):
             if (status.get(field) or 0) > limit:
                 problems.append(
-                    errors.invalid_value(f"status.{field}", status[field], f"cannot be greater than {name}")
+                    errors.invalid_value(f"status.{field}", status.get(field) or 0, f"cannot be greater than {name}")
                 )
         return problems
 
