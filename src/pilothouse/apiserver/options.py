@@ -62,10 +62,12 @@ def _dry_run(values: list[str] | None, problems: list[FieldError]) -> bool:
 
 def read_write_options(query: Query, kind: str) -> WriteOptions:
     """The options of a write; ``kind`` is what error messages call them (``CreateOptions``)."""
-    if query is NO_QUERY:
+    if query is NO_QUERY and kind != "ApplyOptions":
         return NO_OPTIONS
     problems: list[FieldError] = []
     force = query.flag("force") if query.first("force") else None
+    if kind == "ApplyOptions" and not query.first("fieldManager"):
+        problems.append(errors.required("fieldManager", "is required for apply patch"))
     if force is not None and kind != "ApplyOptions":
         problems.append(errors.not_allowed("force", "may not be specified for non-apply patch"))
     manager = query.first("fieldManager")

@@ -301,6 +301,36 @@ class Ownership:
         assert entries is not None, "there are entries, of the one or the other"
         return self.follow(call, old, obj, entries, b"" if given else known, manager_of(call, options))
 
+    def applied(
+        self, call: "Call", live: Object | None, known: bytes, config: Object, options: WriteOptions
+    ) -> tuple[Object, bytes]:
+        """The object with the configuration applied, and its entries; ``live`` is None when there is no object yet.
+
+        Raises ``StatusError`` when others own what would change.
+        """
+        info, subresource = call.info, call.asked.subresource
+        tracker = self.tracker(info, subresource)
+        base = live
+        if base is None:
+            base = {"apiVersion": info.api_version, "kind": info.kind}
+        entries = managed_fields.decode_entries(known) if known else []
+        who = Writer(options.field_manager, info.api_version, subresource)
+        try:
+            new, result = managed_fields.apply_config(
+                entries,
+                tracker.zero if live is not None else base,
+                base,
+                config,
+                tracker.versions,
+                tracker.counts,
+                who,
+                self._core.time.now(),
+                force=bool(options.force),
+            )
+        except ApplyConflicts as error:
+            raise conflict(error) from None
+        return new, managed_fields.encode_entries(result) if result else b""
+
     def follow(self, call: "Call", old: Object, obj: Object, entries: Entries, known: bytes, manager: str) -> bytes:
         """The entries after a write by ``manager``, encoded; ``known`` is how they were encoded before."""
         subresource = call.asked.subresource

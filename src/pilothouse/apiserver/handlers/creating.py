@@ -6,6 +6,7 @@ from pilothouse.apiserver.core import Call, Core
 from pilothouse.apiserver.handlers.incoming import read_object
 from pilothouse.apiserver.objects import Object, encode_object
 from pilothouse.apiserver.options import WriteOptions, read_write_options
+from pilothouse.apiserver.ownership import put_entries
 from pilothouse.apiserver.results import ObjectResult
 from pilothouse.machinery.names import generated_name
 from pilothouse.storage import Mismatch
@@ -21,8 +22,10 @@ async def create(core: Core, call: Call) -> ObjectResult:
     return await create_object(core, call, obj, options)
 
 
-async def create_object(core: Core, call: Call, obj: Object, options: WriteOptions) -> ObjectResult:
-    """Make ``obj``, which is the call's to change, a stored object."""
+async def create_object(
+    core: Core, call: Call, obj: Object, options: WriteOptions, *, owners: bytes | None = None
+) -> ObjectResult:
+    """Make ``obj``, which is the call's to change, a stored object. ``owners`` are its managedFields when known."""
     info, strategy = call.info, call.strategy
     meta: Object = obj.setdefault("metadata", {})
     _settle_namespace(call, meta)
@@ -36,7 +39,10 @@ async def create_object(core: Core, call: Call, obj: Object, options: WriteOptio
     meta["creationTimestamp"] = core.time.now()
     obj["kind"], obj["apiVersion"] = info.kind, info.api_version
     strategy.default(obj)
-    core.ownership.created(call, obj, options, sent)
+    if owners is None:
+        core.ownership.created(call, obj, options, sent)
+    else:
+        put_entries(obj, owners)
 
     write = Admission(
         operation="CREATE",

@@ -1,5 +1,4 @@
-"""patch: JSON patch, merge patch, strategic merge patch. Server-side apply has its place here and is refused for
-now."""
+"""patch: JSON patch, merge patch, strategic merge patch; server-side apply is handed on to ``applying``."""
 
 import re
 from collections.abc import Collection
@@ -11,6 +10,7 @@ from pilothouse.api.schema import Definition
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.bodies import check_size
 from pilothouse.apiserver.core import Call, Core
+from pilothouse.apiserver.handlers import applying
 from pilothouse.apiserver.handlers.incoming import check_patched, definition_of
 from pilothouse.apiserver.handlers.updating import Wanted, change
 from pilothouse.apiserver.objects import Object
@@ -34,6 +34,8 @@ _decode = msgspec.json.Decoder().decode
 async def patch(core: Core, call: Call) -> ObjectResult:
     """PATCH of an object, or of its status."""
     options = read_patch_options(call)
+    if call.content_type == APPLY_PATCH:
+        return await applying.apply(core, call, options)
     apply = patch_function(call, call.info, options)
     return await change(core, call, apply, options, with_owners=names_owners(call))
 
@@ -54,11 +56,6 @@ def patch_function(call: Call, info: ResourceInfo, options: WriteOptions, *, kin
     """What the body of the call does to an object; ``kind`` when that is not the resource's own (a Scale)."""
     body, content_type = call.request.body, call.content_type
     check_size(body)
-    if content_type == APPLY_PATCH:
-        raise errors.unsupported_media_type(
-            "server-side apply (application/apply-patch+yaml) is not offered by this server; "
-            f"accepted patch types: {JSON_PATCH}, {MERGE_PATCH}, {STRATEGIC_MERGE_PATCH}"
-        )
     if content_type == STRATEGIC_MERGE_PATCH and info.custom is not None:
         raise errors.unsupported_media_type(
             "the body of the request was in an unknown format - accepted media types include: "

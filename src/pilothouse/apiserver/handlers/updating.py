@@ -94,6 +94,7 @@ async def change(
     builds_on_old: bool = True,
     tracked: bool = True,
     with_owners: bool = False,
+    applied: Callable[[Object, bytes], tuple[Object, bytes]] | None = None,
 ) -> ObjectResult:
     """Store what ``wanted`` makes of the object.
 
@@ -101,7 +102,8 @@ async def change(
     says itself whether it insists on one. ``main`` treats the write as one to the object itself, whatever the
     subresource. ``builds_on_old`` False: ``wanted`` does not look at what it is handed. ``prepare`` replaces the
     ordinary separation of spec and status, for subresources with rules of their own. ``tracked`` False: the write
-    changes nobody's ownership. ``with_owners``: ``wanted`` looks at managedFields.
+    changes nobody's ownership. ``with_owners``: ``wanted`` looks at managedFields. ``applied``
+    takes the place of ``wanted``: it knows managedFields and says what becomes of them.
     """
     for attempt in range(_ATTEMPTS):
         record = core.store.staged(call.key)
@@ -114,7 +116,11 @@ async def change(
             base = decode(plain, record.key)
             if with_owners and owners:
                 base["metadata"]["managedFields"] = decode_list(owners)
-        obj = wanted(base)
+        after: bytes | None = None
+        if applied is None:
+            obj = wanted(base)
+        else:
+            obj, after = applied(base, owners)
         meta: Object = obj.setdefault("metadata", {})
         insists = _insists(meta, old["metadata"]) if revision is None else revision
         if insists not in ("", "0") and insists != old["metadata"]["resourceVersion"]:
@@ -124,7 +130,17 @@ async def change(
             raise errors.wrong_uid(call.info, call.namespace, call.name, uid, old["metadata"]["uid"])
         try:
             return await _replace(
-                core, call, record, old, obj, options, prepare, "" if main else call.asked.subresource, owners, tracked
+                core,
+                call,
+                record,
+                old,
+                obj,
+                options,
+                prepare,
+                "" if main else call.asked.subresource,
+                owners,
+                tracked,
+                after,
             )
         except Mismatch:
             if insists not in ("", "0") or attempt == _ATTEMPTS - 1:
@@ -157,6 +173,7 @@ async def _replace(
     subresource: str,
     known: bytes,
     tracked: bool,
+    after: bytes | None,
 ) -> ObjectResult:
     info, strategy = call.info, call.strategy
     meta, old_meta = obj["metadata"], old["metadata"]
@@ -164,7 +181,10 @@ async def _replace(
     strategy.default(obj)
     metadata.keep_system_fields(meta, old_meta)
     meta["resourceVersion"] = old_meta["resourceVersion"]
-    owners = core.ownership.updated(call, old, obj, known, options) if tracked else known
+    if after is not None:
+        owners = after
+    else:
+        owners = core.ownership.updated(call, old, obj, known, options) if tracked else known
     put_entries(obj, owners)
     put_entries(old, known)
     write = Admission(

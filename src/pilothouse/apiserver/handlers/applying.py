@@ -1,0 +1,224 @@
+"""Server-side apply: PATCH with the complete intent of one manager.
+
+The body is a configuration of the object, in YAML or JSON. ``machinery.managed_fields`` merges it into what is stored;
+what comes out goes the way of every write, a create where nothing is stored. After apiserver's
+``pkg/endpoints/handlers/patch.go`` (``applyPatcher``, v0.36).
+"""
+
+import json
+from typing import Any
+
+import msgspec
+
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.bodies import check_size
+from pilothouse.apiserver.core import Call, Core
+from pilothouse.apiserver.errors import StatusError
+from pilothouse.apiserver.handlers.creating import create_object
+from pilothouse.apiserver.handlers.incoming import check_patched, definition_of
+from pilothouse.apiserver.handlers.updating import change
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.options import WriteOptions
+from pilothouse.apiserver.results import ObjectResult
+from pilothouse.machinery.field_walks import problem_text, problems
+from pilothouse.machinery.merge_types import MergeType
+
+
+async def apply(core: Core, call: Call, options: WriteOptions) -> ObjectResult:
+    """PATCH of an object, or of its status, with a configuration."""
+    info = call.info
+    config = read_config(call)
+    if core.store.staged(call.key) is None and not call.asked.subresource:
+        return await _create(core, call, config, options)
+
+    def applied(live: Object, known: bytes) -> tuple[Object, bytes]:
+        new, owners = core.ownership.applied(call, live, known, config, options)
+        return _checked(call, new, options), owners
+
+    checked = note_duplicates(call, options)
+    check_config(config, info.api_version, info.kind, core.ownership.tracker(info, call.asked.subresource).type)
+    result = await change(core, call, _unused, options, applied=applied)
+    if checked is not None:
+        raise checked
+    return result
+
+
+def _unused(_live: Object) -> Object:
+    raise AssertionError("what an apply makes of an object, it makes knowing who owns what")
+
+
+async def _create(core: Core, call: Call, config: Object, options: WriteOptions) -> ObjectResult:
+    info = call.info
+    check_config(config, info.api_version, info.kind, core.ownership.tracker(info).type)
+    new, owners = core.ownership.applied(call, None, b"", config, options)
+    new = _placed(call, new)
+    checked = note_duplicates(call, options)
+    if checked is not None:
+        raise checked
+    new = _checked(call, new, options)
+    meta: Object = new["metadata"]
+    if meta.get("uid"):
+        why = f"uid mismatch: the provided object specified uid {meta['uid']}, and no existing object was found"
+        raise errors.conflict(info, call.name, why)
+    meta.pop("resourceVersion", None)  # where there is nothing no version is wrong
+    return await create_object(core, call, new, options, owners=owners)
+
+
+# The configuration --------------------------------------------------------------------------------------------------
+
+
+def read_config(call: Call) -> Object:
+    """The configuration in the body of the call."""
+    body = call.request.body
+    check_size(body)
+    try:
+        document = _decode(body)
+    except ValueError as error:
+        raise errors.bad_request(f"error decoding YAML: {error}") from None
+    if not isinstance(document, dict):
+        shown = {list: "array", str: "string", bool: "bool", type(None): "null"}.get(type(document), "number")
+        if document is None:
+            return {}
+        raise errors.bad_request(
+            "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal "
+            f"{shown} into Go value of type map[string]interface {{}}"
+        )
+    return document
+
+
+def _decode(body: bytes) -> Any:
+    try:
+        return msgspec.json.decode(body)
+    except msgspec.DecodeError:
+        return _from_yaml(body)
+
+
+def _from_yaml(body: bytes) -> Any:
+    import yaml
+
+    try:
+        document = yaml.load(body, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506  # a safe loader
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f"line {mark.line + 1}: " if mark is not None else ""
+        what = getattr(error, "problem", None) or str(error)
+        raise ValueError(f"error converting YAML to JSON: yaml: {line}{what}") from None
+    # Dates become text and keys become strings, as in JSON.
+    return msgspec.json.decode(msgspec.json.encode(document, enc_hook=str))
+
+
+def note_duplicates(call: Call, options: WriteOptions) -> StatusError | None:
+    """Keys that the body has twice: an error, warnings or nothing, as the client wants it.
+
+    The error is returned: it comes after whatever else is wrong.
+    """
+    if options.field_validation == "Ignore" or not _has_duplicates(call.request.body):
+        return None
+    found = _duplicates(call.request.body)
+    if options.field_validation == "Warn":
+        call.warnings += found
+        return None
+    listed = "".join(f"\n  {line}" for line in found)
+    return errors.bad_request(
+        f"error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:{listed}"
+    )
+
+
+def _has_duplicates(body: bytes) -> bool:
+    twice = False
+
+    def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        nonlocal twice
+        found = dict(pairs)
+        twice = twice or len(found) != len(pairs)
+        return found
+
+    try:
+        json.loads(body, object_pairs_hook=members)
+    except ValueError:
+        return bool(_duplicates(body))
+    return twice
+
+
+def _duplicates(body: bytes) -> list[str]:
+    import yaml
+
+    found: list[str] = []
+
+    def look(node: Any) -> None:
+        if isinstance(node, yaml.MappingNode):
+            seen: set[str] = set()
+            for name, value in node.value:
+                text = str(name.value)
+                if text in seen:
+                    found.append(f'line {name.start_mark.line + 1}: key "{text}" already set in map')
+                seen.add(text)
+                look(value)
+        elif isinstance(node, yaml.SequenceNode):
+            for item in node.value:
+                look(item)
+
+    look(yaml.compose(body, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+    return found
+
+
+def check_config(config: Object, api_version: str, kind: str, type_: MergeType) -> None:
+    """Refuse what is no configuration of an object of that kind."""
+    said_version, said_kind = config.get("apiVersion") or "", config.get("kind") or ""
+    if (said_version, said_kind) != (api_version, kind):
+        raise errors.bad_request(f"invalid object type: {_kind_text(said_version, said_kind)}")
+    meta = config.get("metadata")
+    if isinstance(meta, dict) and isinstance(meta.get("managedFields"), list):
+        raise errors.bad_request("metadata.managedFields must be nil")
+    found = problems(config, type_)
+    if found:
+        raise errors.plain(
+            f"failed to create typed patch object ({_place_text(config)}; {_kind_text(said_version, said_kind)}): "
+            f"{problem_text(found)}"
+        )
+
+
+def _kind_text(version: Any, kind: Any) -> str:
+    text = str(version)
+    return f"{text if '/' in text else '/' + text}, Kind={kind}"
+
+
+def _place_text(config: Object) -> str:
+    meta = config.get("metadata")
+    meta = meta if isinstance(meta, dict) else {}
+    return f"{meta.get('namespace') or ''}/{meta.get('name') or ''}"
+
+
+def _placed(call: Call, new: Object) -> Object:
+    """A new object with the name that the URL has, when the configuration gave it none."""
+    meta = dict(new.get("metadata") or {})
+    meta.setdefault("name", call.name)
+    if call.info.namespaced:
+        meta.setdefault("namespace", call.namespace)
+    return {**new, "metadata": meta}
+
+
+def _checked(call: Call, new: Object, options: WriteOptions) -> Object:
+    """What the merge has made, as an object of the kind: canonical, and still the one that the URL names."""
+    info = call.info
+    meta = new.get("metadata")
+    meta = meta if isinstance(meta, dict) else {}
+    name = meta.get("name") or ""
+    if name != call.name:
+        raise errors.bad_request(f"the name of the object ({name}) does not match the name on the URL ({call.name})")
+    if info.namespaced and meta.get("namespace") != call.namespace:
+        raise errors.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    quiet = msgspec.structs.replace(options, field_validation="Ignore")
+    definition = None if info.custom is not None else definition_of(info.group, info.version, info.kind)
+    try:
+        return check_patched(call, quiet, new, definition)
+    except StatusError as error:
+        if error.code != 422:
+            raise
+        kind = _kind_text(info.api_version, info.kind)
+        why = error.message.rpartition('": ')[2]
+        raise errors.plain(
+            f"failed to convert new object ({_place_text(new)}; {kind}) to proper version ({info.api_version}): {why}"
+        ) from None

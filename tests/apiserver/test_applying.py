@@ -1,0 +1,312 @@
+"""Server-side apply: what is merged, what goes, who owns what, and how it is refused. Texts are v1.36's."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.apiserver.api import CONFIG_MAPS, MERGE, Answer, Api, on
+from tests.apiserver.apply_story import APPLY, CRD, config_map, crontab, deployment, service
+from tests.apiserver.test_ownership import DEPLOYMENTS, owners
+
+C = CONFIG_MAPS + "/c"
+D = DEPLOYMENTS + "/d"
+S = "/api/v1/namespaces/default/services/s"
+T = "/apis/story.example.com/v1/namespaces/default/crontabs/t"
+
+
+async def applied(api: Api, path: str, body: Any, manager: str = "m1", more: str = "") -> Answer:
+    return await api.ask("PATCH", f"{path}?fieldManager={manager}{more}", body, APPLY)
+
+
+def told(*steps: tuple[Any, ...]) -> list[Answer]:
+    """The answers to applies in a row: (path, body, manager, more)."""
+
+    async def main(api: Api) -> list[Answer]:
+        running = asyncio.ensure_future(api.server.run())
+        if any(step[0] == T for step in steps):
+            await api.made("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", CRD)
+        answers = [await applied(api, *step) for step in steps]
+        running.cancel()
+        return answers
+
+    return on(main)
+
+
+def test_applying_what_is_not_there_creates_it() -> None:
+    first, again = told((C, config_map(a="1")), (C, config_map(a="1")))
+    assert (first.status, again.status) == (201, 200)
+    assert owners(first) == {"m1/Apply": {"f:data": {"f:a": {}}}}
+    assert again.body == first.body, "nothing has changed, not even a time"
+
+
+def test_what_is_applied_no_more_goes_unless_others_own_it() -> None:
+    answer = told((C, config_map(a="1", b="1")), (C, config_map(a="1"), "m2"), (C, config_map()))[-1]
+    assert answer.body["data"] == {"a": "1"}
+    assert owners(answer) == {"m2/Apply": {"f:data": {"f:a": {}}}}
+
+
+def test_a_conflict_names_managers_and_fields() -> None:
+    async def main(api: Api) -> Answer:
+        await applied(api, C, config_map(a="1"))
+        await api.ask("PATCH", C + "?fieldManager=u1", {"data": {"x": "1"}}, MERGE)
+        return await applied(api, C, config_map(a="2", x="2"), "m2")
+
+    answer = on(main)
+    assert answer.status == 409
+    assert answer.body == {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": 'Apply failed with 2 conflicts: conflicts with "m1":\n- .data.a\n'
+        'conflicts with "u1" using v1:\n- .data.x',
+        "reason": "Conflict",
+        "details": {
+            "causes": [
+                {"reason": "FieldManagerConflict", "message": 'conflict with "m1"', "field": ".data.a"},
+                {"reason": "FieldManagerConflict", "message": 'conflict with "u1" using v1', "field": ".data.x"},
+            ]
+        },
+        "code": 409,
+    }
+
+
+def test_force_takes_what_others_own() -> None:
+    answer = told((C, config_map(a="1", b="1")), (C, config_map(a="2"), "m2", "&force=true"))[-1]
+    assert answer.body["data"] == {"a": "2", "b": "1"}
+    assert owners(answer) == {"m1/Apply": {"f:data": {"f:b": {}}}, "m2/Apply": {"f:data": {"f:a": {}}}}
+
+
+def test_what_was_there_before_anybody_applied_has_an_owner() -> None:
+    async def main(api: Api) -> Answer:
+        made = await api.post(CONFIG_MAPS, config_map(a="1", b="1"))
+        made.meta["managedFields"] = []
+        await api.put(C, made.body)
+        return await applied(api, C, config_map(a="2"), "m1", "&force=true")
+
+    assert owners(on(main)) == {
+        "m1/Apply": {"f:data": {"f:a": {}}},
+        "before-first-apply/Update": {"f:data": {".": {}, "f:b": {}}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("live", "config", "order"),
+    [
+        pytest.param("ce", "b", "ceb", id="a new one comes last"),
+        pytest.param("ce", "be", "cbe", id="a new one comes before what follows it"),
+        pytest.param("ce", "zey", "czey", id="and after what it follows"),
+        pytest.param("abc", "ca", "bca", id="shared ones come in the order of the configuration"),
+    ],
+)
+def test_items_keep_their_order(live: str, config: str, order: str) -> None:
+    one, other = ([{"name": name, "image": "i"} for name in names] for names in (live, config))
+    answer = told((D, deployment(one)), (D, deployment(other), "m2"))[-1]
+    assert [each["name"] for each in answer.body["spec"]["template"]["spec"]["containers"]] == list(order)
+
+
+def test_a_port_without_a_protocol_is_that_of_tcp() -> None:
+    ports = [{"port": 80, "name": "a"}, {"port": 80, "name": "u", "protocol": "UDP"}]
+    first, second = told((S, service(*ports)), (S, service(ports[0])))
+    spec = owners(first)["m1/Apply"]["f:spec"]
+    assert list(spec["f:ports"]) == ['k:{"port":80,"protocol":"TCP"}', 'k:{"port":80,"protocol":"UDP"}']
+    assert [port["protocol"] for port in second.body["spec"]["ports"]] == ["TCP"]
+
+
+def test_custom_resources_merge_as_their_schema_says() -> None:
+    one = {"tags": ["a", "b"], "list": ["x"], "whole": {"a": "1"}, "map": {"a": "1"}, "ports": [{"port": 80}]}
+    two = {"tags": ["c"], "map": {"b": "1"}, "ports": [{"port": 80, "protocol": "UDP"}]}
+    first, second, third, fourth = told(
+        (T, crontab(one)),
+        (T, crontab(two), "m2"),
+        (T, crontab({"whole": {"b": "1"}, "list": ["x", "y"]}), "m3"),
+        (T, crontab({"tags": ["b"]})),
+    )
+    assert owners(first)["m1/Apply"]["f:spec"] == {
+        "f:list": {},
+        "f:map": {"f:a": {}},
+        "f:ports": {'k:{"port":80,"protocol":"TCP"}': {".": {}, "f:port": {}}},
+        "f:tags": {'v:"a"': {}, 'v:"b"': {}},
+        "f:whole": {},
+    }
+    assert second.body["spec"]["tags"] == ["a", "b", "c"]
+    assert second.body["spec"]["map"] == {"a": "1", "b": "1"}
+    assert third.message == 'Apply failed with 2 conflicts: conflicts with "m1":\n- .spec.list\n- .spec.whole'
+    assert fourth.body["spec"] == {
+        "tags": ["b", "c"],
+        "map": {"b": "1"},
+        "ports": [{"port": 80, "protocol": "UDP"}],
+    }
+
+
+def test_status_is_applied_apart() -> None:
+    status = {"apiVersion": "apps/v1", "kind": "Deployment", "status": {"replicas": 3}}
+    main, answer = told((D, {**deployment(), "status": {"replicas": 9}}), (D + "/status", status, "st"))
+    assert "f:status" not in owners(main)["m1/Apply"]
+    assert "replicas" not in main.body["status"]
+    assert owners(answer)["st/Apply/status"] == {"f:status": {"f:replicas": {}}}
+    assert answer.body["status"] == {"replicas": 3}
+
+
+def test_a_dry_run_stores_nothing() -> None:
+    async def main(api: Api) -> tuple[Answer, Answer]:
+        return await applied(api, C, config_map(a="1"), "m1", "&dryRun=All"), await api.get(C)
+
+    dry, found = on(main)
+    assert (dry.status, found.status) == (201, 404)
+    assert owners(dry) == {"m1/Apply": {"f:data": {"f:a": {}}}}
+
+
+def test_kubectl_takes_over_what_it_applied_on_its_own_side() -> None:
+    note = "kubectl.kubernetes.io/last-applied-configuration"
+
+    async def main(api: Api) -> list[Answer]:
+        text = '{"apiVersion":"v1","data":{"a":"1"},"kind":"ConfigMap","metadata":{"name":"c"}}'
+        made = config_map(a="1", b="1", meta={"annotations": {note: text}})
+        await api.ask("POST", CONFIG_MAPS + "?fieldManager=kubectl-client-side-apply", made)
+        return [
+            await applied(api, C, config_map(a="2", b="2"), "kubectl"),
+            await applied(api, C, config_map(a="2"), "other"),
+            await applied(api, C, config_map(a="2"), "kubectl"),
+        ]
+
+    beyond, other, allowed = on(main)
+    assert beyond.message == 'Apply failed with 1 conflict: conflict with "kubectl-client-side-apply" using v1: .data.b'
+    assert other.status == 409
+    assert allowed.body["data"] == {"a": "2", "b": "1"}
+    assert allowed.meta["annotations"][note] == (
+        '{"apiVersion":"v1","data":{"a":"2"},"kind":"ConfigMap","metadata":{"name":"c"}}\n'
+    )
+
+
+def test_an_old_resource_version_is_a_conflict_and_none_where_nothing_is() -> None:
+    made, answer = told(
+        (C, config_map(a="1", meta={"resourceVersion": "1"})),
+        (C, config_map(a="2", meta={"resourceVersion": "1"})),
+    )
+    assert made.status == 201
+    assert (answer.status, answer.body["reason"]) == (409, "Conflict")
+
+
+def test_a_uid_where_nothing_is_is_a_conflict() -> None:
+    (answer,) = told((C, config_map(a="1", meta={"uid": "u"})))
+    assert answer.status == 409
+    assert "uid mismatch: the provided object specified uid u, and no existing object was found" in answer.message
+
+
+TYPED = "failed to create typed patch object "
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "code", "message"),
+    [
+        pytest.param(C, {"kind": "ConfigMap"}, 400, "invalid object type: /, Kind=ConfigMap", id="no version"),
+        pytest.param(C, b"null", 400, "invalid object type: /, Kind=", id="nothing"),
+        pytest.param(C, deployment(), 400, "invalid object type: apps/v1, Kind=Deployment", id="another kind"),
+        pytest.param(C, config_map(meta={"managedFields": []}), 400, "metadata.managedFields must be nil", id="owners"),
+        pytest.param(
+            C,
+            config_map("other"),
+            400,
+            "the name of the object (other) does not match the name on the URL (c)",
+            id="another name",
+        ),
+        pytest.param(
+            C,
+            config_map(a=1),
+            500,
+            TYPED + "(/c; /v1, Kind=ConfigMap): .data.a: expected string, got &value.valueUnstructured{Value:1}",
+            id="a number for a text",
+        ),
+        pytest.param(
+            D,
+            deployment(foo=1),
+            500,
+            TYPED + "(/d; apps/v1, Kind=Deployment): .spec.foo: field not declared in schema",
+            id="an unknown field",
+        ),
+        pytest.param(
+            D,
+            deployment(replicas="x"),
+            500,
+            TYPED + "(/d; apps/v1, Kind=Deployment): .spec.replicas: expected numeric (int or float), got string",
+            id="a text for a number",
+        ),
+        pytest.param(
+            D,
+            deployment([{"name": "c", "image": "i"}] * 2),
+            500,
+            TYPED
+            + '(/d; apps/v1, Kind=Deployment): .spec.template.spec.containers: duplicate entries for key [name="c"]',
+            id="a container twice",
+        ),
+        pytest.param(
+            T,
+            crontab({"tags": ["a", "a"]}),
+            500,
+            TYPED + '(/t; story.example.com/v1, Kind=CronTab): .spec.tags: duplicate entries for key [="a"]',
+            id="a member of a set twice",
+        ),
+        pytest.param(
+            S,
+            service({"name": "x"}),
+            422,
+            'Service "s" is invalid: spec.ports[0].port: Invalid value: 0: must be between 1 and 65535, inclusive',
+            id="a port without a number",
+        ),
+        pytest.param(D + "/status", deployment(), 404, 'deployments.apps "d" not found', id="the status of nothing"),
+    ],
+)
+def test_what_cannot_be_applied_is_refused(path: str, body: Any, code: int, message: str) -> None:
+    (answer,) = told((path, body))
+    assert (answer.status, answer.message) == (code, message)
+
+
+@pytest.mark.parametrize(
+    ("query", "content_type", "code", "message"),
+    [
+        pytest.param(
+            "",
+            APPLY,
+            422,
+            'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch',
+            id="no manager",
+        ),
+        pytest.param(
+            "?fieldManager=m&force=true",
+            MERGE,
+            422,
+            'PatchOptions.meta.k8s.io "" is invalid: force: Forbidden: may not be specified for non-apply patch',
+            id="force without apply",
+        ),
+        pytest.param(
+            "?fieldManager=m", "application/apply-patch+cbor", 415, "415: Unsupported Media Type", id="a binary patch"
+        ),
+    ],
+)
+def test_options_are_checked(query: str, content_type: str, code: int, message: str) -> None:
+    async def main(api: Api) -> Answer:
+        await api.made(CONFIG_MAPS, config_map())
+        return await api.ask("PATCH", C + query, config_map(), content_type)
+
+    answer = on(main)
+    assert (answer.status, answer.message) == (code, message)
+
+
+TWICE = b"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: c\ndata:\n  k: a\n  k: b\n"
+
+
+def test_a_key_twice_in_yaml_is_an_error_a_warning_or_nothing() -> None:
+    async def main(api: Api) -> list[Answer]:
+        return [await applied(api, C, TWICE, "m", "&fieldValidation=" + how) for how in ("Strict", "Warn", "Ignore")]
+
+    strict, warned, ignored = on(main)
+    assert (strict.status, strict.message) == (
+        400,
+        "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n"
+        '  line 7: key "k" already set in map',
+    )
+    assert warned.status == 201
+    assert warned.headers["warning"] == '299 - "line 7: key \\"k\\" already set in map"'
+    assert ignored.body["data"] == {"k": "b"}
+    assert "warning" not in ignored.headers
