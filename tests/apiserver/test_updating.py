@@ -374,7 +374,6 @@ def test_patch_types(content_type: str, patch: object, data: Object) -> None:
             'ConfigMap "c" is invalid: metadata.uid: Invalid value: "zzz": field is immutable',
             id="the uid is immutable",
         ),
-        pytest.param("application/apply-patch+yaml", {}, 415, "server-side apply", id="apply is not offered yet"),
     ],
 )
 def test_patch_refusals(content_type: str, patch: object, code: int, message: str) -> None:
