@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pilothouse.cli import admission_config
 from pilothouse.cli.clientside import common_flags
 from pilothouse.cli.program import UserError, parse, serve
 from pilothouse.env import Env, TaskGroup
@@ -34,6 +35,7 @@ def server_flags(flags: FlagSet) -> None:
         Flag("authorization-mode", STRING, "AlwaysAllow", "AlwaysAllow or RBAC"),
         Flag("enable-admission-plugins", STRINGS, (), "Admission plugins to run besides those that are on anyway"),
         Flag("disable-admission-plugins", STRINGS, (), "Admission plugins to leave out"),
+        Flag(admission_config.FLAG, STRING, "", admission_config.HELP),
         Flag(
             "replica-lag", DURATION, 0.0, "How far behind watches and lists from the cache are, on purpose, for tests"
         ),
@@ -77,6 +79,7 @@ async def _serve(parsed: Parsed) -> int:
 def open_server(env: Env, parsed: Parsed, *, service_accounts: bool = False) -> "ServedApiServer":
     """The API server that the flags describe. ``service_accounts``: a controller makes the accounts that the admission
     plugin ServiceAccount asks for, so that it runs unless it is disabled. Raises ``UserError``."""
+    from pilothouse.apiserver import ServerOptions
     from pilothouse.apiserver.admission.built_in import missing
     from pilothouse.apiserver.admission.names import DEFAULT, WITHOUT_CONTROLLERS, chosen
     from pilothouse.plane.served import ServedApiServer, ServedOptions
@@ -107,6 +110,7 @@ def open_server(env: Env, parsed: Parsed, *, service_accounts: bool = False) -> 
         # As kubeadm sets a cluster up: nodes may do what nodes need, which no role of RBAC allows them.
         authorization="Node,RBAC" if parsed["authorization-mode"] == "RBAC" else parsed["authorization-mode"],
         admission_plugins=admission,
+        server=ServerOptions(pod_security=admission_config.pod_security_of(parsed[admission_config.FLAG])),
         replica_lag=parsed["replica-lag"],
     )
     try:

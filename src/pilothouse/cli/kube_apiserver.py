@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pilothouse.cli import admission_config
 from pilothouse.cli.clientside import common_flags
 from pilothouse.cli.program import UserError, parse, serve
 from pilothouse.cli.tolerant import known_words, warn
@@ -65,6 +66,7 @@ def flag_set(program: str) -> FlagSet:
         "admission",
         Flag("enable-admission-plugins", STRINGS, (), "Admission plugins to run besides those that are on anyway"),
         Flag("disable-admission-plugins", STRINGS, (), "Admission plugins to leave out"),
+        Flag(admission_config.FLAG, STRING, "", admission_config.HELP),
     )
     flags.add(
         "misc",
@@ -112,6 +114,7 @@ async def _serve(parsed: Parsed, unknown: Sequence[str]) -> int:
 
 def _controllers(env: Env, served: "ServedApiServer", names: Sequence[str]) -> Any:
     from pilothouse.controllermanager.options import LeaderElection, Options
+    from pilothouse.controllermanager.root_authority import with_authority
     from pilothouse.controllermanager.selection import unknown_names
     from pilothouse.controllers.registry import DESCRIPTORS
     from pilothouse.plane import Plane, PlaneOptions
@@ -124,6 +127,8 @@ def _controllers(env: Env, served: "ServedApiServer", names: Sequence[str]) -> A
         leader_election=LeaderElection(enabled=False),
         use_service_account_credentials=True,
     )
+    if served.authority is not None:
+        manager = with_authority(manager, served.authority.certificate)
     options = PlaneOptions(nodes=0, scheduler=False, manager=manager)
     return Plane(env, served.store, options, server=served.server).run()
 
@@ -158,6 +163,7 @@ def _options(parsed: Parsed, data: dict[str, Any]) -> "ServedOptions":
             event_ttl_seconds=int(parsed["event-ttl"]),
             min_watch_seconds=parsed["min-request-timeout"],
             service_range=parsed["service-cluster-ip-range"].partition(",")[0],
+            pod_security=admission_config.pod_security_of(parsed[admission_config.FLAG]),
         ),
     )
 

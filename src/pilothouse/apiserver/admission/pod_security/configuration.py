@@ -1,0 +1,84 @@
+"""A ``PodSecurityConfiguration``, as it stands in files, as options. Pure.
+
+After pod-security-admission's ``admission/api`` (v0.36).
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from pilothouse.apiserver.admission.pod_security.levels import (
+    PREFIX,
+    PodSecurityOptions,
+    Policy,
+    policy_of,
+)
+from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors
+
+_VERSIONS = tuple(f"pod-security.admission.config.k8s.io/{version}" for version in ("v1", "v1beta1", "v1alpha1"))
+
+
+class _Defaults(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
+    enforce: str = "privileged"
+    enforce_version: str = "latest"
+    audit: str = "privileged"
+    audit_version: str = "latest"
+    warn: str = "privileged"
+    warn_version: str = "latest"
+
+
+class _Exemptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    usernames: tuple[str, ...] = ()
+    namespaces: tuple[str, ...] = ()
+    runtime_classes: tuple[str, ...] = ()
+
+
+class _Configuration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    api_version: str
+    kind: str
+    defaults: _Defaults = _Defaults()
+    exemptions: _Exemptions = _Exemptions()
+
+
+def options_from(document: Any) -> PodSecurityOptions:
+    """The options that a configuration means. Raises ``ValueError``."""
+    try:
+        found = msgspec.convert(document, _Configuration)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from None
+    if found.kind != "PodSecurityConfiguration" or found.api_version not in _VERSIONS:
+        raise ValueError(f'no kind "{found.kind}" is registered for version "{found.api_version}"')
+    said = msgspec.to_builtins(found.defaults)
+    # Every mode is said, so that none follows from another, as one does among a namespace's labels.
+    labels = {
+        PREFIX + mode: value or ("latest" if mode.endswith("version") else "privileged") for mode, value in said.items()
+    }
+    policy, problems = policy_of(labels, Policy())
+    texts = [
+        str(problem).replace(f"metadata.labels[{PREFIX}", "defaults.").replace("]:", ":", 1) for problem in problems
+    ]
+    exempt = found.exemptions
+    texts += _wrong("namespaces", ((name, dns_label_errors(name)) for name in exempt.namespaces))
+    texts += _wrong("runtimeClasses", ((name, dns_subdomain_errors(name)) for name in exempt.runtime_classes))
+    texts += _wrong("usernames", ((name, [] if name else ["username must not be empty"]) for name in exempt.usernames))
+    if texts:
+        raise ValueError(texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
+    return PodSecurityOptions(
+        defaults=policy,
+        exempt_usernames=frozenset(exempt.usernames),
+        exempt_namespaces=frozenset(exempt.namespaces),
+        exempt_runtime_classes=frozenset(exempt.runtime_classes),
+    )
+
+
+def _wrong(field: str, names: Iterable[tuple[str, list[str]]]) -> list[str]:
+    texts, seen = [], set()
+    for position, (name, why) in enumerate(names):
+        path = f"exemptions.{field}[{position}]"
+        if why:
+            texts.append(f'{path}: Invalid value: "{name}": {", ".join(why)}')
+        elif name in seen:
+            texts.append(f'{path}: Duplicate value: "{name}"')
+        seen.add(name)
+    return texts

@@ -1,0 +1,46 @@
+"""``--admission-control-config-file``: settings of admission plugins, in the form that kube-apiserver takes.
+
+After apiserver's ``pkg/admission/config.go`` (v0.36). Of the plugins here only PodSecurity has settings.
+"""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pilothouse.cli.program import UserError
+
+if TYPE_CHECKING:
+    from pilothouse.apiserver.admission.pod_security.levels import PodSecurityOptions
+
+FLAG = "admission-control-config-file"
+HELP = "File with admission control configuration"
+
+
+def pod_security_of(path: str) -> "PodSecurityOptions":
+    """What the file says of PodSecurity; the defaults if there is no file or nothing in it. Raises ``UserError``."""
+    from pilothouse.apiserver.admission.pod_security.configuration import options_from
+    from pilothouse.apiserver.admission.pod_security.levels import PodSecurityOptions
+    from pilothouse.controllermanager.yaml_file import read_mapping
+
+    if not path:
+        return PodSecurityOptions()
+    try:
+        document = read_mapping(path)
+        if document.get("kind") != "AdmissionConfiguration":
+            raise ValueError(f"wanted an AdmissionConfiguration, got {document.get('kind')}")
+        found = PodSecurityOptions()
+        for plugin in document.get("plugins") or ():
+            if plugin.get("name") != "PodSecurity":
+                print(
+                    f"warning: the settings of the admission plugin {plugin.get('name')} mean nothing here",
+                    file=sys.stderr,
+                )
+                continue
+            settings: Any = plugin.get("configuration")
+            if settings is None and plugin.get("path"):
+                settings = read_mapping(str(Path(path).parent / plugin["path"]))
+            if settings is not None:
+                found = options_from(settings)
+        return found
+    except (OSError, ValueError, AttributeError) as error:
+        raise UserError(f"failed to read plugin config: --{FLAG} {path}: {error}", code=2) from error
