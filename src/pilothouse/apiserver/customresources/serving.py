@@ -14,7 +14,7 @@ from pilothouse.apiserver.customresources.objects import (
     embedded_problems,
     scale_problems,
 )
-from pilothouse.apiserver.customresources.rules import ABSENT, Run, rule_tree
+from pilothouse.apiserver.customresources.rules import ABSENT, RuleNode, Run, rule_tree
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.presentation.discovery import version_rank
@@ -114,9 +114,14 @@ def _row(definition: Object, version: Object, stored_as: ResourceInfo | None) ->
         for field in version.get("selectableFields") or ()
     }
 
+    trees: list[RuleNode | None] = []
+    """The rules, once somebody has written an object: nobody may."""
+
     def validate(obj: Object, old: Object | None, warnings: list[str]) -> list[FieldError]:
+        if not trees:
+            trees.append(rule_tree(openapi))
+        tree = trees[0]
         problems = _body_problems(obj, openapi, old) + embedded_problems(obj, openapi) + scale_problems(obj, scale)
-        tree = rule_tree(openapi)
         if tree is None:
             return problems
         if any(problem.reason in _BLOCKING for problem in problems):
