@@ -32,8 +32,8 @@ WEBHOOK = {
 PATH = {"path": "/", "pathType": "Prefix", "backend": {"service": {"name": "s", "port": {"number": 80}}}}
 
 GOOD: dict[str, Object] = {
-    "/apis/batch/v1/namespaces/d1/jobs": {"spec": {"template": {"spec": {**POD, "restartPolicy": "Never"}}}},
-    "/api/v1/namespaces/d1/persistentvolumeclaims": {
+    "/apis/batch/v1/namespaces/judged/jobs": {"spec": {"template": {"spec": {**POD, "restartPolicy": "Never"}}}},
+    "/api/v1/namespaces/judged/persistentvolumeclaims": {
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     },
     "/api/v1/persistentvolumes": {
@@ -45,37 +45,37 @@ GOOD: dict[str, Object] = {
         "spec": {"attacher": "a.example.com", "nodeName": "n", "source": {"persistentVolumeName": "pv"}}
     },
     "/apis/storage.k8s.io/v1/csidrivers": {"spec": {}},
-    "/api/v1/namespaces/d1/endpoints": {"subsets": [{"addresses": [{"ip": "10.1.2.3"}], "ports": [{"port": 80}]}]},
-    "/apis/networking.k8s.io/v1/namespaces/d1/ingresses": {
+    "/api/v1/namespaces/judged/endpoints": {"subsets": [{"addresses": [{"ip": "10.1.2.3"}], "ports": [{"port": 80}]}]},
+    "/apis/networking.k8s.io/v1/namespaces/judged/ingresses": {
         "spec": {"rules": [{"host": "a.com", "http": {"paths": [PATH]}}]}
     },
     "/apis/networking.k8s.io/v1/ingressclasses": {"spec": {"controller": "example.com/c"}},
-    "/apis/networking.k8s.io/v1/namespaces/d1/networkpolicies": {
+    "/apis/networking.k8s.io/v1/namespaces/judged/networkpolicies": {
         "spec": {"podSelector": {}, "ingress": [{"ports": [{"port": 80}], "from": [{"podSelector": {}}]}]}
     },
     "/apis/scheduling.k8s.io/v1/priorityclasses": {"value": 10},
     "/apis/node.k8s.io/v1/runtimeclasses": {"handler": "runc"},
-    "/apis/rbac.authorization.k8s.io/v1/namespaces/d1/roles": {
+    "/apis/rbac.authorization.k8s.io/v1/namespaces/judged/roles": {
         "rules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]
     },
     "/apis/rbac.authorization.k8s.io/v1/clusterroles": {"rules": [{"verbs": ["get"], "nonResourceURLs": ["/x"]}]},
-    "/apis/rbac.authorization.k8s.io/v1/namespaces/d1/rolebindings": {
+    "/apis/rbac.authorization.k8s.io/v1/namespaces/judged/rolebindings": {
         "roleRef": {"kind": "Role", "name": "r"},
         "subjects": [{"kind": "User", "name": "u"}],
     },
     "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings": {
         "roleRef": {"kind": "ClusterRole", "name": "view"},
-        "subjects": [{"kind": "ServiceAccount", "name": "u", "namespace": "d1"}],
+        "subjects": [{"kind": "ServiceAccount", "name": "u", "namespace": "judged"}],
     },
     "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations": {"webhooks": [WEBHOOK]},
     "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations": {"webhooks": [WEBHOOK]},
-    "/apis/autoscaling/v1/namespaces/d1/horizontalpodautoscalers": {
+    "/apis/autoscaling/v1/namespaces/judged/horizontalpodautoscalers": {
         "spec": {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}, "maxReplicas": 3}
     },
-    "/api/v1/namespaces/d1/limitranges": {
+    "/api/v1/namespaces/judged/limitranges": {
         "spec": {"limits": [{"type": "Container", "max": {"cpu": "2"}, "min": {"cpu": "1"}}]}
     },
-    "/api/v1/namespaces/d1/resourcequotas": {"spec": {"hard": {"pods": "3"}}},
+    "/api/v1/namespaces/judged/resourcequotas": {"spec": {"hard": {"pods": "3"}}},
     "/apis/apiregistration.k8s.io/v1/apiservices": {
         "metadata": {"name": "v1.agg.example.com"},
         "spec": {
@@ -83,17 +83,17 @@ GOOD: dict[str, Object] = {
             "version": "v1",
             "groupPriorityMinimum": 100,
             "versionPriority": 100,
-            "service": {"name": "s", "namespace": "d1"},
+            "service": {"name": "s", "namespace": "judged"},
             "insecureSkipTLSVerify": True,
         },
     },
-    "/apis/apps/v1/namespaces/d1/controllerrevisions": {"data": {"a": 1}, "revision": 1},
-    "/apis/apps/v1/namespaces/d1/daemonsets": {"spec": {"selector": SELECTOR, "template": TEMPLATE}},
-    "/apis/apps/v1/namespaces/d1/statefulsets": {
+    "/apis/apps/v1/namespaces/judged/controllerrevisions": {"data": {"a": 1}, "revision": 1},
+    "/apis/apps/v1/namespaces/judged/daemonsets": {"spec": {"selector": SELECTOR, "template": TEMPLATE}},
+    "/apis/apps/v1/namespaces/judged/statefulsets": {
         "spec": {"serviceName": "s", "selector": SELECTOR, "template": TEMPLATE}
     },
-    "/api/v1/namespaces/d1/services": {"spec": {"ports": [{"port": 80}]}},
-    "/api/v1/namespaces/d1/secrets": {"stringData": {"a": "b"}},
+    "/api/v1/namespaces/judged/services": {"spec": {"ports": [{"port": 80}]}},
+    "/api/v1/namespaces/judged/secrets": {"stringData": {"a": "b"}},
 }
 
 Change = tuple[str, str, Any]
@@ -342,7 +342,7 @@ def real_answers(cluster: RealCluster) -> list[Any]:
     context = ssl.create_default_context(cafile=str(cluster.ca_file))
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {ADMIN_TOKEN}"}
     found = []
-    cluster.request("POST", "/api/v1/namespaces", {"metadata": {"name": "d1"}})
+    cluster.request("POST", "/api/v1/namespaces", {"metadata": {"name": "judged"}})
     for change in [*((path, "metadata.name", "good") for path in GOOD if not path.endswith("apiservices")), *BAD]:
         path, body = sent(change)
         with contextlib.closing(
@@ -356,7 +356,7 @@ def real_answers(cluster: RealCluster) -> list[Any]:
 
 def our_answers() -> list[Any]:
     async def main(api: Api) -> list[Any]:
-        await api.made("/api/v1/namespaces", {"metadata": {"name": "d1"}})
+        await api.made("/api/v1/namespaces", {"metadata": {"name": "judged"}})
         found = []
         for change in [*((path, "metadata.name", "good") for path in GOOD if not path.endswith("apiservices")), *BAD]:
             path, body = sent(change)
