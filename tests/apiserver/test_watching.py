@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from tests.apiserver.api import CONFIG_MAPS, PODS, Api, Object, config_map, on, pod
 
+from pilothouse.api.wire import Request
 from pilothouse.apiserver import ServerOptions
 
 
@@ -129,6 +130,28 @@ def test_all_watchers_get_the_same_bytes() -> None:
 
 
 # Bookmarks and ends
+
+
+@pytest.mark.parametrize(
+    ("accept", "query"),
+    [
+        pytest.param("application/vnd.kubernetes.protobuf", "", id="as protobuf"),
+        pytest.param("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1", "", id="metadata only"),
+        pytest.param("application/json", "&labelSelector=app%3Dx", id="of those selected"),
+        pytest.param("application/json", "&fieldSelector=spec.nodeName%3Dn1", id="of one node"),
+    ],
+)
+def test_an_event_is_encoded_once_in_each_form(accept: str, query: str) -> None:
+    async def main(api: Api) -> list[bytes]:
+        streams = []
+        for _ in range(3):
+            target = f"{PODS}?watch=true&resourceVersion={api.store.revision}{query}"
+            streams.append(await api.transport.open(Request("GET", target, {"accept": accept})))
+        await api.made(PODS, pod(labels={"app": "x"}, nodeName="n1"))
+        return [await stream.__aiter__().__anext__() for stream in streams]
+
+    first, *others = on(main)
+    assert all(piece is first for piece in others)
 
 
 def test_bookmarks_come_every_minute_and_before_the_end() -> None:

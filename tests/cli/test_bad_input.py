@@ -64,6 +64,12 @@ KUBECONFIG = {
         pytest.param(
             ["apiserver", "--authorization-mode=ABAC"], "--authorization-mode must be AlwaysAllow or RBAC", id="a mode"
         ),
+        pytest.param(
+            ["apiserver", "--service-cluster-ip-range=10.0.0.0/24,10.1.0.0/24"],
+            "there may be one range of each family",
+            id="two ranges of one family",
+        ),
+        pytest.param(["apiserver", "--replica-lag=-1s"], "--replica-lag can't be negative", id="a look ahead"),
         pytest.param(["nodes", "--nodes"], "flag needs an argument: --nodes", id="a flag without its value"),
     ],
 )

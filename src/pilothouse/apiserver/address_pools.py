@@ -49,8 +49,11 @@ def family_of(address: str) -> str:
 
 
 def ranges_of(text: str) -> tuple[Network, ...]:
-    """The ranges of ``--service-cluster-ip-range``: one, or one of each family."""
-    return tuple(ipaddress.ip_network(part.strip(), strict=False) for part in text.split(","))
+    """The ranges of ``--service-cluster-ip-range``: one, or one of each family. Raises ``ValueError``."""
+    found = tuple(ipaddress.ip_network(part.strip(), strict=False) for part in text.split(","))
+    if len({network.version for network in found}) < len(found):
+        raise ValueError("there may be one range of each family")
+    return found
 
 
 def first_address(service_range: str) -> str:

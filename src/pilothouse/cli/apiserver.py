@@ -39,6 +39,9 @@ def server_flags(flags: FlagSet) -> None:
         Flag(
             "replica-lag", DURATION, 0.0, "How far behind watches and lists from the cache are, on purpose, for tests"
         ),
+        Flag(
+            "service-cluster-ip-range", STRING, "10.0.0.0/24", "Addresses of services: one range, or one of each family"
+        ),
         Flag("kubeconfig", STRING, KUBECONFIG, "Where to write a kubeconfig for the administrator"),
     )
 
@@ -79,9 +82,10 @@ async def _serve(parsed: Parsed) -> int:
 def open_server(env: Env, parsed: Parsed, *, service_accounts: bool = False) -> "ServedApiServer":
     """The API server that the flags describe. ``service_accounts``: a controller makes the accounts that the admission
     plugin ServiceAccount asks for, so that it runs unless it is disabled. Raises ``UserError``."""
-    from pilothouse.apiserver import ServerOptions
+    from pilothouse.apiserver.address_pools import ranges_of
     from pilothouse.apiserver.admission.built_in import missing
     from pilothouse.apiserver.admission.names import DEFAULT, WITHOUT_CONTROLLERS, chosen
+    from pilothouse.apiserver.options import ServerOptions
     from pilothouse.plane.served import ServedApiServer, ServedOptions
 
     if parsed["authorization-mode"] not in {"AlwaysAllow", "RBAC"}:
@@ -91,6 +95,11 @@ def open_server(env: Env, parsed: Parsed, *, service_accounts: bool = False) -> 
         raise UserError(f"--port must be between 0 and 65535, or -1 for 6443 or the next free one, got {port}", code=2)
     if parsed["replica-lag"] < 0:
         raise UserError("--replica-lag can't be negative: nothing is known before it happens", code=2)
+    ranges = parsed["service-cluster-ip-range"]
+    try:
+        ranges_of(ranges)
+    except ValueError as error:
+        raise UserError(f"--service-cluster-ip-range {ranges}: {error}", code=2) from error
     _check_tokens(parsed["token-auth-file"])
     try:
         admission = chosen(
@@ -110,7 +119,9 @@ def open_server(env: Env, parsed: Parsed, *, service_accounts: bool = False) -> 
         # As kubeadm sets a cluster up: nodes may do what nodes need, which no role of RBAC allows them.
         authorization="Node,RBAC" if parsed["authorization-mode"] == "RBAC" else parsed["authorization-mode"],
         admission_plugins=admission,
-        server=ServerOptions(pod_security=admission_config.pod_security_of(parsed[admission_config.FLAG])),
+        server=ServerOptions(
+            service_range=ranges, pod_security=admission_config.pod_security_of(parsed[admission_config.FLAG])
+        ),
         replica_lag=parsed["replica-lag"],
     )
     try:

@@ -162,7 +162,7 @@ def _options(parsed: Parsed, data: dict[str, Any]) -> "ServedOptions":
         server=ServerOptions(
             event_ttl_seconds=int(parsed["event-ttl"]),
             min_watch_seconds=parsed["min-request-timeout"],
-            service_range=parsed["service-cluster-ip-range"].partition(",")[0],
+            service_range=parsed["service-cluster-ip-range"],
             pod_security=admission_config.pod_security_of(parsed[admission_config.FLAG]),
         ),
     )
