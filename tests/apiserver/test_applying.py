@@ -310,3 +310,34 @@ def test_a_key_twice_in_yaml_is_an_error_a_warning_or_nothing() -> None:
     assert warned.headers["warning"] == '299 - "line 7: key \\"k\\" already set in map"'
     assert ignored.body["data"] == {"k": "b"}
     assert "warning" not in ignored.headers
+
+
+def _scale(replicas: int) -> Any:
+    return {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "d"}, "spec": {"replicas": replicas}}
+
+
+def test_a_scale_takes_the_number_of_replicas_from_its_owner() -> None:
+    async def main(api: Api) -> list[Answer]:
+        await applied(api, D, deployment(replicas=2))
+        await api.ask("PATCH", D + "/scale?fieldManager=hpa", {"spec": {"replicas": 3}}, MERGE)
+        scaled = await api.get(D)
+        refused = await applied(api, D, deployment(replicas=2))
+        await api.ask("PATCH", D + "/scale?fieldManager=hpa", {"spec": {"replicas": 3}}, MERGE)
+        return [scaled, refused, await api.get(D)]
+
+    scaled, refused, unchanged = on(main)
+    assert owners(scaled)["hpa/Update/scale"] == {"f:spec": {"f:replicas": {}}}
+    assert "f:replicas" not in owners(scaled)["m1/Apply"]["f:spec"]
+    assert refused.message == (
+        'Apply failed with 1 conflict: conflict with "hpa" with subresource "scale" using apps/v1: .spec.replicas'
+    )
+    assert unchanged.body == scaled.body
+
+
+def test_a_scale_can_be_applied() -> None:
+    made, refused, forced = told(
+        (D, deployment(replicas=2)), (D + "/scale", _scale(5), "hpa"), (D + "/scale", _scale(5), "hpa", "&force=true")
+    )
+    assert made.status == 201
+    assert refused.message == 'Apply failed with 1 conflict: conflict with "m1": .spec.replicas'
+    assert (forced.status, forced.body["kind"], forced.body["spec"]) == (200, "Scale", {"replicas": 5})

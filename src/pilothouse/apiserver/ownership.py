@@ -15,7 +15,7 @@ from pilothouse.apiserver import errors
 from pilothouse.apiserver.objects import Object, decode, encode_object
 from pilothouse.apiserver.options import WriteOptions
 from pilothouse.apiserver.resources import ResourceInfo
-from pilothouse.machinery import field_sets, managed_fields, merge_types
+from pilothouse.machinery import field_sets, managed_fields, merge_types, scale_fields
 from pilothouse.machinery.apply import ApplyConflicts, Versions
 from pilothouse.machinery.field_sets import FieldSet
 from pilothouse.machinery.managed_fields import Entries, Writer
@@ -331,6 +331,50 @@ class Ownership:
             raise conflict(error) from None
         return new, managed_fields.encode_entries(result) if result else b""
 
+    def scaled(
+        self, call: "Call", live: Object, scale: Object, known: bytes, options: WriteOptions, *, applied: bool
+    ) -> tuple[Object, bytes]:
+        """The Scale after a write to it, and the entries of its object.
+
+        ``live`` is the Scale before, ``scale`` the one that is wanted or, when ``applied``, a configuration of it.
+        """
+        entries = managed_fields.decode_entries(known) if known else []
+        paths = self._replica_paths(call.info)
+        before = scale_fields.to_scale(entries, paths)
+        types = Versions(scale_fields.VERSION, self._scale_type, lambda obj, _source, _target: obj)
+        who = Writer(manager_of(call, options) or "unknown", scale_fields.VERSION, "scale")
+        now = self._core.time.now
+        if applied:
+            zero: Object = {"metadata": {}, "spec": {}, "status": {"replicas": 0}}
+            try:
+                scale, after = managed_fields.apply_config(
+                    before, zero, live, scale, types, _everything, who, now(), force=bool(options.force)
+                )
+            except ApplyConflicts as error:
+                raise conflict(error) from None
+        elif before:
+            after = managed_fields.follow(before, live, scale, types, _everything, who, now)
+        else:
+            return scale, known
+        result = scale_fields.to_object(entries, after, paths, call.info.api_version)
+        return scale, managed_fields.encode_entries(result) if result else b""
+
+    def _scale_type(self, _version: str) -> MergeType | None:
+        return merge_types.of_kind("autoscaling", "v1", "Scale")
+
+    def _replica_paths(self, info: ResourceInfo) -> scale_fields.Paths:
+        def path(version: str) -> tuple[str, ...] | None:
+            group, _slash, name = version.rpartition("/")
+            served = self._core.table.find(group, name, info.resource)
+            if served is None:
+                return None
+            if served.custom is None:
+                return scale_fields.REPLICAS
+            paths = served.custom.scale
+            return () if paths is None else tuple(f"f:{part}" for part in paths.spec_replicas.lstrip(".").split("."))
+
+        return path
+
     def follow(self, call: "Call", old: Object, obj: Object, entries: Entries, known: bytes, manager: str) -> bytes:
         """The entries after a write by ``manager``, encoded; ``known`` is how they were encoded before."""
         subresource = call.asked.subresource
@@ -342,6 +386,10 @@ class Ownership:
         if result is entries and known:
             return known
         return managed_fields.encode_entries(result) if result else b""
+
+
+def _everything(fields: FieldSet, _version: str) -> FieldSet:
+    return fields
 
 
 def _plain(document: Any) -> Any:

@@ -219,7 +219,7 @@ def follow(
             result.append(entry)
     if changed and not mine:
         result.append(_entry(who, "Update", now(), changed))
-    return _settled(result)
+    return settled(result)
 
 
 def _has_any(text: bytes, marks: list[bytes]) -> bool:
@@ -255,7 +255,7 @@ def _follow_versions(
             fields = union(changed, before.fields) if before is not None else changed
             owners[identifier] = Owned(fields, who.api_version, False)
             known[identifier] = current
-    return _settled(_entries(owners, known))
+    return settled(_entries(owners, known))
 
 
 def _owners(entries: Iterable[Entry]) -> tuple[Owners, dict[str, Entry]]:
@@ -275,7 +275,7 @@ def _entries(owners: Owners, known: dict[str, Entry]) -> Entries:
     return result
 
 
-def _settled(entries: Entries) -> Entries:
+def settled(entries: Entries) -> Entries:
     """In order, and with no more managers of updates than are kept."""
     if len(entries) > MAX_UPDATE_MANAGERS:
         entries = _capped(entries)
@@ -382,7 +382,7 @@ def _apply_once(
     same = new == live
     if not same:
         known[name] = msgspec.structs.replace(known[name], time=now)
-    return live if same else new, _settled(_entries(owners, known))
+    return live if same else new, settled(_entries(owners, known))
 
 
 def _last_applied_fields(live: Object, versions: Versions) -> FieldSet | None:

@@ -7,13 +7,15 @@ import msgspec
 from pilothouse.api.meta import LabelSelector
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.core import Call, Core
+from pilothouse.apiserver.handlers.applying import check_config, read_config
 from pilothouse.apiserver.handlers.incoming import read_built_in, read_object
-from pilothouse.apiserver.handlers.patching import patch_function, read_patch_options
+from pilothouse.apiserver.handlers.patching import APPLY_PATCH, patch_function, read_patch_options
 from pilothouse.apiserver.handlers.updating import change, check_identity, read_stored
 from pilothouse.apiserver.metadata import finalizer_name_problems
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.options import WriteOptions, read_write_options
 from pilothouse.apiserver.results import ObjectResult, StatusResult
+from pilothouse.machinery import merge_types
 from pilothouse.machinery.labels import SelectorError, selector_from, selector_from_map
 from pilothouse.storage import Record
 
@@ -107,6 +109,8 @@ async def update_scale(core: Core, call: Call) -> ObjectResult:
 async def patch_scale(core: Core, call: Call) -> ObjectResult:
     """PATCH of /scale."""
     options = read_patch_options(call)
+    if call.content_type == APPLY_PATCH:
+        return await _apply_scale(core, call, options)
     apply = patch_function(call, call.info, options, kind="Scale")
 
     def wanted(current: Object) -> Object:
@@ -115,6 +119,14 @@ async def patch_scale(core: Core, call: Call) -> ObjectResult:
         return scale
 
     return await _rescale(core, call, wanted, options)
+
+
+async def _apply_scale(core: Core, call: Call, options: WriteOptions) -> ObjectResult:
+    config = read_config(call)
+    type_ = merge_types.of_kind("autoscaling", "v1", "Scale")
+    assert type_ is not None, "Scale is built in"
+    check_config(config, "autoscaling/v1", "Scale", type_)
+    return await _rescale(core, call, lambda _current: config, options, applied=True)
 
 
 def _check_replicas(call: Call, scale: Object) -> None:
@@ -127,13 +139,19 @@ def _check_replicas(call: Call, scale: Object) -> None:
         raise errors.bad_request(f'the spec replicas field "{call.info.custom.scale.spec_replicas}" cannot be empty')
 
 
-async def _rescale(core: Core, call: Call, wanted: Any, options: WriteOptions) -> ObjectResult:
-    """Carry replicas and resource version of a Scale over to its object."""
+async def _rescale(
+    core: Core, call: Call, wanted: Any, options: WriteOptions, *, applied: bool = False
+) -> ObjectResult:
+    """Carry replicas and resource version of a Scale over to its object; ``wanted`` is a configuration of it when
+    ``applied``."""
 
-    def apply(obj: Object) -> Object:
-        current = scale_of(call, obj)
-        before = current["metadata"]["resourceVersion"]
-        scale = wanted(current)
+    def apply(obj: Object, known: bytes) -> tuple[Object, bytes]:
+        live = scale_of(call, obj)
+        before = live["metadata"]["resourceVersion"]
+        sent = wanted(scale_of(call, obj))
+        scale, owners = core.ownership.scaled(call, live, sent, known, options, applied=applied)
+        if applied:
+            _check_replicas(call, scale)
         meta = scale.get("metadata") or {}
         version = meta.get("resourceVersion")
         obj["metadata"]["resourceVersion"] = version if version not in (None, "", "0", before) else before
@@ -146,9 +164,9 @@ async def _rescale(core: Core, call: Call, wanted: Any, options: WriteOptions) -
         for part in parents:
             node = node.setdefault(part, {})
         node[last] = replicas
-        return obj
+        return obj, owners
 
-    result = await change(core, call, apply, options, main=True)
+    result = await change(core, call, leave, options, main=True, applied=apply)
     return _scale_result(call, msgspec.json.decode(result.value))
 
 
@@ -185,6 +203,11 @@ async def bind(core: Core, call: Call) -> StatusResult:
         tracked=False,
     )
     return StatusResult(201, msgspec.json.encode(errors.success(code=201)), tuple(one.warnings))
+
+
+def leave(obj: Object) -> Object:
+    """The object as it is."""
+    return obj
 
 
 def _leave_as_is(_obj: Object, _old: Object) -> None:
