@@ -1,10 +1,13 @@
 """Planes for tests: what the fixtures stand on, in this process."""
 
 import asyncio
+import datetime
+import inspect
 import json
 import ssl
 import stat
 import threading
+import time
 import traceback
 import urllib.error
 import urllib.request
@@ -230,3 +233,72 @@ def test_the_fixture_hands_out_a_namespace_of_its_own(pilothouse: Cluster, pilot
 def test_the_marker_gives_a_test_a_plane_of_its_own(pilothouse: Cluster) -> None:
     assert pilothouse.namespace == "default"
     assert len(pilothouse.list("v1", "Node")) == 1
+
+
+@plane(nodes=1, serve=False)
+def _nodes_of(prefix: str, cluster: Cluster) -> list[str]:
+    return [prefix + node["metadata"]["name"] for node in cluster.list("v1", "Node")]
+
+
+def test_a_decorated_function_gets_a_plane_of_its_own() -> None:
+    assert _nodes_of("a ") == ["a node-0"]
+    assert "cluster" not in inspect.signature(_nodes_of).parameters, "pytest would look for a fixture"
+
+
+def test_an_asynchronous_function_is_told_what_to_use() -> None:
+    async def check() -> None:
+        raise AssertionError("never called")
+
+    with pytest.raises(TypeError, match="use async_plane"):
+        plane()(check)
+
+
+def test_time_can_be_let_pass() -> None:
+    with plane(nodes=2, movable_clock=True) as cluster:
+        began, before = time.monotonic(), cluster.now()
+        cluster.create(_replica_set("web", 2))
+        cluster.wait_for("apps/v1", "ReplicaSet", "web", _ready(2))
+        cluster.patch(
+            "v1", "Node", "node-0", {"metadata": {"annotations": {"simulated.pilothouse.dev/fault": "silent"}}}
+        )
+        cluster.advance(600)
+        assert cluster.now() - before >= datetime.timedelta(seconds=600)
+        assert time.monotonic() - began < 30
+        states = {node["metadata"]["name"]: _ready_status(node) for node in cluster.list("v1", "Node")}
+        assert states == {"node-0": "Unknown", "node-1": "True"}, "a silent node, and one that heartbeats all the way"
+        cluster.wait_for("apps/v1", "ReplicaSet", "web", _ready(2))
+        live = [pod for pod in cluster.list("v1", "Pod") if "deletionTimestamp" not in pod["metadata"]]
+        assert {pod["spec"]["nodeName"] for pod in live} == {"node-1"}
+
+
+def _ready_status(node: dict[str, Any]) -> str:
+    return next(str(c["status"]) for c in node["status"]["conditions"] if c["type"] == "Ready")
+
+
+def test_a_clock_that_cannot_be_moved_says_how_it_could() -> None:
+    with (
+        plane(nodes=0, controllers=(), serve=False) as cluster,
+        pytest.raises(RuntimeError, match="movable_clock=True"),
+    ):
+        cluster.advance(1)
+
+
+@pytest.mark.parametrize("controllers", [("*",), ()], ids=["with controllers", "without"])
+def test_a_plane_can_be_brought_back_to_its_beginning(controllers: tuple[str, ...]) -> None:
+    with plane(nodes=2, controllers=controllers, serve=False) as cluster:
+        other = cluster.new_namespace()
+        for one in (cluster, other):
+            one.create(_replica_set("web", 2))
+            held = {"name": "held", "finalizers": ["example.com/forever"]}
+            one.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": held})
+        cluster.patch("v1", "Node", "node-0", {"metadata": {"labels": {"changed": "yes"}}})
+        cluster.delete("v1", "Node", "node-1")
+        cluster.reset()
+        assert cluster.list("apps/v1", "ReplicaSet") == cluster.list("v1", "Pod") == []
+        names = [found["metadata"]["name"] for found in cluster.list("v1", "Namespace")]
+        assert names == ["default", "kube-node-lease", "kube-public", "kube-system"]
+        assert "held" not in [found["metadata"]["name"] for found in cluster.list("v1", "ConfigMap")]
+        nodes = {node["metadata"]["name"]: node["metadata"]["labels"] for node in cluster.list("v1", "Node")}
+        assert list(nodes) == ["node-0", "node-1"]
+        assert "changed" not in nodes["node-0"]
+        cluster.create(_replica_set("web", 1))

@@ -25,6 +25,7 @@ from pilothouse.env import Env, TaskGroup
 from pilothouse.nodes import Profile
 from pilothouse.plane import Plane, PlaneOptions
 from pilothouse.storage import MemoryStore
+from pilothouse.testing.beginning import Beginning
 
 Object = dict[str, Any]
 Objects = list[Object]
@@ -45,8 +46,11 @@ class AsyncCluster:
     server refuses is raised as ``pilothouse.client.errors.ApiError``. For everything else there is ``client``.
     """
 
-    def __init__(self, plane: Plane, *, namespace: str = "default", served: "Served | None" = None) -> None:
+    def __init__(
+        self, plane: Plane, beginning: Beginning, *, namespace: str = "default", served: "Served | None" = None
+    ) -> None:
         self.plane = plane
+        self._beginning = beginning
         self.namespace = namespace
         """Where objects without a namespace of their own are looked for and created. Empty is not allowed."""
         self.client: Client = plane.client(agent="pilothouse-testing")
@@ -65,7 +69,7 @@ class AsyncCluster:
 
     def in_namespace(self, name: str) -> "AsyncCluster":
         """The same plane, seen from another namespace."""
-        return AsyncCluster(self.plane, namespace=name, served=self._served)
+        return AsyncCluster(self.plane, self._beginning, namespace=name, served=self._served)
 
     async def new_namespace(self, prefix: str = "test-") -> "AsyncCluster":
         """Make a namespace of its own, for one test."""
@@ -79,6 +83,19 @@ class AsyncCluster:
         Writes, and reads that ask for no resource version, are the truth all the while.
         """
         self.plane.server.set_lag(seconds)
+
+    async def reset(self, *, seconds: float = 10.0) -> None:
+        """Bring the plane back to what it was when it was ready: what was created since goes, with its finalizers, and
+        what was changed or deleted is as it was, but for its status. The whole plane sees it.
+
+        Raises ``Timeout``, which names what would not go: something goes on creating it.
+        """
+        try:
+            async with asyncio.timeout(seconds):
+                await self._beginning.restore()
+        except TimeoutError:
+            left = ", ".join(self._beginning.remains()) or "nothing"
+            raise Timeout(f"the plane is not as at its beginning after {seconds:g} s; what remains: {left}") from None
 
     async def create(self, manifest: Mapping[str, Any]) -> Object:
         """Create an object, in its own namespace if it names one. Returns it as the server has it."""
@@ -237,7 +254,7 @@ async def async_plane(
         running = group.start(plane.run(), name="plane")
         try:
             await plane.wait_ready()
-            yield AsyncCluster(plane, served=served)
+            yield AsyncCluster(plane, Beginning(plane), served=served)
         finally:
             running.cancel()
 

@@ -34,8 +34,8 @@ def pytest_configure(config: pytest.Config) -> None:
     )
 
 
-def _settings(request: pytest.FixtureRequest) -> dict[str, Any] | None:
-    """The arguments of the closest marker, or None without one."""
+def _settings(request: pytest.FixtureRequest, factory: Callable[..., Any]) -> dict[str, Any] | None:
+    """The arguments of the closest marker, for ``factory``, or None without one."""
     marker = request.node.get_closest_marker(_MARK)
     if marker is None:
         return None
@@ -43,9 +43,7 @@ def _settings(request: pytest.FixtureRequest) -> dict[str, Any] | None:
         pytest.fail(f"@pytest.mark.{_MARK} takes keyword arguments only, got {marker.args!r}")
     import inspect
 
-    from pilothouse.testing.asynchronous import async_plane
-
-    known = inspect.signature(async_plane).parameters
+    known = inspect.signature(factory).parameters
     unknown = [name for name in marker.kwargs if name not in known]
     if unknown:
         pytest.fail(f"@pytest.mark.{_MARK} has no argument {unknown[0]!r}; there are {', '.join(known)}")
@@ -66,7 +64,7 @@ def pilothouse(request: pytest.FixtureRequest) -> "Iterator[Cluster]":
     """A cluster for this test: a namespace of its own, or with the marker a plane of its own."""
     from pilothouse.testing.synchronous import plane
 
-    settings = _settings(request)
+    settings = _settings(request, plane)
     if settings is not None:
         with plane(**settings) as cluster:
             yield cluster
@@ -87,4 +85,4 @@ def pilothouse_async(
 
     from pilothouse.testing.asynchronous import async_plane
 
-    return functools.partial(async_plane, **(_settings(request) or {}))
+    return functools.partial(async_plane, **(_settings(request, async_plane) or {}))

@@ -7,13 +7,18 @@ to test: ``url`` and ``kubeconfig`` tell where.
 import asyncio
 import concurrent.futures
 import contextlib
+import datetime
+import functools
+import inspect
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
+from types import TracebackType
 from typing import Any, TypeVar
 
 from pilothouse.client import Client
-from pilothouse.env import loops
+from pilothouse.env import Env, loops
+from pilothouse.env.movable import MovableClock, MovableLoop
 from pilothouse.nodes import Profile
 from pilothouse.testing.asynchronous import QUICK, AsyncCluster, Condition, Object, Objects, async_plane
 
@@ -67,6 +72,22 @@ class Cluster:
 
         self._thread.call(on_loop())
 
+    def now(self) -> datetime.datetime:
+        """The plane's wall time, in UTC."""
+        return self._cluster.plane.env.now()
+
+    def advance(self, seconds: float) -> None:
+        """Let so much time pass at once: all that is due in it happens, in its order. Returns when it has.
+
+        For planes with ``movable_clock=True``, others raise ``RuntimeError``. A thousand seconds take about one.
+        """
+        self._thread.advance(seconds)
+
+    def reset(self) -> None:
+        """Bring the plane back to what it was when it was ready: what was created since goes, what was changed is as
+        it was. The whole plane sees it: for a test with a plane of its own. Raises ``Timeout``."""
+        self._thread.call(self._cluster.reset())
+
     def create(self, manifest: Mapping[str, Any]) -> Object:
         """Create an object, in its own namespace if it names one. Returns it as the server has it."""
         return self._thread.call(self._cluster.create(manifest))
@@ -111,8 +132,9 @@ class Cluster:
 class PlaneThread:
     """Runs one plane on a loop of its own from ``start`` to ``stop``."""
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
+    def __init__(self, settings: Mapping[str, Any], *, movable_clock: bool = False) -> None:
         self._settings = settings
+        self._clock = MovableClock() if movable_clock else None
         self._ready: concurrent.futures.Future[AsyncCluster] = concurrent.futures.Future()
         self._failure: BaseException | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -153,9 +175,20 @@ class PlaneThread:
             asked.cancel()
             raise
 
+    def advance(self, seconds: float) -> None:
+        """Move the plane's clock ahead."""
+        if self._clock is None:
+            raise RuntimeError("this plane's clock can't be moved: start it with movable_clock=True")
+        self.call(self._clock.advance(seconds))
+
     def _main(self) -> None:
         try:
-            loops.run(self._run())
+            if self._clock is None:
+                loops.run(self._run())
+                return
+            clock = self._clock
+            with asyncio.Runner(loop_factory=lambda: MovableLoop(clock)) as runner:
+                runner.run(self._run())
         except BaseException as error:  # noqa: BLE001  # it belongs to the thread that waits: start, call or stop raise it
             if self._ready.done():
                 self._failure = error
@@ -165,12 +198,49 @@ class PlaneThread:
     async def _run(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._finish = asyncio.Event()
-        async with async_plane(**self._settings) as cluster:
+        env = Env() if self._clock is None else Env(clock=self._clock)
+        async with async_plane(**self._settings, env=env) as cluster:
             self._ready.set_result(cluster)
             await self._finish.wait()
 
 
-@contextlib.contextmanager
+class PlaneContext:
+    """What ``plane`` gives back: a context manager and a decorator."""
+
+    def __init__(self, settings: Mapping[str, Any], *, movable_clock: bool) -> None:
+        self._settings = settings
+        self._movable_clock = movable_clock
+        self._threads: list[PlaneThread] = []
+
+    def __enter__(self) -> Cluster:
+        thread = PlaneThread(self._settings, movable_clock=self._movable_clock)
+        cluster = Cluster(thread.start(), thread)
+        self._threads.append(thread)
+        return cluster
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self._threads.pop().stop()
+
+    def __call__(self, function: Callable[..., T]) -> Callable[..., T]:
+        """Run the function with a plane of its own, handed over as ``cluster`` if it takes that argument."""
+        if inspect.iscoroutinefunction(function):
+            raise TypeError(f"{function.__name__} is asynchronous: use async_plane inside it")
+        signature = inspect.signature(function)
+        takes_it = "cluster" in signature.parameters
+
+        @functools.wraps(function)
+        def with_plane(*arguments: Any, **keywords: Any) -> T:
+            with self as cluster:
+                return function(*arguments, **keywords, **({"cluster": cluster} if takes_it else {}))
+
+        # pytest reads the signature, and would look for a fixture of that name.
+        left = [parameter for name, parameter in signature.parameters.items() if name != "cluster"]
+        with_plane.__signature__ = signature.replace(parameters=left)  # type: ignore[attr-defined]
+        return with_plane
+
+
 def plane(
     *,
     nodes: int = 3,
@@ -179,23 +249,20 @@ def plane(
     profile: Profile = QUICK,
     serve: bool = True,
     secure: bool = False,
-) -> Iterator[Cluster]:
+    movable_clock: bool = False,
+) -> PlaneContext:
     """A plane of its own, ready, on a thread of its own; stopped at the end. The arguments are ``async_plane``'s.
 
-    Raises ``PlaneEnded`` at the end if a program of the plane has failed meanwhile.
+    ``with plane() as cluster``, or ``@plane()`` over a function, which gets the cluster if it has an argument
+    ``cluster``. With ``movable_clock`` a test can let time pass by ``cluster.advance``. Raises ``PlaneEnded`` at the
+    end if a program of the plane has failed meanwhile.
     """
-    thread = PlaneThread(
-        {
-            "nodes": nodes,
-            "scheduler": scheduler,
-            "controllers": controllers,
-            "profile": profile,
-            "serve": serve,
-            "secure": secure,
-        }
-    )
-    cluster = Cluster(thread.start(), thread)
-    try:
-        yield cluster
-    finally:
-        thread.stop()
+    settings = {
+        "nodes": nodes,
+        "scheduler": scheduler,
+        "controllers": controllers,
+        "profile": profile,
+        "serve": serve,
+        "secure": secure,
+    }
+    return PlaneContext(settings, movable_clock=movable_clock)

@@ -1,0 +1,104 @@
+"""A real event loop whose clock can be moved ahead: fast-forward where there are sockets and threads.
+
+``MovableLoop`` waits like any other until ``MovableClock.advance`` is awaited. From then on, whenever the loop would
+wait, its time jumps to the next timer instead, so that everything that is due on the way happens in its order, as it
+does on the virtual loop; what comes in from sockets meanwhile goes first. The wall clock goes along.
+"""
+
+import asyncio
+import datetime
+import selectors
+from collections.abc import Mapping
+from typing import Any
+
+from pilothouse.env.clock import SystemClock
+
+
+class MovableClock:
+    """Wall time that is ``ahead`` seconds ahead of the machine's. Give it to an ``Env`` and to its ``MovableLoop``."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+        self._left = 0.0
+        self._system = SystemClock()
+
+    def now(self) -> datetime.datetime:
+        """The current instant."""
+        return self._system.now() + datetime.timedelta(seconds=self.ahead)
+
+    async def advance(self, seconds: float) -> None:
+        """Let so much time pass at once: everything that is due within it has begun when this returns.
+
+        Only on a ``MovableLoop`` of this clock. Raises ``ValueError`` for a step back, ``RuntimeError`` while another
+        step is under way.
+        """
+        if seconds < 0:
+            raise ValueError(f"time can't be moved back ({seconds:g} s)")
+        if self._left:
+            raise RuntimeError("the clock is being moved already")
+        loop = asyncio.get_running_loop()
+        if not isinstance(loop, MovableLoop) or loop.clock is not self:
+            raise RuntimeError("only the loop that runs by this clock can be moved")
+        arrived = loop.create_future()
+        timer = loop.call_later(seconds, arrived.set_result, None)
+        self._left = seconds
+        try:
+            await arrived
+        finally:
+            timer.cancel()
+            self._left = 0.0
+
+    def skip(self, wait: float | None) -> bool:
+        """Move ahead in the place of a wait, as far as was asked for. False if nothing was."""
+        if not self._left:
+            return False
+        step = self._left if wait is None else min(wait, self._left)
+        self._left = max(0.0, self._left - step)
+        self.ahead += step
+        return True
+
+
+class MovableLoop(asyncio.SelectorEventLoop):
+    """asyncio's own loop, by a clock that can be moved."""
+
+    def __init__(self, clock: MovableClock) -> None:
+        self.clock = clock
+        super().__init__(_SkippingSelector(selectors.DefaultSelector(), clock))
+
+    def time(self) -> float:
+        """Seconds on the loop's clock."""
+        return super().time() + self.clock.ahead
+
+
+class _SkippingSelector(selectors.BaseSelector):
+    """A selector that skips waits. asyncio asks it to wait until the next timer, and looks at the clock after that."""
+
+    def __init__(self, inner: selectors.BaseSelector, clock: MovableClock) -> None:
+        self._inner = inner
+        self._clock = clock
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is not None and timeout <= 0:
+            return self._inner.select(timeout)
+        ready = self._inner.select(0)
+        if ready or self._clock.skip(timeout):
+            return ready
+        return self._inner.select(timeout)
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        return self._inner.register(fileobj, events, data)
+
+    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
+        return self._inner.unregister(fileobj)
+
+    def modify(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        return self._inner.modify(fileobj, events, data)
+
+    def get_key(self, fileobj: Any) -> selectors.SelectorKey:
+        return self._inner.get_key(fileobj)
+
+    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
+        return self._inner.get_map()
+
+    def close(self) -> None:
+        self._inner.close()

@@ -1,0 +1,113 @@
+"""A real loop whose clock is moved ahead."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from pilothouse.env.movable import MovableClock, MovableLoop
+
+
+def run(main: Coroutine[Any, Any, None], clock: MovableClock) -> None:
+    with asyncio.Runner(loop_factory=lambda: MovableLoop(clock)) as runner:
+        runner.run(main)
+
+
+def test_what_is_due_on_the_way_happens_in_its_order_and_at_its_time() -> None:
+    clock = MovableClock()
+    seen: list[tuple[str, int]] = []
+
+    async def every(name: str, period: float) -> None:
+        began = asyncio.get_running_loop().time()
+        while True:
+            await asyncio.sleep(period)
+            seen.append((name, round(asyncio.get_running_loop().time() - began)))
+
+    async def main() -> None:
+        tasks = [asyncio.create_task(every("a", 10)), asyncio.create_task(every("b", 25))]
+        await asyncio.sleep(0)
+        before, real = clock.now(), time.monotonic()
+        await clock.advance(60)
+        assert round((clock.now() - before).total_seconds()) == 60
+        assert time.monotonic() - real < 5
+        for task in tasks:
+            task.cancel()
+
+    run(main(), clock)
+    assert seen == [("a", 10), ("a", 20), ("b", 25), ("a", 30), ("a", 40), ("b", 50), ("a", 50)] or seen == [
+        ("a", 10), ("a", 20), ("b", 25), ("a", 30), ("a", 40), ("a", 50), ("b", 50)
+    ]  # fmt: skip
+
+
+def test_time_passes_by_itself_again_afterwards() -> None:
+    clock = MovableClock()
+
+    async def main() -> None:
+        await clock.advance(3600)
+        real = time.monotonic()
+        await asyncio.sleep(0.05)
+        assert time.monotonic() - real >= 0.04
+
+    run(main(), clock)
+    assert 3599 < clock.ahead <= 3600
+
+
+def test_other_threads_are_heard_while_time_is_moved() -> None:
+    clock = MovableClock()
+    heard: list[str] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        threading.Thread(target=lambda: loop.call_soon_threadsafe(heard.append, "hello")).start()
+        while not heard:
+            await clock.advance(1)
+
+    run(main(), clock)
+    assert heard == ["hello"]
+
+
+def test_an_event_that_comes_in_goes_before_a_timer() -> None:
+    clock = MovableClock()
+    order: list[str] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop.call_later(1, order.append, "timer")
+        loop.call_soon_threadsafe(order.append, "thread")
+        await clock.advance(2)
+
+    run(main(), clock)
+    assert order == ["thread", "timer"]
+
+
+def test_a_step_that_is_given_up_stops_there() -> None:
+    clock = MovableClock()
+
+    async def main() -> None:
+        moving = asyncio.create_task(clock.advance(100))
+        asyncio.get_running_loop().call_later(10, moving.cancel)
+        with pytest.raises(asyncio.CancelledError):
+            await moving
+
+    run(main(), clock)
+    assert 9 < clock.ahead < 11
+
+
+def test_what_cannot_be_is_an_error() -> None:
+    clock = MovableClock()
+
+    async def main() -> None:
+        with pytest.raises(ValueError, match="can't be moved back"):
+            await clock.advance(-1)
+        with pytest.raises(RuntimeError, match="only the loop"):
+            await MovableClock().advance(1)
+        moving = asyncio.create_task(clock.advance(5))
+        await asyncio.sleep(0)
+        with pytest.raises(RuntimeError, match="already"):
+            await clock.advance(1)
+        await moving
+
+    run(main(), clock)
