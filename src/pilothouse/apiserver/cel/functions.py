@@ -54,17 +54,36 @@ def _expanded(takes: tuple[Type, ...]) -> Iterator[tuple[Type, ...]]:
         yield from _expanded((*takes[:at], kind, *takes[at + 1 :]))
 
 
+_left: list[Any] = []
+"""The result of the last call. The library never gives back what it is handed or hands out (0.1.3); it keeps empty
+containers, at least, once it has read them."""
+
+
 def _choose(name: str, candidates: list[Function], taken: Callable[[Any], Any]) -> Does:
     def call(*arguments: Any) -> Any:
+        _empty(_left)
         for argument in arguments:
             taken(argument)
         for candidate in candidates:
             if all(_fits(kind, argument) for kind, argument in zip(candidate.takes, arguments, strict=True)):
                 assert candidate.does is not None, "what is run has something to do"
-                return candidate.does(*arguments)
+                result = candidate.does(*arguments)
+                _left.append(result)
+                for argument in arguments:
+                    if argument is not result:
+                        _empty(argument)
+                return result
         raise CallError(f"no such overload: {name}")
 
     return call
+
+
+def _empty(container: Any) -> None:
+    if container is _left:
+        for result in container:
+            _empty(result)
+    if isinstance(container, dict | list):
+        container.clear()
 
 
 def _fits(kind: Type, argument: Any) -> bool:
