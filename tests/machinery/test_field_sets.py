@@ -1,0 +1,105 @@
+"""Sets of fields: what they have, how they combine, how they are written."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pilothouse.machinery import field_sets
+from pilothouse.machinery.field_sets import FieldsError, FieldSet
+
+A, B = ("f:a",), ("f:b",)
+AB, AC = ("f:a", "f:b"), ("f:a", "f:c")
+
+
+@pytest.mark.parametrize(
+    ("paths", "written"),
+    [
+        pytest.param([A], b'{"f:a":{}}', id="a leaf"),
+        pytest.param([AB], b'{"f:a":{"f:b":{}}}', id="a field below one that is not in the set"),
+        pytest.param([A, AB], b'{"f:a":{".":{},"f:b":{}}}', id="and below one that is"),
+        pytest.param(
+            [("f:p", 'k:{"port":443}'), ("f:p", 'k:{"port":80}')],
+            b'{"f:p":{"k:{\\"port\\":80}":{},"k:{\\"port\\":443}":{}}}',
+            id="numbers by their size",
+        ),
+        pytest.param([("f:s", "v:10"), ("f:s", "v:9")], b'{"f:s":{"v:9":{},"v:10":{}}}', id="in sets as well"),
+        pytest.param([], b"{}", id="nothing"),
+    ],
+)
+def test_how_sets_are_written(paths: list[tuple[str, ...]], written: bytes) -> None:
+    fields = field_sets.of_paths(*paths)
+    assert field_sets.encode_fields(fields) == written
+    assert field_sets.decode_fields(written) == fields
+    assert sorted(field_sets.paths(fields)) == sorted(paths)
+
+
+@pytest.mark.parametrize(
+    ("operation", "one", "other", "result"),
+    [
+        pytest.param("union", [A], [AB], [A, AB], id="union of a field and one below it"),
+        pytest.param("union", [AB], [AC, B], [AB, AC, B], id="union of neighbours"),
+        pytest.param("difference", [A, AB], [A], [AB], id="difference leaves what is below"),
+        pytest.param("difference", [A, AB], [AB], [A], id="and what is above"),
+        pytest.param("difference", [AB], [AB], [], id="difference with itself is empty"),
+        pytest.param("recursive_difference", [A, AB, B], [A], [B], id="recursive difference takes what is below"),
+        pytest.param("recursive_difference", [AB, AC], [AB], [AC], id="and leaves what is beside"),
+        pytest.param("intersection", [A, AB], [A, AC], [A], id="intersection of siblings"),
+        pytest.param("intersection", [AB], [A], [], id="a field is not what is above it"),
+    ],
+)
+def test_two_sets(operation: str, one: Any, other: Any, result: Any) -> None:
+    combine = getattr(field_sets, operation)
+    assert combine(field_sets.of_paths(*one), field_sets.of_paths(*other)) == field_sets.of_paths(*result)
+
+
+_PATHS = st.lists(st.lists(st.sampled_from(["f:a", "f:b", 'k:{"n":1}', "v:2"]), min_size=1, max_size=3).map(tuple))
+
+
+@given(_PATHS, _PATHS)
+def test_sets_of_fields_are_sets(one: list[tuple[str, ...]], other: list[tuple[str, ...]]) -> None:
+    first, second = field_sets.of_paths(*one), field_sets.of_paths(*other)
+
+    def members(fields: FieldSet) -> set[tuple[str, ...]]:
+        return set(field_sets.paths(fields))
+
+    assert members(first) == set(one)
+    assert members(field_sets.union(first, second)) == set(one) | set(other)
+    assert members(field_sets.difference(first, second)) == set(one) - set(other)
+    assert members(field_sets.intersection(first, second)) == set(one) & set(other)
+    assert field_sets.covers(first, second) == (set(other) <= set(one))
+    assert field_sets.decode_fields(field_sets.encode_fields(first)) == first
+    kept = {path for path in one if not any(path[: len(taken)] == taken for taken in other)}
+    assert members(field_sets.recursive_difference(first, second)) == kept
+
+
+@pytest.mark.parametrize(
+    ("document", "fields"),
+    [
+        pytest.param({"f:a": {".": {}}}, {"f:a": {}}, id="a dot with nothing below says nothing"),
+        pytest.param({'k:{"b": 1, "a":"x"}': {}}, {'k:{"a":"x","b":1}': {}}, id="keys are sorted and compact"),
+        pytest.param({"x:new": {}, "f:a": {}}, {"f:a": {}}, id="unknown elements are left out"),
+        pytest.param(None, {}, id="null"),
+    ],
+)
+def test_what_others_write_is_read(document: Any, fields: FieldSet) -> None:
+    assert field_sets.read_fields(document) == fields
+
+
+@pytest.mark.parametrize("document", [{"a": {}}, {"fa": {}}, {"k:x": {}}, {"v:": {}}, {"i:x": {}}, {"f:a": 1}, []])
+def test_what_is_no_set_is_not_read(document: Any) -> None:
+    with pytest.raises(FieldsError):
+        field_sets.read_fields(document)
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        (("f:spec", "f:replicas"), ".spec.replicas"),
+        (("f:c", 'k:{"name":"x","port":80}', "f:image"), '.c[name="x",port=80].image'),
+        (("f:s", 'v:"a"', "i:3"), '.s[="a"][3]'),
+    ],
+)
+def test_paths_in_messages(path: tuple[str, ...], text: str) -> None:
+    assert field_sets.path_text(path) == text
