@@ -29,6 +29,7 @@ SERVER = "kube-apiserver"
 _NONE: Any = object()
 _MAX_TRACKERS = 1024
 _MAX_SHARED = 512
+_MAX_SHARED_BODY = 16 * 1024
 _MAX_NAME = 128
 
 
@@ -137,7 +138,8 @@ class Tracker:
         self.zero: Object = {"apiVersion": info.api_version, "kind": info.kind}
         if info.custom is None:
             self.zero |= _zero_objects().get(f"{info.group}/{info.version}/{info.kind}", {})
-        self.versions = Versions(info.api_version, self._type_of, self._convert)
+        # What an older release of ours has stored is looked at when somebody applies.
+        self.versions = Versions(info.api_version, self._type_of, self._convert, fixed=info.custom is None)
         self._types: dict[str, MergeType | None] = {}
         self._reset = self._reset_fields()
         self.skip = frozenset(name[2:] for name, below in self._reset.items() if not below)
@@ -230,9 +232,7 @@ class Ownership:
             )
             put_entries(obj, managed_fields.encode_entries(entries) if entries else b"")
             return
-        body = call.request.body
-        # Many objects are made of one body only by controllers, and those leave the name to the server.
-        key = (info, call.content_type, body) if b'"generateName"' in body and not call.asked.subresource else None
+        key = self._shared_key(call, obj)
         fields = self._shared.get(key) if key is not None else None
         if fields is None:
             found = managed_fields.created_fields(tracker.zero, obj, tracker.versions, tracker.counts)
@@ -252,6 +252,23 @@ class Ownership:
             fields,
         )
         put_entries(obj, managed_fields.encode_entries([entry]))
+
+    def _shared_key(self, call: "Call", obj: Object) -> tuple[ResourceInfo, str, bytes] | None:
+        """What the fields of a new object are remembered by: its body, without its name.
+
+        Controllers make many objects of one template. Names are not owned, so that bodies which differ in nothing else
+        have the same fields; a name that stands elsewhere as well may be part of a field, and is not looked for.
+        """
+        body = call.request.body
+        if call.asked.subresource or len(body) > _MAX_SHARED_BODY:
+            return None
+        name: str = obj["metadata"].get("name") or ""
+        if name:
+            text = name.encode()
+            if body.count(text) != 1:
+                return None
+            body = body.replace(text, b"")
+        return call.info, call.content_type, body
 
     def stage_created(self, info: ResourceInfo, obj: Object, subresource: str = "") -> None:
         """The same for an object that the server itself makes."""

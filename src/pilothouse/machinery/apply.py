@@ -51,7 +51,7 @@ class Versions:
     """The types of an object in the versions that managers wrote in, and its forms there.
 
     ``type_of`` is None for a version that is not served any more. ``convert`` is only asked for versions that have a
-    type, and gives the object in that version.
+    type, and gives the object in that version. ``fixed``: types are those that entries were written under.
     """
 
     def __init__(
@@ -59,7 +59,10 @@ class Versions:
         version: str,
         type_of: Callable[[str], MergeType | None],
         convert: Callable[[Object, str, str], Object],
+        *,
+        fixed: bool = False,
     ) -> None:
+        self.fixed = fixed
         self.version = version
         self.type_of = type_of
         self._convert = convert

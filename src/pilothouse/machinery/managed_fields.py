@@ -213,7 +213,7 @@ def follow(
             entry = _follow_own(entry, removed, changed, now())
         elif _has_any(text, marks):
             fields = entry.fields
-            left = difference(reconciled(fields, type_), gone)
+            left = difference(fields if versions.fixed else reconciled(fields, type_), gone)
             entry = entry if left == fields else _with_fields(entry, left)
         if len(entry.fieldsV1) > 2:
             result.append(entry)
