@@ -153,6 +153,46 @@ def test_every_group_version_has_an_api_service() -> None:
     assert core["spec"] == {"version": "v1", "groupPriorityMinimum": 18000, "versionPriority": 1}
 
 
+def test_custom_groups_have_api_services_while_they_are_served() -> None:
+    def definition(plural: str, *versions: str) -> dict[str, Any]:
+        schema = {"openAPIV3Schema": {"type": "object"}}
+        served = [
+            {"name": version, "served": True, "storage": version == versions[0], "schema": schema}
+            for version in versions
+        ]
+        names = {"plural": plural, "singular": plural[:-1], "kind": plural.capitalize(), "listKind": f"{plural}List"}
+        spec = {"group": "sea.example.com", "scope": "Namespaced", "names": names, "versions": served}
+        return {"metadata": {"name": f"{plural}.sea.example.com"}, "spec": spec}
+
+    async def ask(api: Api) -> Any:
+        definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+        async def custom() -> list[dict[str, Any]]:
+            await asyncio.sleep(1)
+            services = await items(api, "/apis/apiregistration.k8s.io/v1/apiservices")
+            return [service for service in services if service["metadata"]["name"].endswith("example.com")]
+
+        await api.made(definitions, definition("ships", "v1"))
+        await api.made(definitions, definition("boats", "v1", "v1beta1"))
+        both = await custom()
+        await api.delete(f"{definitions}/boats.sea.example.com")
+        one = await custom()
+        await api.delete(f"{definitions}/ships.sea.example.com")
+        return both, one, await custom()
+
+    both, one, none = started(ask)
+    assert names(both) == ["v1.sea.example.com", "v1beta1.sea.example.com"]
+    assert both[0]["metadata"]["labels"] == {"kube-aggregator.kubernetes.io/automanaged": "true"}
+    assert both[0]["spec"] == {
+        "group": "sea.example.com",
+        "version": "v1",
+        "groupPriorityMinimum": 1000,
+        "versionPriority": 100,
+    }
+    assert names(one) == ["v1.sea.example.com"]
+    assert none == []
+
+
 def test_the_server_says_that_it_is_there() -> None:
     async def ask(api: Api) -> Any:
         leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"

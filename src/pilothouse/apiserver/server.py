@@ -17,6 +17,7 @@ from pilothouse.apiserver.core import Call, Core, Handler
 from pilothouse.apiserver.customresources.controller import CustomResources
 from pilothouse.apiserver.errors import PlainNotFound, StatusError
 from pilothouse.apiserver.events_expiry import EventExpiry
+from pilothouse.apiserver.group_services import GroupServices
 from pilothouse.apiserver.handlers import (
     approval,
     connections,
@@ -119,6 +120,7 @@ class ApiServer:
         self.authorize: Authorize | None = None
         """Raises ``StatusError`` for what the user may not do; without it everything is allowed."""
         self._events = EventExpiry(self.core)
+        self._group_services = GroupServices(self.core)
         self.background: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
         """What else ``run`` does, by name."""
         self.custom_resources = CustomResources(self.core)
@@ -141,6 +143,7 @@ class ApiServer:
         async with TaskGroup("API server") as group:
             group.start(self.custom_resources.run(), name="custom resource definitions")
             group.start(self._events.run(), name="event expiry")
+            group.start(self._group_services.run(), name="API services of custom groups")
             for name, work in self.background.items():
                 group.start(work(), name=name)
             await asyncio.get_running_loop().create_future()

@@ -1,0 +1,99 @@
+"""APIServices of custom groups: each group version that a definition serves is registered, and goes with the last one.
+
+After kube-apiserver's ``crdRegistrationController`` (kubernetes
+``pkg/controlplane/controller/crdregistration/crdregistration_controller.go``, v1.36). Nothing is routed by them here;
+clients look at them to see what is served and by whom.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.objects import with_revision
+from pilothouse.apiserver.resources import storage_prefix
+from pilothouse.apiserver.start_objects import api_service
+from pilothouse.apiserver.startup import stage_object
+from pilothouse.storage import Change, Record, Staged
+
+_GROUP = "apiregistration.k8s.io"
+_DEFINITIONS = storage_prefix("apiextensions.k8s.io", "customresourcedefinitions")
+_SERVICES = storage_prefix(_GROUP, "apiservices")
+_MANAGED = "kube-aggregator.kubernetes.io/automanaged"
+
+
+class _Version(msgspec.Struct, frozen=True):
+    name: str
+    served: bool = False
+
+
+class _Spec(msgspec.Struct, frozen=True):
+    group: str
+    versions: tuple[_Version, ...] = ()
+
+
+class _Definition(msgspec.Struct, frozen=True):
+    spec: _Spec
+
+
+class _Meta(msgspec.Struct, frozen=True):
+    name: str
+    labels: dict[str, str] = {}
+
+
+class _Service(msgspec.Struct, frozen=True):
+    metadata: _Meta
+
+
+_read_definition = msgspec.json.Decoder(_Definition).decode
+_read_service = msgspec.json.Decoder(_Service).decode
+
+
+class GroupServices:
+    """Keeps the APIServices of custom groups equal to the definitions. ``run`` until cancelled."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._woken = asyncio.Event()
+        self._woken.set()
+        core.store.on_commit.append(self._hear)
+
+    def _hear(self, changes: Sequence[Change]) -> None:
+        if any(change.key.startswith(_DEFINITIONS) for change in changes):
+            self._woken.set()
+
+    async def run(self) -> None:
+        """Follow the definitions; nothing is done while none changes."""
+        while True:
+            await self._woken.wait()
+            self._woken.clear()
+            staged = self._stage()
+            if staged is not None:
+                await self._core.commit(staged)
+
+    def _stage(self) -> Staged | None:
+        core, staged = self._core, None
+        wanted: dict[str, tuple[str, str]] = {}
+        for record in core.store.list(_DEFINITIONS).records:
+            spec = _read_definition(record.value).spec
+            for version in spec.versions:
+                if version.served:
+                    wanted[f"{version.name}.{spec.group}"] = (spec.group, version.name)
+        for group, name in wanted.values():
+            service = api_service(group, name, core.time.now(), automanaged="true")
+            staged = stage_object(core, _GROUP, "apiservices", service) or staged
+        for record in core.store.list(_SERVICES).records:
+            meta = _read_service(record.value).metadata
+            if meta.labels.get(_MANAGED) == "true" and meta.name not in wanted:
+                current = core.store.staged(record.key)
+                if current is not None:
+                    staged = core.store.stage(current.key, None, expected=current.revision, last=_last_state(current))
+        return staged
+
+
+def _last_state(record: Record) -> Callable[[int], bytes]:
+    def last(revision: int) -> bytes:
+        return with_revision(record.value, record.revision, revision)
+
+    return last
