@@ -108,22 +108,19 @@ def play(
     *,
     seed: int = 0,
     latency: tuple[float, float] | None = None,
-    prepare: Callable[[AuditedServer], None] | None = None,
     before: Scene | None = None,
     options: Options = OPTIONS,
 ) -> AuditedServer:
     """Play a scenario; the server has written down what the controllers sent from its first step on.
 
     ``latency`` is how long every request and event of the programs takes at least and at most; None is no time at all.
-    ``prepare`` may change the server before anybody talks to it, ``before`` is played before the first step.
+    ``before`` is played before the first step.
     ``options`` are the manager's.
     """
 
     async def main(env: Env) -> AuditedServer:
         store = MemoryStore(env)
         server = AuditedServer(env, store)
-        if prepare is not None:
-            prepare(server)
 
         def wrap(program: str, transport: wire.Transport) -> wire.Transport:
             if latency is not None:
