@@ -5,7 +5,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import settings
 from tests.real_cluster import RealCluster, missing_programs
+
+# How long one example takes says more about what else runs on the machine than about the code.
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
 
 _NONE = SimpleNamespace(params={})
 

@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from tests.controllers.replicaset.builders import NOW, ago, pod
 
 from pilothouse.api.core import Pod
-from pilothouse.controllers.workloads.replicaset.ranking import age_ratios, choose
+from pilothouse.controllers.workloads.replicaset.ranking import Lineup
 
 
 def first_of(*pods: Pod, neighbours: Mapping[str, int] | None = None, use_deletion_cost: bool = True) -> str:
     """Who goes when one must, whatever the order in which they are listed."""
     names = {
-        choose(order, 1, now=NOW, neighbours=lambda: neighbours or {}, use_deletion_cost=use_deletion_cost)[
-            0
-        ].metadata.name
+        Lineup(order)
+        .choose(1, now=NOW, neighbours=lambda: neighbours or {}, use_deletion_cost=use_deletion_cost)[0]
+        .metadata.name
         for order in itertools.permutations(pods)
     }
     assert len(names) == 1, f"the answer depends on the order of the question: {names}"
@@ -159,15 +159,15 @@ def test_related_pods_are_counted_only_when_no_earlier_rule_decides() -> None:
         return {}
 
     pods = [pod("a", ready=False), pod("b"), pod("c")]
-    assert [victim.metadata.name for victim in choose(pods, 1, now=NOW, neighbours=neighbours)] == ["a"]
+    assert [victim.metadata.name for victim in Lineup(pods).choose(1, now=NOW, neighbours=neighbours)] == ["a"]
     assert not asked
-    choose(pods, 2, now=NOW, neighbours=neighbours)
+    Lineup(pods).choose(2, now=NOW, neighbours=neighbours)
     assert asked == [1]
 
 
 def test_all_are_chosen_without_asking_anything() -> None:
     pods = [pod("b"), pod("a")]
-    assert choose(pods, 2, now=NOW) == pods
+    assert Lineup(pods).choose(2, now=NOW) == pods
 
 
 def test_the_nine_pods_of_upstream_go_in_their_order() -> None:
@@ -184,13 +184,13 @@ def test_the_nine_pods_of_upstream_go_in_their_order() -> None:
         pod("older", ready_since=MONTH, restarts=(2, 1), created=MONTH),
     ]
     for count in range(len(order) + 1):
-        assert {p.metadata.name for p in choose(order[::-1], count, now=NOW)} == {
+        assert {p.metadata.name for p in Lineup(order[::-1]).choose(count, now=NOW)} == {
             p.metadata.name for p in order[:count]
         }
 
 
 def _pairwise_before(one: Pod, other: Pod, crowd: Mapping[str, int]) -> bool:
-    """The eight rules for one pair, written down as the facts put them; an oracle for ``choose``."""
+    """The eight rules for one pair, written down as the facts put them; an oracle for ``Lineup.choose``."""
 
     def ready(p: Pod) -> bool:
         return any(c.type == "Ready" and c.status == "True" for c in p.status.conditions)
@@ -262,7 +262,7 @@ def test_whoever_every_stayer_yields_to_is_chosen(shapes: list[tuple], data: st.
     ]
     crowd = {"n1": 2, "n2": 1}
     count = data.draw(st.integers(0, len(pods)))
-    chosen = choose(data.draw(st.permutations(pods)), count, now=NOW, neighbours=lambda: crowd)
+    chosen = Lineup(data.draw(st.permutations(pods))).choose(count, now=NOW, neighbours=lambda: crowd)
     assert len({p.metadata.name for p in chosen}) == len(chosen) == count
     names = {p.metadata.name for p in chosen}
     wins = {p.metadata.name: sum(_pairwise_before(p, other, crowd) for other in pods if other is not p) for p in pods}
@@ -296,4 +296,31 @@ def test_whoever_every_stayer_yields_to_is_chosen(shapes: list[tuple], data: st.
     ],
 )
 def test_age_ratios(pods: list[Pod], victims: list[str], expected: list[float]) -> None:
-    assert age_ratios(pods, [p for p in pods if p.metadata.name in victims], NOW) == expected
+    assert Lineup(pods).age_ratios([p for p in pods if p.metadata.name in victims], NOW) == expected
+
+
+@given(_PODS, st.data())
+def test_a_line_up_that_is_kept_is_as_good_as_a_new_one(shapes: list[tuple], data: st.DataObject) -> None:  # type: ignore[type-arg]
+    """Pods come, change and go; then the same ones are chosen as from those that are there."""
+
+    def one(i: int, shape: tuple) -> Pod:  # type: ignore[type-arg]
+        node, phase, ready, since, born, restarts, cost = shape
+        state = {"node": node, "phase": phase, "ready": ready, "ready_since": since, "created": born, "cost": cost}
+        return pod(f"p{i}", restarts=(restarts,), **state)
+
+    there: dict[str, Pod] = {}
+    kept = Lineup()
+    for shape in [*shapes, *data.draw(_PODS)]:
+        new = one(data.draw(st.integers(0, 4)), shape)
+        name = new.metadata.name
+        if name in there:
+            kept.remove(there.pop(name))
+        if data.draw(st.booleans()):
+            there[name] = new
+            kept.add(new)
+    count = data.draw(st.integers(0, len(there)))
+    assert len(kept) == len(there)
+    chosen, expected = (
+        {found.metadata.name for found in lineup.choose(count, now=NOW)} for lineup in (kept, Lineup(there.values()))
+    )
+    assert chosen == expected

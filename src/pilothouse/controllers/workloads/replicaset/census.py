@@ -7,11 +7,12 @@ Pods are told apart by labels because it is the owner that knows its selector an
 of an owner carry the same ones.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
 from pilothouse.api.core import Pod
+from pilothouse.controllers.workloads.replicaset.ranking import Lineup
 from pilothouse.semantics.pods import is_ready
 
 Labels = tuple[tuple[str, str], ...]
@@ -40,10 +41,23 @@ class Census:
     def __init__(self, owner_key: Callable[[Pod], str | None]) -> None:
         self._owner_key = owner_key
         self._owners: dict[str, dict[Labels, Tally]] = {}
+        self._lineups: dict[str, Lineup] = {}
 
     def of(self, owner: str) -> Mapping[Labels, Tally]:
         """The tallies of one owner, in the order in which their labels first appeared. Not to be kept."""
         return self._owners.get(owner, {})
+
+    def lineup(self, owner: str, active: Callable[[], Iterable[Pod]]) -> Lineup:
+        """The owner's pods in line for deletion, made from its ``active`` ones when it is first asked for, and kept as
+        the tallies are until ``dismiss``."""
+        lineup = self._lineups.get(owner)
+        if lineup is None:
+            lineup = self._lineups[owner] = Lineup(active())
+        return lineup
+
+    def dismiss(self, owner: str) -> None:
+        """No pod of the owner is to go any more."""
+        self._lineups.pop(owner, None)
 
     def add(self, pod: Pod) -> None:
         """The pod is in the cache now."""
@@ -77,6 +91,9 @@ class Census:
             tally.active += by
             if is_ready(pod):
                 tally.ready += by
+            lineup = self._lineups.get(owner)
+            if lineup is not None:
+                (lineup.add if by > 0 else lineup.remove)(pod)
         if by < 0 and not tally.total:
             del tallies[labels]
             if not tallies:

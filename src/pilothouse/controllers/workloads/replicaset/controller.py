@@ -22,7 +22,7 @@ from pilothouse.controllers.workloads.replicaset import ReplicaSetOptions
 from pilothouse.controllers.workloads.replicaset.blueprint import Blueprint
 from pilothouse.controllers.workloads.replicaset.decide import CreatePods, DeletePods, Observed, decide
 from pilothouse.controllers.workloads.replicaset.pod_events import PodEvents
-from pilothouse.controllers.workloads.replicaset.ranking import age_ratios, choose
+from pilothouse.controllers.workloads.replicaset.ranking import Lineup
 from pilothouse.controllers.workloads.replicaset.status import Failure, Headcount, count, encode, next_status
 from pilothouse.env import TaskGroup
 from pilothouse.machinery.labels import Selector, SelectorError, selector_from
@@ -151,7 +151,9 @@ class ReplicaSetController(Controller):
         failure: Failure | None = None
         action = self._decide(owner, seen.active, settled)
         if action is not None:
-            error, failure = await self._carry_out(key, owner, action, seen.active, lambda: self._own_active(owner))
+            error, failure = await self._carry_out(key, owner, action, seen.active, lambda: self._lineup(owner))
+        elif settled:
+            self.events.census.dismiss(self._index_key(owner.metadata))
         await self._report(key, owner, raw, seen, failure)
         if error is not None:
             raise error
@@ -252,7 +254,7 @@ class ReplicaSetController(Controller):
             self.queue.add(key)
             return None
         if action is not None:
-            error, failure = await self._carry_out(key, owner, action, len(pods), lambda: pods)
+            error, failure = await self._carry_out(key, owner, action, len(pods), lambda: Lineup(pods))
         now = self.env.now()
         seen = count(
             pods,
@@ -268,8 +270,11 @@ class ReplicaSetController(Controller):
             return self._again(key)
         return self._again(key, self._until_next_available(owner, pods, now))
 
-    def _own_active(self, owner: ReplicaSet) -> list[Pod]:
-        return [pod for pod in self._pods.by_index(CONTROLLER_INDEX, self._index_key(owner.metadata)) if is_active(pod)]
+    def _lineup(self, owner: ReplicaSet) -> Lineup:
+        """Its active pods, when the census says that all of them match."""
+        index_key = self._index_key(owner.metadata)
+        own = self._pods.by_index
+        return self.events.census.lineup(index_key, lambda: filter(is_active, own(CONTROLLER_INDEX, index_key)))
 
     async def _carry_out(
         self,
@@ -277,14 +282,14 @@ class ReplicaSetController(Controller):
         owner: ReplicaSet,
         action: CreatePods | DeletePods,
         active: int,
-        pods: Callable[[], list[Pod]],
+        lineup: Callable[[], Lineup],
     ) -> tuple[Exception | None, Failure | None]:
-        """Make or delete pods; what failed, and how to report that. ``pods`` gives the active ones."""
+        """Make or delete pods; what failed, and how to report that. ``lineup`` gives those to choose from."""
         if isinstance(action, CreatePods):
             error = await self._create(key, owner, action.count)
             message = str(error)
         else:
-            error = await self._delete(key, owner, pods(), action.count)
+            error = await self._delete(key, owner, lineup(), action.count)
             message = f"unable to delete pods: {error}"
         return error, None if error is None else Failure(message, active - _wanted(owner))
 
@@ -328,17 +333,16 @@ class ReplicaSetController(Controller):
             self._expectations.lower(key, missing - created, 0)
         return error
 
-    async def _delete(self, key: str, owner: ReplicaSet, pods: list[Pod], surplus: int) -> Exception | None:
+    async def _delete(self, key: str, owner: ReplicaSet, lineup: Lineup, surplus: int) -> Exception | None:
         now = self.env.now()
-        victims = choose(
-            pods,
+        victims = lineup.choose(
             surplus,
             now=now,
             neighbours=lambda: self._neighbours(owner),
             use_deletion_cost=self._options.use_deletion_cost,
         )
-        if surplus < len(pods):
-            for ratio in age_ratios(pods, victims, now):
+        if surplus < len(lineup):
+            for ratio in lineup.age_ratios(victims, now):
                 self._age_ratio.observe(ratio)
         self._expectations.expect_deletions(key, [object_key(pod.metadata) for pod in victims])
         about = object_reference(self._kind, owner.metadata)

@@ -49,7 +49,9 @@ class PodEvents(OwnerEvents[ReplicaSet]):
         )
 
     def owner_gone(self, owner: ReplicaSet, final_state_unknown: bool) -> None:
-        self.blueprints.forget(object_key(owner.metadata))
+        meta = owner.metadata
+        self.blueprints.forget(object_key(meta))
+        self.census.dismiss(controller_index_key(meta.namespace, self._kind.kind, meta.name, meta.uid))
         super().owner_gone(owner, final_state_unknown)
 
     def pod_added(self, pod: Pod, initial: bool) -> None:

@@ -4,13 +4,14 @@ Eight rules, each a question about one pod whose smaller answer goes first; the 
 decides between them (v1.36 ``ActivePodsWithRanks.Less``, ``pkg/controller/controller_utils.go``). All victims of one
 scale-down are deleted together, so nobody needs the whole order. Pods for which all rules but the last have the same
 answer are taken together: of 20,000 there are some dozen kinds, since times are whole seconds. Each rule is asked once
-per kind, and only about the kinds among which the line between staying and going falls.
+per kind, and only about the kinds among which the line between staying and going falls. A line-up may be kept while a
+large owner shrinks burst by burst, as pods come, change and go.
 """
 
 import datetime
 import heapq
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import NamedTuple
 
@@ -38,41 +39,87 @@ _Group = tuple[_Kind, list[Pod]]
 _Question = Callable[[_Kind], int]
 
 
-def choose(
-    pods: Sequence[Pod],
-    count: int,
-    *,
-    now: datetime.datetime,
-    neighbours: Callable[[], Mapping[str, int]] = dict,
-    use_deletion_cost: bool = True,
-) -> list[Pod]:
-    """The ``count`` pods that go first. The order of ``pods`` has no influence on which, nor does their order matter.
+class Lineup:
+    """The active pods of one owner, by kind."""
 
-    ``neighbours`` gives the number of active pods of related owners by node; it is called only when rule 5 is reached.
-    """
-    if count >= len(pods):
-        return list(pods)
-    chosen: list[Pod] = []
-    bucket = _Buckets(now)
-    kinds: defaultdict[_Kind, list[Pod]] = defaultdict(list)
-    for pod in pods:
-        kinds[_kind_of(pod)].append(pod)
-    rest: list[_Group] = list(kinds.items())
-    before: tuple[_Question, ...] = (
-        lambda kind: kind.assigned,
-        lambda kind: kind.phase,
-        lambda kind: kind.ready,
-        lambda kind: kind.cost if use_deletion_cost else 0,
-    )
-    for question in before:
-        rest = _settle([(question(kind), (kind, some)) for kind, some in rest], count, chosen)
-    if len(chosen) < count and (crowd := neighbours()):
-        rest = _settle(list(_by_node(rest, crowd)), count, chosen)
-    if len(chosen) < count:
-        rest = _settle([(bucket[kind.ready_since], (kind, some)) for kind, some in rest], count, chosen)
-        missing = count - len(chosen)
-        chosen += islice(_by_ready_time(rest, missing, bucket), missing)
-    return chosen
+    def __init__(self, pods: Iterable[Pod] = ()) -> None:
+        self._kinds: dict[_Kind, dict[str, Pod]] = {}
+        self._count = 0
+        for pod in pods:
+            self.add(pod)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, pod: Pod) -> None:
+        """The pod counts from now on. It must not be there already, as it is or in another state."""
+        kind = _kind_of(pod)
+        pods = self._kinds.get(kind)
+        if pods is None:
+            pods = self._kinds[kind] = {}
+        pods[pod.metadata.name] = pod
+        self._count += 1
+
+    def remove(self, pod: Pod) -> None:
+        """The pod, as it was when it was added, does not count any more."""
+        kind = _kind_of(pod)
+        pods = self._kinds[kind]
+        del pods[pod.metadata.name]
+        self._count -= 1
+        if not pods:
+            del self._kinds[kind]
+
+    def choose(
+        self,
+        count: int,
+        *,
+        now: datetime.datetime,
+        neighbours: Callable[[], Mapping[str, int]] = dict,
+        use_deletion_cost: bool = True,
+    ) -> list[Pod]:
+        """The ``count`` pods that go first. In which order they were added has no influence on which.
+
+        ``neighbours`` gives the number of active pods of related owners by node; it is called only when rule 5 is
+        reached.
+        """
+        rest: list[_Group] = [(kind, list(pods.values())) for kind, pods in self._kinds.items()]
+        if count >= self._count:
+            return [pod for _kind, pods in rest for pod in pods]
+        chosen: list[Pod] = []
+        bucket = _Buckets(now)
+        before: tuple[_Question, ...] = (
+            lambda kind: kind.assigned,
+            lambda kind: kind.phase,
+            lambda kind: kind.ready,
+            lambda kind: kind.cost if use_deletion_cost else 0,
+        )
+        for question in before:
+            rest = _settle([(question(kind), (kind, some)) for kind, some in rest], count, chosen)
+        if len(chosen) < count and (crowd := neighbours()):
+            rest = _settle(list(_by_node(rest, crowd)), count, chosen)
+        if len(chosen) < count:
+            rest = _settle([(bucket[kind.ready_since], (kind, some)) for kind, some in rest], count, chosen)
+            missing = count - len(chosen)
+            chosen += islice(_by_ready_time(rest, missing, bucket), missing)
+        return chosen
+
+    def age_ratios(self, victims: Iterable[Pod], now: datetime.datetime) -> list[float]:
+        """For every ready victim, how many times as old it is as the youngest ready pod, in whole numbers as upstream.
+
+        Empty when the youngest has no age yet; upstream divides by zero there.
+        """
+        births = [kind.created for kind in self._kinds if kind.ready and kind.created is not None]
+        if not births:
+            return []
+        millisecond = datetime.timedelta(milliseconds=1)
+        youngest = (now - max(births)) // millisecond
+        if youngest <= 0:
+            return []
+        return [
+            float((now - born) // millisecond // youngest)
+            for pod in victims
+            if (born := pod.metadata.creation_timestamp) is not None and is_ready(pod)
+        ]
 
 
 def _kind_of(pod: Pod) -> _Kind:
@@ -184,22 +231,3 @@ class _Buckets(dict[datetime.datetime | None, int]):
         nanoseconds = ((age.days * 86400 + age.seconds) * 1_000_000 + age.microseconds) * 1000
         bucket = self[since] = nanoseconds.bit_length() - 1 if nanoseconds > 0 else -1
         return bucket
-
-
-def age_ratios(pods: Iterable[Pod], victims: Iterable[Pod], now: datetime.datetime) -> list[float]:
-    """For every ready victim, how many times as old it is as the youngest ready pod, in whole numbers as upstream.
-
-    Empty when the youngest has no age yet; upstream divides by zero there.
-    """
-    births = [born for pod in pods if (born := pod.metadata.creation_timestamp) is not None and is_ready(pod)]
-    if not births:
-        return []
-    millisecond = datetime.timedelta(milliseconds=1)
-    youngest = (now - max(births)) // millisecond
-    if youngest <= 0:
-        return []
-    return [
-        float((now - born) // millisecond // youngest)
-        for pod in victims
-        if (born := pod.metadata.creation_timestamp) is not None and is_ready(pod)
-    ]
