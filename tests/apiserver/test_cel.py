@@ -52,6 +52,10 @@ def value_of(expression: str, **more: Any) -> Any:
         ("cidr('10.0.0.0/8').containsIP('10.1.1.1') && cidr('10.0.0.0/8').containsCIDR('10.1.0.0/16')", True),
         ("url('https://user@[::1]:80/a b?c=d'.replace(' ', '%20')).getHost()", "[::1]:80"),
         ("url('https://example.com/p?c=d&c=e').getQuery()", {"c": ["d", "e"]}),
+        ("format.dns1123Label().validate('A_b').value().size() > 0", True),
+        ("!format.dns1123Label().validate(self.text.substring(0, 3) + ')').hasValue()", False),
+        ("!format.uuid().validate('a8098c1a-f86e-11da-bd1a-00112444be1e').hasValue()", True),
+        ("'format.uuid().validate(x)'", "format.uuid().validate(x)"),
         ("isURL('/path') && !isURL('no url')", True),
     ],
 )  # fmt: skip

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
+from pilothouse.apiserver.cel.formats import with_formats
 from pilothouse.apiserver.cel.functions import FUNCTIONS, TAG, Function, run_overloads
 
 Kind = str | tuple[str, "Kind"]
@@ -63,10 +64,10 @@ class Environment:
         """
         if self._checker is None:
             self._checker = _checker(self._variables, self._messages)
-        text = source
+        text = with_formats(source)
         if maybe:
             # On a line of its own, so that the columns in messages stay those of the source.
-            text = f"cel.bind({maybe}, {maybe}__given ? optional.of({maybe}__value) : optional.none(),\n{source}\n)"
+            text = f"cel.bind({maybe}, {maybe}__given ? optional.of({maybe}__value) : optional.none(),\n{text}\n)"
         try:
             checked = self._checker.compile(text)
         except RuntimeError as error:

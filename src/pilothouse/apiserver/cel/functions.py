@@ -1,14 +1,13 @@
 """Kubernetes' functions for expressions: what the checker is told of them, and what they do.
 
 After k8s.io/apiserver ``pkg/cel/library`` (v0.36). At run time a value of one of their types is a map with a tag
-(``tagged``) and a canonical text, so that equal values are equal maps. Not there: ``format.*``, because the library
-cannot return an optional from a function of ours.
+(``tagged``) and a canonical text, so that equal values are equal maps.
 """
 
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from pilothouse.apiserver.cel import addresses, amounts, authorizers, texts
+from pilothouse.apiserver.cel import addresses, amounts, authorizers, formats, texts
 from pilothouse.apiserver.cel.tagged import TAG, CallError, Does, Function, Type
 
 __all__ = ["FUNCTIONS", "TAG", "Function", "run_overloads"]
@@ -17,6 +16,7 @@ FUNCTIONS: tuple[Function, ...] = (
     *amounts.FUNCTIONS,
     *addresses.FUNCTIONS,
     *texts.FUNCTIONS,
+    *formats.FUNCTIONS,
     *authorizers.FUNCTIONS,
 )
 

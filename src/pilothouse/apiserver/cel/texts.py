@@ -32,7 +32,8 @@ def _url(text: str) -> dict[str, Any]:
     return tagged("URL", text)
 
 
-def _is_url(text: str) -> bool:
+def is_url(text: str) -> bool:
+    """Whether ``url()`` takes the text."""
     try:
         _parse_url(text)
     except CallError:
@@ -119,7 +120,7 @@ def _last_index(items: list[Any], item: Any) -> int:
 _LIST = ("list", "dyn")
 FUNCTIONS = (
     Function("url", ("string",), _URL, _url, member=False),
-    Function("isURL", ("string",), "bool", _is_url, member=False),
+    Function("isURL", ("string",), "bool", is_url, member=False),
     Function("getScheme", (_URL,), "string", lambda value: _parts(value).scheme),
     Function("getHost", (_URL,), "string", lambda value: _host(_parts(value))),
     Function("getHostname", (_URL,), "string", lambda value: _hostname(_parts(value))),
