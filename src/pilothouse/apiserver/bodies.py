@@ -93,7 +93,6 @@ def check_kind(obj: Object, info: ResourceInfo, kind: str, api_version: str, kno
         return
     said_version = said_version or api_version
     said_kind = said_kind or kind
-    version = api_version.rpartition("/")[2]
     told = f'{said_kind} in version "{said_version.rpartition("/")[2]}" cannot be handled as a {kind}: '
     if said_kind == kind and (said_version, said_kind) in known_kinds:
         raise errors.bad_request(
@@ -101,15 +100,16 @@ def check_kind(obj: Object, info: ResourceInfo, kind: str, api_version: str, kno
         )
     if (said_version, said_kind) in known_kinds:
         raise errors.bad_request(
-            f"{told}converting (v1.{said_kind}) to ({_package(info, version)}.{kind}): unknown conversion"
+            f"{told}converting (v1.{said_kind}) to ({_package(api_version)}.{kind}): unknown conversion"
         )
     raise errors.bad_request(
         f'{told}no kind "{said_kind}" is registered for version "{said_version}" in scheme "{_SCHEME}"'
     )
 
 
-def _package(info: ResourceInfo, version: str) -> str:
-    return "core" if not info.group else info.group.partition(".")[0]
+def _package(api_version: str) -> str:
+    group = api_version.rpartition("/")[0]
+    return group.partition(".")[0] or "core"
 
 
 def _check_custom_kind(obj: Object, info: ResourceInfo, version: str, kind: str) -> None:

@@ -3,6 +3,7 @@
 After kubernetes' ``pkg/registry/core/pod/strategy.go`` and ``pkg/apis/core/validation`` (v1.36).
 """
 
+import ipaddress
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ _MAY_CHANGE = (
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)\n"
 )
+_BAD_ADDRESS = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 _FINISHED = ("Succeeded", "Failed")
 
 
@@ -80,22 +82,22 @@ class PodStrategy(Strategy):
         spec, before = obj["spec"], old["spec"]
         if spec == before:
             return []
-        problems: list[FieldError] = []
+        problems = validate_pod_spec(spec, "spec")
         for field in ("containers", "initContainers"):
             if len(spec.get(field) or ()) != len(before.get(field) or ()):
                 # Upstream looks no further: the rest could not be compared.
-                return [
-                    errors.not_allowed(f"spec.{field}", "pod updates may not add or remove containers"),
-                ]
+                told = "pod updates may not add or remove containers"
+                return [*problems, errors.not_allowed(f"spec.{field}", told)]
         problems += _deadline_problems(spec, before)
         problems += _toleration_problems(spec, before)
         problems += _gate_problems(spec, before)
         if _without_mutable(spec, before) != before:
             problems.append(errors.not_allowed("spec", _MAY_CHANGE))
-        return problems + validate_pod_spec(spec, "spec")
+        return problems
 
     def validate_status(self, obj: Object, old: Object) -> list[FieldError]:
-        problems = _address_problems((obj.get("status") or {}).get("podIPs") or ())
+        addresses = (obj.get("status") or {}).get("podIPs") or ()
+        problems = [] if addresses == (old.get("status") or {}).get("podIPs") else _address_problems(addresses)
         if obj["spec"].get("restartPolicy") == "Always":
             return problems
         restartable = obj["spec"].get("restartPolicy") == "OnFailure"
@@ -145,10 +147,15 @@ def _align_addresses(status: Object) -> None:
 
 def _address_problems(addresses: Sequence[Object]) -> list[FieldError]:
     """``validatePodIPs``: at most one address of each family."""
-    if len(addresses) < 2:
-        return []
-    found = [str(address.get("ip")) for address in addresses]
+    found = [str(address.get("ip") or "") for address in addresses]
     problems: list[FieldError] = []
+    for position, text in enumerate(found):
+        try:
+            ipaddress.ip_address(text)
+        except ValueError:
+            problems.append(errors.invalid_value(f"status.podIPs[{position}]", text, _BAD_ADDRESS))
+    if len(found) < 2:
+        return problems
     if len(found) > 2 or (":" in found[0]) == (":" in found[1]):
         told = "may specify no more than one IP for each IP family"
         problems.append(errors.invalid_value("status.podIPs", list(addresses), told))

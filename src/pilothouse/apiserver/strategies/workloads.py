@@ -50,7 +50,8 @@ def _selector_and_template_problems(
     problems: list[FieldError] = []
     selector, template = spec.get("selector"), spec.get("template")
     if selector is None:
-        problems.append(errors.required("spec.selector"))
+        if kind != "daemonset":
+            problems.append(errors.required("spec.selector"))
     else:
         problems += selector_problems(selector, "spec.selector")
         if not selector.get("matchLabels") and not selector.get("matchExpressions"):
@@ -59,9 +60,9 @@ def _selector_and_template_problems(
         problems.append(errors.required("spec.template"))
         return problems
     if selector is None or selector:
-        labels = (template.get("metadata") or {}).get("labels") or {}
+        labels = (template.get("metadata") or {}).get("labels")
         # No selector at all selects nothing.
-        if selector is None or not _matches(selector, labels):
+        if selector is None or not _matches(selector, labels or {}):
             problems.append(
                 errors.invalid_value(
                     "spec.template.metadata.labels", labels, "`selector` does not match template `labels`"
@@ -334,6 +335,7 @@ class DaemonSetStrategy(_Workload):
             "updatedNumberScheduled",
             "numberAvailable",
             "numberUnavailable",
+            "collisionCount",
         )
         return number_problems(status, fields) + collision_problems(status, old.get("status") or {})
 
