@@ -185,3 +185,20 @@ def test_pods_that_are_there_may_change_and_other_namespaces_are_not_concerned()
         return [changed.status, elsewhere.status, dry.status, (await api.post(PODS, pod("q"))).status]
 
     assert on(main) == [200, 201, 403, 201]
+
+
+def test_a_container_may_not_be_resized_beyond_its_limits() -> None:
+    async def main(api: Api) -> tuple[int, str]:
+        resources = {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}
+        await api.made(PODS, pod(containers=[a_container(**resources)]))
+        await api.made(RANGES, limit_range({"type": "Container", "max": {"cpu": "2"}}))
+        answers = []
+        for cpu in ("1500m", "3"):
+            wanted = {"requests": {"cpu": "1"}, "limits": {"cpu": cpu}}
+            change = {"spec": {"containers": [{"name": "c", "resources": wanted}]}}
+            answers.append(await api.patch(f"{PODS}/p/resize", change, "application/strategic-merge-patch+json"))
+        return answers[0].status, answers[1].message
+
+    code, message = on(main)
+    assert code == 200
+    assert message.endswith("maximum cpu usage per Container is 2, but limit is 3")

@@ -310,3 +310,23 @@ def test_extended_resources_hugepages_and_overhead_count() -> None:
         "hugepages-2Mi": "4Mi", "requests.cpu": "1100m", "requests.example.com/gpu": "2",
         "requests.hugepages-2Mi": "4Mi",
     }  # fmt: skip
+
+
+def test_a_pod_that_is_resized_is_charged_for_the_rest() -> None:
+    async def main(api: Api) -> list[Any]:
+        await quota(api, {"requests.cpu": "1"})
+        await api.made(PODS, limited("300m"))
+        seen: list[Any] = []
+        for cpu in ("500m", "200m", "1500m"):
+            resources = {"requests": {"cpu": cpu, "memory": "1Gi"}, "limits": {"cpu": "2", "memory": "1Gi"}}
+            change = {"spec": {"containers": [{"name": "c", "resources": resources}]}}
+            answer = await api.patch(f"{PODS}/p/resize", change, "application/strategic-merge-patch+json")
+            seen.append((answer.status, await used(api)))
+        return seen
+
+    # What is given back is the controller's to see.
+    assert on(main) == [
+        (200, {"requests.cpu": "500m"}),
+        (200, {"requests.cpu": "500m"}),
+        (403, {"requests.cpu": "500m"}),
+    ]

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from pilothouse.apiserver.admission.pod_security.levels import LevelVersion, PodSecurityOptions, Policy
+from pilothouse.cli import up
 from pilothouse.cli.admission_config import pod_security_of
 from pilothouse.cli.program import UserError
 
@@ -74,3 +75,16 @@ def test_settings_of_other_plugins_are_told_of(tmp_path: Path, capsys: pytest.Ca
     file.write_text("kind: AdmissionConfiguration\nplugins: [{name: EventRateLimit}]")
     assert pod_security_of(str(file)) == PodSecurityOptions()
     assert "EventRateLimit mean nothing here" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        pytest.param([], True, id="the controller runs"),
+        pytest.param(["--no-manager"], False, id="no controller runs"),
+        pytest.param(["--controllers=*,-serviceaccount"], False, id="this one does not run"),
+        pytest.param(["--controllers=serviceaccount-controller"], True, id="it alone runs"),
+    ],
+)
+def test_pods_need_an_account_where_somebody_makes_them(words: list[str], expected: bool) -> None:
+    assert up._makes_accounts(up.flag_set("up").parse(words)) is expected
