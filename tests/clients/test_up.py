@@ -149,6 +149,14 @@ def test_waiting_for_manifests(tmp_path: Path) -> None:
     assert lines[-1] == "converged"
 
 
+def test_with_rbac_every_part_may_do_its_own(tmp_path: Path) -> None:
+    """Manager, controllers, scheduler and nodes are upstream's users, with no more than upstream's roles."""
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
+    manifest = write(tmp_path, "web.yaml", namespace, replica_set(), {**replica_set("b"), "metadata": {"name": "b"}})
+    done = run_pilothouse(tmp_path, "up", "--port=0", "-f", manifest, "--wait", "--authorization-mode=RBAC")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_waiting_in_vain(tmp_path: Path) -> None:
     document = replica_set()
     document["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1000"}}
