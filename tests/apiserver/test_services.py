@@ -1,11 +1,12 @@
 """Services: addresses, families, ports, and what becomes of them (facts from kube-apiserver v1.36.2)."""
 
+import asyncio
 from typing import Any
 
 import pytest
 from tests.apiserver.api import MERGE, Answer, Api, Object, on
 
-from pilothouse.apiserver import ServerOptions
+from pilothouse.apiserver import ApiServer, ServerOptions
 
 SERVICES = "/api/v1/namespaces/default/services"
 ADDRESSES = "/apis/networking.k8s.io/v1/ipaddresses"
@@ -54,6 +55,33 @@ def test_an_address_is_free_again_after_its_service() -> None:
         return [*codes, (await api.post(SERVICES, _service("b", clusterIP="10.0.0.9"))).status]
 
     assert on(main) == [201, 422, 201]
+
+
+def test_creates_of_one_moment_get_addresses_and_ports_of_their_own() -> None:
+    async def main(api: Api) -> tuple[list[int], list[Object]]:
+        same = [_service(f"a{n}", clusterIP="10.0.0.9", type="NodePort") for n in range(2)]
+        codes = await asyncio.gather(*(api.post(SERVICES, body) for body in same))
+        others = [_service(f"b{n}", type="NodePort") for n in range(20)]
+        made = await asyncio.gather(*(api.made(SERVICES, body) for body in others))
+        return [answer.status for answer in codes], [body["spec"] for body in made]
+
+    codes, specs = on(main)
+    assert sorted(codes) == [201, 422]
+    assert len({spec["clusterIP"] for spec in specs}) == 20
+    assert len({spec["ports"][0]["nodePort"] for spec in specs}) == 20
+
+
+def test_a_server_over_a_store_with_services_knows_what_is_taken() -> None:
+    async def main(api: Api) -> tuple[int, list[str]]:
+        await api.made(SERVICES, _service(clusterIP="10.0.0.9"))
+        await api.delete(f"{ADDRESSES}/10.0.0.9")
+        again = ApiServer(api.env, api.store)
+        api.transport = again.transport("admin", ("system:masters",))
+        refused = (await api.post(SERVICES, _service("b", clusterIP="10.0.0.9"))).status
+        await api.made(SERVICES, _service("c", clusterIP="10.0.0.8"))
+        return refused, [item["metadata"]["name"] for item in (await api.get(ADDRESSES)).body["items"]]
+
+    assert on(main) == (422, ["10.0.0.1", "10.0.0.8", "10.0.0.9"])
 
 
 def test_a_range_runs_full_and_says_so() -> None:
