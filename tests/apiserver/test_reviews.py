@@ -1,0 +1,122 @@
+"""Questions about rights: what is asked, how it is judged, what is told. ``test_rights_real.py`` asks a real server."""
+
+import json
+from typing import Any
+
+import pytest
+from tests.apiserver.api import Answer, Api, on
+
+from pilothouse.api.wire import Request, Response
+from pilothouse.apiserver.gateway import Gateway
+from pilothouse.apiserver.identity import Identity
+
+REVIEWS = "/apis/authorization.k8s.io/v1"
+JANE = Identity("jane", ("system:authenticated",))
+POD: dict[str, Any] = {"verb": "list", "resource": "pods", "namespace": "default"}
+TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
+
+
+def ask(path: str, spec: dict[str, Any], identity: Identity = JANE, mode: str = "RBAC", **headers: str) -> Answer:
+    async def main(api: Api) -> Answer:
+        await Gateway(api.server, address="", authorization=mode).start()
+        sent = {"content-type": "application/json", **headers}
+        request = Request("POST", f"{REVIEWS}/{path}", sent, json.dumps({"spec": spec}).encode())
+        response = await api.server.handle(request, identity)
+        assert isinstance(response, Response)
+        return Answer(response.status, response.headers, response.body)
+
+    return on(main)
+
+
+@pytest.mark.parametrize(
+    ("selectors", "message"),
+    [
+        pytest.param(
+            {"fieldSelector": {}},
+            "spec.resourceAttributes.fieldSelector.requirements: Required value: when "
+            "spec.resourceAttributes.fieldSelector is specified, requirements or rawSelector is required",
+            id="an empty selector",
+        ),
+        pytest.param(
+            {"labelSelector": {"rawSelector": "a=b", "requirements": [{"key": "a", "operator": "Exists"}]}},
+            'spec.resourceAttributes.labelSelector.rawSelector: Invalid value: "a=b": '
+            "may not specified at the same time as requirements",
+            id="both ways",
+        ),
+        pytest.param(
+            {"fieldSelector": {"requirements": [{"key": "", "operator": "In", "values": ["a"]}]}},
+            "spec.resourceAttributes.fieldSelector.requirements[0].key: Required value: must be specified",
+            id="a requirement of no field",
+        ),
+        pytest.param(
+            {"fieldSelector": {"requirements": [{"key": "a", "operator": "In"}]}},
+            "spec.resourceAttributes.fieldSelector.requirements[0].values: Required value: "
+            "must be specified when `operator` is 'In' or 'NotIn'",
+            id="in nothing",
+        ),
+    ],
+)
+def test_selectors_that_are_refused(selectors: dict[str, Any], message: str) -> None:
+    answer = ask("selfsubjectaccessreviews", {"resourceAttributes": {**POD, **selectors}})
+    assert (answer.status, answer.message) == (422, f'.authorization.k8s.io "" is invalid: {message}')
+
+
+@pytest.mark.parametrize(
+    ("selectors", "told"),
+    [
+        ({"fieldSelector": {"rawSelector": "spec.nodeName=n1"}}, None),
+        (
+            {"fieldSelector": {"rawSelector": "a in b"}},
+            "spec.resourceAttributes.fieldSelector ignored due to parse error",
+        ),
+        (
+            {"labelSelector": {"rawSelector": "a==="}},
+            "spec.resourceAttributes.labelSelector ignored due to parse error",
+        ),
+        (
+            {"labelSelector": {"requirements": [{"key": "a", "operator": "Exists"}, {"key": "b", "operator": "Odd"}]}},
+            "spec.resourceAttributes.labelSelector partially ignored due to parse error",
+        ),
+    ],
+)
+def test_selectors_that_cannot_be_read_are_told_of(selectors: dict[str, Any], told: str | None) -> None:
+    answer = ask("selfsubjectaccessreviews", {"resourceAttributes": {**POD, **selectors}})
+    assert answer.status == 201
+    assert answer.body["status"]["allowed"] is False
+    assert answer.body["status"].get("evaluationError") == told
+
+
+@pytest.mark.parametrize(
+    ("selector", "allowed"),
+    [
+        ({"rawSelector": "spec.nodeName=n1"}, True),
+        ({"requirements": [{"key": "spec.nodeName", "operator": "In", "values": ["n1"]}]}, True),
+        ({"rawSelector": "spec.nodeName=n2"}, False),
+        (None, False),
+    ],
+)
+def test_a_node_may_list_its_own_pods(selector: Any, allowed: bool) -> None:
+    resource = POD if selector is None else {**POD, "fieldSelector": selector}
+    spec = {"user": "system:node:n1", "groups": ["system:nodes"], "resourceAttributes": resource}
+    answer = ask("subjectaccessreviews", spec, Identity("admin", ("system:masters",)), "Node,RBAC")
+    assert answer.body["status"]["allowed"] is allowed
+
+
+def test_all_that_somebody_may() -> None:
+    answer = ask("selfsubjectrulesreviews", {"namespace": "default"})
+    status = answer.body["status"]
+    assert status["incomplete"] is False
+    assert {
+        "verbs": ["create"],
+        "apiGroups": ["authorization.k8s.io"],
+        "resources": ["selfsubjectaccessreviews", "selfsubjectrulesreviews"],
+    } in status["resourceRules"]
+    assert any("/version" in rule["nonResourceURLs"] for rule in status["nonResourceRules"])
+    everything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
+    admin = ask("selfsubjectrulesreviews", {"namespace": "default"}, Identity("admin", ("system:masters",)))
+    assert everything in admin.body["status"]["resourceRules"]
+
+
+def test_reviews_are_no_tables() -> None:
+    answer = ask("selfsubjectaccessreviews", {"resourceAttributes": POD}, accept=TABLE)
+    assert answer.status == 406
