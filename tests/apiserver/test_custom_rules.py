@@ -223,6 +223,26 @@ def test_a_failing_rule_on_what_stays_is_a_warning_header() -> None:
     assert "spec: Invalid value: a must be z" in answer.headers["warning"]
 
 
+def test_a_warning_is_for_the_client_whose_write_it_is_about() -> None:
+    async def main(api: Api) -> tuple[Answer, Answer]:
+        made = definition(ruled("true"))
+        made["spec"]["versions"][0]["subresources"] = {"status": {}}
+        await api.made(DEFINITIONS, made)
+        await api.made(THINGS, thing(a="y"))
+        found = (await api.get(DEFINITIONS + "/things.example.com")).body
+        schema = found["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+        schema["x-kubernetes-validations"][0] = {"rule": "self.a == 'z'", "message": "a must be z"}
+        assert (await api.put(DEFINITIONS + "/things.example.com", found)).status == 200
+        status = await api.patch(THINGS + "/t/status", {"metadata": {"annotations": {"x": "y"}}})
+        other = thing(a="z")
+        other["metadata"]["name"] = "u"
+        return status, await api.post(THINGS, other)
+
+    status, other = on(main)
+    assert (status.status, other.status) == (200, 201)
+    assert "warning" not in other.headers
+
+
 def problems_of(spec: Object, **root: Any) -> list[str]:
     schema = {"type": "object", "properties": {"spec": spec}, **root}
     return [str(problem) for problem in schema_problems(schema, "s")]

@@ -45,7 +45,8 @@ class CustomStrategy(Strategy):
             raise StatusError(403, "Forbidden", "create not allowed while custom resource definition is terminating")
 
     def validate(self, obj: Object) -> list[FieldError]:
-        return self._validate(obj, None, [])
+        self._warnings = []
+        return self._validate(obj, None, self._warnings)
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
         self._warnings = []
