@@ -189,8 +189,7 @@ def test_pods_that_are_there_may_change_and_other_namespaces_are_not_concerned()
 
 def test_a_container_may_not_be_resized_beyond_its_limits() -> None:
     async def main(api: Api) -> tuple[int, str]:
-        resources = {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}
-        await api.made(PODS, pod(containers=[a_container(**resources)]))
+        await api.made(PODS, pod(containers=[a_container(requests={"cpu": "1"}, limits={"cpu": "2"})]))
         await api.made(RANGES, limit_range({"type": "Container", "max": {"cpu": "2"}}))
         answers = []
         for cpu in ("1500m", "3"):

@@ -56,7 +56,7 @@ async def run(
         use_service_accounts=options.use_service_account_credentials,
         metrics=requests,
     )
-    options = with_authority(options, bundle_of(connection.tls))
+    options = with_authority(options, bundle_of(connection.tls) if connection.endpoint.tls else b"")
     health, readiness = Health(), Health()
     manager = Manager(
         env, options, clients, descriptors, metrics=metrics, health=health, readiness=readiness, on_lost=on_lost
