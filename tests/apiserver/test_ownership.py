@@ -293,3 +293,36 @@ def test_an_agent_without_a_name_is_unknown() -> None:
         return found
 
     assert on(main) == ["unknown", "unknown", "x" * 128]
+
+
+def test_what_a_client_sends_back_unchanged_is_taken_as_it_is() -> None:
+    async def main(api: Api) -> Answer:
+        made = await api.post(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"a": "1", "b": "1"}})
+        body = made.text.replace('"b":"1"', '"b":"2"').encode()
+        return await api.ask("PUT", CONFIG_MAPS + "/c?fieldManager=other", body)
+
+    assert owners(on(main)) == {
+        "other/Update": {"f:data": {"f:b": {}}},
+        "test/Update": {"f:data": {".": {}, "f:a": {}}},
+    }
+
+
+HPAS = "/apis/autoscaling/{}/namespaces/default/horizontalpodautoscalers"
+
+
+def test_entries_keep_the_version_they_were_written_in() -> None:
+    """What is written in one version takes fields from those who wrote in another, in their terms."""
+    reference = {"kind": "Deployment", "name": "d", "apiVersion": "apps/v1"}
+
+    async def main(api: Api) -> Answer:
+        spec = {"scaleTargetRef": reference, "maxReplicas": 3, "targetCPUUtilizationPercentage": 50}
+        await api.made(HPAS.format("v1"), {"metadata": {"name": "h"}, "spec": spec})
+        patch = {"spec": {"maxReplicas": 4}}
+        return await api.ask("PATCH", HPAS.format("v2") + "/h?fieldManager=other", patch, MERGE)
+
+    answer = on(main)
+    found = {entry["manager"]: (entry["apiVersion"], entry["fieldsV1"]) for entry in answer.meta["managedFields"]}
+    assert found["other"] == ("autoscaling/v2", {"f:spec": {"f:maxReplicas": {}}})
+    version, fields = found["test"]
+    assert version == "autoscaling/v1"
+    assert set(fields["f:spec"]) == {"f:minReplicas", "f:scaleTargetRef", "f:targetCPUUtilizationPercentage"}

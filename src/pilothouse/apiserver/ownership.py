@@ -53,6 +53,8 @@ def split(value: bytes) -> tuple[bytes, bytes]:
 
     Most writes look at neither all entries nor all fields of one, so it pays not to decode them with the object.
     """
+    if _taken_apart and _taken_apart[0][0] is value:
+        return _taken_apart[0][1:]
     if _MARK not in value:
         return value, b""
     try:
@@ -67,6 +69,31 @@ def split(value: bytes) -> tuple[bytes, bytes]:
     # lists as their values.
     assert value.startswith(entries, start + len(_MARK)), "managedFields is in metadata, and not first"
     return value[:start] + value[end:], entries
+
+
+def without_known(body: bytes, value: bytes) -> bytes:
+    """A body without its managedFields when they are those of the stored object, which then need no reading.
+
+    Clients send back what they have read, and most have read the newest.
+    """
+    mark = body.find(_MARK)
+    if mark < 0:
+        return body
+    try:
+        sent = bytes(_read_head(body).metadata.managedFields)
+    except msgspec.DecodeError:
+        return body
+    size = len(_MARK) + len(sent)
+    stored = value.find(_MARK)
+    if not sent or not body.startswith(sent, mark + len(_MARK)) or not value.startswith(sent, stored + len(_MARK)):
+        return body
+    # The stored object is taken apart next.
+    _taken_apart[:] = [(value, value[:stored] + value[stored + size :], sent)]
+    return body[:mark] + body[mark + size :]
+
+
+_taken_apart: list[tuple[bytes, bytes, bytes]] = []
+"""The last object that was taken apart by way of a body: itself, the rest and the entries."""
 
 
 # Who writes ---------------------------------------------------------------------------------------------------------

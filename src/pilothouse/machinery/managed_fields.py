@@ -8,6 +8,7 @@ entries have. After apimachinery ``pkg/util/managedfields/internal`` (v0.36), wh
 
 import json
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -70,7 +71,13 @@ class Entry(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, rename={"
     @property
     def fields(self) -> FieldSet:
         """What is owned."""
-        return field_sets.decode_fields(self.fieldsV1)
+        return _fields(bytes(self.fieldsV1))
+
+
+@lru_cache(maxsize=512)
+def _fields(text: bytes) -> FieldSet:
+    # The same few managers write the same fields of many objects, and sets are never changed.
+    return field_sets.decode_fields(text)
 
 
 Entries = list[Entry]

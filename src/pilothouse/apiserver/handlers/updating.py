@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from pilothouse.api.wire import Request
 from pilothouse.apiserver import errors, metadata
 from pilothouse.apiserver.admission import Admission
 from pilothouse.apiserver.core import Call, Core
@@ -17,7 +18,7 @@ from pilothouse.apiserver.handlers.creating import create_object
 from pilothouse.apiserver.handlers.incoming import read_object
 from pilothouse.apiserver.objects import Object, decode, encode_object, ordered_metadata, with_revision
 from pilothouse.apiserver.options import WriteOptions, read_write_options
-from pilothouse.apiserver.ownership import put_entries, same_but_for_times, split
+from pilothouse.apiserver.ownership import put_entries, same_but_for_times, split, without_known
 from pilothouse.apiserver.results import ObjectResult
 from pilothouse.storage import Mismatch, Record
 
@@ -29,10 +30,16 @@ _ALL_USER_FIELDS = ("labels", "annotations", "finalizers", "ownerReferences")
 async def update(core: Core, call: Call) -> ObjectResult:
     """PUT of an object, or of its status."""
     options = read_write_options(call.asked.query, "UpdateOptions")
+    record = core.store.staged(call.key)
+    if record is not None:
+        request = call.request
+        body = without_known(request.body, record.value)
+        if body is not request.body:
+            call.request = Request(request.method, request.target, request.headers, body)
     sent = read_object(call, options)
     meta: Object = sent.setdefault("metadata", {})
     check_identity(call, meta)
-    if call.strategy.create_on_update and not call.asked.subresource and core.store.staged(call.key) is None:
+    if call.strategy.create_on_update and not call.asked.subresource and record is None:
         if meta.get("uid"):
             raise errors.wrong_uid(call.info, call.namespace, call.name, meta["uid"], "")
         meta.pop("resourceVersion", None)  # where there is nothing no version is wrong
