@@ -205,6 +205,36 @@ def test_kill_9_in_the_middle_of_a_load_loses_nothing_acknowledged(tmp_path: Pat
         revision = found
 
 
+def test_a_log_cut_anywhere_opens_to_a_prefix_of_what_was_acknowledged(tmp_path: Path, soak: bool) -> None:
+    """Whoever accepts the loss by removing the lock file gets the first so many writes, none of them in part."""
+    code = (
+        "import os, sys; from pilothouse.env import Env, virtual\n"
+        "from pilothouse.storage.sqlite import SqliteStore\n"
+        "async def main(env):\n"
+        "    store = SqliteStore.open(env, sys.argv[1], inline=True)\n"
+        "    for i in range(40):\n"
+        "        await store.commit(store.stage(f'/pods/default/{i % 10}', lambda r: b'%d ' % r * 700))\n"
+        "    os._exit(0)\n"
+        "virtual.run(main)\n"
+    )
+    whole = tmp_path / "whole"
+    subprocess.run([sys.executable, "-c", code, str(whole)], check=True, env=CHILD_ENVIRONMENT)
+    data = (whole / (FILE_NAME + "-wal")).read_bytes()
+    chance = random.Random(3)
+    seen = set()
+    for number in range(400 if soak else 25):
+        cut = tmp_path / f"cut-{number}"
+        cut.mkdir()
+        (cut / FILE_NAME).write_bytes((whole / FILE_NAME).read_bytes())
+        (cut / (FILE_NAME + "-wal")).write_bytes(data[: chance.randrange(len(data) + 1)])
+        revision, records = content(cut)
+        seen.add(revision)
+        expected = {f"/pods/default/{i % 10}": i + 2 for i in range(revision - 1)}
+        assert {record.key: record.revision for record in records} == expected
+        assert all(record.value == b"%d " % record.revision * 700 for record in records)
+    assert len(seen) > 10, "the cuts fell everywhere"
+
+
 # One process at a time
 
 
