@@ -9,6 +9,8 @@ from tests.apiserver.api import MERGE, PODS, STRATEGIC, Answer, Api, Object, on,
 
 from pilothouse.api.logs import ContainerLog, LogLine
 from pilothouse.api.wire import Request
+from pilothouse.apiserver.identity import Identity
+from pilothouse.apiserver.routing import RequestInfo
 
 NODES = "/api/v1/nodes"
 DEBUGGER = {"name": "d", "image": "busybox", "targetContainerName": "c"}
@@ -316,6 +318,23 @@ def test_there_is_no_process(target: str, more: Object, headers: dict[str, str],
 
     answer = on(main)
     assert (answer.status, answer.message) == (code, message)
+
+
+@pytest.mark.parametrize("what", ["exec", "attach", "portforward"])
+def test_a_get_into_a_pod_needs_the_right_to_create(what: str) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def authorize(_identity: Identity, info: RequestInfo) -> None:
+        asked.append((info.verb, info.subresource))
+
+    async def main(api: Api) -> None:
+        await api.made(PODS, pod())
+        api.server.authorize = authorize
+        await api.get(f"{PODS}/p/{what}")
+        await api.get(f"{PODS}/p/log")
+
+    on(main)
+    assert asked == [("get", what), ("create", what), ("get", "log")]
 
 
 def test_a_service_is_proxied_to_nobody() -> None:

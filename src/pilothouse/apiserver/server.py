@@ -9,6 +9,8 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
+import msgspec
+
 from pilothouse.api.wire import Request, Response, Stream, Transport
 from pilothouse.apiserver import errors, startup
 from pilothouse.apiserver.addresses import ServiceAddresses
@@ -179,6 +181,9 @@ class ApiServer:
                 await self._settle()
             if self.authorize is not None:
                 self.authorize(identity, asked)
+                if asked.verb == "get" and asked.subresource in connections.INTO_A_POD and asked.resource == "pods":
+                    # A websocket begins with a GET, and gives no less than a POST (v1.35).
+                    self.authorize(identity, msgspec.structs.replace(asked, verb="create"))
             if not asked.resource_request:
                 return self.documents.answer(request, asked)
             handler, info = self._find(request, asked)
