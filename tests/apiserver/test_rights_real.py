@@ -137,6 +137,11 @@ STEPS: list[Step] = [
     ("an empty token", "POST", f"{LOGINS}/tokenreviews", {"spec": {}}, {}),
     ("a bad token", "POST", f"{LOGINS}/tokenreviews", {"spec": {"token": "x"}}, {}),
     ("for another audience", "POST", f"{LOGINS}/tokenreviews", {"spec": {"token": ADMIN, "audiences": ["else"]}}, {}),
+    # Methods that are not for a path.
+    ("creating one by its path", "POST", "/api/v1/namespaces/d1/configmaps/x", {"metadata": {"name": "x"}}, {}),
+    ("putting to all", "PUT", "/api/v1/namespaces/d1/configmaps", {"metadata": {"name": "x"}}, {}),
+    ("patching all", "PATCH", "/api/v1/namespaces/d1/configmaps", {"metadata": {"name": "x"}}, {}),
+    ("a review by its path", "POST", f"{REVIEWS}/subjectaccessreviews/x", access(), {}),
     # Roles that are not there.
     ("a role that goes away", "POST", CLUSTER_BINDINGS, binding("dangling", "ClusterRole", "gone", "carl"), {}),
     ("leaves a word", "GET", "/api/v1/nodes", None, {"Impersonate-User": "carl"}),

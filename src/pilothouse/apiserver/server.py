@@ -228,8 +228,9 @@ class ApiServer:
                 raise errors.no_such_resource()
             raise PlainNotFound
         self._check_scope(asked, info)
-        if request.method == "HEAD":
-            raise errors.method_not_allowed()
+        if request.method == "HEAD" or _is_misplaced(asked):
+            # What is only ever created, reviews and bindings, has no paths of single objects at all.
+            raise errors.no_such_resource() if info.verbs == ("create",) else errors.method_not_allowed()
         virtual = self.core.special.get((info.group, info.resource, asked.subresource, asked.verb))
         if virtual is None:
             virtual = self.core.virtual.get((info.group, info.resource, asked.subresource))
@@ -262,6 +263,13 @@ class ApiServer:
         elif not asked.namespace or info.resource == "namespaces":
             return
         raise PlainNotFound if info.custom is not None else errors.no_such_resource()
+
+
+def _is_misplaced(asked: RequestInfo) -> bool:
+    """Whether the method is for the collection and the path names an object, or the other way round."""
+    if asked.verb == "create":
+        return bool(asked.name) and not asked.subresource
+    return asked.verb in ("update", "patch") and not asked.name
 
 
 _NOT_FOUND = Response(404, {"content-type": "text/plain; charset=utf-8"}, b"404 page not found\n")
