@@ -117,7 +117,7 @@ STEPS: list[Step] = [
     # Reviews.
     ("may she", "POST", f"{REVIEWS}/subjectaccessreviews", access(user="jane", resourceAttributes=POD), {}),
     ("may she delete", "POST", f"{REVIEWS}/subjectaccessreviews", access(user="jane", resourceAttributes={**POD, "verb": "delete"}), {}),
-    ("may a group", "POST", f"{REVIEWS}/subjectaccessreviews", access(groups=["system:authenticated"], nonResourceAttributes={"path": "/version", "verb": "get"}), {}),
+    ("may a group", "POST", f"{REVIEWS}/subjectaccessreviews", access(groups=["system:authenticated"], nonResourceAttributes={"path": "/openapi/v2", "verb": "get"}), {}),
     ("nobody", "POST", f"{REVIEWS}/subjectaccessreviews", access(resourceAttributes=POD), {}),
     ("nothing", "POST", f"{REVIEWS}/subjectaccessreviews", access(user="jane"), {}),
     ("nothing by nobody", "POST", f"{REVIEWS}/subjectaccessreviews", access(), {}),
