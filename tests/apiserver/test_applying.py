@@ -298,9 +298,13 @@ TWICE = b"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: c\ndata:\n  k: a\n
 
 def test_a_key_twice_in_yaml_is_an_error_a_warning_or_nothing() -> None:
     async def main(api: Api) -> list[Answer]:
-        return [await applied(api, C, TWICE, "m", "&fieldValidation=" + how) for how in ("Strict", "Warn", "Ignore")]
+        ways = ("Strict", "Warn", "Ignore", "Strict")
+        answers = [await applied(api, C, TWICE, "m", "&fieldValidation=" + how) for how in ways]
+        return [*answers, await api.get(C)]
 
-    strict, warned, ignored = on(main)
+    strict, warned, ignored, again, stored = on(main)
+    assert again.body == strict.body
+    assert stored.meta["resourceVersion"] == ignored.meta["resourceVersion"]
     assert (strict.status, strict.message) == (
         400,
         "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n"

@@ -33,14 +33,13 @@ async def apply(core: Core, call: Call, options: WriteOptions) -> ObjectResult:
 
     def applied(live: Object, known: bytes) -> tuple[Object, bytes]:
         new, owners = core.ownership.applied(call, live, known, config, options)
+        if twice is not None:
+            raise twice
         return _checked(call, new, options), owners
 
-    checked = note_duplicates(call, options)
+    twice = note_duplicates(call, options)
     check_config(config, info.api_version, info.kind, core.ownership.tracker(info, call.asked.subresource).type)
-    result = await change(core, call, _unused, options, applied=applied)
-    if checked is not None:
-        raise checked
-    return result
+    return await change(core, call, _unused, options, applied=applied)
 
 
 def _unused(_live: Object) -> Object:
@@ -52,9 +51,9 @@ async def _create(core: Core, call: Call, config: Object, options: WriteOptions)
     check_config(config, info.api_version, info.kind, core.ownership.tracker(info).type)
     new, owners = core.ownership.applied(call, None, b"", config, options)
     new = _placed(call, new)
-    checked = note_duplicates(call, options)
-    if checked is not None:
-        raise checked
+    twice = note_duplicates(call, options)
+    if twice is not None:
+        raise twice
     new = _checked(call, new, options)
     meta: Object = new["metadata"]
     if meta.get("uid"):
