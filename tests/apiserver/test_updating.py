@@ -406,16 +406,37 @@ def test_a_member_that_a_patch_brings_stands_where_it_would_have_stood(content_t
         pytest.param({"data": {"a": 5}}, "cannot unmarshal number", id="a value of the wrong type"),
     ],
 )
-@pytest.mark.parametrize("content_type", [MERGE, STRATEGIC])
-def test_what_is_wrong_with_a_patch_is_said_about_the_whole_object(content_type: str, patch: Object, said: str) -> None:
+def test_what_is_wrong_with_a_patch_is_said_about_the_whole_object(patch: Object, said: str) -> None:
     async def main(api: Api) -> Answer:
         await api.made(CONFIG_MAPS, config_map(data={"a": "1", "kept": "2"}))
-        return await api.ask("PATCH", CONFIG_MAPS + "/c?fieldValidation=Strict", patch, content_type)
+        return await api.ask("PATCH", CONFIG_MAPS + "/c?fieldValidation=Strict", patch, MERGE)
 
     answer = on(main)
     assert answer.status == 422, answer.text
     assert said in answer.message
     assert '"kept":"2"' in answer.message.replace('\\"', '"')
+
+
+@pytest.mark.parametrize(
+    ("spec", "shown", "why"),
+    [
+        pytest.param({"replicas": "many"}, "replicas:many", "unrecognized type: int32", id="a value of another type"),
+        pytest.param(
+            {"minReplicas": 1},
+            "minReplicas:1",
+            'strict decoding error: unknown field "spec.minReplicas"',
+            id="an unknown field",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_strategic_patch_is_said_about_the_patch(spec: Object, shown: str, why: str) -> None:
+    async def main(api: Api) -> Answer:
+        name = (await api.made(REPLICA_SETS, replica_set()))["metadata"]["name"]
+        return await api.patch(f"{REPLICA_SETS}/{name}?fieldValidation=Strict", {"spec": spec}, STRATEGIC)
+
+    answer = on(main)
+    assert answer.status == 422
+    assert answer.message == f' "" is invalid: patch: Invalid value: "map[spec:map[{shown}]]": {why}'
 
 
 def test_empty_lists_and_maps_that_a_patch_brings_are_not_stored() -> None:

@@ -18,7 +18,8 @@ from pilothouse.apiserver.empties import drop_empties
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.options import WriteOptions
 from pilothouse.apiserver.resources import ResourceInfo
-from pilothouse.machinery.bodies import BodySyntaxError, Decoded, DecodeError, decode_body
+from pilothouse.machinery.bodies import BodySyntaxError, DecodeError, convert_document, decode_body
+from pilothouse.machinery.go_text import print_value
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -97,12 +98,18 @@ def _note(call: Call, options: WriteOptions, kind: str, version: str, strict_err
 
 
 def check_patched(
-    call: Call, options: WriteOptions, obj: Object, definition: Definition | None, touched: Collection[str] = ()
+    call: Call,
+    options: WriteOptions,
+    obj: Object,
+    definition: Definition | None,
+    touched: Collection[str] = (),
+    strategic: Any = None,
 ) -> Object:
     """A patched object, checked like a body. What is wrong with it is a 422 about the patch.
 
     ``touched`` names the members that a patch has changed when that is known; the others are as they were stored, and
-    are taken over as they are.
+    are taken over as they are. ``strategic`` is the patch if it was a strategic merge patch: then upstream shows that,
+    not the object, and goes without JSON (apiserver v0.36 ``pkg/endpoints/handlers/patch.go``, applyPatchToObject).
     """
     if touched and definition is not None:
         checked = _check_touched(obj, definition, touched)
@@ -112,14 +119,15 @@ def check_patched(
     if definition is None:
         strict = call.info.custom.prune(obj)
         if strict:
-            _note_patched(call, options, text, strict)
+            _note_patched(call, options, text.decode(), strict)
         return obj
+    shown = text.decode() if strategic is None else print_value(strategic)
     try:
-        decoded: Decoded = decode_body(text, definition)
+        decoded = decode_body(text, definition) if strategic is None else convert_document(obj, definition)
     except DecodeError as error:
-        raise _bad_patch(text, str(error)) from None
+        raise _bad_patch(shown, str(error)) from None
     if decoded.strict_errors:
-        _note_patched(call, options, text, decoded.strict_errors)
+        _note_patched(call, options, shown, decoded.strict_errors)
     if b"[]" in text or b"{}" in text:
         _drop_empties(decoded.document, definition)
     return decoded.document
@@ -148,12 +156,12 @@ def _check_touched(obj: Object, definition: Definition, touched: Collection[str]
     return result
 
 
-def _note_patched(call: Call, options: WriteOptions, text: bytes, strict_errors: list[str]) -> None:
+def _note_patched(call: Call, options: WriteOptions, shown: str, strict_errors: list[str]) -> None:
     if options.field_validation == "Strict":
-        raise _bad_patch(text, f"strict decoding error: {', '.join(strict_errors)}")
+        raise _bad_patch(shown, f"strict decoding error: {', '.join(strict_errors)}")
     if options.field_validation == "Warn":
         call.warnings += strict_errors
 
 
-def _bad_patch(text: bytes, why: str) -> errors.StatusError:
-    return errors.invalid("", "", "", [errors.invalid_value("patch", text.decode(), why)])
+def _bad_patch(shown: str, why: str) -> errors.StatusError:
+    return errors.invalid("", "", "", [errors.invalid_value("patch", shown, why)])

@@ -79,7 +79,8 @@ def patch_function(call: Call, info: ResourceInfo, options: WriteOptions, *, kin
                 result = apply_strategic_merge(old, document, definition)
         except PatchError as error:
             raise _refused(error) from None
-        result = check_patched(call, options, _checked(call, result, before), definition, touched)
+        strategic = document if content_type == STRATEGIC_MERGE_PATCH else None
+        result = check_patched(call, options, _checked(call, result, before), definition, touched, strategic)
         if result["metadata"].get("uid") not in (None, "", uid):
             problem = errors.invalid_value("metadata.uid", result["metadata"]["uid"], "field is immutable")
             # Upstream validates the metadata of an update in two places, and lists the cause twice.
