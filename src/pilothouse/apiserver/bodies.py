@@ -71,12 +71,12 @@ def unrecognized(kind: str, why: str, body: bytes) -> errors.StatusError:
 
 
 def _from_yaml(body: bytes) -> Any:
-    import yaml
+    from pilothouse.machinery.yaml_text import YamlError, load_yaml
 
     try:
-        document = yaml.load(body, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506  # a safe loader
-    except yaml.YAMLError as error:
-        raise errors.bad_request(f"error converting YAML to JSON: yaml: {error}") from None
+        document = load_yaml(body)
+    except YamlError as error:
+        raise errors.bad_request(f"error converting YAML to JSON: {error}") from None
     # Dates become text and keys become strings, as in JSON.
     return _decode(msgspec.json.encode(document, enc_hook=str))
 

@@ -93,15 +93,12 @@ def _decode(body: bytes) -> Any:
 
 
 def _from_yaml(body: bytes) -> Any:
-    import yaml
+    from pilothouse.machinery.yaml_text import YamlError, load_yaml
 
     try:
-        document = yaml.load(body, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506  # a safe loader
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f"line {mark.line + 1}: " if mark is not None else ""
-        what = getattr(error, "problem", None) or str(error)
-        raise ValueError(f"error converting YAML to JSON: yaml: {line}{what}") from None
+        document = load_yaml(body)
+    except YamlError as error:
+        raise ValueError(f"error converting YAML to JSON: {error}") from None
     # Dates become text and keys become strings, as in JSON.
     return msgspec.json.decode(msgspec.json.encode(document, enc_hook=str))
 
@@ -142,22 +139,28 @@ def _has_duplicates(body: bytes) -> bool:
 def _duplicates(body: bytes) -> list[str]:
     import yaml
 
+    from pilothouse.machinery.yaml_text import compose_yaml
+
     found: list[str] = []
+    seen: set[int] = set()
 
     def look(node: Any) -> None:
+        if id(node) in seen:
+            return  # an alias
+        seen.add(id(node))
         if isinstance(node, yaml.MappingNode):
-            seen: set[str] = set()
+            names: set[str] = set()
             for name, value in node.value:
                 text = str(name.value)
-                if text in seen:
+                if text in names:
                     found.append(f'line {name.start_mark.line + 1}: key "{text}" already set in map')
-                seen.add(text)
+                names.add(text)
                 look(value)
         elif isinstance(node, yaml.SequenceNode):
             for item in node.value:
                 look(item)
 
-    look(yaml.compose(body, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+    look(compose_yaml(body))
     return found
 
 
