@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.programs import Program, free_port, pilothouse, until
 
 WRITERS = 6
@@ -111,6 +112,7 @@ def watch(server: Server, shown: dict[str, tuple[int, int]]) -> None:
                 shown[meta["name"]] = (int(meta["resourceVersion"]), number)
 
 
+@pytest.mark.timeout(1800)
 def test_a_server_that_is_killed_loses_nothing_that_anybody_was_told(tmp_path: Path, soak: bool) -> None:
     server = Server(tmp_path)
     chance = random.Random(5)

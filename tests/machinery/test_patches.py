@@ -73,6 +73,16 @@ def test_a_json_patch_is_a_list_of_a_bounded_length() -> None:
         apply_json_patch({}, [op("add", "/a", value=1)] * (MAX_OPERATIONS + 1))
 
 
+def test_copies_may_add_only_so_much() -> None:
+    """Each of forty copies of a map into itself would double it."""
+    document = {"a": {"x": "y" * 1000}}
+    operations = [op("copy", f"/a/b{i}", **{"from": "/a"}) for i in range(40)]
+    with pytest.raises(PatchNotApplicable) as caught:
+        apply_json_patch(document, operations)
+    assert "exceeding the limit 3145728" in caught.value.why
+    assert len(apply_json_patch(document, operations[:8])["a"]) == 9
+
+
 def test_a_copy_is_not_tied_to_its_source() -> None:
     patched = apply_json_patch({"a": {"x": 1}}, [op("copy", "/b", **{"from": "/a"}), op("replace", "/b/x", value=2)])
     assert patched == {"a": {"x": 1}, "b": {"x": 2}}

@@ -7,9 +7,14 @@ nothing is. Only ``replace`` and ``test`` may address the whole document.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from pilothouse.machinery.patches import PatchNotApplicable, PatchSyntaxError, PatchTooLarge
 
 MAX_OPERATIONS = 10_000
+MAX_COPIED_BYTES = 3 * 1024 * 1024
+"""How much JSON all ``copy`` operations of a patch may add (apiserver ``pkg/server/config.go``, v0.36,
+``JSONPatchMaxCopyBytes``): twenty copies of a document into itself would be a million of it."""
 
 _OPERATIONS = frozenset({"add", "remove", "replace", "move", "copy", "test"})
 
@@ -27,9 +32,25 @@ def apply_json_patch(document: Any, operations: Sequence[Mapping[str, Any]]) -> 
             "Request entity too large: "
             f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(operations)}"
         )
+    copied = 0
     for operation in operations:
+        if operation.get("op") == "copy":
+            copied += _size_of_copy(document, operation)
+            if copied > MAX_COPIED_BYTES:
+                raise PatchNotApplicable(
+                    f"Unable to complete the copy, the accumulated size increase of copy is {copied}, "
+                    f"exceeding the limit {MAX_COPIED_BYTES}"
+                )
         document = _apply(document, operation)
     return document
+
+
+def _size_of_copy(document: Any, operation: Mapping[str, Any]) -> int:
+    source = operation.get("from")
+    if not isinstance(source, str):
+        return 0  # not carried out
+    container, key = _find(document, source)
+    return len(msgspec.json.encode(_get(container, key, source)))
 
 
 def _apply(document: Any, operation: Mapping[str, Any]) -> Any:
