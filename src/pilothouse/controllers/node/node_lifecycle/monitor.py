@@ -149,6 +149,9 @@ class NodeMonitor:
         self._health.pop(name, None)
         self._unmarked.pop(name, None)
         self._calm.drop(name)
+        # Upstream's queues remember every name that was ever tainted. It may have been in several zones.
+        for queue in self.queues.values():
+            queue.remove(name)
 
     # One node
 

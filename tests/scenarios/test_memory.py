@@ -1,0 +1,133 @@
+"""What came and went is forgotten: the manager's memory is that of what there is, not of what there was."""
+
+import asyncio
+import re
+from collections import Counter
+from typing import Any
+
+import pytest
+from tests.remembered import by_type, remembered
+from tests.scenarios.users import Doc, User, replica_set
+
+from pilothouse.client.errors import NotFound
+from pilothouse.controllers.cleanup.garbage_collector import absent
+from pilothouse.runtime import events, pod_control
+from pilothouse.sim import Simulation, SimulationOptions, simulate
+
+FEW = 4
+FIRST, VISITS = 4, 16
+OF_THE_PAST = re.compile(r"visit-(?:[5-9]|1[0-2])(?!\d)")
+"""The end of a name that the visits in the middle gave."""
+LARGE = 1 << 62
+OTHERS = tuple(f"pilothouse.{part}" for part in ("apiserver", "storage", "sim", "plane", "env", "scheduler", "nodes"))
+SHARED = ("DecodeMemo", "Context")
+"""Between all programs of the process, and bounded; and what a task was started in, which leads everywhere."""
+
+
+def is_foreign(found: Any) -> bool:
+    """Whether it belongs to the API server and the simulation, not to the manager."""
+    return type(found).__module__.startswith(OTHERS) or type(found).__qualname__ in SHARED
+
+
+class Guest(User):
+    """Brings things of ever new names, and takes them away again."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        super().__init__(simulation.user)
+        self._simulation = simulation
+        self._visits = 0
+
+    async def settle_in(self) -> None:
+        """Sets that stay, with pods on whatever node comes."""
+        for path in ("replicasets/resident", "daemonsets/resident"):
+            collection, _slash, name = f"/apis/apps/v1/namespaces/default/{path}".rpartition("/")
+            await self.ask("POST", collection, _set(collection, name))
+
+    async def visit(self) -> None:
+        """A node, a namespace, and sets in it and beside it: made, changed, deleted in every way. Until all is gone."""
+        self._visits += 1
+        number = self._visits
+        there = f"visit-{number}"
+        node = {"metadata": {"name": f"machine-{there}", "labels": {"topology.kubernetes.io/zone": "west"}}}
+        await self.ask("POST", "/api/v1/nodes", node)
+        await self.ask("POST", "/api/v1/namespaces", {"metadata": {"name": there}})
+        sets = [
+            f"/apis/apps/v1/namespaces/{namespace}/{resource}/{name}-{there}"
+            for namespace in ("default", there)
+            for resource, name in (("replicasets", "left"), ("replicasets", "taken"), ("daemonsets", "agent"))
+        ]
+        for path in sets:
+            collection, _slash, name = path.rpartition("/")
+            await self.ask("POST", collection, _set(collection, name))
+        await asyncio.sleep(3)
+        for path in sets:
+            containers = [{"name": "main", "image": f"pause:{number}"}]
+            await self.merge(path, {"spec": {"template": {"spec": {"containers": containers}}}})
+        if number % 2:
+            self._simulation.end_watches(how=("ended", "lost", "gone")[number // 2 % 3])
+        await asyncio.sleep(90)  # the node has never been heard of: it is tainted, and its pods are evicted
+        await self.ask("DELETE", f"/api/v1/nodes/machine-{there}")
+        for path, how in zip(sets, ("Orphan", "Foreground", "Background"), strict=False):
+            await self.ask("DELETE", f"{path}?propagationPolicy={how}")
+        await self.ask("DELETE", f"/api/v1/namespaces/{there}")
+        while left := [pod for pod in await self.items("/api/v1/pods") if there in pod["metadata"]["name"]]:
+            await asyncio.sleep(5)
+            for pod in left:
+                if "ownerReferences" not in pod["metadata"]:
+                    await self._delete_pod(pod)
+        while await self.get(f"/api/v1/namespaces/{there}"):  # noqa: ASYNC110  # it is another process that ends it
+            await asyncio.sleep(5)
+
+    async def _delete_pod(self, pod: Doc) -> None:
+        meta = pod["metadata"]
+        try:
+            await self.ask("DELETE", f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}")
+        except NotFound:
+            return
+
+
+def _set(collection: str, name: str) -> Doc:
+    labels = {"app": name}
+    if collection.endswith("replicasets"):
+        return replica_set(name, 3, labels)
+    spec = {"tolerations": [{"operator": "Exists"}], "containers": [{"name": "main", "image": "pause:1"}]}
+    template = {"metadata": {"labels": labels}, "spec": spec}
+    return {"metadata": {"name": name}, "spec": {"selector": {"matchLabels": labels}, "template": template}}
+
+
+def test_nothing_is_remembered_of_what_came_and_went(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Memories that have a bound are full soon.
+    monkeypatch.setattr(events, "CACHE_ENTRIES", FEW)
+    monkeypatch.setattr(pod_control, "_BODIES", FEW)
+    monkeypatch.setattr(absent.AbsentOwners.__init__, "__defaults__", (FEW,))
+
+    async def tell(simulation: Simulation) -> None:
+        guest = Guest(simulation)
+        await guest.settle_in()
+        for _visit in range(FIRST):
+            await guest.visit()
+        await simulation.settle()
+        before = _memory(simulation)
+        for _visit in range(VISITS - FIRST):
+            await guest.visit()
+        await simulation.settle()
+        after = _memory(simulation)
+        assert sorted(text for text in map(_text, after.values()) if OF_THE_PAST.search(text)) == []
+        # Fewer than one per visit. Numbers do not count: which of them are one object is chance.
+        grown = by_type(after) - by_type(before) - Counter({"builtins.int": LARGE, "builtins.float": LARGE})
+        assert grown.total() < VISITS - FIRST, f"more than after {FIRST} visits: {grown}"
+
+    simulate(tell, options=SimulationOptions(nodes=2))
+
+
+def _text(found: Any) -> str:
+    if isinstance(found, bytes):
+        return found.decode("latin-1")
+    return found if isinstance(found, str) else ""
+
+
+def _memory(simulation: Simulation) -> dict[int, Any]:
+    process = simulation.process
+    assert process is not None, "nothing has killed it"
+    timers = [timer for timer in asyncio.get_running_loop()._timers if not timer[2].cancelled()]  # type: ignore[attr-defined]
+    return remembered([process.manager, timers], is_foreign)
