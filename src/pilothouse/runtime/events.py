@@ -107,6 +107,15 @@ class _Group:
         self.messages: dict[str, None] = {}
 
 
+class _Told(msgspec.Struct, frozen=True, gc=False):
+    """What is to be remembered of an event. Its texts are in the key already; the rest of it would be as much again,
+    four thousand times in each component of a busy cluster."""
+
+    name: str
+    first_at: datetime.datetime
+    count: int
+
+
 class _Bucket:
     __slots__ = ("at", "tokens")
 
@@ -128,7 +137,7 @@ class Correlator:
     def __init__(self, new_name: "EventNames") -> None:
         self._new_name = new_name
         self._groups: _Lru[_Group] = _Lru(CACHE_ENTRIES)
-        self._seen: _Lru[Occurrence] = _Lru(CACHE_ENTRIES)
+        self._seen: _Lru[_Told] = _Lru(CACHE_ENTRIES)
         self._spam: _Lru[_Bucket] = _Lru(CACHE_ENTRIES)
 
     def correlate(self, event: Occurrence, now: float, at: datetime.datetime) -> Occurrence | None:
@@ -142,7 +151,7 @@ class Correlator:
         passes = self._may_pass((*source, event.type), now)
         if passes and not event.name:
             event = msgspec.structs.replace(event, name=self._new_name.next(about.name, event.last_at))
-        self._seen.put(identity, event)
+        self._seen.put(identity, _Told(event.name, event.first_at, event.count))
         return event if passes else None
 
     def _aggregate(
