@@ -13,6 +13,7 @@ from pilothouse.controllermanager.options import Options, effective_gates, optio
 from pilothouse.controllermanager.selection import absent_names
 from pilothouse.controllers.registry import DESCRIPTORS
 from pilothouse.env import Env, Log, logging
+from pilothouse.env.memory import give_back_large_blocks
 from pilothouse.machinery.flags import FlagError, FlagSet, Parsed
 
 
@@ -36,6 +37,7 @@ def run(program: str, words: Sequence[str]) -> int:
     except FlagError as error:
         print(f'Error: {error}\nSee "{program} --help" for usage.', file=sys.stderr)
         return 2
+    give_back_large_blocks()
     return serve(
         program,
         _manage(options, list(_warnings(parsed, flags, options))),
