@@ -1,15 +1,13 @@
 """URLs, regular expressions and lists (k8s.io/apiserver ``pkg/cel/library/{urls,regex,lists}.go``, v0.36)."""
 
-import re
-from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 from urllib.parse import SplitResult, parse_qs, quote, unquote, urlsplit
 
 from pilothouse.apiserver.cel.tagged import CallError, Function, tagged, text_of
+from pilothouse.apiserver.patterns import PatternError, compiled
 
 _URL = "kubernetes.URL"
-_REFUSED = re.compile(r"(?<!\\)\(\?(=|!|<=|<!|P=|>|#|\()|(?<!\\)\\[1-9]")
 
 
 def _parse_url(text: str) -> SplitResult:
@@ -69,14 +67,10 @@ def _query(parts: SplitResult) -> dict[str, list[str]]:
     return parse_qs(parts.query, keep_blank_values=True)
 
 
-@lru_cache(maxsize=256)
-def _expression(text: str) -> re.Pattern[str]:
-    """RE2's language as far as Python's is the same; what RE2 refuses is refused."""
-    if _REFUSED.search(text):
-        raise CallError(f"Illegal regex: {text}")
+def _expression(text: str) -> Any:
     try:
-        return re.compile(text, re.ASCII)
-    except re.error as error:
+        return compiled(text)
+    except PatternError as error:
         raise CallError(f"Illegal regex: {error}") from None
 
 

@@ -6,14 +6,13 @@ After apiextensions-apiserver's ``pkg/apiserver/schema/{pruning,defaulting}`` an
 
 import copy
 import math
-import re
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.customresources.formats import FORMATS
 from pilothouse.apiserver.errors import FieldError
+from pilothouse.apiserver.patterns import PatternError, compiled
 
 Node = Mapping[str, Any]
 _PRESERVE = "x-kubernetes-preserve-unknown-fields"
@@ -194,12 +193,11 @@ def _identity(item: Any, keys: Any) -> str:
     return errors.shown([item.get(key) for key in keys])
 
 
-@lru_cache(maxsize=1024)
-def _pattern(text: str) -> re.Pattern[str] | None:
+def _matches(pattern: str, value: str) -> bool:
     try:
-        return re.compile(text)
-    except re.error:
-        return None
+        return compiled(pattern).search(value) is not None
+    except PatternError:
+        return True  # the definition says so
 
 
 def _string_problems(value: str, node: Node, path: str) -> list[FieldError]:
@@ -210,10 +208,8 @@ def _string_problems(value: str, node: Node, path: str) -> list[FieldError]:
         problems.append(errors.too_long(path, most))
     elif least is not None and len(value) < least:
         problems.append(errors.invalid_value(path, value, f"{path} in body should be at least {least} chars long"))
-    elif pattern is not None:
-        compiled = _pattern(pattern)
-        if compiled is not None and compiled.search(value) is None:
-            problems.append(errors.invalid_value(path, value, f"{path} in body should match '{pattern}'"))
+    elif pattern is not None and not _matches(pattern, value):
+        problems.append(errors.invalid_value(path, value, f"{path} in body should match '{pattern}'"))
     check = FORMATS.get(node.get("format") or "")
     if check is not None and not check(value):
         problems.append(errors.invalid_type(path, value, f'{path} in body must be of type {node["format"]}: "{value}"'))

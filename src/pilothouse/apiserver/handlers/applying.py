@@ -88,6 +88,8 @@ def read_config(call: Call) -> Object:
 def _decode(body: bytes) -> Any:
     try:
         return msgspec.json.decode(body)
+    except RecursionError:
+        raise ValueError("error converting YAML to JSON: yaml: exceeded max depth") from None
     except msgspec.DecodeError:
         return _from_yaml(body)
 

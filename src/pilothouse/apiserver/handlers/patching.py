@@ -96,6 +96,8 @@ def _read_patch(body: bytes) -> Any:
     except msgspec.DecodeError as error:
         text = "unexpected end of JSON input" if "truncated" in str(error) else str(error)
         raise errors.bad_request(f"error decoding patch: {text}") from None
+    except RecursionError:
+        raise errors.bad_request("error decoding patch: json: exceeded max depth") from None
 
 
 def _touched(content_type: str, document: Any) -> Collection[str]:

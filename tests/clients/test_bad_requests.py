@@ -1,0 +1,251 @@
+"""Hostile and broken requests to the API server as a process: they cost their sender only.
+
+Beside each of them somebody else asks for a small thing all the time. Every bad request is answered with a 4xx, soon;
+the server neither grows nor stops.
+"""
+
+import json
+import os
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.clients.test_durability import Server
+
+MAPS = "/api/v1/namespaces/default/configmaps"
+ONE = f"{MAPS}/one"
+JSON = "application/json"
+YAML = "application/yaml"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+SECONDS = 10.0
+"""For one answer, on a machine that runs other tests beside this one."""
+MEGABYTES = 400.0
+
+
+class Target(Server):
+    """A server in memory."""
+
+    def start(self) -> None:
+        from tests.programs import pilothouse
+
+        words = ["apiserver", f"--port={self.port}", "--kubeconfig=kubeconfig"]
+        self.program = pilothouse(self.directory, *words)
+        self.program.until("API server ready")
+        document = (self.directory / "kubeconfig").read_text()
+        self.token = next(line.split()[-1] for line in document.splitlines() if "token:" in line)
+
+    def megabytes(self) -> float:
+        assert self.program is not None
+        pages = int(Path(f"/proc/{self.program.process.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+    def send(self, method: str, path: str, body: bytes | None = None, kind: str = JSON) -> tuple[int, bytes]:
+        with closing(self.connect()) as connection:
+            connection.request(method, path, body, {"Authorization": f"Bearer {self.token}", "Content-Type": kind})
+            with closing(connection.getresponse()) as answer:
+                return answer.status, answer.read()
+
+    def raw(self) -> ssl.SSLSocket:
+        context = ssl.create_default_context()
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        return context.wrap_socket(socket.create_connection(("127.0.0.1", self.port), timeout=SECONDS))
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    target = Target(tmp_path_factory.mktemp("bad"))
+    target.start()
+    try:
+        assert (
+            target.send("POST", MAPS, json.dumps({"metadata": {"name": "one"}, "data": {"a": "b"}}).encode())[0] == 201
+        )
+        yield target
+    finally:
+        target.kill()
+
+
+@pytest.fixture(autouse=True)
+def neighbour(server: Target) -> Iterator[None]:
+    """Somebody else, who must not notice."""
+    waits: list[float] = []
+    over = threading.Event()
+
+    def ask() -> None:
+        while not over.is_set():
+            began = time.monotonic()
+            waits.append(float("inf"))
+            assert server.send("GET", "/api/v1/namespaces/default")[0] == 200
+            waits[-1] = time.monotonic() - began
+            over.wait(0.02)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    yield
+    over.set()
+    thread.join(SECONDS)
+    assert not thread.is_alive()
+    assert max(waits) < SECONDS
+    assert server.megabytes() < MEGABYTES
+
+
+def laughs() -> bytes:
+    lines = ['a0: &a0 ["lol","lol","lol","lol","lol","lol","lol","lol","lol"]']
+    lines += [f"a{level}: &a{level} [{','.join([f'*a{level - 1}'] * 9)}]" for level in range(1, 10)]
+    return "\n".join(lines).encode()
+
+
+def operations(*given: dict[str, Any]) -> bytes:
+    return json.dumps(given).encode()
+
+
+def nested(depth: int) -> bytes:
+    return b'{"a":' * depth + b"1" + b"}" * depth
+
+
+COPIES = operations(
+    {"op": "add", "path": "/metadata/annotations", "value": {"a": "y" * 1000}},
+    *(
+        {"op": "copy", "from": "/metadata/annotations", "path": f"/metadata/annotations/b{number}"}
+        for number in range(40)
+    ),
+)
+LARGE = json.dumps({"metadata": {"name": "b"}, "data": {"a": "x" * 2_900_000}}).encode()
+LABELS = json.dumps(
+    {"metadata": {"name": "l", "labels": {f"k{number}": "!" * 80 for number in range(20_000)}}}
+).encode()
+PROMISE = b"k8s\x00" + b"\x0a\xff\xff\xff\xff\x0f" * 100
+TESTS = operations(*[{"op": "test", "path": "/kind"}] * 10_001)
+JSON_PATCH = "application/json-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+APPLY = "application/apply-patch+yaml"
+SELECTOR = "%2C".join(f"key{number}%20in%20(a,b,c)" for number in range(2000))
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "kind"),
+    [
+        pytest.param("POST", MAPS, b'{"a":', JSON, id="half a JSON"),
+        pytest.param("POST", MAPS, b"\0\0\0", JSON, id="zeros"),
+        pytest.param("POST", MAPS, b'{"metadata":{"name":"\xff\xfe"}}', JSON, id="a name that is no text"),
+        pytest.param("POST", MAPS, b'{"data":' + b"[" * 100_000, JSON, id="brackets"),
+        pytest.param("POST", MAPS, nested(20_000), JSON, id="deep JSON"),
+        pytest.param("POST", MAPS, b"a: " + b"[" * 100_000, YAML, id="brackets in YAML"),
+        pytest.param("POST", MAPS, laughs(), YAML, id="a billion laughs"),
+        pytest.param("POST", MAPS, b'{"data":{"a":"' + b"x" * 4_000_000 + b'"}}', JSON, id="4 MB"),
+        pytest.param("POST", MAPS, LARGE, JSON, id="a value of 3 MB"),
+        pytest.param("POST", MAPS, LABELS, JSON, id="20,000 bad labels"),
+        pytest.param("POST", MAPS, b"k8s\x00" + bytes(range(256)) * 20, PROTOBUF, id="no protobuf"),
+        pytest.param("POST", MAPS, PROMISE, PROTOBUF, id="protobuf with a promise"),
+        pytest.param("POST", MAPS, b"{}", "text/plain", id="plain text"),
+        pytest.param("POST", "/apis/apps/v1/namespaces/default/replicasets",
+                     b'{"metadata":{"name":"r"},"spec":{"replicas":' + b"9" * 100_000 + b"}}", JSON, id="a long number"),
+        pytest.param("PATCH", ONE, TESTS, JSON_PATCH, id="10,001 operations"),
+        pytest.param("PATCH", ONE, COPIES, JSON_PATCH, id="copies of copies"),
+        pytest.param("PATCH", ONE, nested(9000), STRATEGIC, id="a deep strategic patch"),
+        pytest.param("PATCH", ONE, nested(9000), "application/merge-patch+json", id="a deep merge patch"),
+        pytest.param("PATCH", f"{ONE}?fieldManager=m", nested(9000), APPLY, id="a deep apply"),
+        pytest.param("PATCH", f"{ONE}?fieldManager=m", laughs(), APPLY, id="an apply that laughs"),
+        pytest.param("GET", f"{MAPS}?labelSelector=%28%28%28a", None, JSON, id="half a selector"),
+        pytest.param("GET", f"{MAPS}?limit=1&continue=%ff%00garbage", None, JSON, id="a token of nobody"),
+        pytest.param("GET", f"{MAPS}?resourceVersion=-5", None, JSON, id="a version below zero"),
+        pytest.param("GET", f"{MAPS}?timeout=abc", None, JSON, id="a time limit that is none"),
+        pytest.param("GET", f"{MAPS}/{'a' * 60_000}", None, JSON, id="a long name"),
+        pytest.param("GET", "/api/v1/%2e%2e/%00/%ff%fe?x=%zz", None, JSON, id="a strange path"),
+        pytest.param("GET", "/api/v1/namespaces/../../../etc/passwd", None, JSON, id="a path upwards"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_refused(server: Target, method: str, path: str, body: bytes | None, kind: str) -> None:
+    began = time.monotonic()
+    code, answer = server.send(method, path, body, kind)
+    assert 400 <= code < 500, answer[:300]
+    assert time.monotonic() - began < SECONDS
+
+
+def test_what_is_large_and_right_is_answered(server: Target) -> None:
+    assert server.send("GET", f"{MAPS}?labelSelector={SELECTOR}")[0] == 200
+    assert server.send("GET", f"{MAPS}?fieldSelector={'metadata.name%3D%3Done%2C' * 2000}")[0] == 200
+    many = {"metadata": {"name": "many"}, "data": {f"k{number}": "v" for number in range(50_000)}}
+    assert server.send("POST", MAPS, json.dumps(many).encode())[0] == 201
+    assert server.send("DELETE", f"{MAPS}/many")[0] == 200
+
+
+def test_an_expression_of_a_definition_cannot_keep_the_server_busy(server: Target) -> None:
+    pattern = {"type": "string", "pattern": "^(a+)+$"}
+    definition = {
+        "metadata": {"name": "words.example.com"},
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"plural": "words", "kind": "Word"},
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": {"type": "object", "properties": {"text": pattern}}},
+                }
+            ],
+        },
+    }
+    body = json.dumps(definition).encode()
+    assert server.send("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body)[0] == 201
+    word = {"apiVersion": "example.com/v1", "kind": "Word", "metadata": {"name": "w"}, "text": "a" * 100_000 + "!"}
+    deadline = time.monotonic() + SECONDS
+    while (
+        code := server.send("POST", "/apis/example.com/v1/namespaces/default/words", json.dumps(word).encode())[0]
+    ) == 404:
+        assert time.monotonic() < deadline
+    assert code == 422
+
+
+def test_clients_that_dawdle_cost_nobody_else_anything(server: Target) -> None:
+    """A hundred that send half a head or half a body, and stay."""
+    head = f"POST {MAPS} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {server.token}\r\n".encode()
+    with ExitStack() as stack:
+        for number in range(100):
+            client = stack.enter_context(server.raw())
+            client.sendall(head if number % 2 else head + b"Content-Length: 1000\r\n\r\n{")
+        for _ in range(20):
+            assert server.send("GET", ONE)[0] == 200
+
+
+def test_what_is_no_http_is_refused(server: Target) -> None:
+    for junk in (b"\x16\x03\x01\x00", b"GET / HTTP/9.9\r\n\r\n", b"A" * 100_000 + b"\r\n\r\n", b"\r\n" * 1000):
+        with server.raw() as client:
+            client.sendall(junk)
+            client.settimeout(0.5)
+            try:
+                answer = client.recv(100)
+            except (TimeoutError, ConnectionError):
+                continue
+            assert not answer or answer.startswith(b"HTTP/1.1 4")
+
+
+def test_a_thousand_watchers_see_what_happens(server: Target, soak: bool) -> None:
+    count = 3000 if soak else 300
+    request = f"GET {MAPS}?watch=true HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {server.token}\r\n\r\n".encode()
+    with ExitStack() as stack:
+        clients = [stack.enter_context(server.raw()) for _ in range(count)]
+        for client in clients:
+            client.sendall(request)
+        for client in clients:
+            _read_until(client, b'"name":"one"')
+        assert server.send("POST", MAPS, b'{"metadata":{"name":"news"}}')[0] == 201
+        for client in clients:
+            _read_until(client, b'"name":"news"')
+    assert server.send("DELETE", f"{MAPS}/news")[0] == 200
+
+
+def _read_until(client: ssl.SSLSocket, wanted: bytes) -> None:
+    read = b""
+    while wanted not in read:
+        part = client.recv(65536)
+        assert part, "the watch ended"
+        read = read[-1000:] + part
