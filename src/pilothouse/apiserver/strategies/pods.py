@@ -45,6 +45,8 @@ class PodStrategy(Strategy):
 
     def default(self, obj: Object) -> None:
         default_pod(obj)
+        # Before owners are noted: who writes a condition owns the times that it leaves unset, too.
+        _print_unset_times(obj)
 
     def warnings(self, obj: Object) -> Iterable[str]:
         return pod_spec_warnings(obj["spec"], "spec")
@@ -66,10 +68,7 @@ class PodStrategy(Strategy):
         _align_addresses(status)
 
     def finish(self, obj: Object) -> None:
-        # The two times of a condition are printed even when they are unset.
-        for condition in obj["status"].get("conditions") or ():
-            condition.setdefault("lastProbeTime", None)
-            condition.setdefault("lastTransitionTime", None)
+        _print_unset_times(obj)
 
     def validate(self, obj: Object) -> list[FieldError]:
         spec = obj["spec"]
@@ -121,6 +120,13 @@ class PodStrategy(Strategy):
             return 0
         period: int = spec.get("terminationGracePeriodSeconds") or 0 if requested is None else requested
         return 1 if period < 0 else period
+
+
+def _print_unset_times(obj: Object) -> None:
+    """The two times of a condition are printed even when they are unset."""
+    for condition in (obj.get("status") or {}).get("conditions") or ():
+        condition.setdefault("lastProbeTime", None)
+        condition.setdefault("lastTransitionTime", None)
 
 
 def _gated(now: str) -> dict[str, Any]:
