@@ -121,6 +121,7 @@ LABELS = json.dumps(
     {"metadata": {"name": "l", "labels": {f"k{number}": "!" * 80 for number in range(20_000)}}}
 ).encode()
 PROMISE = b"k8s\x00" + b"\x0a\xff\xff\xff\xff\x0f" * 100
+NUMBER = b'{"metadata":{"name":"r"},"spec":{"replicas":' + b"9" * 100_000 + b"}}"
 TESTS = operations(*[{"op": "test", "path": "/kind"}] * 10_001)
 JSON_PATCH = "application/json-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
@@ -145,7 +146,7 @@ SELECTOR = "%2C".join(f"key{number}%20in%20(a,b,c)" for number in range(2000))
         pytest.param("POST", MAPS, PROMISE, PROTOBUF, id="protobuf with a promise"),
         pytest.param("POST", MAPS, b"{}", "text/plain", id="plain text"),
         pytest.param("POST", "/apis/apps/v1/namespaces/default/replicasets",
-                     b'{"metadata":{"name":"r"},"spec":{"replicas":' + b"9" * 100_000 + b"}}", JSON, id="a laughing apply"),
+                     NUMBER, JSON, id="a long number"),
         pytest.param("PATCH", ONE, TESTS, JSON_PATCH, id="10,001 operations"),
         pytest.param("PATCH", ONE, COPIES, JSON_PATCH, id="copies of copies"),
         pytest.param("PATCH", ONE, nested(9000), STRATEGIC, id="a deep strategic patch"),
