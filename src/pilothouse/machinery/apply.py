@@ -66,6 +66,8 @@ class Versions:
         self.version = version
         self.type_of = type_of
         self._convert = convert
+        self.steps: dict[Any, Any] = {}
+        """What ``managed_fields`` remembers of differences between objects of these types."""
 
     def convert(self, obj: Object, source: str, target: str) -> Object:
         """The object of one version in another."""

@@ -17,7 +17,8 @@ from pilothouse.machinery import field_sets
 from pilothouse.machinery.apply import ApplyConflicts, Filter, Object, Owned, Owners, Versions, apply, update
 from pilothouse.machinery.field_merge import reconciled
 from pilothouse.machinery.field_sets import FieldsError, FieldSet, Path, covers, difference, union
-from pilothouse.machinery.field_walks import compare, field_set, grown, problems
+from pilothouse.machinery.field_walks import Comparison, compare, field_set, grown, problems
+from pilothouse.machinery.merge_types import MergeType
 
 MAX_UPDATE_MANAGERS = 10
 BEFORE_FIRST_APPLY = "before-first-apply"
@@ -202,44 +203,107 @@ def follow(
         return _follow_versions(entries, live, new, versions, counts, who, now())
     type_ = versions.type_of(version)
     assert type_ is not None, "what is written is served"
-    removed, modified, added = compare(live, new, type_, skip)
-    if not (removed or modified or added):
+    difference_ = compare(live, new, type_, skip)
+    if difference_.is_same:
         return entries
-    removed, taken = counts(removed, version), counts(union(modified, added), version)
-    if not removed and not taken:
+    step = _step(difference_, versions, counts)
+    if not step.gone:
         return entries
-    changed = _strip(taken)
-    gone = union(removed, taken)
-    marks = [_encode(element) for element in gone]
     result: Entries = []
     mine = False
     for entry in entries:
-        text = bytes(entry.fieldsV1)
         if entry.manager == who.manager and entry.operation == "Update" and entry.subresource == who.subresource:
             mine = True
-            entry = _follow_own(entry, removed, changed, now())
-        elif _has_any(text, marks):
-            fields = entry.fields
-            left = difference(fields if versions.fixed else reconciled(fields, type_), gone)
-            entry = entry if left == fields else _with_fields(entry, left)
+            text = step.own(bytes(entry.fieldsV1))
+            time = now() if step.changed else entry.time
+        else:
+            text, time = step.other(bytes(entry.fieldsV1), versions, type_), entry.time
+        if text is not None or time != entry.time:
+            # Not ``replace``, which takes longer than all the rest here.
+            entry = Entry(
+                entry.manager,
+                entry.operation,
+                entry.api_version,
+                time,
+                entry.fieldsType,
+                entry.fieldsV1 if text is None else msgspec.Raw(text),
+                entry.subresource,
+            )
         if len(entry.fieldsV1) > 2:
             result.append(entry)
-    if changed and not mine:
-        result.append(_entry(who, "Update", now(), changed))
+    if step.changed and not mine:
+        fields = msgspec.Raw(step.first)
+        manager = who.manager or "unknown"
+        result.append(Entry(manager, "Update", who.api_version, now(), "FieldsV1", fields, who.subresource))
     return settled(result)
 
 
-def _has_any(text: bytes, marks: list[bytes]) -> bool:
-    return any(mark in text for mark in marks)
+class _Step:
+    """What one difference does to the sets of fields that others have.
+
+    The same few differences come again and again (a pod that starts, a node's heartbeat), and so do the sets that
+    they meet; what becomes of those is remembered.
+    """
+
+    __slots__ = ("_others", "_own", "changed", "first", "gone", "marks", "removed")
+
+    def __init__(self, found: Comparison, version: str, counts: Filter) -> None:
+        taken = counts(union(found.modified, found.added), version)
+        self.removed = counts(found.removed, version)
+        self.changed = _strip(taken)
+        self.gone = union(self.removed, taken)
+        self.marks = [_encode(element) for element in self.gone]
+        self.first = field_sets.encode_fields(self.changed)
+        self._own: dict[bytes, bytes | None] = {}
+        self._others: dict[bytes, bytes | None] = {}
+
+    def own(self, text: bytes) -> bytes | None:
+        """The writer's set afterwards; None when it stays."""
+        if text in self._own:
+            return self._own[text]
+        fields = _fields(text)
+        left = difference(fields, self.removed) if self.removed else fields
+        if not covers(left, self.changed):
+            left = union(left, self.changed)
+        return _remember(self._own, text, None if left is fields else field_sets.encode_fields(left))
+
+    def other(self, text: bytes, versions: Versions, type_: MergeType) -> bytes | None:
+        """Somebody else's set afterwards; None when it stays."""
+        if not any(mark in text for mark in self.marks):
+            return None
+        if not versions.fixed:
+            return self._without(text, reconciled(_fields(text), type_))
+        if text in self._others:
+            return self._others[text]
+        return _remember(self._others, text, self._without(text, _fields(text)))
+
+    def _without(self, text: bytes, fields: FieldSet) -> bytes | None:
+        left = difference(fields, self.gone)
+        return None if left == _fields(text) else field_sets.encode_fields(left)
 
 
-def _follow_own(entry: Entry, removed: FieldSet, changed: FieldSet, now: str) -> Entry:
-    fields = entry.fields
-    left = difference(fields, removed) if removed else fields
-    if not covers(left, changed):
-        left = union(left, changed)
-    entry = entry if left is fields else _with_fields(entry, left)
-    return msgspec.structs.replace(entry, time=now) if changed and entry.time != now else entry
+_MAX_STEPS = 512
+_MAX_SETS = 64
+_MAX_STEP_SIZE = 8 * 1024
+
+
+def _step(found: Comparison, versions: Versions, counts: Filter) -> _Step:
+    key = (_encode((found.removed, found.modified, found.added)), counts)
+    step: _Step | None = versions.steps.get(key)
+    if step is None:
+        step = _Step(found, versions.version, counts)
+        if len(key[0]) <= _MAX_STEP_SIZE:
+            if len(versions.steps) >= _MAX_STEPS:
+                versions.steps.clear()
+            versions.steps[key] = step
+    return step
+
+
+def _remember(known: dict[bytes, bytes | None], text: bytes, result: bytes | None) -> bytes | None:
+    if len(known) >= _MAX_SETS:
+        known.clear()
+    known[text] = result
+    return result
 
 
 def _with_fields(entry: Entry, fields: FieldSet) -> Entry:

@@ -25,6 +25,7 @@ _DELETE_PREFIX: Final = "$deleteFromPrimitiveList"
 _ORDER_PREFIX: Final = "$setElementOrder"
 
 Object = dict[str, Any]
+_SINGLE: Final = frozenset({str, int, float, bool})
 
 
 def apply_strategic_merge(document: Object, patch: Object, definition: Definition | None) -> Object:
@@ -42,11 +43,20 @@ def apply_strategic_merge(document: Object, patch: Object, definition: Definitio
 def _merge_objects(original: Object, patch: Object, type_: Type) -> Object:
     if _PATCH in patch:
         return _follow_directive(patch)
-    patch = dict(patch)
-    result = _retain_keys(original, patch)
-    _merge_ordered_lists(result, patch, type_)
+    result: Object
+    directed = "$" in "".join(patch)
+    if directed:
+        patch = dict(patch)
+        result = _retain_keys(original, patch)
+        _merge_ordered_lists(result, patch, type_)
+    else:
+        # Most objects have none, and most members are single values.
+        result = dict(original)
     for key, value in patch.items():
-        deletes = key.startswith(_DELETE_PREFIX)
+        if type(value) in _SINGLE and not (directed and key.startswith(_DELETE_PREFIX)):
+            result[key] = value
+            continue
+        deletes = directed and key.startswith(_DELETE_PREFIX)
         name = _directive_field(key, _DELETE_PREFIX) if deletes else key
         if value is None:
             result.pop(name, None)
@@ -283,8 +293,8 @@ def _follow_item_directives(live: list[Any], patch: list[Any], merge_key: str) -
 
 def _in_order(merged: list[Any], patch_order: Sequence[Any], live_order: Sequence[Any], merge_key: str) -> list[Any]:
     """``merged`` in the order that the module promises."""
-    patch_keys = [_key_of(item, merge_key) for item in patch_order]
-    live_keys = [_key_of(item, merge_key) for item in live_order]
+    patch_keys = _places([_key_of(item, merge_key) for item in patch_order])
+    live_keys = _places([_key_of(item, merge_key) for item in live_order])
     from_patch: list[tuple[int, Any]] = []
     only_live: list[tuple[int, Any]] = []
     for item in merged:
@@ -331,7 +341,20 @@ def _find(items: Sequence[Any], key: Any, merge_key: str) -> int | None:
     return None
 
 
-def _position(keys: Sequence[Any], key: Any) -> int | None:
+def _places(keys: list[Any]) -> "list[Any] | dict[Any, int]":
+    """Keys to look positions up in; quickly where all are text, as they mostly are."""
+    for key in keys:
+        if type(key) is not str:
+            return keys
+    places: dict[Any, int] = {}
+    for index, key in enumerate(keys):
+        places.setdefault(key, index)
+    return places
+
+
+def _position(keys: "Sequence[Any] | dict[Any, int]", key: Any) -> int | None:
+    if type(keys) is dict:
+        return keys.get(key) if type(key) is str else None
     for index, other in enumerate(keys):
         if _same(other, key):
             return index

@@ -351,13 +351,17 @@ def _resource_name_problems(resources: Object, path: str) -> list[FieldError]:
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     for field, amounts in (("limits", limits), ("requests", requests)):
         for name in amounts:
+            if name in _STANDARD:
+                continue
             where = f"{path}.{field}[{name}]"
             named = qualified_name_errors(name)
             problems += _names(where, name, named)
-            if not named and "/" not in name and name not in _STANDARD and not name.startswith("hugepages-"):
+            if not named and "/" not in name and not name.startswith("hugepages-"):
                 # Both of the checks that a name goes through say so.
                 problems += _names(where, name, _NOT_STANDARD)
     for name, amount in requests.items():
+        if name in _STANDARD:
+            continue
         if "/" in name and "kubernetes.io/" not in name and name not in limits:
             problems.append(errors.required(f"{path}.limits", "Limit must be set for non overcommitable resources"))
         elif "/" in name and name in limits and limits[name] != amount:

@@ -7,6 +7,8 @@ Defaults follow kubernetes' ``pkg/apis/core/v1/defaults.go``, validation ``pkg/a
 import re
 from collections.abc import Iterable, Iterator
 
+import msgspec
+
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
@@ -16,7 +18,6 @@ from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors, p
 from pilothouse.machinery.quantities import canonical, parse_quantity
 
 _CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")
-_ZERO = parse_quantity("0")
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _HANDLERS = ("exec", "grpc", "httpGet", "sleep", "tcpSocket")
 _RESTART_POLICIES = ("Always", "OnFailure", "Never")
@@ -323,6 +324,39 @@ def _validate_container(
     host_ports: set[tuple[str, str, int]],
     problems: list[FieldError],
 ) -> None:
+    # Pods are made by the thousand from a few templates, so what was found to be right is known again. What rests on
+    # the rest of the pod is looked at each time.
+    text = b"" if "volumeDevices" in container else _encode({**container, "volumeMounts": None})
+    if text in _right:
+        if container["name"] in names:
+            problems.append(errors.duplicate(f"{path}.name", container["name"]))
+        names.add(container["name"])
+        if container.get("volumeMounts"):
+            _validate_mounts(container["volumeMounts"], f"{path}.volumeMounts", volumes, problems)
+        return
+    before = len(problems)
+    _validate_whole_container(container, path, names, volumes, host_ports, problems)
+    if text and len(problems) == before and len(text) <= _MAX_RIGHT_SIZE and b'"hostPort"' not in text:
+        if len(_right) >= _MAX_RIGHT:
+            _right.clear()
+        _right.add(text)
+
+
+_encode = msgspec.json.Encoder().encode
+_right: set[bytes] = set()
+"""Containers with nothing wrong in them, without what they mount."""
+_MAX_RIGHT = 512
+_MAX_RIGHT_SIZE = 16 * 1024
+
+
+def _validate_whole_container(
+    container: Object,
+    path: str,
+    names: set[str],
+    volumes: set[str],
+    host_ports: set[tuple[str, str, int]],
+    problems: list[FieldError],
+) -> None:
     name = container.get("name") or ""
     if not name:
         problems.append(errors.required(f"{path}.name"))
@@ -353,18 +387,8 @@ def _validate_container(
                     "a valid environment variable name must consist only of printable ASCII characters other than '='",
                 )
             )
-    mounted: set[str] = set()
-    for position, mount in enumerate(container.get("volumeMounts") or ()):
-        where = f"{path}.volumeMounts[{position}]"
-        if not mount.get("name"):
-            problems.append(errors.required(f"{where}.name"))
-        elif mount["name"] not in volumes:
-            problems.append(errors.value_not_found(f"{where}.name", mount["name"]))
-        if not mount.get("mountPath"):
-            problems.append(errors.required(f"{where}.mountPath"))
-        elif mount["mountPath"] in mounted:
-            problems.append(errors.invalid_value(f"{where}.mountPath", mount["mountPath"], "must be unique"))
-        mounted.add(mount.get("mountPath") or "")
+    if container.get("volumeMounts"):
+        _validate_mounts(container["volumeMounts"], f"{path}.volumeMounts", volumes, problems)
     for probe in _PROBES:
         if container.get(probe) is not None:
             _validate_probe(container[probe], f"{path}.{probe}", problems)
@@ -377,6 +401,21 @@ def _validate_container(
     if container.get("resources"):
         _validate_resources(container["resources"], f"{path}.resources", problems)
     problems += container_problems(container, path, volumes)
+
+
+def _validate_mounts(mounts: Iterable[Object], path: str, volumes: set[str], problems: list[FieldError]) -> None:
+    mounted: set[str] = set()
+    for position, mount in enumerate(mounts):
+        where = f"{path}[{position}]"
+        if not mount.get("name"):
+            problems.append(errors.required(f"{where}.name"))
+        elif mount["name"] not in volumes:
+            problems.append(errors.value_not_found(f"{where}.name", mount["name"]))
+        if not mount.get("mountPath"):
+            problems.append(errors.required(f"{where}.mountPath"))
+        elif mount["mountPath"] in mounted:
+            problems.append(errors.invalid_value(f"{where}.mountPath", mount["mountPath"], "must be unique"))
+        mounted.add(mount.get("mountPath") or "")
 
 
 def _validate_ports(
@@ -432,10 +471,10 @@ def _validate_resources(resources: Object, path: str, problems: list[FieldError]
     limits = resources.get("limits") or {}
     for field in ("limits", "requests"):
         for name, text in (resources.get(field) or {}).items():
-            if parse_quantity(text) < _ZERO:
+            if parse_quantity(text).mantissa < 0:
                 problems.append(errors.invalid_value(f"{path}.{field}[{name}]", text, NON_NEGATIVE))
     for name, text in (resources.get("requests") or {}).items():
-        if name in limits and parse_quantity(text) > parse_quantity(limits[name]):
+        if name in limits and text != limits[name] and parse_quantity(text) > parse_quantity(limits[name]):
             problems.append(
                 errors.invalid_value(
                     f"{path}.requests", text, f"must be less than or equal to {name} limit of {limits[name]}"
