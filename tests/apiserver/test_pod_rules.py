@@ -53,6 +53,15 @@ _ROWS: list[tuple[str, Object, list[tuple[str, str]]]] = [
         [("spec.containers[0].terminationMessagePolicy", INVALID)],
     ),
     (
+        "several things in one container",
+        _c(imagePullPolicy="X", ports=[{"containerPort": 0}], livenessProbe={}),
+        [
+            ("spec.containers[0].ports[0].containerPort", REQUIRED),
+            ("spec.containers[0].imagePullPolicy", UNSUPPORTED),
+            ("spec.containers[0].livenessProbe", REQUIRED),
+        ],
+    ),
+    (
         "nodes that match no term",
         _affinity(nodeAffinity={_HARD: {"nodeSelectorTerms": []}}),
         [(f"spec.affinity.nodeAffinity.{_HARD}.nodeSelectorTerms", REQUIRED)],

@@ -328,11 +328,11 @@ def _validate_container(
     # the rest of the pod is looked at each time.
     text = b"" if "volumeDevices" in container else _encode({**container, "volumeMounts": None})
     if text in _right:
+        if container.get("volumeMounts"):
+            _validate_mounts(container["volumeMounts"], f"{path}.volumeMounts", volumes, problems)
         if container["name"] in names:
             problems.append(errors.duplicate(f"{path}.name", container["name"]))
         names.add(container["name"])
-        if container.get("volumeMounts"):
-            _validate_mounts(container["volumeMounts"], f"{path}.volumeMounts", volumes, problems)
         return
     before = len(problems)
     _validate_whole_container(container, path, names, volumes, host_ports, problems)
@@ -362,18 +362,11 @@ def _validate_whole_container(
         problems.append(errors.required(f"{path}.name"))
     else:
         problems += [errors.invalid_value(f"{path}.name", name, text) for text in dns_label_errors(name)]
-        if name in names:
-            problems.append(errors.duplicate(f"{path}.name", name))
-        names.add(name)
     image = container.get("image") or ""
     if not image:
         problems.append(errors.required(f"{path}.image"))
     elif image != image.strip():
         problems.append(errors.invalid_value(f"{path}.image", image, "must not have leading or trailing whitespace"))
-    if container.get("imagePullPolicy") not in _PULL_POLICIES:
-        problems.append(
-            errors.not_supported(f"{path}.imagePullPolicy", container.get("imagePullPolicy"), _PULL_POLICIES)
-        )
     if container.get("ports"):
         _validate_ports(container["ports"], f"{path}.ports", host_ports, problems)
     for position, variable in enumerate(container.get("env") or ()):
@@ -389,6 +382,19 @@ def _validate_whole_container(
             )
     if container.get("volumeMounts"):
         _validate_mounts(container["volumeMounts"], f"{path}.volumeMounts", volumes, problems)
+    if container.get("imagePullPolicy") not in _PULL_POLICIES:
+        problems.append(
+            errors.not_supported(f"{path}.imagePullPolicy", container.get("imagePullPolicy"), _PULL_POLICIES)
+        )
+    if container.get("resources"):
+        _validate_resources(container["resources"], f"{path}.resources", problems)
+    problems += container_problems(container, path, volumes)
+    # What is said of regular containers only comes after what is common to all sorts (kubernetes
+    # pkg/apis/core/validation/validation.go, validateContainers).
+    if name:
+        if name in names:
+            problems.append(errors.duplicate(f"{path}.name", name))
+        names.add(name)
     for probe in _PROBES:
         if container.get(probe) is not None:
             _validate_probe(container[probe], f"{path}.{probe}", problems)
@@ -398,9 +404,6 @@ def _validate_whole_container(
                         f"{path}.{probe}.successThreshold", container[probe].get("successThreshold"), "must be 1"
                     )
                 )
-    if container.get("resources"):
-        _validate_resources(container["resources"], f"{path}.resources", problems)
-    problems += container_problems(container, path, volumes)
 
 
 def _validate_mounts(mounts: Iterable[Object], path: str, volumes: set[str], problems: list[FieldError]) -> None:
