@@ -1,4 +1,7 @@
-"""How the process takes memory from the system: large blocks come and go by themselves. ``pilothouse manager`` asks for it."""
+"""How the process takes memory from the system: large blocks come and go by themselves.
+
+``pilothouse manager`` asks for it.
+"""
 
 import ctypes
 import os
