@@ -225,7 +225,13 @@ def test_a_kubelet_owns_conditions_by_their_type() -> None:
         return await api.ask("PATCH", PODS + "/p/status?fieldManager=kubelet", patch, STRATEGIC)
 
     # The times that it leaves unset are stored as null, and so are its as well.
-    condition = {".": {}, "f:lastProbeTime": {}, "f:lastTransitionTime": {}, "f:status": {}, "f:type": {}}
+    condition: dict[str, Any] = {
+        ".": {},
+        "f:lastProbeTime": {},
+        "f:lastTransitionTime": {},
+        "f:status": {},
+        "f:type": {},
+    }
     assert owners(on(main))["kubelet/Update/status"] == {
         "f:status": {"f:conditions": {".": {}, 'k:{"type":"Ready"}': condition}, "f:phase": {}}
     }

@@ -34,9 +34,47 @@ _CHANNEL = r"\s*(?:0|[1-9]\d?|1\d\d?|2[0-4]\d|25[0-5])\s*"
 _RGB = rf"rgb\({_CHANNEL},{_CHANNEL},{_CHANNEL}\)"
 _SPAN = r"((?:\d+)\s*(?:[A-Za-zµ]+))"
 _SPANS = frozenset(
-    "ns nano nanos nanosecond nanoseconds us µs micro micros microsecond microseconds ms milli millis millisecond "
-    "milliseconds s sec secs second seconds m min mins minute minutes h hr hrs hour hours d day days w wk wks week "
-    "weeks".split()
+    [
+        "ns",
+        "nano",
+        "nanos",
+        "nanosecond",
+        "nanoseconds",
+        "us",
+        "µs",
+        "micro",
+        "micros",
+        "microsecond",
+        "microseconds",
+        "ms",
+        "milli",
+        "millis",
+        "millisecond",
+        "milliseconds",
+        "s",
+        "sec",
+        "secs",
+        "second",
+        "seconds",
+        "m",
+        "min",
+        "mins",
+        "minute",
+        "minutes",
+        "h",
+        "hr",
+        "hrs",
+        "hour",
+        "hours",
+        "d",
+        "day",
+        "days",
+        "w",
+        "wk",
+        "wks",
+        "week",
+        "weeks",
+    ]
 )
 
 
