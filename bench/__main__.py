@@ -32,6 +32,7 @@ BENCHMARKS: dict[str, tuple[str, dict[str, int]]] = {
     "fixture": ("bench.fixture", {}),
     "virtual-time": ("bench.virtual_time", {}),
     "creates": ("bench.durable_creates", {}),
+    "server": ("bench.api_server", {}),
     "micro": ("bench.micro", {}),
 }
 

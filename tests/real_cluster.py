@@ -228,6 +228,11 @@ class RealCluster:
         return ADMIN_TOKEN
 
     @property
+    def process_ids(self) -> tuple[int, ...]:
+        """etcd's and the API server's, while they run."""
+        return tuple(process.pid for process in self._processes)
+
+    @property
     def kubeconfig(self) -> Path:
         """A kubeconfig file for the administrator (written anew; the port may have changed)."""
         return self._write_kubeconfig("admin", {"token": ADMIN_TOKEN})

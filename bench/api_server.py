@@ -1,0 +1,261 @@
+"""The API server beside the real one: pods created, changed, listed by the ten thousand, and watched by a hundred.
+
+Ours on SQLite, kept through power cuts, over HTTPS; beside it kube-apiserver on an etcd that is told not to sync
+(``--unsafe-no-fsync``), so that its disk is not what is compared. Both run all the time, and are asked in turn by one
+load generator, this process, with 32 connections. Figures: how much per second, CPU of the server per operation (for
+the real one that of both programs), and its resident memory per pod.
+
+``python -m bench.api_server [PODS] [ROUNDS]`` runs it alone.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from tests.real_cluster import missing_programs, running
+
+from bench.durable_creates import AT_ONCE, pod
+from bench.processes import cpu_seconds, pilothouse, resident_bytes, started, wait_for_line
+from bench.report import Figure, figure
+from pilothouse.api.wire import Request, Response
+from pilothouse.client.connect import connect
+from pilothouse.client.remote import RemoteTransport
+from pilothouse.env import Env, TaskGroup, loops
+
+PODS = 10_000
+ROUNDS = 5
+WATCHERS = 100
+_UPDATES = 2_000
+_LISTS = 3
+_WATCHED_UPDATES = 500
+_WATCHERS_PER_TRANSPORT = 25
+_PATIENCE_SECONDS = 300.0
+_PATH = "/api/v1/namespaces/default/pods"
+_JSON = {"content-type": "application/json", "accept": "application/json"}
+
+_stamps = itertools.count()
+
+
+class _Side:
+    """One of the two servers."""
+
+    def __init__(self, name: str, kubeconfig: Path, pids: Sequence[int]) -> None:
+        self.name = name
+        self.kubeconfig = str(kubeconfig)
+        self.pids = pids
+        self.latest: dict[str, bytes] = {}
+        """The last answer about each pod that is changed."""
+        self.found: dict[str, list[float]] = {}
+
+    def note(self, name: str, value: float) -> None:
+        """One run's figure."""
+        self.found.setdefault(name, []).append(value)
+
+    @property
+    def cpu(self) -> float:
+        """Seconds of all its processes."""
+        return sum(map(cpu_seconds, self.pids))
+
+    @property
+    def resident(self) -> int:
+        """Bytes of all its processes."""
+        return sum(map(resident_bytes, self.pids))
+
+    def transport(self) -> RemoteTransport:
+        """A way to it, as its administrator."""
+        return connect(Env(), kubeconfig=self.kubeconfig)
+
+    def run(self, what: str, work: Callable[["_Side"], Awaitable[float]], count: int) -> None:
+        """Do something once: ``work`` says how many seconds it took."""
+
+        async def main() -> float:
+            return await work(self)
+
+        before = self.cpu
+        took = loops.run(main())
+        self.note(f"{what} per s", count / took)
+        self.note(f"{what} CPU", (self.cpu - before) / count * 1e6)
+
+
+def _checked(response: Response, status: int) -> bytes:
+    assert response.status == status, f"{response.status}: {response.body[:300]!r}"
+    return response.body
+
+
+async def _spread(works: list[Callable[[], Awaitable[None]]]) -> float:
+    """Do all of it, ``AT_ONCE`` at a time; the seconds it took."""
+    left = iter(works)
+
+    async def worker() -> None:
+        for work in left:
+            await work()
+
+    began = time.perf_counter()
+    await asyncio.gather(*(worker() for _ in range(AT_ONCE)))
+    return time.perf_counter() - began
+
+
+def _creating(names: Sequence[str]) -> Callable[[_Side], Awaitable[float]]:
+    async def create(side: _Side) -> float:
+        transport = side.transport()
+
+        async def one(name: str, body: bytes) -> None:
+            answer = _checked(await transport.request(Request("POST", _PATH, _JSON, body)), 201)
+            if len(side.latest) < _UPDATES:
+                side.latest[name] = answer
+
+        bodies = [(name, msgspec.json.encode(pod(name))) for name in names]
+        took = await _spread([lambda name=name, body=body: one(name, body) for name, body in bodies])  # type: ignore[misc]
+        await transport.close()
+        return took
+
+    return create
+
+
+def _changed(stored: bytes) -> bytes:
+    """A pod as it was read, with another annotation."""
+    document: dict[str, Any] = msgspec.json.decode(stored)
+    document["metadata"]["annotations"] = {"example.com/stamp": str(next(_stamps))}
+    return msgspec.json.encode(document)
+
+
+async def _put(side: _Side, transport: RemoteTransport, name: str, body: bytes) -> None:
+    side.latest[name] = _checked(await transport.request(Request("PUT", f"{_PATH}/{name}", _JSON, body)), 200)
+
+
+async def _update(side: _Side) -> float:
+    transport = side.transport()
+    bodies = [(name, _changed(stored)) for name, stored in side.latest.items()]
+    took = await _spread([lambda name=name, body=body: _put(side, transport, name, body) for name, body in bodies])  # type: ignore[misc]
+    await transport.close()
+    return took
+
+
+async def _list(side: _Side) -> float:
+    transport = side.transport()
+    _checked(await transport.request(Request("GET", f"{_PATH}?limit=1", _JSON)), 200)
+    began = time.perf_counter()
+    for _ in range(_LISTS):
+        _checked(await transport.request(Request("GET", _PATH, _JSON)), 200)
+    took = time.perf_counter() - began
+    await transport.close()
+    return took
+
+
+async def _fan_out(side: _Side) -> float:
+    """Seconds until every watcher has seen every change."""
+    transports = [side.transport() for _ in range(WATCHERS // _WATCHERS_PER_TRANSPORT)]
+    writer = side.transport()
+    first = msgspec.json.decode(_checked(await writer.request(Request("GET", f"{_PATH}?limit=1", _JSON)), 200))
+    since = first["metadata"]["resourceVersion"]
+    target = f"{_PATH}?watch=true&resourceVersion={since}&timeoutSeconds=600"
+    streams = [
+        await transport.open(Request("GET", target, _JSON))
+        for transport in transports
+        for _ in range(_WATCHERS_PER_TRANSPORT)
+    ]
+    bodies = [(name, _changed(side.latest[name])) for name in list(side.latest)[:_WATCHED_UPDATES]]
+
+    async def watch(number: int) -> None:
+        left = len(bodies)
+        async for piece in streams[number]:
+            left -= piece.count(b"\n")
+            if left <= 0:
+                return
+        raise AssertionError(f"a watch ended with {left} events to come")
+
+    began = time.perf_counter()
+    async with asyncio.timeout(_PATIENCE_SECONDS), TaskGroup("watchers") as group:
+        for number in range(len(streams)):
+            group.start(watch(number))
+        await _spread([lambda name=name, body=body: _put(side, writer, name, body) for name, body in bodies])  # type: ignore[misc]
+    took = time.perf_counter() - began
+    for stream in streams:
+        await stream.close()
+    for transport in (*transports, writer):
+        await transport.close()
+    return took
+
+
+@contextlib.contextmanager
+def _ours() -> Iterator[_Side]:
+    with tempfile.TemporaryDirectory(prefix="pilothouse-bench-") as name:
+        directory = Path(name)
+        kubeconfig, log = directory / "kubeconfig", directory / "log"
+        command = pilothouse("apiserver", f"--data-dir={directory}/data", "--port=0", f"--kubeconfig={kubeconfig}")
+        with started(command, log, cwd=directory) as process:
+            wait_for_line(process, "API server ready", log)
+            yield _Side("ours", kubeconfig, (process.pid,))
+
+
+def _measure(sides: Sequence[_Side], pods: int, rounds: int) -> None:
+    """Each phase on all sides, who begins changes from round to round."""
+
+    def in_turn(what: str, work: Callable[[int], Callable[[_Side], Awaitable[float]]], count: int) -> None:
+        for number in range(rounds):
+            for side in sides if number % 2 == 0 else sides[::-1]:
+                side.run(what, work(number), count)
+                print(f"{what}, {side.name}: {side.found[f'{what} per s'][-1]:,.0f} per s", file=sys.stderr, flush=True)
+
+    chunk = pods // rounds
+    for side in sides:
+        side.run("warming up", _creating([f"warm-{number}" for number in range(AT_ONCE)]), AT_ONCE)
+        side.latest.clear()
+    before = {side.name: side.resident for side in sides}
+    in_turn("creates", lambda number: _creating([f"pod-{number}-{one}" for one in range(chunk)]), chunk)
+    for side in sides:
+        side.note("memory", (side.resident - before[side.name]) / pods / 1000)
+    changed = len(sides[0].latest)
+    in_turn("updates", lambda _number: _update, changed)
+    in_turn("lists", lambda _number: _list, _LISTS)
+    watched = min(_WATCHED_UPDATES, changed) * WATCHERS
+    in_turn("events", lambda _number: _fan_out, watched)
+
+
+def figures(pods: int = PODS, rounds: int = ROUNDS) -> list[Figure]:
+    """Ours and, where there is one, the real server's."""
+    with contextlib.ExitStack() as stack:
+        sides = [stack.enter_context(_ours())]
+        if not missing_programs():
+            cluster = stack.enter_context(running())
+            sides.append(_Side("kube-apiserver+etcd", cluster.kubeconfig, cluster.process_ids))
+        _measure(sides, pods, rounds)
+    ours, others = sides[0].found, sides[1].found if len(sides) > 1 else {}
+    other_name = sides[1].name if len(sides) > 1 else ""
+
+    def row(title: str, unit: str, name: str, *, scale: float = 1.0, rate: bool = False, **held: float) -> Figure:
+        return figure(
+            title, unit, [value * scale for value in ours[name]], [value * scale for value in others.get(name, ())],
+            other_name=other_name, more_is_better=rate, by_best=True, budget=held.get("budget"), aim=held.get("aim"),
+        )  # fmt: skip
+
+    return [
+        row("pods created, durably", "per s", "creates per s", rate=True, budget=2.0, aim=5.0),
+        row("  server CPU per create", "µs", "creates CPU"),
+        row("pods changed by PUT", "per s", "updates per s", rate=True),
+        row("  server CPU per PUT", "µs", "updates CPU"),
+        row(f"lists of {pods:,} pods", "per s", "lists per s", rate=True),
+        row("  server CPU per list", "ms", "lists CPU", scale=1e-3),
+        row(f"events to {WATCHERS} watchers", "per s", "events per s", rate=True),
+        row("  server CPU per event delivered", "µs", "events CPU"),
+        row(f"resident memory per pod, after {pods:,}", "kB", "memory"),
+    ]
+
+
+def main() -> None:
+    from bench.report import table
+
+    print(table(figures(*map(int, sys.argv[1:3]))))
+    print(f"load generator: {time.process_time():.1f} s of CPU, process {os.getpid()}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
