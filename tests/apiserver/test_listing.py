@@ -138,7 +138,13 @@ def test_an_expired_token_offers_one_to_go_on_with() -> None:
             "invalid continue token: continue key is not valid: illegal base64 data at input byte 0",
             id="a damaged token",
         ),
-        pytest.param("resourceVersion=abc", 400, "invalid resource version: abc", id="no resource version"),
+        pytest.param(
+            "resourceVersion=abc",
+            400,
+            'invalid resource version: resourceVersion: Invalid value: "abc": strconv.ParseUint: parsing "abc": '
+            "invalid syntax",
+            id="no resource version",
+        ),
         pytest.param(
             "resourceVersion=5&resourceVersionMatch=Exact&x=compacted",
             410,

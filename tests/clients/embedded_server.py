@@ -64,7 +64,7 @@ class EmbeddedServer:
         self._loop = asyncio.get_running_loop()
         self._finish = asyncio.Event()
         core = ApiServer(self._env, MemoryStore(self._env))
-        logins = [StaticTokens({ADMIN_TOKEN: Identity("admin", ("system:masters",))})]
+        logins = [StaticTokens({ADMIN_TOKEN: Identity("admin", ("system:masters",), "admin")})]
         gateway = Gateway(core, address="127.0.0.1", logins=logins, authorization="RBAC")
         application = Application(self._env, gateway)
         pair = issue_server(self._authority, ["127.0.0.1"], self._env.now())

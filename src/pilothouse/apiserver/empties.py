@@ -1,11 +1,15 @@
-"""Lists and maps that are empty: upstream does not print them, so they are not stored.
+"""What is empty: upstream does not print it, so it is not stored.
 
 Go leaves out a list or map that is empty and marked ``omitempty``, which nearly all are; an object (a struct) that is
-empty stays, since its presence may say something (``emptyDir: {}``).
+empty stays, since its presence may say something (``emptyDir: {}``). Strings, numbers and booleans are left out by the
+same mark when they are empty, 0 or false, but not where Go has a pointer to them (``data/omitted.json`` knows which).
 """
 
 from functools import cache
+from importlib import resources
 from typing import Any
+
+import msgspec
 
 from pilothouse.api.schema import Definition, Type
 
@@ -20,6 +24,20 @@ _PRINTED = {
 }
 
 
+_SIGNS = (b"[]", b"{}", b"false", b'""', b":0", b": 0")
+
+
+def may_have_empties(text: bytes) -> bool:
+    """Whether there can be something to drop in a document; most have nothing."""
+    return any(sign in text for sign in _SIGNS)
+
+
+@cache
+def _omitted() -> dict[str, list[str]]:
+    data = resources.files("pilothouse.api").joinpath("data/omitted.json").read_bytes()
+    return msgspec.json.decode(data, type=dict[str, list[str]])
+
+
 class _Rule:
     """What to do with one field: drop it when it is empty, or look into it."""
 
@@ -30,6 +48,9 @@ class _Rule:
         self.many = many
         """A list or map of what ``below`` is about, rather than one of them."""
         self.below = below
+
+
+_PLAIN = _Rule(drops=True, many=False, below=None)
 
 
 class _Rules:
@@ -46,10 +67,11 @@ class _Rules:
         fields = self._fields
         if fields is None:
             printed = _PRINTED.get(self._definition.go_name, ())
+            plain = _omitted().get(self._definition.name, ())
             fields = self._fields = {
                 name: rule
                 for name, field in self._definition.fields.items()
-                if (rule := _rule_of(field.type, drops=name not in printed)) is not None
+                if (rule := _PLAIN if name in plain else _rule_of(field.type, drops=name not in printed)) is not None
             }
         return fields
 
@@ -70,7 +92,7 @@ def _rules_of(definition: Definition) -> _Rules:
 
 
 def drop_empties(obj: dict[str, Any], definition: Definition) -> None:
-    """Remove empty lists and maps from an object of that type, in place, all the way down."""
+    """Remove what is empty from an object of that type, in place, all the way down."""
     _drop(obj, _rules_of(definition).fields)
 
 

@@ -163,9 +163,22 @@ def modified(info: ResourceInfo, name: str) -> StatusError:
     )
 
 
+_PREFIXES = {
+    "replicationcontrollers": "controllers",
+    "endpoints": "services/endpoints",
+    "nodes": "minions",
+    "services": "services/specs",
+    "ingresses.networking.k8s.io": "ingress",
+    "customresourcedefinitions.apiextensions.k8s.io": "apiextensions.k8s.io/customresourcedefinitions",
+    "apiservices.apiregistration.k8s.io": "apiregistration.k8s.io/apiservices",
+}
+"""Where etcd would have them, if not under their name (pkg/kubeapiserver/default_storage_factory_builder.go, v1.36)."""
+
+
 def wrong_uid(info: ResourceInfo, namespace: str, name: str, expected: str, found: str) -> StatusError:
     """409, about an update that names another object's uid."""
-    path = f"/registry/{info.resource}/{namespace}/{name}" if info.namespaced else f"/registry/{info.resource}/{name}"
+    prefix = _PREFIXES.get(info.group_resource, info.resource)
+    path = f"/registry/{prefix}/{namespace}/{name}" if info.namespaced else f"/registry/{prefix}/{name}"
     return conflict(
         info,
         name,

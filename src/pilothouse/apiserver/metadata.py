@@ -18,11 +18,9 @@ STANDARD_FINALIZERS = ("orphan", "foregroundDeletion", "kubernetes")
 _KEPT_ON_UPDATE = (
     "uid",
     "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
     "generation",
-    "generateName",
 )
+_GONE_ALREADY = ("deletionTimestamp", "deletionGracePeriodSeconds")
 DUPLICATE_OWNERS = (
     ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject "
     "such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}"
@@ -36,6 +34,10 @@ def keep_system_fields(metadata: Object, old: Object) -> None:
             metadata[name] = old[name]
         else:
             metadata.pop(name, None)
+    if "deletionTimestamp" in old:
+        metadata["deletionTimestamp"] = old["deletionTimestamp"]
+    if "deletionGracePeriodSeconds" in old:
+        metadata.setdefault("deletionGracePeriodSeconds", old["deletionGracePeriodSeconds"])
 
 
 def keep_user_fields(metadata: Object, old: Object, names: Sequence[str]) -> None:
@@ -77,9 +79,14 @@ def validate(metadata: Object, name_problems: Callable[[str], list[str]]) -> lis
     if not name:
         problems.append(errors.required("metadata.name", "name or generateName is required"))
     else:
-        problems += [errors.invalid_value("metadata.name", name, text) for text in path_segment_errors(name)]
         problems += [errors.invalid_value("metadata.name", name, text) for text in name_problems(name)]
     return problems + validate_user_fields(metadata)
+
+
+def validate_path_segment(metadata: Object) -> list[FieldError]:
+    """What keeps a name out of a URL. Upstream looks at it where nothing else is wrong."""
+    name = metadata["name"]
+    return [errors.invalid_value("metadata.name", name, text) for text in path_segment_errors(name)]
 
 
 def validate_user_fields(metadata: Object) -> list[FieldError]:
@@ -183,6 +190,11 @@ def validate_update(metadata: Object, old: Object) -> list[FieldError]:
             )
             # Upstream validates the metadata of an update in two places, and lists the cause twice.
             problems += [problem, problem]
+    problems += [
+        errors.invalid_value(f"metadata.{name}", metadata.get(name), "field is immutable")
+        for name in _GONE_ALREADY
+        if metadata.get(name) != old.get(name)
+    ]
     changed = {
         name: value
         for name in ("labels", "annotations", "ownerReferences", "finalizers")

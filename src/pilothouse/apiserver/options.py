@@ -130,7 +130,7 @@ def read_delete_options(query: Query, body: bytes) -> DeleteOptions:
         options = DeleteOptions(
             grace_period_seconds=query.number("gracePeriodSeconds"),
             orphan_dependents=query.flag("orphanDependents") if query.first("orphanDependents") else None,
-            propagation_policy=query.first("propagationPolicy") or None,
+            propagation_policy=query.first("propagationPolicy") if "propagationPolicy" in query else None,
             dry_run=query.get("dryRun"),
         )
     else:
@@ -166,6 +166,12 @@ class ListOptions(msgspec.Struct, frozen=True, gc=False):
 
 
 NO_LIST_OPTIONS = ListOptions()
+
+
+def check_numbers(query: Query) -> None:
+    """Refuse unreadable numbers of a list. They are looked at before the selectors, and all else after those."""
+    query.number("limit")
+    query.number("timeoutSeconds")
 
 
 def read_list_options(query: Query, *, watch: bool) -> ListOptions:

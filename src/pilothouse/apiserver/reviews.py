@@ -130,6 +130,8 @@ class _Reviews:
         }
         if problem:
             status["evaluationError"] = problem
+        # Upstream answers the status alone (pkg/registry/authorization/selfsubjectrulesreview/rest.go, v1.36).
+        review["spec"] = {}
         review["status"] = status
         return _answer(call, review)
 

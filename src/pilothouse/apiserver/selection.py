@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from pilothouse.apiserver import errors
+from pilothouse.apiserver.options import read_list_options
 from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.apiserver.routing import Query
 from pilothouse.machinery.fields import FieldSelector, FieldSelectorError, FieldTerm, parse_field_selector
@@ -125,6 +126,8 @@ def read_selection(info: ResourceInfo, query: Query, fields: Fields, refusal: Ca
     if selector is not None:
         for term in selector.terms:
             if term.path not in fields:
+                # Options are judged before fields are looked up.
+                read_list_options(query, watch=query.flag("watch"))
                 raise errors.bad_request(refusal(term.path))
         if selector.empty:
             selector = None

@@ -101,6 +101,11 @@ class Quantity:
     def __lt__(self, other: "Quantity") -> bool:
         return self._compare(other) < 0
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether it has no fraction."""
+        return _without_zeros(self.mantissa, self.exponent)[1] >= 0
+
     def __hash__(self) -> int:
         mantissa, exponent = _without_zeros(self.mantissa, self.exponent)
         return hash((mantissa, exponent))

@@ -29,9 +29,7 @@ async def create_object(
     info, strategy = call.info, call.strategy
     meta: Object = obj.setdefault("metadata", {})
     _settle_namespace(call, meta)
-    if meta.get("resourceVersion") not in (None, "", "0"):
-        raise errors.plain("resourceVersion should not be set on objects to be created")
-    meta.pop("resourceVersion", None)
+    revision = meta.pop("resourceVersion", None) or ""
     for field in _SERVER_FIELDS:
         meta.pop(field, None)
     sent = meta.pop("managedFields", None)
@@ -71,13 +69,23 @@ async def create_object(
     strategy.prepare_create(obj, core.time.now())
     call.warnings += metadata.without_duplicate_owners(meta)
     problems = metadata.validate(meta, strategy.name_problems) + strategy.validate(obj)
+    problems = problems or metadata.validate_path_segment(meta)
     if problems:
-        raise errors.invalid(info.group, info.kind, meta.get("name") or "", problems)
+        raise errors.invalid(strategy.error_group(info), info.kind, meta.get("name") or "", problems)
     call.warnings += strategy.warnings(obj)
     write.name = meta["name"]
     await core.admission.review(write)
+    if _is_revision(revision) and not options.dry_run:
+        # Only the storage looks at it, and only at what it can read (apiserver pkg/storage/etcd3/store.go, v0.36).
+        raise errors.plain("resourceVersion should not be set on objects to be created")
+    if options.dry_run and revision:
+        meta["resourceVersion"] = revision  # nobody looks at it, nor puts another in its place
     strategy.finish(obj)
     return await _store(core, call, obj, options, generated=generated)
+
+
+def _is_revision(text: str) -> bool:
+    return text.isascii() and text.isdigit() and int(text) != 0
 
 
 def _settle_namespace(call: Call, meta: Object) -> None:
@@ -116,6 +124,8 @@ async def _store(core: Core, call: Call, obj: Object, options: WriteOptions, *, 
                 value = await core.commit(staged)
                 return ObjectResult(201, info, core.view(info, value), tuple(call.warnings))
         if not generated:
+            if meta.get("generateName"):
+                raise errors.no_unique_name(info, meta["name"])
             assert taken is not None, "a create only fails on an object that is there"
             raise errors.already_exists(info, meta["name"], being_deleted=b'"deletionTimestamp":"' in taken.value)
         if attempt < _NAME_ATTEMPTS - 1:

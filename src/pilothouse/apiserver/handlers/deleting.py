@@ -11,10 +11,10 @@ from pilothouse.apiserver import errors
 from pilothouse.apiserver.admission import Admission
 from pilothouse.apiserver.bodies import JSON_TYPES, YAML_TYPES, check_size, read_document
 from pilothouse.apiserver.core import Call, Core
-from pilothouse.apiserver.handlers.reading import list_objects
+from pilothouse.apiserver.handlers.reading import list_objects, selection_of
 from pilothouse.apiserver.handlers.updating import read_stored, remove
 from pilothouse.apiserver.objects import Object, encode_object, format_seconds, ordered_metadata, parse_seconds
-from pilothouse.apiserver.options import DeleteOptions, read_delete_options
+from pilothouse.apiserver.options import DeleteOptions, check_numbers, read_delete_options
 from pilothouse.apiserver.results import ListResult, ObjectResult, Result, StatusResult
 from pilothouse.storage import Mismatch, Record
 
@@ -118,6 +118,13 @@ def check_preconditions(call: Call, obj: Object, options: DeleteOptions) -> None
             "The object might have been deleted and then recreated",
         )
     if wanted.resource_version is not None and wanted.resource_version != meta["resourceVersion"]:
+        if call.info.resource == "namespaces":
+            raise errors.conflict(
+                call.info,
+                call.name,
+                f"Precondition failed: ResourceVersion in precondition: {wanted.resource_version}, "
+                f"ResourceVersion in object meta: {meta['resourceVersion']}",
+            )
         raise _mismatch(
             call,
             f"the ResourceVersion in the precondition ({wanted.resource_version}) does not match the ResourceVersion "
@@ -247,6 +254,8 @@ async def _write(core: Core, call: Call, record: Record, obj: Object, options: D
 
 async def delete_collection(core: Core, call: Call) -> Result:
     """DELETE of a collection: each selected object by the rules of a single delete."""
+    check_numbers(call.asked.query)
+    selection_of(core, call)  # upstream reads the selectors first
     options = read_options(call)
     page = await list_objects(core, call)
     assert isinstance(page, ListResult), "a list answers a list"
@@ -254,13 +263,13 @@ async def delete_collection(core: Core, call: Call) -> Result:
     for value in page.values:
         name, namespace = _place_of(value)
         one = Call(call.request, call.asked, call.info, call.strategy, call.identity, namespace, name)
+        # What is answered is the list as it was read (apiserver pkg/registry/generic/registry/store.go, v0.36).
+        deleted.append(value)
         try:
-            last, _gone = await delete_one(core, one, options)
+            await delete_one(core, one, options)
         except errors.StatusError as error:
             if error.code != 404:
                 raise
-            continue
-        deleted.append(core.view(call.info, last))
     return ListResult(call.info, deleted, page.revision, page.continue_, page.remaining, tuple(call.warnings))
 
 

@@ -14,7 +14,7 @@ from pilothouse.api.schema import Definition
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.bodies import JSON_TYPES, check_kind, check_size, read_document, unrecognized
 from pilothouse.apiserver.core import Call
-from pilothouse.apiserver.empties import drop_empties
+from pilothouse.apiserver.empties import drop_empties, may_have_empties
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.options import WriteOptions
 from pilothouse.apiserver.resources import ResourceInfo
@@ -71,7 +71,7 @@ def read_built_in(call: Call, options: WriteOptions, info: ResourceInfo, group: 
     obj.pop("apiVersion", None)
     if decoded.strict_errors:
         _note(call, options, kind, version, decoded.strict_errors)
-    if b"[]" in body or b"{}" in body:
+    if may_have_empties(body):
         _drop_empties(obj, definition_of(group, version, kind))
     return obj
 
@@ -128,7 +128,7 @@ def check_patched(
         raise _bad_patch(shown, str(error)) from None
     if decoded.strict_errors:
         _note_patched(call, options, shown, decoded.strict_errors)
-    if b"[]" in text or b"{}" in text:
+    if may_have_empties(text):
         _drop_empties(decoded.document, definition)
     return decoded.document
 
@@ -146,7 +146,7 @@ def _check_touched(obj: Object, definition: Definition, touched: Collection[str]
     if decoded.strict_errors:
         return None
     checked = decoded.document
-    if b"[]" in text or b"{}" in text:
+    if may_have_empties(text):
         _drop_empties(checked, definition)
     result = {}
     for name in definition.fields:  # in the order in which a whole object would be read

@@ -64,6 +64,7 @@ def patch_function(call: Call, info: ResourceInfo, options: WriteOptions, *, kin
     if content_type not in (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH):
         raise errors.unsupported_media_type("415: Unsupported Media Type", details={})
     document = _read_patch(body)
+    _check_shape(content_type, document)
     definition = _definition(info, kind)
     touched = _touched(content_type, document)
 
@@ -100,6 +101,31 @@ def _read_patch(body: bytes) -> Any:
         raise errors.bad_request("error decoding patch: json: exceeded max depth") from None
 
 
+def _check_shape(content_type: str, document: Any) -> None:
+    """Merge patches are objects, JSON patches lists of operations (apiserver ``handlers/patch.go``, v0.36)."""
+    wrong, type_ = document, "map[string]interface {}"
+    if content_type == JSON_PATCH:
+        if isinstance(document, list):
+            others = [one for one in document if not isinstance(one, dict)]
+            if not others:
+                return
+            wrong, type_ = others[0], "handlers.jsonPatchOp"
+        else:
+            type_ = "[]handlers.jsonPatchOp"
+    elif isinstance(document, dict):
+        return
+    prefix = "" if content_type == STRATEGIC_MERGE_PATCH else "error decoding patch: "
+    raise errors.bad_request(f"{prefix}json: cannot unmarshal {_json_type(wrong)} into Go value of type {type_}")
+
+
+def _json_type(value: Any) -> str:
+    """What encoding/json calls a value."""
+    for kind, name in ((bool, "bool"), (str, "string"), (list, "array"), (dict, "object")):
+        if isinstance(value, kind):
+            return name
+    return "number"
+
+
 def _touched(content_type: str, document: Any) -> Collection[str]:
     """The members of the object that a patch is about; empty when only its effect can tell."""
     if content_type == JSON_PATCH or not isinstance(document, dict) or any(name[:1] == "$" for name in document):
@@ -123,14 +149,22 @@ def _checked(call: Call, result: Any, before: tuple[Any, Any]) -> Object:
     if not isinstance(result, dict):
         raise errors.invalid("", "", "", [errors.invalid_value("patch", result, "the result is not an object")])
     meta = result.get("metadata")
-    if not isinstance(meta, dict):
+    if meta is not None and not isinstance(meta, dict):
+        return result  # which its type tells
+    if meta is None:
         meta = result["metadata"] = {}
     if (result.get("kind"), result.get("apiVersion")) != before:
         result["kind"], result["apiVersion"] = before
     name = meta.get("name") or ""
+    if not name:
+        raise errors.bad_request(
+            f"the name of the object ({call.name} based on URL) was undeterminable: name must be provided"
+        )
     if name != call.name:
         raise errors.bad_request(f"the name of the object ({name}) does not match the name on the URL ({call.name})")
-    if call.info.namespaced and meta.get("namespace") != call.namespace:
+    if not call.info.namespaced:
+        meta.pop("namespace", None)
+    elif meta.get("namespace") != call.namespace:
         raise errors.bad_request(
             "the namespace of the provided object does not match the namespace sent on the request"
         )

@@ -8,7 +8,7 @@ import msgspec
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.core import Call, Core
 from pilothouse.apiserver.errors import StatusError
-from pilothouse.apiserver.options import ListOptions, read_list_options
+from pilothouse.apiserver.options import ListOptions, check_numbers, read_list_options
 from pilothouse.apiserver.results import ListResult, ObjectResult
 from pilothouse.apiserver.selection import Selection, read_selection
 from pilothouse.storage import Compacted, Record
@@ -28,18 +28,25 @@ async def get(core: Core, call: Call) -> ObjectResult:
     """One object, not older than the resource version asked for."""
     wanted = call.asked.query.first("resourceVersion")
     if wanted and wanted != "0":
-        await wait_for(core, parse_revision(wanted))
+        await wait_for(core, parse_revision(wanted, cached=call.info.resource != "events"))
     record = core.store.get(call.key)
     if record is None:
         raise errors.not_found(call.info, call.name)
     return ObjectResult(200, call.info, core.view(call.info, record.value))
 
 
-def parse_revision(text: str) -> int:
+def parse_revision(text: str, *, cached: bool = True) -> int:
     """A resource version in a get or watch; raises the plain 500 that upstream answers."""
     if text.isascii() and text.isdigit():
         return int(text)
-    raise errors.plain(f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax')
+    if not cached:
+        # Nobody keeps a cache of them, and the storage says it in its own way (apiserver pkg/storage/etcd3, v0.36).
+        raise errors.bad_request(f"invalid resource version: {_unreadable(text)}")
+    raise errors.plain(_unreadable(text))
+
+
+def _unreadable(text: str) -> str:
+    return f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
 
 
 async def wait_for(core: Core, revision: int) -> None:
@@ -65,8 +72,9 @@ def selection_of(core: Core, call: Call) -> Selection:
 
 async def list_objects(core: Core, call: Call) -> ListResult:
     """A page of objects in key order, or all of them."""
-    options = read_list_options(call.asked.query, watch=False)
+    check_numbers(call.asked.query)
     selection = selection_of(core, call)
+    options = read_list_options(call.asked.query, watch=False)
     prefix = call.info.list_prefix(call.namespace)
     after, revision = await _start(core, options, prefix)
     info, store = call.info, core.store
@@ -114,9 +122,11 @@ def _select(
     for record in records:
         attributes = attributes_of(resource, reader, record) if now else reader.read(record.value)
         if selection.matches(attributes):
-            if limit and len(selected) == limit:
-                return selected, True, revision
             selected.append(record)
+            if limit and len(selected) == limit:
+                # Whether what is left matches is not looked at (apiserver pkg/storage/cacher/cacher.go, v0.36).
+                left = store.list(prefix, after=record.key, limit=1, revision=revision).records
+                return selected, bool(left), revision
     return selected, False, revision
 
 
@@ -139,7 +149,7 @@ async def _start(core: Core, options: ListOptions, prefix: str) -> tuple[str, in
     if not wanted or wanted == "0":
         return "", 0
     if not (wanted.isascii() and wanted.isdigit()):
-        raise errors.bad_request(f"invalid resource version: {wanted}")
+        raise errors.bad_request(f"invalid resource version: {_unreadable(wanted)}")
     number = int(wanted)
     await wait_for(core, number)
     # Without a match, a limit makes N mean exactly N ("legacy exact", apiserver pkg/storage/etcd3/store.go v0.36).

@@ -44,7 +44,6 @@ async def update(core: Core, call: Call) -> ObjectResult:
             raise errors.wrong_uid(call.info, call.namespace, call.name, meta["uid"], "")
         meta.pop("resourceVersion", None)  # where there is nothing no version is wrong
         return await create_object(core, call, sent, options)
-    check_revision_given(call, meta)
     revision = meta.get("resourceVersion") or ""
     unused = [sent]
 
@@ -129,12 +128,16 @@ async def change(
         else:
             obj, after = applied(base, owners)
         meta: Object = obj.setdefault("metadata", {})
-        insists = _insists(meta, old["metadata"]) if revision is None else revision
-        if insists not in ("", "0") and insists != old["metadata"]["resourceVersion"]:
-            raise errors.modified(call.info, call.name)
         uid = meta.get("uid")
         if uid and uid != old["metadata"]["uid"]:
             raise errors.wrong_uid(call.info, call.namespace, call.name, uid, old["metadata"]["uid"])
+        if not builds_on_old:
+            check_revision_given(call, meta)
+        insists = _insists(meta, old["metadata"]) if revision is None else revision
+        if insists and not (insists.isascii() and insists.isdigit()):
+            raise errors.plain(f"strconv.ParseUint: parsing {errors.shown(insists)}: invalid syntax")
+        if insists not in ("", "0") and insists != old["metadata"]["resourceVersion"]:
+            raise errors.modified(call.info, call.name)
         try:
             return await _replace(
                 core,
@@ -224,7 +227,7 @@ async def _replace(
         problems += strategy.validate_update(obj, old)
         call.warnings += strategy.warnings(obj)
     if problems:
-        raise errors.invalid(info.group, info.kind, call.name, problems)
+        raise errors.invalid(strategy.error_group(info), info.kind, call.name, problems)
     await core.admission.review(write)
     strategy.finish(obj)
     warnings = tuple(call.warnings)

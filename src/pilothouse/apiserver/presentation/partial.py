@@ -22,10 +22,26 @@ def metadata_of(value: bytes) -> msgspec.Raw:
 
 def partial_object(value: bytes, version: str = "v1") -> bytes:
     """The object as ``PartialObjectMetadata`` of that version of meta.k8s.io."""
+    metadata = bytes(_decode(value).metadata)
+    if _COUNTER in metadata and value.startswith(b'{"kind":"DaemonSet"'):
+        metadata = _without_counter(metadata)
     return b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/%s","metadata":%s}' % (
         version.encode(),
-        bytes(_decode(value).metadata),
+        metadata,
     )
+
+
+_COUNTER = b"deprecated.daemonset.template.generation"
+
+
+def _without_counter(text: bytes) -> bytes:
+    """The annotation is a field that only conversion to v1 shows so, which metadata alone does not go through
+    (kubernetes pkg/apis/apps/v1/conversion.go, v1.36)."""
+    metadata = msgspec.json.decode(text)
+    del metadata["annotations"][_COUNTER.decode()]
+    if not metadata["annotations"]:
+        del metadata["annotations"]
+    return msgspec.json.encode(metadata)
 
 
 def partial_list(values: Iterable[bytes], list_metadata: bytes, version: str = "v1") -> bytes:

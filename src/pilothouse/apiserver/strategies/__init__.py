@@ -144,6 +144,7 @@ _SPECIAL: dict[str, type[Strategy]] = {
     "customresourcedefinitions.apiextensions.k8s.io": definitions.DefinitionStrategy,
     "horizontalpodautoscalers.autoscaling": autoscalers.AutoscalerStrategy,
     "configmaps": configuration.ConfigMapStrategy,
+    "serviceaccounts": configuration.AccountStrategy,
     "secrets": configuration.SecretStrategy,
     "services": services.ServiceStrategy,
     "certificatesigningrequests.certificates.k8s.io": certificates.CertificateRequestStrategy,

@@ -53,6 +53,8 @@ class Strategy:
     empty_status: Mapping[str, Any] = {}
     """What it prints then."""
     status_keeps: StatusKeeps = "spec"
+    group_in_errors: str | None = None
+    """What errors about fields call the group, where that is not the resource's own."""
     name_problems: Callable[[str], list[str]] = staticmethod(dns_subdomain_errors)
     selectable: Fields = {}
     """Field selectors besides the two of metadata."""
@@ -85,8 +87,13 @@ class Strategy:
 
     def finish(self, obj: Object) -> None:
         """Fill in what upstream prints even when it is empty. Runs last before an object is stored."""
-        if self.has_status and obj.get("status") is None:
-            obj["status"] = dict(self.empty_status)
+        if self.has_status:
+            status = obj.get("status")
+            if status is None:
+                obj["status"] = dict(self.empty_status)
+            else:
+                for name, value in self.empty_status.items():
+                    status.setdefault(name, value)
 
     # Judging
 
@@ -110,6 +117,10 @@ class Strategy:
     def changed(self, obj: Object, old: Object) -> bool:
         """Whether the change raises the generation."""
         return any(obj.get(name) != old.get(name) for name in self.tracked)
+
+    def error_group(self, info: ResourceInfo) -> str:
+        """The group that errors about fields name."""
+        return info.group if self.group_in_errors is None else self.group_in_errors
 
     # Deleting
 

@@ -28,6 +28,21 @@ def _immutable_problems(obj: Object, old: Object, fields: tuple[str, ...]) -> li
     ]
 
 
+class AccountStrategy(Strategy):
+    """Secrets are referred to by name (pkg/registry/core/serviceaccount/strategy.go, v1.36)."""
+
+    def prepare_create(self, obj: Object, now: str) -> None:
+        _keep_names(obj)
+
+    def prepare_update(self, obj: Object, old: Object) -> None:
+        _keep_names(obj)
+
+
+def _keep_names(account: Object) -> None:
+    if account.get("secrets"):
+        account["secrets"] = [{"name": secret["name"]} if secret.get("name") else {} for secret in account["secrets"]]
+
+
 class ConfigMapStrategy(Strategy):
     """At most 1 MiB, and fixed once it says so."""
 

@@ -28,6 +28,7 @@ _TO_CORE = {
     "deprecatedLastTimestamp": "lastTimestamp",
     "deprecatedCount": "count",
 }
+_SYSTEM = ("default", "kube-system")
 _FROM_CORE = {core: event for event, core in _TO_CORE.items()}
 
 
@@ -68,6 +69,8 @@ class CoreEventStrategy(Strategy):
 
 def _new_style_problems(obj: Object) -> list[FieldError]:
     problems: list[FieldError] = []
+    if not (obj.get("involvedObject") or {}).get("namespace") and obj["metadata"].get("namespace") not in _SYSTEM:
+        problems.append(errors.invalid_value("involvedObject.namespace", "", "does not match event.namespace"))
     for field, shown, limit in (
         ("reportingComponent", "reportingController", 0),
         ("reportingInstance", "reportingInstance", 128),
@@ -92,6 +95,7 @@ def _core() -> ResourceInfo:
 class EventStrategy(Strategy):
     """``events.k8s.io/v1`` events: the same objects, with other names for some fields."""
 
+    group_in_errors = ""  # they are core events by then
     garbage_collected = False
     # Read from the stored form, so the paths are those of v1.
     selectable = {  # read only

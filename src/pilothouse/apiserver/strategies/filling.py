@@ -12,9 +12,12 @@ IMMUTABLE = "field is immutable"
 
 
 def fill(obj: Object, defaults: Mapping[str, Any]) -> None:
-    """Set every field that is absent, null or an empty string. Values must not be shared containers."""
+    """Set every field that is absent or null. Values must not be shared containers.
+
+    An empty string is one where Go has a pointer, and has been dropped already where Go has none (``empties``).
+    """
     for field, value in defaults.items():
-        if obj.get(field) in (None, ""):
+        if obj.get(field) is None:
             obj[field] = value
 
 

@@ -205,8 +205,8 @@ class JobStrategy(Strategy):
         expected = {
             _PREFIX + "controller-uid": uid,
             "controller-uid": uid,
-            _PREFIX + "job-name": obj["metadata"].get("name"),
-            "job-name": obj["metadata"].get("name"),
+            _PREFIX + "job-name": obj["metadata"].get("name") or "",
+            "job-name": obj["metadata"].get("name") or "",
         }
         for key, value in expected.items():
             if key not in labels:

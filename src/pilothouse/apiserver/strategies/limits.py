@@ -8,6 +8,7 @@ from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.base import Strategy
 from pilothouse.apiserver.strategies.filling import IMMUTABLE, canonicalize, child, fill, fixed
+from pilothouse.apiserver.strategies.pod_templates import toleration_problems
 from pilothouse.apiserver.strategies.rollouts import count_problems
 from pilothouse.apiserver.strategies.selectors import selector_problems
 from pilothouse.machinery.names import dns_label_errors, qualified_name_errors
@@ -56,6 +57,12 @@ class LimitRangeStrategy(Strategy):
                 if amounts:
                     item[field] = {name: amounts[name] for name in sorted(amounts)}
 
+    def prepare_create(self, obj: Object, now: str) -> None:
+        meta = obj["metadata"]
+        if not meta.get("name"):
+            # Upstream makes a uid for a name, too (pkg/registry/core/limitrange/strategy.go, v1.36).
+            meta["name"] = meta["uid"]
+
     def validate(self, obj: Object) -> list[FieldError]:
         problems: list[FieldError] = []
         kinds: list[str] = []
@@ -64,9 +71,10 @@ class LimitRangeStrategy(Strategy):
             if kind in kinds:
                 problems.append(errors.duplicate(f"{path}.type", kind))
             kinds.append(kind)
-            if kind not in _LIMITED and "/" not in kind:
-                text = "must be a standard limit type or fully qualified"
-                problems.append(errors.invalid_value(f"{path}.type", kind, text))
+            told = qualified_name_errors(kind)
+            if not told and "/" not in kind and kind not in _LIMITED:
+                told = ["must be a standard limit type or fully qualified"]
+            problems += [errors.invalid_value(f"{path}.type", kind, text) for text in told]
             for name, ratio in (item.get("maxLimitRequestRatio") or {}).items():
                 if parse_quantity(ratio) < parse_quantity("1"):
                     where = f"{path}.maxLimitRequestRatio[{name}]"
@@ -88,6 +96,9 @@ def _limit_problems(item: Object, kind: str, path: str) -> list[FieldError]:
     if kind == "PersistentVolumeClaim" and "storage" not in low and "storage" not in high:
         text = "either minimum or maximum storage value is required, but neither was provided"
         problems.append(errors.required(f"{path}.limits", text))
+    for field in _AMOUNTS:
+        for name in sorted(item.get(field) or {}):
+            problems += _limit_name_problems(name, kind, f"{path}.{field}[{name}]")
     for name in sorted({**low, **high, **request, **default}):
         for field, lower, upper, text in (
             ("min", low, high, "min value {} is greater than max value {}"),
@@ -102,6 +113,20 @@ def _limit_problems(item: Object, kind: str, path: str) -> list[FieldError]:
                 where = f"{path}.{field}[{name}]"
                 value = shown.get(name, lower[name])
                 problems.append(errors.invalid_value(where, value, text.format(lower[name], upper[name])))
+    return problems
+
+
+_AMOUNTS_LIMITED = ("cpu", "memory", "ephemeral-storage", "storage", "pods")
+
+
+def _limit_name_problems(name: str, kind: str, path: str) -> list[FieldError]:
+    """Names without a domain are those of resources that every server knows (``validateLimitRangeResourceName``)."""
+    problems = [errors.invalid_value(path, name, text) for text in qualified_name_errors(name)]
+    if problems or "/" in name or name in _AMOUNTS_LIMITED or name.startswith("hugepages-"):
+        return problems
+    problems.append(errors.invalid_value(path, name, "must be a standard resource type or fully qualified"))
+    if kind == "Container":
+        problems.append(errors.invalid_value(path, name, "must be a standard resource for containers"))
     return problems
 
 
@@ -123,7 +148,7 @@ class QuotaStrategy(Strategy):
                 continue
             if quantity < parse_quantity("0"):
                 problems.append(errors.invalid_value(where, amount, "must be greater than or equal to 0"))
-            if (name in _WHOLE or name.startswith("count/")) and "m" in str(quantity):
+            if (name in _WHOLE or name.startswith("count/")) and not quantity.is_whole:
                 problems.append(errors.invalid_value(where, amount, "must be an integer"))
         scopes = obj["spec"].get("scopes") or []
         problems += [
@@ -229,7 +254,14 @@ class RuntimeClassStrategy(Strategy):
 
     def validate(self, obj: Object) -> list[FieldError]:
         handler = obj.get("handler") or ""
-        return [errors.invalid_value("handler", handler, text) for text in dns_label_errors(handler)]
+        problems = [errors.invalid_value("handler", handler, text) for text in dns_label_errors(handler)]
+        tolerations = (obj.get("scheduling") or {}).get("tolerations") or []
+        problems += toleration_problems(tolerations, "scheduling.tolerations")
+        return problems + [
+            errors.duplicate(f"scheduling.tolerations[{position}]", toleration)
+            for position, toleration in enumerate(tolerations)
+            if toleration in tolerations[:position]
+        ]
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
         return self.validate(obj) + fixed(obj, old, "", ("handler",))

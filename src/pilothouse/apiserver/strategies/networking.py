@@ -92,6 +92,10 @@ class EndpointsStrategy(Strategy):
                         problems.append(errors.invalid_value(where, ip, _NOT_AN_ADDRESS))
                     else:
                         problems += _endpoint_problems(ip, where)
+                    node = address.get("nodeName")
+                    if node is not None:
+                        where = f"{path}.{field}[{index}].nodeName"
+                        problems += [errors.invalid_value(where, node, text) for text in dns_subdomain_errors(node)]
             ports = subset.get("ports") or []
             for index, port in enumerate(ports):
                 where = f"{path}.ports[{index}]"

@@ -44,6 +44,14 @@ class NodeStrategy(Strategy):
             if status.get("allocatable") is None and status.get("capacity"):
                 status["allocatable"] = dict(status["capacity"])
         spec = obj.setdefault("spec", {})
+        # One field in two shapes (pkg/apis/core/v1/conversion.go, Convert_v1_NodeSpec_To_core_NodeSpec, v1.36).
+        if spec.get("podCIDRs"):
+            if not spec.get("podCIDR") or spec["podCIDR"] == spec["podCIDRs"][0]:
+                spec["podCIDR"] = spec["podCIDRs"][0]
+            else:
+                spec["podCIDRs"] = [spec["podCIDR"]]
+        elif spec.get("podCIDR"):
+            spec["podCIDRs"] = [spec["podCIDR"]]
         if not spec.get("unschedulable"):
             spec.pop("unschedulable", None)
 

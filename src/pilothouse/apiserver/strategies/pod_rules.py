@@ -28,6 +28,10 @@ _REQUIRED_OF_SOURCE = {
     "nfs": ("server", "path"),
     "csi": ("driver",),
 }
+_HOST_PATHS = (
+    *("", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate"),
+    *("File", "FileOrCreate", "Socket"),
+)
 _NOT_STANDARD = ("must be a standard resource type or fully qualified", "must be a standard resource for containers")
 _HANDLERS = ("exec", "httpGet", "sleep", "tcpSocket")
 
@@ -91,7 +95,14 @@ def _source_problems(volume: Object, path: str) -> list[FieldError]:
         found = volume.get(source)
         if found is not None:
             problems += [errors.required(f"{path}.{source}.{field}") for field in fields if not found.get(field)]
-    return problems
+    return problems + host_path_problems(volume.get("hostPath"), f"{path}.hostPath")
+
+
+def host_path_problems(source: Object | None, path: str) -> list[FieldError]:
+    """What is wrong with the type of a ``hostPath``."""
+    if source is None or (source.get("type") or "") in _HOST_PATHS:
+        return []
+    return [errors.not_supported(f"{path}.type", source["type"], _HOST_PATHS)]
 
 
 def _security_problems(spec: Object, path: str) -> list[FieldError]:
@@ -290,6 +301,8 @@ def container_problems(container: Object, path: str, volumes: set[str]) -> list[
         found = lifecycle.get(hook)
         if found is not None and not any(found.get(handler) is not None for handler in _HANDLERS):
             problems.append(errors.required(f"{path}.lifecycle.{hook}", "must specify a handler type"))
+        elif found is not None and found.get("exec") is not None and not found["exec"].get("command"):
+            problems.append(errors.required(f"{path}.lifecycle.{hook}.exec.command"))
     policy = container.get("terminationMessagePolicy")
     if policy not in ("File", "FallbackToLogsOnError"):
         told = "must be 'File' or 'FallbackToLogsOnError'"

@@ -14,7 +14,13 @@ from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.pod_rules import container_problems, pod_problems
 from pilothouse.apiserver.strategies.selectors import label_problems_in
-from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors, port_name_errors
+from pilothouse.machinery.names import (
+    dns_label_errors,
+    dns_subdomain_errors,
+    label_value_errors,
+    port_name_errors,
+    qualified_name_errors,
+)
 from pilothouse.machinery.quantities import canonical, parse_quantity
 
 _CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")
@@ -273,7 +279,7 @@ def validate_pod_spec(spec: Object, path: str) -> list[FieldError]:
     if spec.get("nodeSelector"):
         problems += label_problems_in(spec["nodeSelector"], f"{path}.nodeSelector")
     if spec.get("tolerations"):
-        problems += _validate_tolerations(spec["tolerations"], f"{path}.tolerations")
+        problems += toleration_problems(spec["tolerations"], f"{path}.tolerations")
     for field in ("nodeName", "serviceAccountName", "priorityClassName"):
         if spec.get(field):
             problems += [
@@ -485,13 +491,17 @@ def _validate_resources(resources: Object, path: str, problems: list[FieldError]
             )
 
 
-def _validate_tolerations(tolerations: Iterable[Object], path: str) -> list[FieldError]:
+def toleration_problems(tolerations: Iterable[Object], path: str) -> list[FieldError]:
+    """What is wrong with tolerations."""
     problems: list[FieldError] = []
     for position, toleration in enumerate(tolerations):
         where = f"{path}[{position}]"
         operator = toleration.get("operator") or "Equal"
         effect = toleration.get("effect") or ""
-        if not toleration.get("key") and operator != "Exists":
+        key = toleration.get("key")
+        if key:
+            problems += [errors.invalid_value(f"{where}.key", key, text) for text in qualified_name_errors(key)]
+        if not key and operator != "Exists":
             problems.append(
                 errors.invalid_value(
                     f"{where}.operator",
@@ -507,7 +517,10 @@ def _validate_tolerations(tolerations: Iterable[Object], path: str) -> list[Fiel
             )
         if operator not in ("Exists", "Equal"):
             problems.append(errors.not_supported(f"{where}.operator", operator, ("Equal", "Exists")))
-        elif operator == "Exists" and toleration.get("value"):
+        elif operator == "Equal":
+            value = toleration.get("value") or ""
+            problems += [errors.invalid_value(f"{where}.operator", value, text) for text in label_value_errors(value)]
+        elif toleration.get("value"):
             problems.append(
                 errors.invalid_value(f"{where}.operator", toleration, "value must be empty when `operator` is 'Exists'")
             )

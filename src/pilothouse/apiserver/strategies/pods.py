@@ -14,6 +14,9 @@ from pilothouse.apiserver.strategies.base import Strategy
 from pilothouse.apiserver.strategies.pod_templates import default_pod, qos_class, validate_pod_spec
 from pilothouse.apiserver.strategies.warnings import pod_spec_warnings
 
+_STATUSES = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
+_STATUS = (("name", ""), ("image", ""), ("imageID", ""), ("ready", False), ("restartCount", 0))
+"""What is printed of a container's status even when it is empty."""
 _MAY_CHANGE = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
@@ -68,6 +71,12 @@ class PodStrategy(Strategy):
         _align_addresses(status)
 
     def finish(self, obj: Object) -> None:
+        for field in _STATUSES:
+            for status in obj["status"].get(field) or ():
+                for name, value in _STATUS:
+                    status.setdefault(name, value)
+                for state in ("state", "lastState"):
+                    status.setdefault(state, {})
         _print_unset_times(obj)
 
     def validate(self, obj: Object) -> list[FieldError]:

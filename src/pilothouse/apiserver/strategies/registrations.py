@@ -62,7 +62,9 @@ class WebhooksStrategy(Strategy):
             if service is not None:
                 fill(service, {"port": 443})
             _default_rules(webhook.get("rules"))
-            fill(webhook, {"failurePolicy": "Fail", "matchPolicy": "Equivalent", "timeoutSeconds": 10})
+            for field, value in (("failurePolicy", "Fail"), ("matchPolicy", "Equivalent"), ("timeoutSeconds", 10)):
+                if webhook.get(field) is None:
+                    webhook[field] = value
             child(webhook, "namespaceSelector")
             child(webhook, "objectSelector")
 

@@ -10,6 +10,7 @@ from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.base import Strategy
 from pilothouse.apiserver.strategies.filling import IMMUTABLE, canonicalize, child, fill, fixed
+from pilothouse.apiserver.strategies.pod_rules import host_path_problems
 from pilothouse.machinery.names import dns_subdomain_errors
 from pilothouse.machinery.quantities import QuantityError, parse_quantity
 
@@ -107,6 +108,7 @@ class VolumeStrategy(Strategy):
         problems += [
             errors.not_allowed(f"spec.{name}", "may not specify more than 1 volume type") for name in sources[1:]
         ]
+        problems += host_path_problems(spec.get("hostPath"), "spec.hostPath")
         if "local" in sources and not (spec.get("nodeAffinity") or {}).get("required"):
             problems.append(errors.required("spec.nodeAffinity", "Local volume requires node affinity"))
         return problems
@@ -321,6 +323,9 @@ class AttachmentStrategy(Strategy):
                     "spec.source", "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
                 )
             )
+        if name:
+            told = dns_subdomain_errors(name)
+            problems += [errors.invalid_value("spec.source.persistentVolumeName", name, text) for text in told]
         return problems
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:

@@ -3,8 +3,8 @@
 After kubernetes' ``pkg/apis/apps/{v1/defaults.go,validation}`` and ``pkg/apis/core`` (v1.36).
 """
 
+import re
 from collections.abc import Iterable
-from typing import Any
 
 import msgspec
 
@@ -145,31 +145,7 @@ class ReplicaSetStrategy(_Workload):
     empty_status = {"replicas": 0}  # read only
 
     def validate_status(self, obj: Object, old: Object) -> list[FieldError]:
-        status: dict[str, Any] = obj.get("status") or {}
-        problems = [
-            errors.invalid_value(f"status.{field}", status[field], NON_NEGATIVE)
-            for field in (
-                "replicas",
-                "fullyLabeledReplicas",
-                "readyReplicas",
-                "availableReplicas",
-                "observedGeneration",
-                "terminatingReplicas",
-            )
-            if (status.get(field) or 0) < 0
-        ]
-        replicas = status.get("replicas") or 0
-        for field, limit, name in (
-            ("fullyLabeledReplicas", replicas, "status.replicas"),
-            ("readyReplicas", replicas, "status.replicas"),
-            ("availableReplicas", replicas, "status.replicas"),
-            ("availableReplicas", status.get("readyReplicas") or 0, "readyReplicas"),
-        ):
-            if (status.get(field) or 0) > limit:
-                problems.append(
-                    errors.invalid_value(f"status.{field}", status.get(field) or 0, f"cannot be greater than {name}")
-                )
-        return problems
+        return _replica_status_problems(obj.get("status") or {})
 
     def finish(self, obj: Object) -> None:
         status = obj.get("status") or {}
@@ -187,12 +163,42 @@ class ReplicaSetStrategy(_Workload):
         )
 
 
+def _replica_status_problems(status: Object) -> list[FieldError]:
+    problems = [
+        errors.invalid_value(f"status.{field}", status[field], NON_NEGATIVE)
+        for field in (
+            "replicas",
+            "fullyLabeledReplicas",
+            "readyReplicas",
+            "availableReplicas",
+            "observedGeneration",
+            "terminatingReplicas",
+        )
+        if (status.get(field) or 0) < 0
+    ]
+    replicas = status.get("replicas") or 0
+    for field, limit, name in (
+        ("fullyLabeledReplicas", replicas, "status.replicas"),
+        ("readyReplicas", replicas, "status.replicas"),
+        ("availableReplicas", replicas, "status.replicas"),
+        ("availableReplicas", status.get("readyReplicas") or 0, "readyReplicas"),
+    ):
+        if (status.get(field) or 0) > limit:
+            problems.append(
+                errors.invalid_value(f"status.{field}", status.get(field) or 0, f"cannot be greater than {name}")
+            )
+    return problems
+
+
 class ReplicationControllerStrategy(Strategy):
     """Selector and labels come from the template."""
 
     empty_status = {"replicas": 0}  # read only
     selectable = {"status.replicas": ("status", "replicas")}  # read only
     selectable_defaults = {"status.replicas": "0"}  # read only
+
+    def validate_status(self, obj: Object, old: Object) -> list[FieldError]:
+        return _replica_status_problems(obj.get("status") or {})
 
     def default(self, obj: Object) -> None:
         spec: Object = obj.setdefault("spec", {})
@@ -342,11 +348,29 @@ class DaemonSetStrategy(_Workload):
     def prepare_create(self, obj: Object, now: str) -> None:
         _set_annotation(obj, _TEMPLATE_GENERATION, "1")
 
+    def default(self, obj: Object) -> None:
+        super().default(obj)
+        counter = (obj["metadata"].get("annotations") or {}).get(_TEMPLATE_GENERATION)
+        if counter is not None and not re.fullmatch(r"[+-]?[0-9]+", counter):
+            # It is read when a body is (pkg/apis/apps/v1/conversion.go, v1.36).
+            raise errors.bad_request(
+                'DaemonSet in version "v1" cannot be handled as a DaemonSet: '
+                f"strconv.ParseInt: parsing {errors.shown(counter)}: invalid syntax"
+            )
+
+    def prepare_status(self, obj: Object, old: Object, now: str) -> None:
+        super().prepare_status(obj, old, now)
+        _set_annotation(obj, _TEMPLATE_GENERATION, _known_generation(old))
+
     def prepare_update(self, obj: Object, old: Object) -> None:
-        known = (old["metadata"].get("annotations") or {}).get(_TEMPLATE_GENERATION) or "1"
+        known = _known_generation(old)
         if obj["spec"].get("template") != old["spec"].get("template"):
             known = str(int(known) + 1)
         _set_annotation(obj, _TEMPLATE_GENERATION, known)
+
+
+def _known_generation(old: Object) -> str:
+    return (old["metadata"].get("annotations") or {}).get(_TEMPLATE_GENERATION) or "1"
 
 
 def _set_annotation(obj: Object, name: str, value: str) -> None:
@@ -402,6 +426,7 @@ class StatefulSetStrategy(_Workload):
             claim["kind"], claim["apiVersion"] = "PersistentVolumeClaim", "v1"
             claim.setdefault("metadata", {})
             wanted = claim.setdefault("spec", {})
+            wanted.setdefault("resources", {})
             if not wanted.get("volumeMode"):
                 wanted["volumeMode"] = "Filesystem"
             claim["status"] = {"phase": "Pending"}

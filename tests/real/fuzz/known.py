@@ -1,0 +1,342 @@
+"""What a kube-apiserver v1.20 answers otherwise than one of the release that we follow, and which release changed it.
+
+``docs/conformance.md`` shows these rows.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tests.real.fuzz.comparing import ABSENT, Difference
+from tests.real.fuzz.servers import Answer, Request
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A difference with all that was said around it."""
+
+    difference: Difference
+    resource: str
+    request: Request
+    theirs: Answer
+    ours: Answer
+
+    @property
+    def path(self) -> str:
+        return self.difference.path
+
+
+@dataclass(frozen=True)
+class Row:
+    """One thing that differs. ``applies`` tells whether a difference is it."""
+
+    id: str
+    since: str
+    what: str
+    applies: Callable[[Seen], bool]
+    diverges: bool = False
+    """Whether the two servers hold different objects from then on, which ends the story."""
+
+
+def _matches(pattern: str, value: object) -> bool:
+    return isinstance(value, str) and re.search(pattern, value) is not None
+
+
+def _cause(value: object) -> str:
+    """The text of a cause."""
+    return value[1] if isinstance(value, tuple) else ""
+
+
+def _null_times(seen: Seen) -> bool:
+    return (
+        seen.path.endswith(("Timestamp", "Time", "timeAdded", "startedAt", "finishedAt", "time"))
+        and seen.difference.theirs is None
+        and seen.difference.ours is ABSENT
+    )
+
+
+def _namespace_label(seen: Seen) -> bool:
+    theirs, ours = seen.difference.theirs, seen.difference.ours
+    if seen.path.endswith("metadata.labels.kubernetes.io/metadata.name"):
+        return True
+    return seen.path.endswith("metadata.labels") and theirs is ABSENT and list(ours) == ["kubernetes.io/metadata.name"]
+
+
+def _new(*fields: str) -> Callable[[Seen], bool]:
+    """These fields are only set by the newer release."""
+    return lambda seen: seen.difference.theirs is ABSENT and any(seen.path.endswith("." + name) for name in fields)
+
+
+def _both(*resources: str, applies: Callable[[Seen], bool]) -> Callable[[Seen], bool]:
+    return lambda seen: seen.resource in resources and applies(seen)
+
+
+def _said(theirs: str, ours: str, where: str = "") -> Callable[[Seen], bool]:
+    """Texts, of messages or causes, that match these."""
+
+    def applies(seen: Seen) -> bool:
+        values = seen.difference.theirs, seen.difference.ours
+        texts = [_cause(value) if isinstance(value, tuple) else value for value in values]
+        return re.search(where, seen.path) is not None and _matches(theirs, texts[0]) and _matches(ours, texts[1])
+
+    return applies
+
+
+def _families(seen: Seen) -> bool:
+    if re.search("spec.ipFamil", seen.path):
+        return True
+    return seen.theirs.accepted and not seen.ours.accepted and "spec.ipFamil" in str(seen.ours.body)
+
+
+def _service_registry(seen: Seen) -> bool:
+    difference, method = seen.difference, seen.request.method
+    if method == "DELETE" and not seen.request.name:
+        return seen.theirs.code == 405  # it has deletecollection
+    if method == "DELETE" and seen.theirs.accepted and seen.ours.accepted:
+        return (seen.theirs.body["kind"], seen.ours.body["kind"]) == ("Status", "Service")
+    if method == "POST" and ("dryRun", "All") in seen.request.query:
+        return re.search("clusterIP|nodePort|NodePort", seen.path) is not None and difference.theirs is ABSENT
+    told = str(seen.theirs.body)
+    return seen.theirs.code == 422 and seen.ours.code != 422 and re.search("clusterIP|ersion", told) is not None
+
+
+ROWS: tuple[Row, ...] = (
+    Row("namespace label", "v1.21", "namespaces carry the label `kubernetes.io/metadata.name`", _namespace_label),
+    Row(
+        "hangs up",
+        "v1.20 only",
+        "a handler of v1.20 panics, and its connection ends",
+        lambda seen: not seen.theirs.code,
+    ),
+    Row("null times", "v1.35", "times that are not set are left out; before they were `null`", _null_times),
+    Row(
+        "pod generation",
+        "v1.33",
+        "pods have a `metadata.generation`",
+        _both("pods", applies=_new("metadata.generation")),
+    ),
+    Row(
+        "generations",
+        "v1.22-v1.28",
+        "jobs (v1.22) and pod templates (v1.28) have a `metadata.generation`",
+        _both("jobs.batch", "podtemplates", applies=_new("metadata.generation")),
+    ),
+    Row(
+        "families of services",
+        "v1.23",
+        "services have IP families, which took a feature gate before",
+        _both("services", applies=_families),
+    ),
+    Row(
+        "labels of jobs",
+        "v1.27",
+        "what the server says of a job in its labels is there under `batch.kubernetes.io/` too",
+        _both(
+            "jobs.batch",
+            applies=lambda seen: (
+                re.search("controller-uid|batch.kubernetes.io/", f"{seen.path}{seen.difference.ours}") is not None
+            ),
+        ),
+    ),
+    Row(
+        "default of manualSelector",
+        "v1.29",
+        "`manualSelector` is false where it is not given",
+        _both("jobs.batch", applies=_new("spec.manualSelector")),
+    ),
+    Row(
+        "bootstrap roles",
+        "v1.27",
+        "the roles that everybody has grant more: `selfsubjectreviews`",
+        _both("selfsubjectrulesreviews.authorization.k8s.io", applies=lambda seen: seen.path.startswith("body.status")),
+    ),
+    Row(
+        "group in errors",
+        "v1.22",
+        "errors about ingresses and network policies name their own group; before it was `extensions`",
+        lambda seen: (
+            seen.difference.theirs == "extensions"
+            or _said(r"Ingress\.extensions|NetworkPolicy\.extensions", r"\.networking", "message")(seen)
+        ),
+    ),
+    Row(
+        "decoding",
+        "v1.23",
+        "what is wrong with the types in a body is said in the words of Go's own decoder",
+        _said(
+            "json parse error|cannot be handled as a|v1\\.|ReadInt|readObject|decode",
+            "cannot unmarshal|unable to parse|json:|quantities",
+            "message",
+        ),
+    ),
+    Row(
+        "not acceptable",
+        "v1.24",
+        "406 lists what could be had",
+        _said("^406: Not Acceptable$", "^406: Not Acceptable\n\nAvailable", "message"),
+    ),
+    Row(
+        "namespace of a patched object",
+        "v1.22",
+        "a patch that moves an object to another namespace is refused in other words",
+        _said("does not match the namespace on the request", "does not match the namespace sent on the request"),
+    ),
+    Row(
+        "directives in what is new",
+        "v1.29",
+        "`$patch` in a part of a strategic merge patch that the object does not have yet is no value of its own",
+        lambda seen: seen.request.kind_of_patch == "strategic" and "$" in str(seen.request.body),
+        diverges=True,
+    ),
+    Row(
+        "selector texts",
+        "v1.22",
+        "unreadable label selectors are told of in other words",
+        _said("unable to parse requirement", "unable to parse requirement"),
+    ),
+    Row(
+        "registry of services",
+        "v1.23",
+        "services are stored like everything else: conflicts come before validation, addresses that a PUT leaves out "
+        "are kept, DELETE answers the service, a dry run shows an address, and there is deletecollection",
+        _both("services", applies=_service_registry),
+    ),
+    Row(
+        "selectable fields of services",
+        "v1.22",
+        "services can be selected by `spec.type` and `spec.clusterIP`, and other fields are refused in other words",
+        _both("services", applies=_said("is not a known field selector", "field label not supported")),
+    ),
+    Row(
+        "unreadable revisions of lists",
+        "v1.31",
+        "a list with an unreadable `resourceVersion` is a bad request also where the cache answers",
+        lambda seen: seen.request.method in ("GET", "DELETE") and seen.theirs.code == 500 and seen.ours.code == 400,
+    ),
+    Row(
+        "name conflicts",
+        "v1.30",
+        "a name that is taken is a conflict also where the object has a `generateName`",
+        lambda seen: seen.theirs.code == 500 and "generate" in str(seen.ours.body),
+    ),
+    Row(
+        "limits of lists from the cache",
+        "v1.34",
+        "`limit` counts also for lists at resource version 0",
+        lambda seen: (
+            ("resourceVersion", "0") in seen.request.query
+            and re.search("items$|continue|remaining", seen.path) is not None
+        ),
+    ),
+    Row(
+        "empty lists",
+        "v1.33",
+        "a list of nothing has `items: []` also where a selector left nothing; before it was `null`",
+        lambda seen: seen.path == "body.items" and seen.difference.theirs is None and seen.difference.ours == [],
+    ),
+    Row(
+        "events of the new group",
+        "v1.21",
+        "what an event of events.k8s.io is about does not change",
+        _both(
+            "events.events.k8s.io",
+            applies=lambda seen: seen.theirs.accepted and "field is immutable" in str(seen.ours.body),
+        ),
+    ),
+    Row(
+        "targets of autoscalers",
+        "v1.36",
+        "the kind that is scaled has a group in its `apiVersion`",
+        _both(
+            "horizontalpodautoscalers.autoscaling",
+            applies=lambda seen: seen.theirs.accepted and "scaleTargetRef.apiVersion" in str(seen.ours.body),
+        ),
+    ),
+    Row(
+        "numbers that do not fit",
+        "v1.22",
+        "a patch with a number that its field can't hold is refused before all else, as a patch",
+        lambda seen: (
+            seen.request.kind_of_patch in ("merge", "strategic", "json")
+            and (seen.theirs.code != 422 or seen.path.startswith("details"))
+            and "cannot unmarshal number" in str(seen.ours.body)
+        ),
+    ),
+    Row(
+        "CSI drivers",
+        "v1.22",
+        "`storageCapacity` and `requiresRepublish` are there without a feature gate",
+        _both(
+            "csidrivers.storage.k8s.io",
+            applies=lambda seen: re.search("storageCapacity|requiresRepublish|tokenRequests", seen.path) is not None,
+        ),
+    ),
+    Row(
+        "order of cached lists",
+        "v1.31",
+        "lists from the cache are ordered by name",
+        lambda seen: (
+            seen.path == "body.items order" and any(name == "resourceVersion" for name, _ in seen.request.query)
+        ),
+    ),
+    Row(
+        "metadata of token requests",
+        "v1.27",
+        "the answer to a token request names the account",
+        lambda seen: seen.request.path.endswith("/token") and seen.path.startswith("body.metadata."),
+    ),
+    Row(
+        "patches of another shape",
+        "v1.24",
+        "a patch that is no object, or no list, is a bad request with the decoder's words",
+        lambda seen: seen.request.method == "PATCH" and "error decoding patch" in str(seen.ours.body),
+    ),
+    Row(
+        "templates of StatefulSets",
+        "v1.26",
+        "the pod template of a StatefulSet is validated like all others",
+        _both(
+            "statefulsets.apps",
+            applies=lambda seen: seen.theirs.accepted and "spec.template.spec" in str(seen.ours.body),
+        ),
+    ),
+    Row(
+        "traffic from outside",
+        "v1.27",
+        "`externalTrafficPolicy` is defaulted also for services with `externalIPs`",
+        _both("services", applies=_new("spec.externalTrafficPolicy")),
+    ),
+    Row(
+        "namespace of reviews",
+        "v1.22",
+        "an object of a create has the namespace of its address before it is validated",
+        _both(
+            "localsubjectaccessreviews.authorization.k8s.io",
+            applies=lambda seen: (seen.theirs.code, seen.ours.code) == (400, 422),
+        ),
+    ),
+    Row(
+        "kept QOS class",
+        "v1.27",
+        "a write of a pod's status without `qosClass` keeps it",
+        _both("pods", applies=_new("status.qosClass")),
+    ),
+    Row(
+        "revisions of controllers",
+        "v1.20 only",
+        "strategic merge patches of ControllerRevisions are refused, since their data seems to change",
+        _both("controllerrevisions.apps", applies=lambda seen: seen.theirs.code == 422 and seen.ours.accepted),
+    ),
+    Row(
+        "field manager texts",
+        "v1.32",
+        "`fieldManager` that is too long or not printable is refused in other words",
+        _said("must have at most|invalid character", "may not be more than|printable", "fieldManager"),
+    ),
+)
+
+
+def explain(difference: Difference, resource: str, request: Request, theirs: Answer, ours: Answer) -> Row | None:
+    """The row that a difference belongs to, or None."""
+    seen = Seen(difference, resource, request, theirs, ours)
+    return next((row for row in ROWS if row.applies(seen)), None)

@@ -1,0 +1,133 @@
+"""Tells stories to two servers and collects where their answers differ."""
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from tests.real.fuzz.comparing import Comparison, Difference
+from tests.real.fuzz.known import Row, explain
+from tests.real.fuzz.servers import Answer, Asked, Known, Request
+from tests.real.fuzz.shared_schema import SharedSchema
+from tests.real.fuzz.stories import Story
+
+
+@dataclass
+class Exchange:
+    """One request with both answers and what differs in them."""
+
+    seed: int
+    resource: str
+    request: Request
+    theirs: Answer
+    ours: Answer
+    differences: list[Difference] = field(default_factory=list)
+
+    @property
+    def accepted(self) -> bool:
+        """Whether both granted it."""
+        return self.theirs.accepted and self.ours.accepted
+
+
+@dataclass
+class Report:
+    """What came of it."""
+
+    requests: int = 0
+    accepted: int = 0
+    rows: Counter[str] = field(default_factory=Counter)
+    unexplained: list[Exchange] = field(default_factory=list)
+    details: list[Exchange] = field(default_factory=list)
+    refused: int = 0
+    broken: list[Exchange] = field(default_factory=list)
+    resources: Counter[str] = field(default_factory=Counter)
+
+    def summary(self) -> str:
+        """The figures."""
+        return (
+            f"{self.requests} requests about {len(self.resources)} kinds, {self.accepted} granted by both, "
+            f"{sum(self.rows.values())} differences of {len(self.rows)} known kinds, "
+            f"{len(self.unexplained) + len(self.broken)} unexplained; "
+            f"{len(self.details)} of {self.refused} refused for their fields name other fields or say it otherwise"
+        )
+
+    def text(self) -> str:
+        """For people."""
+        lines = [self.summary()]
+        for exchange in (*self.broken, *self.unexplained):
+            lines.append(f"--fuzz-seed {exchange.seed} ({exchange.resource})\n    {exchange.ours.asked[:1500]}")
+            lines += [f"    {difference}" for difference in exchange.differences]
+        return "\n".join(lines)
+
+
+class Teller:
+    """Tells stories to a pair of servers."""
+
+    def __init__(self, real: Asked, ours: Asked, shared: SharedSchema) -> None:
+        self.real = real
+        self.ours = ours
+        self.shared = shared
+        self.comparison = Comparison(shared)
+        self.report = Report()
+
+    def tell(self, seed: int, watch: Callable[[Exchange], None] | None = None) -> None:
+        """One story, to its end or to the first answer that lets the two servers go different ways."""
+        theirs, ours = Known(), Known()
+        story = Story(seed, self.shared, theirs)
+        report = self.report
+        report.resources[story.info.group_resource] += 1
+        for request in story.requests():
+            answers = self.real.ask(request, theirs), self.ours.ask(request, ours)
+            exchange = Exchange(seed, story.info.group_resource, request, *answers)
+            exchange.differences = self.comparison.differences(*answers, (theirs, ours))
+            for _ in range(20):
+                if not (exchange.differences and ("resourceVersion", "0") in request.query):
+                    break
+                # What comes from a cache may be a little old.
+                time.sleep(0.05)
+                exchange.theirs = self.real.ask(request, theirs)
+                answers = exchange.theirs, answers[1]
+                exchange.differences = self.comparison.differences(*answers, (theirs, ours))
+            if watch is not None:
+                watch(exchange)
+            report.requests += 1
+            report.accepted += exchange.accepted
+            unexplained, rows = _explained(exchange)
+            report.rows.update([row.id for row in rows])
+            report.refused += exchange.theirs.code == exchange.ours.code == 422
+            details = [difference for difference in unexplained if difference.is_detail]
+            if details:
+                report.details.append(replace(exchange, differences=details))
+            unexplained = [difference for difference in unexplained if not difference.is_detail]
+            if answers[1].code == 0 or (answers[1].code >= 500 and answers[0].code < 500 and unexplained):
+                report.broken.append(exchange)
+            elif unexplained:
+                exchange.differences = unexplained
+                report.unexplained.append(exchange)
+            if answers[0].accepted != answers[1].accepted or any(row.diverges for row in rows):
+                return
+            _learn(request, theirs, answers[0])
+            _learn(request, ours, answers[1])
+
+
+def _learn(request: Request, known: Known, answer: Answer) -> None:
+    if ("dryRun", "All") in request.query:
+        return
+    if request.method == "DELETE" or answer.code == 404:
+        known.objects.pop(request.name, None)
+        if not request.name:
+            known.objects.clear()
+        return
+    known.learn(request.name, answer)
+
+
+def _explained(exchange: Exchange) -> tuple[list[Difference], list[Row]]:
+    rows: list[Row] = []
+    unexplained = []
+    for difference in exchange.differences:
+        row = explain(difference, exchange.resource, exchange.request, exchange.theirs, exchange.ours)
+        if row is None:
+            unexplained.append(difference)
+        else:
+            rows.append(row)
+    return unexplained, list(dict.fromkeys(rows))

@@ -1,0 +1,74 @@
+"""Generated requests, to the real kube-apiserver and to ours: both answer the same.
+
+Each story (``fuzz.stories``) follows from its seed. What differs must be one of the rows in ``fuzz.known``, which say
+since which release it is so. ``--fuzz-seed N`` tells one story again and prints every request of it.
+"""
+
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.clients.embedded_server import ADMIN_TOKEN, EmbeddedServer
+from tests.real.fuzz.known import ROWS
+from tests.real.fuzz.servers import Asked
+from tests.real.fuzz.shared_schema import SharedSchema
+from tests.real.fuzz.telling import Exchange, Report, Teller
+from tests.real_cluster import RealCluster
+
+FEW, MANY = 500, 10_000
+
+
+@pytest.fixture
+def teller(real_cluster: RealCluster, tmp_path: Path) -> Iterator[Teller]:
+    """Both servers, under one administrator."""
+    shared = SharedSchema(real_cluster.request("GET", "/openapi/v2"))
+    with EmbeddedServer(tmp_path) as embedded:
+        trusted = ssl.create_default_context(cafile=str(real_cluster.ca_file))
+        untrusted = ssl.create_default_context()
+        untrusted.check_hostname = False
+        untrusted.verify_mode = ssl.CERT_NONE
+        real = Asked("127.0.0.1", real_cluster.port, trusted, real_cluster.admin_token)
+        ours = Asked("127.0.0.1", int(embedded.url.rpartition(":")[2]), untrusted, ADMIN_TOKEN)
+        try:
+            yield Teller(real, ours, shared)
+        finally:
+            real.close()
+            ours.close()
+
+
+@pytest.mark.timeout(1800)
+def test_generated_requests_get_the_same_answers(
+    teller: Teller, soak: bool, pytestconfig: pytest.Config, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chosen: str = pytestconfig.getoption("--fuzz-seed")
+    if chosen:
+        with capsys.disabled():
+            teller.tell(int(chosen), _print)
+        _judge(teller.report)
+        return
+    seed = 1
+    while teller.report.requests < (MANY if soak else FEW):
+        teller.tell(seed)
+        seed += 1
+    report = teller.report
+    with capsys.disabled():
+        print(f"\n{report.summary()}")
+    _judge(report)
+    assert report.accepted * 2 >= report.requests, "at least half of the requests are granted by both"
+
+
+def _judge(report: Report) -> None:
+    assert not report.broken, report.text()
+    assert not report.unexplained, report.text()
+
+
+def _print(exchange: Exchange) -> None:
+    print(f"\n{exchange.theirs.code} {exchange.ours.code} {exchange.ours.asked}")
+    for difference in exchange.differences:
+        print(f"    {difference}")
+
+
+def test_the_rows_are_few_and_told_apart() -> None:
+    assert len(ROWS) <= 40
+    assert len({row.id for row in ROWS}) == len(ROWS)
