@@ -331,3 +331,26 @@ def test_entries_keep_the_version_they_were_written_in() -> None:
     version, fields = found["test"]
     assert version == "autoscaling/v1"
     assert set(fields["f:spec"]) == {"f:minReplicas", "f:scaleTargetRef", "f:targetCPUUtilizationPercentage"}
+
+
+def test_each_pod_owns_its_own_address() -> None:
+    async def main(api: Api) -> list[Answer]:
+        for name, address in (("a", "10.0.0.1"), ("b", "10.0.0.2"), ("c", "10.0.0.1")):
+            await api.made(PODS, {**POD, "metadata": {"name": name}})
+            status = f"{PODS}/{name}/status?fieldManager="
+            first = {"status": {"podIP": address, "podIPs": [{"ip": address}]}}
+            await api.ask("PATCH", status + "kubelet", first, STRATEGIC)
+            await api.ask("PATCH", status + "kubelet", {"status": {"phase": "Running"}}, STRATEGIC)
+        # Two addresses, and another manager takes the phase.
+        two = {"status": {"podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]}}
+        await api.ask("PATCH", f"{PODS}/c/status?fieldManager=kubelet", two, STRATEGIC)
+        await api.ask("PATCH", f"{PODS}/b/status?fieldManager=other", {"status": {"phase": "Failed"}}, STRATEGIC)
+        return [await api.get(f"{PODS}/{name}") for name in "abc"]
+
+    found = [owners(answer)["kubelet/Update/status"]["f:status"] for answer in on(main)]
+    assert [sorted(fields["f:podIPs"]) for fields in found] == [
+        [".", 'k:{"ip":"10.0.0.1"}'],
+        [".", 'k:{"ip":"10.0.0.2"}'],
+        [".", 'k:{"ip":"10.0.0.1"}', 'k:{"ip":"fd00::1"}'],
+    ]
+    assert ["f:phase" in fields for fields in found] == [True, False, True]

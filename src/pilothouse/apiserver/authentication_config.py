@@ -38,7 +38,7 @@ class AuthenticationConfig:
         self._transport = server.transport("system:apiserver", ("system:masters",), user_agent="pilothouse-apiserver")
         self._authority = authority.decode("ascii", "replace")
         self._changed = asyncio.Event()
-        server.store.on_commit.append(self._follow)
+        server.store.follow("/configmaps/", self._follow)
 
     def _follow(self, changes: list[Change]) -> None:
         if any(change.key == _KEY for change in changes):

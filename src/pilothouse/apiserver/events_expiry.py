@@ -23,13 +23,13 @@ class EventExpiry:
         self._due: list[tuple[float, int, str]] = []
         self._wake: asyncio.Future[None] | None = None
         self._loaded = False
-        core.store.on_commit.append(self._follow)
+        core.store.follow(_PREFIX, self._follow)
 
     def _follow(self, changes: list[Change]) -> None:
         if not self._loaded:
             return
         for change in changes:
-            if change.type != "DELETED" and change.key.startswith(_PREFIX):
+            if change.type != "DELETED":
                 self._add(change.key, change.revision)
 
     def _add(self, key: str, revision: int) -> None:

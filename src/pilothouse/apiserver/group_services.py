@@ -57,11 +57,10 @@ class GroupServices:
         self._core = core
         self._woken = asyncio.Event()
         self._woken.set()
-        core.store.on_commit.append(self._hear)
+        core.store.follow(_DEFINITIONS, self._hear)
 
-    def _hear(self, changes: Sequence[Change]) -> None:
-        if any(change.key.startswith(_DEFINITIONS) for change in changes):
-            self._woken.set()
+    def _hear(self, _changes: Sequence[Change]) -> None:
+        self._woken.set()
 
     async def run(self) -> None:
         """Follow the definitions; nothing is done while none changes."""

@@ -156,7 +156,11 @@ def _compare_maps(
         common += 1
         if before != value and name not in skip:
             place, type_ = places.get(name) or ("f:" + name, element)
-            if type_ is not None:
+            if type_ is None:
+                continue
+            if type(value) not in _CONTAINERS and type(before) not in _CONTAINERS:
+                modified[place] = LEAF
+            else:
                 _compare_values(before, value, type_, place, removed, modified, added)
     if common < len(old):
         for name, value in old.items():
@@ -183,8 +187,25 @@ def _compare_values(
     gone: FieldSet = {}
     changed: FieldSet = {}
     come: FieldSet = {}
+    if before is now:
+        # As it mostly is: two of a kind.
+        shape, items_of = type_.map, type_.list
+        if before is dict and shape is not None and not shape.atomic:
+            _compare_maps(old, new, shape, gone, changed, come)
+        elif before is list and items_of is not None and items_of.associative:
+            _compare_lists(old, new, items_of, gone, changed, come)
+        else:
+            modified[element] = LEAF
+            return
+        if gone:
+            removed[element] = gone
+        if come:
+            added[element] = come
+        if changed:
+            modified[element] = changed
+        return
     leaf = False
-    if before is now or old is None or new is None:
+    if old is None or new is None:
         forms: tuple[Any, ...] = (now if old is None else before,)
     else:
         # One value is an object and the other a text, say. Each is gone through by its own form.

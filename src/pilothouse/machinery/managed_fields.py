@@ -7,6 +7,7 @@ entries have. After apimachinery ``pkg/util/managedfields/internal`` (v0.36), wh
 """
 
 import json
+import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import lru_cache
 from typing import Any
@@ -17,7 +18,7 @@ from pilothouse.machinery import field_sets
 from pilothouse.machinery.apply import ApplyConflicts, Filter, Object, Owned, Owners, Versions, apply, update
 from pilothouse.machinery.field_merge import reconciled
 from pilothouse.machinery.field_sets import FieldsError, FieldSet, Path, covers, difference, union
-from pilothouse.machinery.field_walks import Comparison, compare, field_set, grown, problems
+from pilothouse.machinery.field_walks import compare, field_set, grown, problems
 from pilothouse.machinery.merge_types import MergeType
 
 MAX_UPDATE_MANAGERS = 10
@@ -203,39 +204,65 @@ def follow(
         return _follow_versions(entries, live, new, versions, counts, who, now())
     type_ = versions.type_of(version)
     assert type_ is not None, "what is written is served"
-    difference_ = compare(live, new, type_, skip)
-    if difference_.is_same:
+    found = compare(live, new, type_, skip)
+    if found.is_same:
         return entries
-    step = _step(difference_, versions, counts)
+    key = _encode((found.removed, found.modified, found.added))
+    texts = [bytes(entry.fieldsV1) for entry in entries]
+    address = _only_address(key, texts)
+    if address:
+        key = key.replace(address, _SOME_ADDRESS)
+        texts = [text.replace(address, _SOME_ADDRESS) for text in texts]
+    step = _step(key, versions, counts)
     if not step.gone:
         return entries
     result: Entries = []
     mine = False
-    for entry in entries:
+    for entry, text in zip(entries, texts, strict=True):
+        time = entry.time
         if entry.manager == who.manager and entry.operation == "Update" and entry.subresource == who.subresource:
             mine = True
-            text = step.own(bytes(entry.fieldsV1))
-            time = now() if step.changed else entry.time
+            after = step.own(text)
+            if step.changed:
+                time = now()
         else:
-            text, time = step.other(bytes(entry.fieldsV1), versions, type_), entry.time
-        if text is not None or time != entry.time:
+            after = step.other(text, versions, type_)
+        if after is not None or time != entry.time:
+            fields = entry.fieldsV1
+            if after is not None:
+                fields = msgspec.Raw(after.replace(_SOME_ADDRESS, address) if address else after)
             # Not ``replace``, which takes longer than all the rest here.
             entry = Entry(
-                entry.manager,
-                entry.operation,
-                entry.api_version,
-                time,
-                entry.fieldsType,
-                entry.fieldsV1 if text is None else msgspec.Raw(text),
-                entry.subresource,
+                entry.manager, entry.operation, entry.api_version, time, entry.fieldsType, fields, entry.subresource
             )
         if len(entry.fieldsV1) > 2:
             result.append(entry)
     if step.changed and not mine:
-        fields = msgspec.Raw(step.first)
+        first = step.first.replace(_SOME_ADDRESS, address) if address else step.first
         manager = who.manager or "unknown"
-        result.append(Entry(manager, "Update", who.api_version, now(), "FieldsV1", fields, who.subresource))
+        result.append(Entry(manager, "Update", who.api_version, now(), "FieldsV1", msgspec.Raw(first), who.subresource))
     return settled(result)
+
+
+_SOME_ADDRESS = b'k:{\\"ip\\":\\"?\\"}'
+_addresses = re.compile(rb'k:\{\\"ip\\":\\"[^"\\]*\\"\}').findall
+
+
+def _only_address(key: bytes, texts: list[bytes]) -> bytes:
+    """The address that is a path element in all of these, if there is just one.
+
+    Every pod has another in ``podIPs``, and is like the others of its template apart from that. What is remembered is
+    about some address, and holds for each.
+    """
+    address = b""
+    for text in (key, *texts):
+        if b'k:{\\"ip' not in text:
+            continue
+        for each in _addresses(text):
+            if address and each != address:
+                return b""
+            address = each
+    return b"" if address == _SOME_ADDRESS else address
 
 
 class _Step:
@@ -247,9 +274,9 @@ class _Step:
 
     __slots__ = ("_others", "_own", "changed", "first", "gone", "marks", "removed")
 
-    def __init__(self, found: Comparison, version: str, counts: Filter) -> None:
-        taken = counts(union(found.modified, found.added), version)
-        self.removed = counts(found.removed, version)
+    def __init__(self, removed: FieldSet, modified: FieldSet, added: FieldSet, version: str, counts: Filter) -> None:
+        taken = counts(union(modified, added), version)
+        self.removed = counts(removed, version)
         self.changed = _strip(taken)
         self.gone = union(self.removed, taken)
         self.marks = [_encode(element) for element in self.gone]
@@ -287,12 +314,16 @@ _MAX_SETS = 64
 _MAX_STEP_SIZE = 8 * 1024
 
 
-def _step(found: Comparison, versions: Versions, counts: Filter) -> _Step:
-    key = (_encode((found.removed, found.modified, found.added)), counts)
+_decode_sets = msgspec.json.Decoder(tuple[FieldSet, FieldSet, FieldSet]).decode
+
+
+def _step(text: bytes, versions: Versions, counts: Filter) -> _Step:
+    key = (text, counts)
     step: _Step | None = versions.steps.get(key)
     if step is None:
-        step = _Step(found, versions.version, counts)
-        if len(key[0]) <= _MAX_STEP_SIZE:
+        removed, modified, added = _decode_sets(text)
+        step = _Step(removed, modified, added, versions.version, counts)
+        if len(text) <= _MAX_STEP_SIZE:
             if len(versions.steps) >= _MAX_STEPS:
                 versions.steps.clear()
             versions.steps[key] = step

@@ -29,6 +29,7 @@ FIRST_REVISION = 1
 
 Changes = list[Change]
 """One commit's changes. (Named here because ``Store.list`` hides ``list`` from the signatures below it.)"""
+Hooks = list[Callable[[Changes], None]]
 
 _MARK_SECONDS = 1.0
 
@@ -49,9 +50,12 @@ class Store(ABC):
         self.compacted = revision if revision > FIRST_REVISION else 0
         """No history at or below this is kept. A single resource may have lost more, to its own bounds."""
         self.retention = retention
-        self.on_commit: list[Callable[[Changes], None]] = []
+        self.on_commit: Hooks = []
         """Called with each commit's changes once they are visible, before anyone who waits for them runs. An exception
         goes to the loop's exception handler, which on the virtual loop ends the run."""
+        self.on_commit_of: dict[str, Hooks] = {}
+        """The same by the prefix of a whole resource (``/pods/``), called with the changes there alone: most writes are
+        about resources that nobody here follows."""
         self.on_stage: list[Callable[[Staged], None]] = []
         """Called with each write once it is staged, before ``stage`` returns. May stage what belongs to it: both are
         of one turn, and so become visible in one commit."""
@@ -82,6 +86,12 @@ class Store(ABC):
     def get(self, key: str) -> Record | None:
         """The newest committed record."""
         return self._records.get(key)
+
+    def follow(self, prefix: str, hook: Callable[[Changes], None]) -> None:
+        """Have ``hook`` called with each commit's changes under the prefix of a whole resource (``/pods/``)."""
+        if resource_end(prefix) != len(prefix):
+            raise ValueError(f"{prefix!r} is not the prefix of a whole resource")
+        self.on_commit_of.setdefault(prefix, []).append(hook)
 
     def staged(self, key: str) -> Record | None:
         """The newest staged record, committed or not: what the next ``stage`` of this key is checked against."""
@@ -220,10 +230,15 @@ class Store(ABC):
         records, collections, retention = self._records, self._collections, self.retention
         newest = self._newest_staged
         changes = []
+        followed: dict[str, Changes] | None = None
         for staged in group:
             change = staged.change
             key = change.key
             name = key[: resource_end(key)]
+            if name in self.on_commit_of:
+                if followed is None:
+                    followed = {}
+                followed.setdefault(name, []).append(change)
             collection = collections.get(name)
             if collection is None:
                 collection = collections[name] = Collection(name, self.compacted)
@@ -242,14 +257,16 @@ class Store(ABC):
             changes.append(change)
         self.revision = changes[-1].revision
         self._expire()
-        if self.on_commit:
-            self._call_hooks(changes)
+        self._call_hooks(self.on_commit, changes)
+        if followed is not None:
+            for name, of_one in followed.items():
+                self._call_hooks(self.on_commit_of[name], of_one)
         self._watchers.publish(changes)
         if self._awaited:
             self._notify_awaited()
 
-    def _call_hooks(self, changes: "Changes") -> None:
-        for hook in list(self.on_commit):
+    def _call_hooks(self, hooks: Hooks, changes: Changes) -> None:
+        for hook in tuple(hooks):
             try:
                 hook(changes)
             except Exception as error:  # noqa: BLE001  # the writer did nothing wrong: the loop is told, not the writer

@@ -9,6 +9,7 @@ from typing import Any
 from pilothouse.apiserver.admission import Admission, Plugin
 
 SECONDS = 300
+_EFFECTS = ("", "NoExecute")
 _KEYS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
@@ -24,14 +25,17 @@ class DefaultTolerationSeconds(Plugin):
         if not isinstance(spec, dict):
             return
         present = spec.get("tolerations") or []
-        missing = [key for key in _KEYS if not any(_covers(toleration, key) for toleration in present)]
+        missing = list(_KEYS)
+        for toleration in present:
+            # An empty key or effect speaks of all.
+            if toleration.get("effect", "") in _EFFECTS:
+                key = toleration.get("key", "")
+                if key == "":
+                    return
+                if key in missing:
+                    missing.remove(key)
         if missing:
             spec["tolerations"] = [*present, *(_toleration(key) for key in missing)]
-
-
-def _covers(toleration: dict[str, Any], key: str) -> bool:
-    """Whether the pod has said something about that taint: an empty key or effect speaks of all."""
-    return toleration.get("key", "") in {"", key} and toleration.get("effect", "") in {"", "NoExecute"}
 
 
 def _toleration(key: str) -> dict[str, Any]:

@@ -44,6 +44,8 @@ def pod_spec_warnings(spec: Object, path: str) -> Iterator[str]:
 
 
 def _container_warnings(container: Object, path: str) -> Iterator[str]:
+    if len(container.get("env") or ()) < 2 and len(container.get("ports") or ()) < 2:
+        return  # both warnings are about the second of two
     seen: list[str] = []
     for position, variable in enumerate(container.get("env") or ()):
         name = variable.get("name") or ""

@@ -29,7 +29,7 @@ class Configurations(Generic[T]):
         self._made: dict[str, T] = {
             record.key: make(decode(record.value)) for record in store.list(self._prefix).records
         }
-        store.on_commit.append(self._follow)
+        store.follow(self._prefix, self._follow)
 
     @property
     def all(self) -> list[T]:
@@ -41,8 +41,6 @@ class Configurations(Generic[T]):
 
     def _follow(self, changes: list[Change]) -> None:
         for change in changes:
-            if not change.key.startswith(self._prefix):
-                continue
             if change.type == "DELETED":
                 self._made.pop(change.key, None)
             else:
