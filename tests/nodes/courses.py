@@ -29,6 +29,7 @@ def pod(
     annotations: dict[str, str] | None = None,
     status: dict[str, Any] | None = None,
     owner: str = "",
+    finalizers: tuple[str, ...] = (),
     **spec: Any,
 ) -> NodePod:
     """A pod with these containers; init containers of the form ``name*`` are sidecars."""
@@ -37,6 +38,8 @@ def pod(
         metadata |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": grace}
     if annotations:
         metadata["annotations"] = {f"{PREFIX}{key}": text for key, text in annotations.items()}
+    if finalizers:
+        metadata["finalizers"] = finalizers
     if owner:
         metadata["ownerReferences"] = [{"kind": owner, "name": "o", "uid": "o", "controller": True}]
     made = {

@@ -75,7 +75,8 @@ NEW = {**UNREADY, "PodReadyToStartContainers": "False"}
         pytest.param(seen("Running", ALL, grace=3), 6, 6, Wait(3), id="never longer than its grace period"),
         pytest.param(seen("Running", ALL, grace=0), 6, 6, WRITE, id="forced: killed at once"),
         pytest.param(seen("Succeeded", grace=30), None, 0, Wait(16), id="stopped: cleaning up"),
-        pytest.param(seen("Failed", grace=0), None, 99, REST, id="only finalizers keep it"),
+        pytest.param(seen("Failed", grace=0, finalizers=("hold",)), None, 99, REST, id="only finalizers keep it"),
+        pytest.param(seen("Failed", grace=0), None, 99, Wait(16), id="nothing keeps it: its removal was cut short"),
     ],
 )
 def test_next_step(made: NodePod, written_at: float | None, now: float, expected: Step) -> None:

@@ -130,8 +130,12 @@ def decide(pod: NodePod, memory: Memory, now: float, profile: Profile) -> Step:
         return REST
     deleted = pod.metadata.deletion_timestamp is not None
     if is_terminal(pod):
-        if not deleted or pod.metadata.deletion_grace_period_seconds == 0:
-            return REST  # a phase that is over never changes again; only finalizers keep a deleted one
+        if not deleted:
+            return REST  # a phase that is over never changes again
+        # kube-apiserver writes the grace period of 0 first and deletes then: one that dies in between leaves a pod that
+        # looks as if finalizers kept it.
+        if pod.metadata.deletion_grace_period_seconds == 0 and pod.metadata.finalizers:
+            return REST
         return _after(memory.ended_at + memory.behaviour.remove_delay, now, REMOVE)
     course = memory.course
     if course is None:
