@@ -13,7 +13,11 @@ from tests.clients.kubectl_session.script import SCRIPT
 from tests.clients.kubectl_session.sides import Answer, missing_programs, two_sides
 from tests.clients.kubectl_session.telling import tell
 
-pytestmark = [pytest.mark.real, pytest.mark.skipif(bool(missing_programs()), reason=missing_programs() or "all there")]
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.timeout(600),  # about a minute where nothing else runs
+    pytest.mark.skipif(bool(missing_programs()), reason=missing_programs() or "all there"),
+]
 
 Answers = dict[str, Answer]
 

@@ -47,12 +47,17 @@ def served(release: str, kinds: str, what: str = "new APIs") -> Cause:
 def moved(release: str, kinds: str, old: str, new: str) -> Cause:
     """Lines of api-resources that name another version."""
     return Cause(
-        release, "a version of its own", "what is served", "out", rf"({kinds})  .*{old}  .*", rf"({kinds})  .*{new}  .*"
+        release,
+        "served in another version",
+        "what is served",
+        "out",
+        rf"({kinds})  .*{old}  .*",
+        rf"({kinds})  .*{new}  .*",
     )
 
 
-def field(release: str, path: str, value: str, what: str = "a field that is new") -> Cause:
-    """A field of objects that the real one does not know, and its owner where that is shown."""
+def field(release: str, path: str, value: str, what: str) -> Cause:
+    """A field of objects that the real one does not know."""
     return Cause(release, what, ANY, path, ours=value)
 
 
@@ -268,7 +273,7 @@ CAUSES: tuple[Cause, ...] = (
         "IP Families:  IPv4",
     ),
     Cause("v1.21", "services of two families", "describe the .*service", "out", ours="IP Family Policy:  SingleStack"),
-    field("v1.22", r".*\.spec\.internalTrafficPolicy", "Cluster"),
+    field("v1.22", r".*\.spec\.internalTrafficPolicy", "Cluster", "traffic within the cluster"),
     Cause(
         "v1.22", "traffic within the cluster", "describe the .*service", "out", ours="Internal Traffic Policy:  Cluster"
     ),
@@ -291,26 +296,43 @@ CAUSES: tuple[Cause, ...] = (
     ),
     Cause("v1.23", "jobs have a generation", "sets and jobs as YAML", r"\.items\[1\]\.metadata\.generation", ours="1"),
     Cause(
-        "v1.33",
+        "v1.34",
         "pods have a generation",
         ".*(pod|it runs|its orphans).*",
         rf"{POD}\.(metadata\.generation|status\.(conditions\[\w+\]\.)?observedGeneration)",
         ours=r"\d",
     ),
     field(
-        "v1.33",
+        "v1.34",
         OWNERS + r"\.fieldsV1\.f:status\.(f:conditions\..*)?f:observedGeneration",
         "{}",
         "pods have a generation",
     ),
-    field("v1.28", rf"{POD}\.status\.hostIPs\[0\]\.ip", r"10\.64\..*"),
-    field("v1.28", OWNERS + r"\.fieldsV1\.f:status\.f:hostIPs", "{}"),
-    field("v1.27", rf"{POD}\.status\.containerStatuses\[0\]\.(allocatedResources|resources)\..*", ANY),
-    field("v1.21", r".*\.updateStrategy\.rollingUpdate\.maxSurge", "0"),
-    field("v1.23", r".*\.persistentVolumeClaimRetentionPolicy\.when(Deleted|Scaled)", "Retain"),
-    field("v1.21", r".*\.items\[\d\]\.spec\.(completionMode|suspend)", "NonIndexed|False"),
-    field("v1.28", r".*\.items\[\d\]\.spec\.podReplacementPolicy", "TerminatingOrFailed"),
-    field("v1.31", r".*\.items\[\d\]\.spec\.manualSelector", "False"),
+    field("v1.29", rf"{POD}\.status\.hostIPs\[0\]\.ip", r"10\.64\..*", "pods tell all addresses of their node"),
+    field("v1.29", OWNERS + r"\.fieldsV1\.f:status\.f:hostIPs", "{}", "pods tell all addresses of their node"),
+    field(
+        "v1.33",
+        rf"{POD}\.status\.containerStatuses\[0\]\.(allocatedResources|resources)\..*",
+        ANY,
+        "containers tell what they have got",
+    ),
+    field("v1.22", r".*\.updateStrategy\.rollingUpdate\.maxSurge", "0", "daemon sets may surge"),
+    field(
+        "v1.27",
+        r".*\.persistentVolumeClaimRetentionPolicy\.when(Deleted|Scaled)",
+        "Retain",
+        "stateful sets say what becomes of their claims",
+    ),
+    field(
+        "v1.22",
+        r".*\.items\[1\]\.spec\.(completionMode|suspend)",
+        "NonIndexed|False",
+        "jobs with an index, jobs that pause",
+    ),
+    field(
+        "v1.29", r".*\.items\[1\]\.spec\.podReplacementPolicy", "TerminatingOrFailed", "jobs say when pods are replaced"
+    ),
+    field("v1.31", r".*\.items\[1\]\.spec\.manualSelector", "False", "jobs say that their selector is generated"),
     field("v1.27", r".*\.items\[\d\]\.spec\..*abels\.batch\.kubernetes\.io/.*", ANY, "labels of jobs have a prefix"),
     Cause(
         "v1.27",
@@ -329,7 +351,7 @@ CAUSES: tuple[Cause, ...] = (
     ),
     Cause("v1.27", "labels of jobs have a prefix", "describe the job", "out", ours=r" +batch.kubernetes.io/.*"),
     Cause(
-        "v1.21",
+        "v1.22",
         "jobs with an index, jobs that pause",
         "describe the job",
         "out",
