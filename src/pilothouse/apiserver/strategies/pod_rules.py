@@ -280,6 +280,9 @@ def _spread_problems(constraints: Sequence[Object], path: str) -> list[FieldErro
 # Of a container
 
 
+_MESSAGE_POLICIES = ("File", "FallbackToLogsOnError")
+
+
 def container_problems(container: Object, path: str, volumes: set[str]) -> list[FieldError]:
     """What is wrong with the rarer parts of a container; ``volumes`` are the names that the pod has."""
     problems: list[FieldError] = []
@@ -304,9 +307,8 @@ def container_problems(container: Object, path: str, volumes: set[str]) -> list[
         elif found is not None and found.get("exec") is not None and not found["exec"].get("command"):
             problems.append(errors.required(f"{path}.lifecycle.{hook}.exec.command"))
     policy = container.get("terminationMessagePolicy")
-    if policy not in ("File", "FallbackToLogsOnError"):
-        told = "must be 'File' or 'FallbackToLogsOnError'"
-        problems.append(errors.invalid_value(f"{path}.terminationMessagePolicy", policy, told))
+    if policy not in _MESSAGE_POLICIES:
+        problems.append(errors.not_supported(f"{path}.terminationMessagePolicy", policy, _MESSAGE_POLICIES))
     context = container.get("securityContext")
     if context:
         problems += _context_problems(context, f"{path}.securityContext")
