@@ -377,10 +377,6 @@ concurrently.
 service-account-private-key-file string | Enables legacy secret-based tokens when set. Filename containing a \
 PEM-encoded private RSA or ECDSA key used to sign service account tokens.
 
-[ttl-after-finished-controller]
-concurrent-ttl-after-finished-syncs int32 5 | The number of ttl-after-finished-controller workers that are allowed to \
-sync concurrently.
-
 [validatingadmissionpolicy-status-controller]
 concurrent-validating-admission-policy-status-syncs int32 5 | The number of \
 validatingadmissionpolicy-status-controller workers that are allowed to sync concurrently.

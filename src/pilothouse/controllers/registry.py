@@ -3,6 +3,7 @@
 from pilothouse.controllers.cleanup.garbage_collector import DESCRIPTOR as GARBAGE_COLLECTOR
 from pilothouse.controllers.cleanup.namespace import DESCRIPTOR as NAMESPACE
 from pilothouse.controllers.cleanup.pod_garbage_collector import DESCRIPTOR as POD_GARBAGE_COLLECTOR
+from pilothouse.controllers.cleanup.ttl_after_finished import DESCRIPTOR as TTL_AFTER_FINISHED
 from pilothouse.controllers.identity.root_ca_certificate_publisher import DESCRIPTOR as ROOT_CA_PUBLISHER
 from pilothouse.controllers.identity.serviceaccount import DESCRIPTOR as SERVICE_ACCOUNT
 from pilothouse.controllers.node.node_ipam import DESCRIPTOR as NODE_IPAM
@@ -25,5 +26,6 @@ DESCRIPTORS: tuple[Descriptor, ...] = (
     SERVICE_ACCOUNT,
     TAINT_EVICTION,
     TTL,
+    TTL_AFTER_FINISHED,
 )
 """In the order in which they are built and started."""

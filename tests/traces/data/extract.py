@@ -35,6 +35,7 @@ ACCOUNTS = {
     "replicaset-controller",
     "root-ca-cert-publisher",
     "service-account-controller",
+    "ttl-after-finished-controller",
     "ttl-controller",
 }
 """Whose accounts and tokens are in 14-accounts."""

@@ -1,0 +1,115 @@
+"""``batch/v1``: Jobs."""
+
+import datetime
+
+import msgspec
+
+from pilothouse.api.kinds import Kind
+from pilothouse.api.meta import LabelSelector, ObjectMeta, View
+
+
+class ExitCodesRequirement(View, frozen=True):
+    """Which exit codes of which container (``container_name`` empty: of any) a rule is about."""
+
+    container_name: str | None = None
+    operator: str = ""
+    values: tuple[int, ...] = ()
+
+
+class PodConditionPattern(View, frozen=True):
+    """A condition of a pod that a rule is about."""
+
+    type: str = ""
+    status: str = "True"
+
+
+class PodFailurePolicyRule(View, frozen=True):
+    """What becomes of a failed pod that fits. A rule has one of the two requirements."""
+
+    action: str = ""
+    on_exit_codes: ExitCodesRequirement | None = None
+    on_pod_conditions: tuple[PodConditionPattern, ...] = ()
+
+
+class PodFailurePolicy(View, frozen=True):
+    """Rules about failed pods; the first that fits decides."""
+
+    rules: tuple[PodFailurePolicyRule, ...] = ()
+
+
+class SuccessPolicyRule(View, frozen=True):
+    """Which indexes, or how many, must have succeeded."""
+
+    succeeded_indexes: str | None = None
+    succeeded_count: int | None = None
+
+
+class SuccessPolicy(View, frozen=True):
+    """When an indexed Job has succeeded before all of its indexes have; any rule suffices."""
+
+    rules: tuple[SuccessPolicyRule, ...] = ()
+
+
+class JobSpec(View, frozen=True):
+    """What a Job should do. The template stays raw, as in ``ReplicaSetSpec``."""
+
+    parallelism: int | None = None
+    completions: int | None = None
+    active_deadline_seconds: int | None = None
+    pod_failure_policy: PodFailurePolicy | None = None
+    success_policy: SuccessPolicy | None = None
+    backoff_limit: int | None = None
+    backoff_limit_per_index: int | None = None
+    max_failed_indexes: int | None = None
+    selector: LabelSelector | None = None
+    template: msgspec.Raw = msgspec.Raw(b"{}")
+    ttl_seconds_after_finished: int | None = None
+    completion_mode: str | None = None
+    suspend: bool | None = None
+    pod_replacement_policy: str | None = None
+    managed_by: str | None = None
+
+
+class JobCondition(View, frozen=True):
+    """A condition of a Job."""
+
+    type: str = ""
+    status: str = ""
+    last_probe_time: datetime.datetime | None = None
+    last_transition_time: datetime.datetime | None = None
+    reason: str = ""
+    message: str = ""
+
+
+class UncountedTerminatedPods(View, frozen=True):
+    """Uids of pods that have ended, are not in the counters yet, and may have lost their finalizer."""
+
+    succeeded: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+
+
+class JobStatus(View, frozen=True):
+    """What a Job has come to."""
+
+    conditions: tuple[JobCondition, ...] = ()
+    start_time: datetime.datetime | None = None
+    completion_time: datetime.datetime | None = None
+    active: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    terminating: int | None = None
+    completed_indexes: str = ""
+    failed_indexes: str | None = None
+    uncounted_terminated_pods: UncountedTerminatedPods | None = None
+    ready: int | None = None
+
+
+class Job(View, frozen=True):
+    """A Job."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: JobSpec = JobSpec()
+    status: JobStatus = JobStatus()
+
+
+JOBS = Kind("batch", "v1", "jobs", "Job", True, Job)

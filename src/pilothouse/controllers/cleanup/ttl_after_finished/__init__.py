@@ -1,0 +1,44 @@
+"""Deletes Jobs some time after they have finished: ``spec.ttlSecondsAfterFinished``.
+
+Promises: a Job is deleted only when the server itself, not the cache, says that it has finished and that its time is
+over, and only that very Job (its uid is a precondition). It goes with its pods: the deletion is a foreground one. The
+time may be changed while it runs; a change that comes before the deletion is heeded.
+
+Not promised: the instant. It depends on the wall clocks of whoever finished the Job and of this program.
+
+Files: ``decide`` when a Job is due, ``controller`` the wiring. docs/controllers/ttl_after_finished.md has where it
+differs from upstream.
+"""
+
+import msgspec
+
+from pilothouse.api.batch import JOBS
+from pilothouse.machinery.flags import INT32, Flag
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch
+
+
+class TTLAfterFinishedOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What can be set."""
+
+    workers: int = 5
+
+
+DESCRIPTOR = Descriptor(
+    name="ttl-after-finished-controller",
+    aliases=("ttl-after-finished",),
+    client_name="ttl-after-finished-controller",
+    options=TTLAfterFinishedOptions,
+    flags=(
+        FlagSpec(
+            field="workers",
+            flag=Flag(
+                "concurrent-ttl-after-finished-syncs",
+                INT32,
+                5,
+                "The number of ttl-after-finished-controller workers that are allowed to sync concurrently.",
+            ),
+        ),
+    ),
+    watches=(Watch(kind=JOBS),),
+    factory="pilothouse.controllers.cleanup.ttl_after_finished.controller:build",
+)

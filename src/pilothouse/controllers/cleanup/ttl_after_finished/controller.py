@@ -1,0 +1,78 @@
+"""Waits for the time of each finished Job, asks the server once more, and deletes it."""
+
+from pilothouse.api.batch import JOBS, Job
+from pilothouse.client.errors import Conflict, NotFound
+from pilothouse.controllers.cleanup.ttl_after_finished import DESCRIPTOR, TTLAfterFinishedOptions
+from pilothouse.controllers.cleanup.ttl_after_finished.decide import due_at, is_eligible
+from pilothouse.runtime import Controller, ControllerContext, Requeue, object_key
+from pilothouse.runtime.metrics import exponential_buckets
+
+
+def build(context: ControllerContext) -> "TTLAfterFinishedController":
+    """The factory of the descriptor."""
+    return TTLAfterFinishedController(context)
+
+
+class TTLAfterFinishedController(Controller):
+    """See the package for the promises."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        jobs = context.informers.informer(JOBS)
+        super().__init__(
+            DESCRIPTOR.name,
+            context.env,
+            workers=context.options_as(TTLAfterFinishedOptions).workers,
+            waits_for=(jobs,),
+            metrics=context.metrics,
+            queue_name="ttl_jobs_to_delete",
+            log=context.log,
+        )
+        self._client = context.client
+        self._jobs = jobs.cache
+        self._lateness = context.metrics.histogram(
+            "ttl_after_finished_controller_job_deletion_duration_seconds",
+            "[ALPHA] The time it took to delete the job since it became eligible for deletion",
+            buckets=exponential_buckets(0.1, 2, 14),
+        ).labels_of()
+        jobs.add_handler(
+            lambda job, _initial: self._seen(job), lambda _old, job: self._seen(job), lambda _job, _u: None
+        )
+
+    def _seen(self, job: Job) -> None:
+        if is_eligible(job):
+            self.queue.add(object_key(job.metadata))
+
+    async def reconcile(self, key: str) -> Requeue | None:
+        """Delete the Job if cache and server agree that its time is over."""
+        job = self._jobs.get(key)
+        if job is None:
+            return None
+        wait = self._until_due(job)
+        if wait is None or wait > 0:
+            return None if wait is None else Requeue(wait)
+        # The cache may be old: somebody may just have given it more time, or have made another one of its name.
+        meta = job.metadata
+        try:
+            live = await self._client.get(JOBS, meta.name, meta.namespace)
+        except NotFound:
+            return None
+        wait = self._until_due(live)
+        if wait is None or wait > 0:
+            return None if wait is None else Requeue(wait)
+        try:
+            await self._client.delete(
+                JOBS, meta.name, meta.namespace, uid=live.metadata.uid, propagation_policy="Foreground"
+            )
+        except NotFound:
+            return None
+        except Conflict:
+            return Requeue(0)  # another Job of that name by now: look at that one
+        late = self._until_due(live)
+        assert late is not None, "it was due"
+        self._lateness.observe(-late)
+        self.log.info("Deleted job after its time to live", v=2, job=key)
+        return None
+
+    def _until_due(self, job: Job) -> float | None:
+        due = due_at(job)
+        return None if due is None else (due - self.env.now()).total_seconds()

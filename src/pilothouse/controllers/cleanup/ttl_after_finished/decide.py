@@ -1,0 +1,35 @@
+"""When a finished Job is due. Pure.
+
+Upstream: v1.36 ``pkg/controller/ttlafterfinished/ttlafterfinished_controller.go``.
+"""
+
+import datetime
+
+from pilothouse.api.batch import Job
+from pilothouse.semantics.jobs import finished_condition
+
+
+class NoFinishTime(ValueError):
+    """A Job says that it has finished, but not when."""
+
+
+def is_eligible(job: Job) -> bool:
+    """Whether the Job is to go some day: it has finished, has a time to live, and nobody deletes it yet."""
+    return (
+        job.metadata.deletion_timestamp is None
+        and job.spec.ttl_seconds_after_finished is not None
+        and finished_condition(job) is not None
+    )
+
+
+def due_at(job: Job) -> datetime.datetime | None:
+    """The instant from which on it may be deleted; ``None`` if it is not to be. Raises ``NoFinishTime``."""
+    seconds = job.spec.ttl_seconds_after_finished
+    finished = finished_condition(job)
+    if job.metadata.deletion_timestamp is not None or seconds is None or finished is None:
+        return None
+    at = finished.last_transition_time
+    if at is None:
+        meta = job.metadata
+        raise NoFinishTime(f"unable to find the time when the Job {meta.namespace}/{meta.name} finished")
+    return at + datetime.timedelta(seconds=seconds)

@@ -1,0 +1,24 @@
+"""What a Job's fields say: has it finished, and how. Sources: kubernetes v1.36 ``pkg/controller/job/util``."""
+
+from pilothouse.api.batch import Job, JobCondition
+
+
+def true_condition(job: Job, type_: str) -> JobCondition | None:
+    """The condition of that type, if there and True."""
+    for condition in job.status.conditions:
+        if condition.type == type_ and condition.status == "True":
+            return condition
+    return None
+
+
+def finished_condition(job: Job) -> JobCondition | None:
+    """The first of ``Complete`` and ``Failed`` that is True. ``None``: the Job has not finished."""
+    for condition in job.status.conditions:
+        if condition.type in ("Complete", "Failed") and condition.status == "True":
+            return condition
+    return None
+
+
+def is_finished(job: Job) -> bool:
+    """Whether the Job is over, one way or the other."""
+    return finished_condition(job) is not None

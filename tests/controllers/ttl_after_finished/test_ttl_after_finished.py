@@ -1,0 +1,151 @@
+"""Jobs go when their time is over. Rows mirror ``pkg/controller/ttlafterfinished/ttlafterfinished_controller_test.go``
+of v1.36."""
+
+import asyncio
+import datetime
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from tests.controllers.node_world import World, play
+
+from pilothouse.api.batch import Job, JobCondition, JobSpec, JobStatus
+from pilothouse.api.meta import ObjectMeta
+from pilothouse.client.interceptor import Rule, fail
+from pilothouse.controllers.cleanup.ttl_after_finished import DESCRIPTOR
+from pilothouse.controllers.cleanup.ttl_after_finished.decide import NoFinishTime, due_at, is_eligible
+from pilothouse.machinery.times import format_time
+
+JOBS = "/apis/batch/v1/namespaces/default/jobs"
+T0 = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+
+
+def job(
+    ttl: int | None,
+    *conditions: tuple[str, str, datetime.datetime | None],
+    deleted: bool = False,
+) -> Job:
+    listed = tuple(JobCondition(type=type_, status=status, last_transition_time=at) for type_, status, at in conditions)
+    return Job(
+        metadata=ObjectMeta(namespace="default", name="a", deletion_timestamp=T0 if deleted else None),
+        spec=JobSpec(ttl_seconds_after_finished=ttl),
+        status=JobStatus(conditions=listed),
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [
+        pytest.param(job(10), None, id="has not finished"),
+        pytest.param(job(None, ("Complete", "True", T0)), None, id="has no time to live"),
+        pytest.param(job(10, ("Complete", "True", T0), deleted=True), None, id="is being deleted"),
+        pytest.param(job(10, ("Complete", "False", T0)), None, id="a condition that is not True is no end"),
+        pytest.param(job(10, ("SuccessCriteriaMet", "True", T0)), None, id="an interim condition is no end"),
+        pytest.param(job(0, ("Complete", "True", T0)), 0, id="complete, no time at all"),
+        pytest.param(job(10, ("Complete", "True", T0)), 10, id="complete"),
+        pytest.param(job(10, ("Failed", "True", T0)), 10, id="failed"),
+        pytest.param(
+            job(
+                10,
+                ("FailureTarget", "True", T0 - datetime.timedelta(seconds=5)),
+                ("Failed", "True", T0),
+            ),
+            10,
+            id="the terminal condition counts, not the interim one",
+        ),
+    ],
+)
+def test_when_a_job_is_due(given: Job, seconds: int | None) -> None:
+    """TestTimeLeft."""
+    assert due_at(given) == (None if seconds is None else T0 + datetime.timedelta(seconds=seconds))
+    assert is_eligible(given) is (seconds is not None)
+
+
+def test_an_end_without_a_time_is_an_error() -> None:
+    """TestTimeLeft, "Error case: Job unfinished time"."""
+    with pytest.raises(NoFinishTime, match="default/a"):
+        due_at(job(10, ("Complete", "True", None)))
+
+
+def playing(story: Callable[[World], Awaitable[None]]) -> None:
+    async def with_controller(world: World) -> None:
+        await world.start(DESCRIPTOR)
+        await story(world)
+
+    play(with_controller)
+
+
+async def make(world: World, name: str, ttl: int | None) -> dict[str, Any]:
+    spec: dict[str, Any] = {
+        "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
+    }
+    if ttl is not None:
+        spec["ttlSecondsAfterFinished"] = ttl
+    return await world.request("POST", JOBS, {"metadata": {"name": name}, "spec": spec})
+
+
+async def finish(world: World, name: str) -> None:
+    now = format_time(world.env.now())
+    met = {"type": "SuccessCriteriaMet", "status": "True", "lastTransitionTime": now}
+    status = {"startTime": now, "completionTime": now, "conditions": [met, {**met, "type": "Complete"}]}
+    await world.merge(f"{JOBS}/{name}/status", {"status": status})
+
+
+def test_a_finished_job_goes_when_its_time_is_over_in_a_get_and_a_delete() -> None:
+    """Traces 06d."""
+
+    async def story(world: World) -> None:
+        made = await make(world, "a", 30)
+        await make(world, "stays", None)
+        await asyncio.sleep(100)
+        assert world.requests() == []
+        await finish(world, "a")
+        await finish(world, "stays")
+        await asyncio.sleep(28)
+        assert world.requests() == []
+        await asyncio.sleep(4)
+        assert world.requests() == ["get jobs a", "delete jobs a"]
+        (options,) = world.bodies("delete", "jobs")
+        assert options["propagationPolicy"] == "Foreground"
+        assert options["preconditions"] == {"uid": made["metadata"]["uid"]}
+        assert (await world.see(f"{JOBS}/a"))["metadata"]["finalizers"] == ["foregroundDeletion"]
+        assert "deletionTimestamp" not in (await world.see(f"{JOBS}/stays"))["metadata"]
+
+    playing(story)
+
+
+def test_more_time_is_heeded() -> None:
+    async def story(world: World) -> None:
+        await make(world, "a", 30)
+        await finish(world, "a")
+        await asyncio.sleep(20)
+        await world.merge(f"{JOBS}/a", {"spec": {"ttlSecondsAfterFinished": 100}})
+        await asyncio.sleep(70)
+        assert "delete jobs a" not in world.requests()
+        await asyncio.sleep(20)
+        assert "delete jobs a" in world.requests()
+
+    playing(story)
+
+
+def test_less_time_is_heeded() -> None:
+    async def story(world: World) -> None:
+        await make(world, "a", 3600)
+        await finish(world, "a")
+        await asyncio.sleep(20)
+        await world.merge(f"{JOBS}/a", {"spec": {"ttlSecondsAfterFinished": 10}})
+        await asyncio.sleep(1)
+        assert "delete jobs a" in world.requests()
+
+    playing(story)
+
+
+def test_a_delete_that_fails_is_tried_again() -> None:
+    async def story(world: World) -> None:
+        world.faults.add(Rule(fail(500), verb="delete", resource="jobs", nth=1))
+        await make(world, "a", 1)
+        await finish(world, "a")
+        await asyncio.sleep(10)
+        assert world.requests().count("delete jobs a") == 2
+
+    playing(story)
