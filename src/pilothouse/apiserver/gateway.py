@@ -36,7 +36,7 @@ from pilothouse.apiserver.resources import storage_prefix
 from pilothouse.apiserver.reviews import find_object, register
 from pilothouse.apiserver.routing import RequestInfo
 from pilothouse.apiserver.server import ApiServer
-from pilothouse.apiserver.service_account_tokens import PrivateKey, PublicKey, ServiceAccountTokens, new_key
+from pilothouse.apiserver.service_account_tokens import PrivateKey, PublicKey, ServiceAccountTokens
 from pilothouse.apiserver.startup import stage_endpoints, stage_roles
 from pilothouse.storage import Change
 
@@ -75,7 +75,7 @@ class Gateway:
         core = server.core
         self.metrics = RequestMetrics()
         self.tokens = ServiceAccountTokens(
-            signing_key or new_key(),
+            signing_key,
             issuer=issuer,
             audiences=tuple(audiences),
             public_keys=tuple(public_keys),

@@ -297,15 +297,14 @@ class Ownership:
             body = body.replace(text, b"")
         return call.info, call.content_type, body
 
-    def stage_created(self, info: ResourceInfo, obj: Object, subresource: str = "") -> None:
+    def stage_created(self, info: ResourceInfo, obj: Object) -> None:
         """The same for an object that the server itself makes."""
-        tracker = self.tracker(info, subresource)
+        tracker = self.tracker(info)
         found = managed_fields.created_fields(tracker.zero, obj, tracker.versions, tracker.counts)
         if found:
             fields = msgspec.Raw(field_sets.encode_fields(found))
-            entry = managed_fields.Entry(
-                SERVER, "Update", info.api_version, self._core.time.now(), "FieldsV1", fields, subresource
-            )
+            time: str = obj["metadata"]["creationTimestamp"]
+            entry = managed_fields.Entry(SERVER, "Update", info.api_version, time, "FieldsV1", fields)
             put_entries(obj, managed_fields.encode_entries([entry]))
 
     def rewritten(self, info: ResourceInfo, before: bytes, obj: Object, subresource: str = "") -> None:

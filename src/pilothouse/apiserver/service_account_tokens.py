@@ -8,18 +8,21 @@ import base64
 import datetime
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
-from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 
 from pilothouse.apiserver.identity import Identity
 
-PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
-PublicKey = rsa.RSAPublicKey | ec.EllipticCurvePublicKey
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric import ec, rsa
+
+    PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
+    PublicKey = rsa.RSAPublicKey | ec.EllipticCurvePublicKey
+else:
+    # The library takes some 20 ms, and a server whose tokens nobody asks for does without it.
+    PrivateKey = PublicKey = Any
 
 _PREFIX = "authentication.kubernetes.io"
 _LEGACY_ISSUER = "kubernetes/serviceaccount"
@@ -33,13 +36,18 @@ FindObject = Callable[[str, str, str], Mapping[str, Any] | None]
 """The stored object of a core resource: (resource, namespace, name)."""
 
 
-def new_key() -> ec.EllipticCurvePrivateKey:
+def new_key() -> PrivateKey:
     """A key for a server that was given none. EC keys are made in a millisecond, RSA keys are not."""
+    from cryptography.hazmat.primitives.asymmetric import ec
+
     return ec.generate_private_key(ec.SECP256R1())
 
 
 def load_key(pem: bytes) -> PrivateKey:
     """A private key from PEM. Raises ``ValueError`` if it is neither RSA nor EC."""
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import ec, rsa
+
     key = serialization.load_pem_private_key(pem, password=None)
     if isinstance(key, rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey):
         return key
@@ -50,6 +58,9 @@ def load_public_key(pem: bytes) -> PublicKey:
     """A public key from PEM: a key, a certificate, or the private key it belongs to."""
     if b"PRIVATE KEY" in pem:
         return load_key(pem).public_key()
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import ec, rsa
+
     key: object
     if b"BEGIN CERTIFICATE" in pem:
         from cryptography import x509
@@ -64,6 +75,8 @@ def load_public_key(pem: bytes) -> PublicKey:
 
 def key_id(key: PublicKey) -> str:
     """The ``kid`` of tokens that the key signed."""
+    from cryptography.hazmat.primitives import serialization
+
     der = key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
     return _base64(hashlib.sha256(der).digest())
 
@@ -85,7 +98,7 @@ class ServiceAccountTokens:
 
     def __init__(
         self,
-        key: PrivateKey,
+        key: PrivateKey | None,
         *,
         issuer: str,
         audiences: Sequence[str] = (),
@@ -94,16 +107,30 @@ class ServiceAccountTokens:
         new_id: Callable[[], str],
         find: FindObject,
     ) -> None:
-        self._key = key
-        self._kid = key_id(key.public_key())
-        self._algorithm = "RS256" if isinstance(key, rsa.RSAPrivateKey) else "ES256"
-        self._public = {key_id(public): public for public in (key.public_key(), *public_keys)}
+        self._given = key
+        self._more_keys = tuple(public_keys)
         self.issuer = issuer
         self.audiences = tuple(audiences) or (issuer,)
         self._now = now
         self._new_id = new_id
         self._find = find
         self._seen: dict[str, dict[str, Any]] = {}
+
+    @cached_property
+    def _key(self) -> PrivateKey:
+        return self._given or new_key()
+
+    @cached_property
+    def _kid(self) -> str:
+        return key_id(self._key.public_key())
+
+    @cached_property
+    def _algorithm(self) -> str:
+        return _algorithm_of(self._key.public_key())
+
+    @cached_property
+    def _public(self) -> dict[str, PublicKey]:
+        return {key_id(public): public for public in (self._key.public_key(), *self._more_keys)}
 
     def issue(
         self,
@@ -264,7 +291,17 @@ class ServiceAccountTokens:
         return {"keys": [_jwk(kid, key) for kid, key in self._public.items()]}
 
 
+def _algorithm_of(key: PublicKey) -> str:
+    from cryptography.hazmat.primitives.asymmetric import rsa
+
+    return "RS256" if isinstance(key, rsa.RSAPublicKey) else "ES256"
+
+
 def _sign(key: PrivateKey, data: bytes) -> bytes:
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
+    from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
+
     if isinstance(key, rsa.RSAPrivateKey):
         return key.sign(data, padding.PKCS1v15(), hashes.SHA256())
     r, s = decode_dss_signature(key.sign(data, ec.ECDSA(hashes.SHA256())))
@@ -272,8 +309,13 @@ def _sign(key: PrivateKey, data: bytes) -> bytes:
 
 
 def _verify(key: PublicKey, head: Mapping[str, Any], data: bytes, signature: bytes) -> bool:
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
+    from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
+
     # The algorithm is the key's, never the token's: what the token says must only agree.
-    if head.get("alg") != ("RS256" if isinstance(key, rsa.RSAPublicKey) else "ES256"):
+    if head.get("alg") != _algorithm_of(key):
         return False
     try:
         if isinstance(key, rsa.RSAPublicKey):
@@ -287,6 +329,8 @@ def _verify(key: PublicKey, head: Mapping[str, Any], data: bytes, signature: byt
 
 
 def _jwk(kid: str, key: PublicKey) -> dict[str, str]:
+    from cryptography.hazmat.primitives.asymmetric import rsa
+
     if isinstance(key, rsa.RSAPublicKey):
         numbers = key.public_numbers()
         size = (numbers.n.bit_length() + 7) // 8

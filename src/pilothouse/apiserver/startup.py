@@ -5,6 +5,9 @@ when it runs; ``stage_roles`` those of RBAC. Each stages one batch, which is com
 left alone, apart from roles, which get back what they lack.
 """
 
+from collections.abc import Iterable
+from functools import cache
+
 import msgspec
 
 from pilothouse.apiserver import start_objects
@@ -50,7 +53,7 @@ def stage_objects(core: Core) -> Staged | None:
 
 def stage_presented(core: Core) -> Staged | None:
     """Stage what nobody waits for: classes, flow control, APIServices, the range of services. As ``stage_objects``."""
-    now, staged = core.time.now(), None
+    now = core.time.now()
     cidr = {
         "metadata": {"name": "kubernetes"},
         "spec": {"cidrs": [str(network) for network in ranges_of(core.options.service_range)]},
@@ -66,16 +69,9 @@ def stage_presented(core: Core) -> Staged | None:
             ]
         },
     }
-    entries = [
-        *start_objects.priority_classes(),
-        (_NETWORKING, "servicecidrs", cidr),
-        *start_objects.flow_control(now),
-        *start_objects.api_services(now),
-        start_objects.token_tracking(now[:10]),
-    ]
-    for group, resource, obj in entries:
-        staged = stage_object(core, group, resource, obj) or staged
-    return staged
+    staged = stage_object(core, _NETWORKING, "servicecidrs", cidr)
+    staged = stage_object(core, *start_objects.token_tracking(now[:10])) or staged
+    return _stage_templates(core, _presented_templates(core)) or staged
 
 
 def stage_endpoints(core: Core, address: str, port: int) -> Staged | None:
@@ -107,13 +103,16 @@ def stage_endpoints(core: Core, address: str, port: int) -> Staged | None:
 
 def stage_roles(core: Core) -> Staged | None:
     """Stage the roles and bindings that are missing, and the rules and subjects that those that are there lack."""
-    staged: Staged | None = None
+    templates = _role_templates(core)
+    present = {key for key, _text in templates if core.store.staged(key) is not None}
+    staged = _stage_templates(core, templates)
+    if not present:
+        return staged
     for resource, wanted in bootstrap_objects():
         info = _info(core, RBAC_GROUP, resource)
         meta = wanted["metadata"]
         record = core.store.staged(info.key(meta.get("namespace", ""), meta["name"]))
-        if record is None:
-            staged = stage_object(core, RBAC_GROUP, resource, wanted)
+        if record is None or record.key not in present:
             continue
         changed = reconciled(msgspec.json.decode(record.value), wanted)
         if changed is not None:
@@ -146,19 +145,83 @@ def _info(core: Core, group: str, resource: str) -> ResourceInfo:
 def stage_object(core: Core, group: str, resource: str, obj: Object) -> Staged | None:
     """Stage one object as the server's own; None if there is one of that name."""
     info = _info(core, group, resource)
-    strategy = core.strategy(info)
     meta = obj["metadata"]
     if core.store.staged(info.key(meta.get("namespace", ""), meta["name"])) is not None:
         return None
-    meta["uid"] = core.env.uid()
-    meta["creationTimestamp"] = core.time.now()
+    _complete(core, info, obj, core.env.uid(), core.time.now())
+    return _write(core, info, obj, expected=0)
+
+
+def _complete(core: Core, info: ResourceInfo, obj: Object, uid: str, now: str) -> None:
+    """Make an object of the server's own what it is to be in storage."""
+    strategy, meta = core.strategy(info), obj["metadata"]
+    meta["uid"] = uid
+    meta["creationTimestamp"] = now
     if strategy.tracked and strategy.generation_on_create:
         meta["generation"] = 1
     strategy.default(obj)
     core.ownership.stage_created(info, obj)
-    strategy.prepare_create(obj, core.time.now())
+    strategy.prepare_create(obj, now)
     strategy.finish(obj)
-    return _write(core, info, obj, expected=0)
+
+
+# Objects that are the same in every server ---------------------------------------------------------------------------
+
+_UID, _TIME, _REVISION = "@uid@", "@time@", "@revision@"
+
+_Template = tuple[str, bytes]
+"""A key, and the stored object with marks for what differs from server to server. A test session starts hundreds of
+servers, and each has the same two hundred objects."""
+
+
+@cache
+def _made(kind: str) -> list[_Template]:
+    return []
+
+
+def _role_templates(core: Core) -> list[_Template]:
+    made = _made("roles")
+    if not made:
+        made += _templates(core, ((RBAC_GROUP, resource, obj) for resource, obj in bootstrap_objects()))
+    return made
+
+
+def _presented_templates(core: Core) -> list[_Template]:
+    made = _made("presented")
+    if not made:
+        entries = (
+            *start_objects.priority_classes(),
+            *start_objects.flow_control(_TIME),
+            *start_objects.api_services(_TIME),
+        )
+        made += _templates(core, entries)
+    return made
+
+
+def _templates(core: Core, entries: Iterable[start_objects.Entry]) -> list[_Template]:
+    found = []
+    for group, resource, obj in entries:
+        info, meta = _info(core, group, resource), obj["metadata"]
+        _complete(core, info, obj, _UID, _TIME)
+        meta["resourceVersion"] = _REVISION
+        found.append((info.key(meta.get("namespace", ""), meta["name"]), encode_object(info, obj)))
+    return found
+
+
+def _stage_templates(core: Core, templates: Iterable[_Template]) -> Staged | None:
+    """Stage those that are not there."""
+    staged: Staged | None = None
+    now = core.time.now().encode()
+    for key, text in templates:
+        if core.store.staged(key) is not None:
+            continue
+        known = text.replace(_UID.encode(), core.env.uid().encode()).replace(_TIME.encode(), now)
+
+        def make(revision: int, known: bytes = known) -> bytes:
+            return known.replace(_REVISION.encode(), b"%d" % revision, 1)
+
+        staged = core.store.stage(key, make, expected=0)
+    return staged
 
 
 def _write(core: Core, info: ResourceInfo, obj: Object, *, expected: int) -> Staged:
