@@ -1,0 +1,168 @@
+"""The server that Python's clients are tried on: ``pilothouse up`` with RBAC, over HTTPS, kept on disk.
+
+``Ground.tell`` runs one client's story (a program beside this file) as the user ``dev``, who logs in with a client
+certificate and has what a cluster's owner would grant an author of operators. ``nobody`` logs in with a token and may
+do nothing. When the story prints ``RESTART`` the server goes away, the world changes while nobody listens, and it comes
+back on the same port: whoever goes on from where they were is told 410, since no history is kept across a restart.
+"""
+
+import base64
+import datetime
+import json
+import os
+import ssl
+import subprocess
+import sys
+import threading
+import urllib.request
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from tests.programs import ROOT, Program, environment, free_port, pilothouse
+
+from pilothouse.serving.certificates import issue_client, load_or_make_authority
+
+NOBODY_TOKEN = "token-of-nobody"
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
+_RULES = [
+    {"apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"], "verbs": ["*"]},
+    {"apiGroups": ["example.com"], "resources": ["*"], "verbs": ["*"]},
+    {"apiGroups": ["", "apps"], "resources": ["*"], "verbs": ["*"]},
+]
+
+
+class Ground:
+    """One server in ``directory``, from ``__enter__`` to ``__exit__``."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.port = free_port()
+        self.gone_versions: list[str] = []
+        """For each restart: a version from before it, which the server answered 410 for."""
+        self._up: Program | None = None
+        (directory / "tokens.csv").write_text(f"{NOBODY_TOKEN},nobody,1001\n")
+
+    def __enter__(self) -> Self:
+        self._start(self.port)
+        group = "rbac.authorization.k8s.io"
+        dev = {"apiGroup": group, "kind": "User", "name": "dev"}
+        role = {"apiGroup": group, "kind": "ClusterRole", "name": "author"}
+        binding = {"metadata": {"name": "dev"}, "roleRef": role, "subjects": [dev]}
+        self.ask("POST", f"/apis/{group}/v1/clusterroles", {"metadata": {"name": "author"}, "rules": _RULES})
+        self.ask("POST", f"/apis/{group}/v1/clusterrolebindings", binding)
+        now = datetime.datetime.now(datetime.UTC)
+        pair = issue_client(load_or_make_authority(self.directory / "data", "ca", "", now), "dev", [], now)
+        certificate = {"client-certificate-data": _text(pair.certificate), "client-key-data": _text(pair.key)}
+        self._write_kubeconfig("dev", certificate)
+        self._write_kubeconfig("nobody", {"token": NOBODY_TOKEN})
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._up is not None:
+            self._up.__exit__(kind, error, trace)
+
+    def tell(self, story: str, *, seconds: float = 200.0) -> str:
+        """Run the story to its end; what it printed. Fails when it does."""
+        log = self.directory / f"{story}.log"
+        with log.open("w") as errors:
+            client = subprocess.Popen(
+                [sys.executable, "-m", f"tests.clients.python.{story}"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                cwd=self.directory,
+                env=environment(
+                    self.directory,
+                    PYTHONPATH=os.pathsep.join([str(ROOT), str(ROOT / "src")]),
+                    KUBECONFIG=str(self.directory / "dev.kubeconfig"),
+                    KUBECONFIG_OF_NOBODY=str(self.directory / "nobody.kubeconfig"),
+                ),
+            )
+        alarm = threading.Timer(seconds, client.kill)
+        alarm.start()
+        printed = []
+        with client:
+            try:
+                assert client.stdin is not None
+                assert client.stdout is not None
+                for line in client.stdout:
+                    printed.append(line)
+                    if line.strip() == "RESTART":
+                        self.restart()
+                        client.stdin.write("it is back\n")
+                        client.stdin.flush()
+                code = client.wait(10)
+            finally:
+                alarm.cancel()
+                client.kill()
+        assert code == 0, f"{story} ended with {code}:\n{''.join(printed)}{log.read_text()[-6000:]}"
+        return "".join(printed)
+
+    def restart(self) -> None:
+        """The config map ``leaves`` goes and ``comes`` comes while the server of the clients is away."""
+        before = self.ask("GET", CONFIG_MAPS)["metadata"]["resourceVersion"]
+        self._stop()
+        self._start(free_port())
+        self.ask("DELETE", f"{CONFIG_MAPS}/leaves")
+        self.ask("POST", CONFIG_MAPS, {"metadata": {"name": "comes", "labels": {"watched": "yes"}}})
+        self._stop()
+        self._start(self.port)
+        answer = self.ask("GET", f"{CONFIG_MAPS}?watch=true&resourceVersion={before}&timeoutSeconds=1")
+        assert answer["type"] == "ERROR" and answer["object"]["code"] == 410, answer
+        self.gone_versions.append(before)
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        """One request as the administrator."""
+        token = (self.directory / "data" / "admin.token").read_text()
+        request = urllib.request.Request(
+            f"{self._url}{path}",
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
+        )
+        context = ssl.create_default_context(cafile=str(self.directory / "data" / "ca.crt"))
+        with urllib.request.urlopen(request, timeout=20, context=context) as answer:
+            return json.loads(answer.read())
+
+    def _start(self, port: int) -> None:
+        self._url = f"https://127.0.0.1:{port}"
+        self._up = pilothouse(
+            self.directory,
+            "up",
+            f"--port={port}",
+            "--data-dir=data",
+            "--authorization-mode=RBAC",
+            "--token-auth-file=tokens.csv",
+            "--nodes=1",
+            "--pod-start-delay=20ms",
+            "--pod-stop-delay=20ms",
+        )
+        self._up.until("pilothouse is ready")
+
+    def _stop(self) -> None:
+        assert self._up is not None
+        assert self._up.stop() == 0, self._up.log
+        assert "Traceback" not in self._up.log, self._up.log
+
+    def _write_kubeconfig(self, name: str, login: dict[str, str]) -> None:
+        authority = (self.directory / "data" / "ca.crt").read_bytes()
+        cluster = {"server": self._url, "certificate-authority-data": _text(authority)}
+        document = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "c", "cluster": cluster}],
+            "users": [{"name": name, "user": login}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": name, "namespace": "default"}}],
+            "current-context": "x",
+        }
+        path = self.directory / f"{name}.kubeconfig"
+        path.write_text(json.dumps(document))
+        path.chmod(0o600)
+
+
+def _text(pem: bytes) -> str:
+    return base64.b64encode(pem).decode()

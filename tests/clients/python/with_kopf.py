@@ -1,0 +1,122 @@
+"""A kopf operator with a CRD: a ``Pair`` has a config map, a status, and a finalizer while it is there.
+
+The operator runs on a loop in a thread; the story is told from outside with the official client's untyped API.
+"""
+
+import asyncio
+import threading
+from typing import Any
+
+import kopf
+from kubernetes import client, config
+from kubernetes.client.exceptions import ApiException
+from tests.clients.python.objects import ask_for_restart, custom, definition, until
+
+NS = "default"
+WHERE = ("example.com", "v1", NS, "pairs")
+deleted: list[str] = []
+seen: set[str] = set()
+
+
+@kopf.on.startup()
+def settle(settings: kopf.OperatorSettings, **_: Any) -> None:
+    """Quick to reconnect, and annotations as the place for progress."""
+    settings.watching.reconnect_backoff = 0.1
+    settings.networking.error_backoffs = [0.1] * 100
+
+
+@kopf.on.create("example.com", "v1", "pairs")
+def create(name: str, spec: Any, body: Any, namespace: str, **_: Any) -> dict[str, Any]:
+    """Make the config map. What is returned goes into the status."""
+    core = client.CoreV1Api()
+    made = {"metadata": {"name": f"{name}-pair"}, "data": {"size": str(spec["size"])}}
+    kopf.adopt(made)
+    core.create_namespaced_config_map(namespace, made)
+    kopf.info(body, reason="Made", message="there is a config map")
+    return {"made": f"{name}-pair"}
+
+
+@kopf.on.update("example.com", "v1", "pairs", field="spec.size")
+def resize(name: str, new: int, patch: Any, namespace: str, **_: Any) -> None:
+    """Follow the size."""
+    core = client.CoreV1Api()
+    core.patch_namespaced_config_map(f"{name}-pair", namespace, {"data": {"size": str(new)}})
+    patch.status["size"] = new
+
+
+@kopf.on.delete("example.com", "v1", "pairs")
+def delete(name: str, **_: Any) -> None:
+    """Say good-bye, before the finalizer goes."""
+    deleted.append(name)
+
+
+@kopf.on.event("", "v1", "configmaps")
+def watch_config_maps(type: str | None, name: str, **_: Any) -> None:  # noqa: A002  # kopf's name of it
+    """A plain watch, over everything."""
+    (seen.discard if type == "DELETED" else seen.add)(name)
+
+
+def operate(ready: threading.Event, stop: threading.Event) -> None:
+    """The operator's thread."""
+    asyncio.run(kopf.operator(namespaces=[NS], standalone=True, ready_flag=ready, stop_flag=stop))
+
+
+def main() -> None:
+    """All of it."""
+    config.load_kube_config()
+    objects, core = client.CustomObjectsApi(), client.CoreV1Api()
+    client.ApiextensionsV1Api().create_custom_resource_definition(definition("pairs", "Pair"))
+    core.create_namespaced_config_map(NS, {"metadata": {"name": "leaves"}})
+    ready, stop = threading.Event(), threading.Event()
+    operator = threading.Thread(target=operate, args=(ready, stop), name="operator")
+    operator.start()
+    assert ready.wait(20)
+
+    def pair(name: str) -> dict[str, Any]:
+        found: dict[str, Any] = objects.get_namespaced_custom_object(*WHERE, name)
+        return found
+
+    def gone(name: str) -> bool:
+        try:
+            pair(name)
+        except ApiException as error:
+            assert error.status == 404
+            return True
+        return False
+
+    def size(name: str) -> str:
+        return str(core.read_namespaced_config_map(f"{name}-pair", NS).data["size"])
+
+    try:
+        objects.create_namespaced_custom_object(*WHERE, custom("Pair", "one", 1))
+        until(
+            lambda: pair("one").get("status", {}).get("create") == {"made": "one-pair"}, "the result is in the status"
+        )
+        assert size("one") == "1"
+        assert pair("one")["metadata"]["finalizers"] == ["kopf.zalando.org/KopfFinalizerMarker"]
+        objects.patch_namespaced_custom_object(*WHERE, "one", {"spec": {"size": 2}})
+        until(lambda: pair("one")["status"].get("size") == 2, "the update is followed")
+        assert size("one") == "2"
+        until(lambda: core.list_namespaced_event(NS, field_selector="involvedObject.kind=Pair").items, "events arrive")
+        until(lambda: {"leaves", "one-pair"} <= seen, "config maps are seen")
+
+        ask_for_restart()
+        until(lambda: "comes" in seen, "what came meanwhile is seen")
+        objects.create_namespaced_custom_object(*WHERE, custom("Pair", "two", 5))
+        until(lambda: pair("two").get("status", {}).get("create") is not None, "it works on")
+        objects.patch_namespaced_custom_object(*WHERE, "one", {"spec": {"size": 3}})
+        until(lambda: size("one") == "3", "for what was there before too")
+
+        for name in ("one", "two"):
+            objects.delete_namespaced_custom_object(*WHERE, name)
+        until(lambda: gone("one") and gone("two"), "the finalizers are taken away")
+        assert sorted(deleted) == ["one", "two"]
+        until(lambda: "one-pair" not in seen, "what they own is collected, and that is seen")
+    finally:
+        stop.set()
+        operator.join(20)
+    assert not operator.is_alive()
+
+
+if __name__ == "__main__":
+    main()
