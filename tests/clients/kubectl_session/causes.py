@@ -316,6 +316,7 @@ CAUSES: tuple[Cause, ...] = (
         ANY,
         "containers tell what they have got",
     ),
+    field("v1.23", r"(\.items\[2\])?\.status\.availableReplicas", "0", "stateful sets count available pods"),
     field("v1.22", r".*\.updateStrategy\.rollingUpdate\.maxSurge", "0", "daemon sets may surge"),
     field(
         "v1.27",

@@ -9,10 +9,21 @@ from typing import Any
 
 from tests.clients.kubectl_session.manifests import HERE
 from tests.clients.kubectl_session.sides import NODES as NODE_COUNT
-from tests.clients.kubectl_session.telling import APPS, SHOP, Check, Step, deployed, gone, items, pods, there, where
+from tests.clients.kubectl_session.telling import (
+    APPS,
+    SHOP,
+    Check,
+    Step,
+    deployed,
+    events,
+    gone,
+    items,
+    pods,
+    there,
+    where,
+)
 
 BATCH = "/apis/batch/v1/namespaces/shop"
-CORE = "/api/v1"
 
 
 def quoted(document: Any) -> str:
@@ -136,7 +147,7 @@ DEPLOYMENT = (
     Step("all", "get all"),
     Step("describe the deployment", "describe deployment web"),
     Step("describe the replica set", "describe rs -l app=web"),
-    Step("describe the pods", "describe pods -l app=web"),
+    Step("describe the pods", "describe pods -l app=web", (events("involvedObject.kind=Pod", 8),)),
     Step(
         "describe the service",
         "describe service web",
@@ -242,7 +253,7 @@ PODS = (
     Step("it runs", "get pod solo-run -o yaml", (pods("solo-run", 1),)),
     Step("create a pod", "create -f solo.yaml"),
     Step("follow pods", "get pods -w -o wide -l app=solo", watch=True, after=(pods("solo", 1),)),
-    Step("describe a pod", "describe pod solo"),
+    Step("describe a pod", "describe pod solo", (events("involvedObject.name=solo", 4),)),
     Step("events of the pod", "events --for=pod/solo", unordered=True),
     Step("change what is fixed", "apply -f solo-moved.yaml"),
     Step("replace what is fixed", "replace -f solo-moved.yaml"),
@@ -267,9 +278,9 @@ SETS = (
         (where(f"{BATCH}/jobs/sums", "is done", _is_done),),
     ),
     Step("sets and jobs in full", "get statefulsets,daemonsets,jobs -o wide"),
-    Step("describe the stateful set", "describe statefulset db"),
-    Step("describe the daemon set", "describe daemonset agent"),
-    Step("describe the job", "describe job sums"),
+    Step("describe the stateful set", "describe statefulset db", (events("involvedObject.name=db", 2),)),
+    Step("describe the daemon set", "describe daemonset agent", (events("involvedObject.name=agent", 3),)),
+    Step("describe the job", "describe job sums", (events("involvedObject.name=sums,reason=Completed", 1),)),
     Step("sets and jobs as YAML", "get statefulset,daemonset,job -o yaml"),
     Step("pods of sets as YAML", "get pod db-0 db-1 -o yaml"),
     Step("revisions", "get controllerrevisions -o yaml"),
@@ -298,7 +309,7 @@ NODES = (
         "get pods -o wide -l app=web",
         (items(f"{SHOP}/pods?labelSelector=app%3Dweb", 2, "pods that found no node", _homeless),),
     ),
-    Step("describe pods without a node", "describe pods -l app=web"),
+    Step("describe pods without a node", "describe pods -l app=web", (events("reason=FailedScheduling", 2),)),
     Step("describe the node", "describe node node-0"),
     Step("uncordon the node", "uncordon node-0"),
     Step("pods are home again", "get pods -l app=web -o wide", deployed("web", 2)),

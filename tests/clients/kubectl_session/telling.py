@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+from urllib.parse import quote
 
 from tests.clients.kubectl_session.manifests import FILES
 from tests.clients.kubectl_session.sides import Answer, Side
@@ -125,6 +126,12 @@ def items(path: str, count: int, text: str = "", holds: Callable[[Any], object] 
         f"lists {count} {text}",
         lambda found: len(found["items"]) == count and all(holds(item) for item in found["items"]),
     )
+
+
+def events(selector: str, count: int) -> Check:
+    """At least so many of the namespace's events; they come later than what they tell of."""
+    path = f"{SHOP}/events?fieldSelector={quote(selector)}"
+    return where(path, f"lists {count}", lambda found: len(found["items"]) >= count)
 
 
 def is_ready(pod: Any) -> bool:
