@@ -175,10 +175,13 @@ _PREFIXES = {
 """Where etcd would have them, if not under their name (pkg/kubeapiserver/default_storage_factory_builder.go, v1.36)."""
 
 
-def wrong_uid(info: ResourceInfo, namespace: str, name: str, expected: str, found: str) -> StatusError:
+def wrong_uid(
+    info: ResourceInfo, namespace: str, name: str, expected: str, found: str, *, dry_run: bool = False
+) -> StatusError:
     """409, about an update that names another object's uid."""
     prefix = _PREFIXES.get(info.group_resource, info.resource)
-    path = f"/registry/{prefix}/{namespace}/{name}" if info.namespaced else f"/registry/{prefix}/{name}"
+    root = "" if dry_run else "/registry"  # a dry run does not get as far as the storage, which knows the root
+    path = f"{root}/{prefix}/{namespace}/{name}" if info.namespaced else f"{root}/{prefix}/{name}"
     return conflict(
         info,
         name,

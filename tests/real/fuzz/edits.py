@@ -89,7 +89,7 @@ def choose(values: Values, root: Definition, doc: Json, top: Sequence[str], spoi
                     current = current[position]
                 if definition is None:
                     if kind.name == "map" and isinstance(current, dict):
-                        key = random.choice([*current, "fresh"])
+                        key = random.choice([*(key for key in current if "deprecated" not in key), "fresh"])
                         path.append(key)
                         fields.append(None)
                         kind = kind.element

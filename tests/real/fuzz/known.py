@@ -83,9 +83,10 @@ def _said(theirs: str, ours: str, where: str = "") -> Callable[[Seen], bool]:
 
 
 def _families(seen: Seen) -> bool:
-    if re.search("spec.ipFamil", seen.path):
+    gated = "ipFamil|allocateLoadBalancerNodePorts"
+    if re.search(gated, seen.path):
         return True
-    return seen.theirs.accepted and not seen.ours.accepted and "spec.ipFamil" in str(seen.ours.body)
+    return seen.theirs.code != seen.ours.code == 422 and re.search(gated, str(seen.ours.body)) is not None
 
 
 def _service_registry(seen: Seen) -> bool:
@@ -98,6 +99,35 @@ def _service_registry(seen: Seen) -> bool:
         return re.search("clusterIP|nodePort|NodePort", seen.path) is not None and difference.theirs is ABSENT
     told = str(seen.theirs.body)
     return seen.theirs.code == 422 and seen.ours.code != 422 and re.search("clusterIP|ersion", told) is not None
+
+
+def _drivers(seen: Seen) -> bool:
+    if seen.theirs.code == 422 and seen.ours.accepted:
+        return "spec: Invalid value" in str(seen.theirs.body)
+    return re.search("storageCapacity|requiresRepublish|tokenRequests", seen.path) is not None
+
+
+def _partition(seen: Seen) -> bool:
+    if seen.theirs.code == 422 and seen.ours.accepted:
+        return "updates to statefulset spec" in str(seen.theirs.body)
+    return seen.path.endswith(("updateStrategy.rollingUpdate", "metadata.generation"))
+
+
+def _decoding(seen: Seen) -> bool:
+    patch, ours = seen.request.kind_of_patch, str(seen.ours.body)
+    if patch and "error decoding patch" in ours:
+        return True
+    if patch and re.search("cannot unmarshal number|unrecognized type: int", ours) and (seen.theirs.code != 422 or seen.path.startswith("details")):
+        return True
+    theirs = "json parse error|cannot be handled as a|v1\\.|ReadInt|readObject|decode"
+    return _said(theirs, "cannot unmarshal|unable to parse|json:|quantities|base64", "message")(seen)
+
+
+def _applied(seen: Seen) -> bool:
+    refused = "failed to create typed patch object|failed to convert new object"
+    if seen.ours.accepted:
+        return _matches("expected string, got &value.valueUnstructured{Value:[0-9]", str(seen.theirs.body))
+    return _said(refused, refused, "message")(seen)
 
 
 ROWS: tuple[Row, ...] = (
@@ -124,7 +154,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         "families of services",
         "v1.23",
-        "services have IP families, which took a feature gate before",
+        "services have IP families and (v1.24) `allocateLoadBalancerNodePorts`, which took feature gates before",
         _both("services", applies=_families),
     ),
     Row(
@@ -162,12 +192,8 @@ ROWS: tuple[Row, ...] = (
     Row(
         "decoding",
         "v1.23",
-        "what is wrong with the types in a body is said in the words of Go's own decoder",
-        _said(
-            "json parse error|cannot be handled as a|v1\\.|ReadInt|readObject|decode",
-            "cannot unmarshal|unable to parse|json:|quantities",
-            "message",
-        ),
+        "what is wrong with the types in a body or patch is said first, in the words of Go's own decoder",
+        _decoding,
     ),
     Row(
         "not acceptable",
@@ -178,8 +204,11 @@ ROWS: tuple[Row, ...] = (
     Row(
         "namespace of a patched object",
         "v1.22",
-        "a patch that moves an object to another namespace is refused in other words",
-        _said("does not match the namespace on the request", "does not match the namespace sent on the request"),
+        "a patch that moves an object to another namespace is refused in other words, and means nothing where there are none",
+        lambda seen: (
+            _matches("does not match the namespace on the request", str(seen.theirs.body))
+            and (seen.ours.accepted or _matches("namespace sent on the request", str(seen.ours.body)))
+        ),
     ),
     Row(
         "directives in what is new",
@@ -191,8 +220,8 @@ ROWS: tuple[Row, ...] = (
     Row(
         "selector texts",
         "v1.22",
-        "unreadable label selectors are told of in other words",
-        _said("unable to parse requirement", "unable to parse requirement"),
+        "unreadable selectors, and fields that can't be selected by, are told of in other words",
+        _said("unable to parse requirement|field label|field selector", "unable to parse requirement|field label"),
     ),
     Row(
         "registry of services",
@@ -202,22 +231,19 @@ ROWS: tuple[Row, ...] = (
         _both("services", applies=_service_registry),
     ),
     Row(
-        "selectable fields of services",
-        "v1.22",
-        "services can be selected by `spec.type` and `spec.clusterIP`, and other fields are refused in other words",
-        _both("services", applies=_said("is not a known field selector", "field label not supported")),
-    ),
-    Row(
         "unreadable revisions of lists",
         "v1.31",
         "a list with an unreadable `resourceVersion` is a bad request also where the cache answers",
         lambda seen: seen.request.method in ("GET", "DELETE") and seen.theirs.code == 500 and seen.ours.code == 400,
     ),
     Row(
-        "name conflicts",
+        "generated names",
         "v1.30",
-        "a name that is taken is a conflict also where the object has a `generateName`",
-        lambda seen: seen.theirs.code == 500 and "generate" in str(seen.ours.body),
+        "a name is generated before a kind has its own way, and one that is taken is a conflict",
+        lambda seen: (
+            (seen.theirs.code == 500 and "generate" in str(seen.ours.body))
+            or (seen.resource == "limitranges" and _matches("generateName", str(seen.request.body)))
+        ),
     ),
     Row(
         "limits of lists from the cache",
@@ -249,27 +275,14 @@ ROWS: tuple[Row, ...] = (
         "the kind that is scaled has a group in its `apiVersion`",
         _both(
             "horizontalpodautoscalers.autoscaling",
-            applies=lambda seen: seen.theirs.accepted and "scaleTargetRef.apiVersion" in str(seen.ours.body),
-        ),
-    ),
-    Row(
-        "numbers that do not fit",
-        "v1.22",
-        "a patch with a number that its field can't hold is refused before all else, as a patch",
-        lambda seen: (
-            seen.request.kind_of_patch in ("merge", "strategic", "json")
-            and (seen.theirs.code != 422 or seen.path.startswith("details"))
-            and "cannot unmarshal number" in str(seen.ours.body)
+            applies=lambda seen: seen.theirs.code != 422 and "scaleTargetRef.apiVersion" in str(seen.ours.body),
         ),
     ),
     Row(
         "CSI drivers",
         "v1.22",
-        "`storageCapacity` and `requiresRepublish` are there without a feature gate",
-        _both(
-            "csidrivers.storage.k8s.io",
-            applies=lambda seen: re.search("storageCapacity|requiresRepublish|tokenRequests", seen.path) is not None,
-        ),
+        "`storageCapacity` and `requiresRepublish` are there without a feature gate, and (v1.30) the spec may change",
+        _both("csidrivers.storage.k8s.io", applies=_drivers),
     ),
     Row(
         "order of cached lists",
@@ -284,12 +297,6 @@ ROWS: tuple[Row, ...] = (
         "v1.27",
         "the answer to a token request names the account",
         lambda seen: seen.request.path.endswith("/token") and seen.path.startswith("body.metadata."),
-    ),
-    Row(
-        "patches of another shape",
-        "v1.24",
-        "a patch that is no object, or no list, is a bad request with the decoder's words",
-        lambda seen: seen.request.method == "PATCH" and "error decoding patch" in str(seen.ours.body),
     ),
     Row(
         "templates of StatefulSets",
@@ -312,8 +319,66 @@ ROWS: tuple[Row, ...] = (
         "an object of a create has the namespace of its address before it is validated",
         _both(
             "localsubjectaccessreviews.authorization.k8s.io",
-            applies=lambda seen: (seen.theirs.code, seen.ours.code) == (400, 422),
+            applies=lambda seen: seen.theirs.code in (400, 422) and seen.ours.code in (201, 422),
         ),
+    ),
+    Row(
+        "types of applied objects",
+        "v1.26",
+        "an applied object that its type does not allow is told of with its name, and quantities may be numbers",
+        _applied,
+    ),
+    Row(
+        "order of what is merged",
+        "v1.27",
+        "applied items come in the order in which they are applied",
+        lambda seen: seen.request.kind_of_patch == "apply" and seen.path.endswith("finalizers.*"),
+        diverges=True,
+    ),
+    Row(
+        "lifetime of finished jobs",
+        "v1.21",
+        "`ttlSecondsAfterFinished` is there without a feature gate",
+        _both("jobs.batch", applies=_new("spec.ttlSecondsAfterFinished")),
+    ),
+    Row(
+        "references owned whole",
+        "v1.22",
+        "references, owner references and selectors have one owner for all of their fields",
+        lambda seen: (
+            seen.request.kind_of_patch == "apply"
+            and seen.ours.code in (409, 422)
+            and re.search("Ref|regarding|related|involvedObject|elector", str(seen.ours.body)) is not None
+        ),
+    ),
+    Row(
+        "writes that change nothing",
+        "v1.22",
+        "a write that changes nothing but who wrote when is not stored, and a status write does not own what it leaves",
+        lambda seen: (
+            seen.theirs.code == 409
+            and seen.ours.accepted
+            and _matches("has been modified|Apply failed", str(seen.theirs.body.get("message")))
+        ),
+    ),
+    Row(
+        "specs of StatefulSets",
+        "v1.33",
+        "more of a StatefulSet may change (`revisionHistoryLimit`), and a `partition` is always filled in",
+        _both("statefulsets.apps", applies=_partition),
+        diverges=True,
+    ),
+    Row(
+        "delete options of collections",
+        "v1.22",
+        "`DeleteOptions` of `meta.k8s.io/v1` are understood also for collections",
+        lambda seen: seen.request.method == "DELETE" and 'no kind "DeleteOptions"' in str(seen.theirs.body),
+    ),
+    Row(
+        "self links",
+        "v1.24",
+        "a `selfLink` that a client sends is dropped",
+        lambda seen: seen.path.endswith("metadata.selfLink") and seen.difference.ours is ABSENT,
     ),
     Row(
         "kept QOS class",
@@ -334,6 +399,19 @@ ROWS: tuple[Row, ...] = (
         _said("must have at most|invalid character", "may not be more than|printable", "fieldManager"),
     ),
 )
+
+
+def table() -> str:
+    """The rows as the page shows them."""
+    lines = ["| since | what is otherwise |", "|---|---|"]
+    lines += [f"| {row.since} | {row.what} |" for row in sorted(ROWS, key=_release)]
+    return "\n".join(lines) + "\n"
+
+
+def _release(row: Row) -> tuple[int, str]:
+    found = re.search(r"v1\.(\d+)", row.since)
+    assert found is not None, row.since
+    return int(found[1]), row.what
 
 
 def explain(difference: Difference, resource: str, request: Request, theirs: Answer, ours: Answer) -> Row | None:

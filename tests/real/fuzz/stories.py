@@ -5,7 +5,6 @@ What comes next depends on what the real server has said so far, so that most re
 
 import copy
 import itertools
-import os
 from collections.abc import Iterator
 from random import Random
 from typing import Any
@@ -45,7 +44,6 @@ REVIEWS = {
     "subjectaccessreviews.authorization.k8s.io",
     "localsubjectaccessreviews.authorization.k8s.io",
 }
-APPLY = ("apply",) if os.environ.get("FUZZ_APPLY") else ()
 
 
 def choices(shared: SharedSchema) -> list[ResourceInfo]:
@@ -218,7 +216,7 @@ class Story:
         doc = self.known.objects[name]
         top = self._main_fields() if part != "status" else ["status", "status", "metadata"]
         edit = self._edit(doc, top)
-        way = random.choice(("merge", "strategic", "json", *APPLY, "strategic"))
+        way = random.choice(("merge", "strategic", "json", "apply", "strategic"))
         path = self._path(name, part)
         query = self._options(force=way == "apply")
         if way == "json":

@@ -360,6 +360,7 @@ KNOWN: Mapping[str, Chooser] = {
         },
         {"notReadyAddresses": [{"ip": "10.1.2.3"}], "ports": [{"port": 80, "appProtocol": "http"}]},
     ),
+    "ServiceAccount.secrets": one([{"name": "a"}], [{"name": "b"}, {"name": "a"}]),
     "LimitRangeItem": one(
         {"type": "Container", "max": {"cpu": "4"}, "default": {"cpu": "1"}, "defaultRequest": {"cpu": "100m"}},
         {"type": "Pod", "min": {"memory": "1Mi"}},
@@ -429,7 +430,7 @@ KNOWN: Mapping[str, Chooser] = {
     "CSIDriverSpec.tokenRequests": one([{"audience": "a"}], [{"audience": "", "expirationSeconds": 600}]),
     "CSINodeDriver": one(
         {"name": "d.example.com", "nodeID": "n", "topologyKeys": ["example.com/zone"]},
-        {"name": "e.example.com", "nodeID": "m", "allocatable": {"count": 3}, "topologyKeys": None},
+        {"name": "e.example.com", "nodeID": "m", "allocatable": {"count": 3}, "topologyKeys": ["example.com/rack"]},
     ),
     "VolumeAttachmentSpec.attacher": _driver,
     "VolumeAttachmentSource": one({"persistentVolumeName": "p"}),

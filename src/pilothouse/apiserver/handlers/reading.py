@@ -124,6 +124,8 @@ def _select(
         if selection.matches(attributes):
             selected.append(record)
             if limit and len(selected) == limit:
+                if selection.name:
+                    return selected, False, revision  # upstream gets that one, it does not list
                 # Whether what is left matches is not looked at (apiserver pkg/storage/cacher/cacher.go, v0.36).
                 left = store.list(prefix, after=record.key, limit=1, revision=revision).records
                 return selected, bool(left), revision

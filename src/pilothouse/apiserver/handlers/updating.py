@@ -130,7 +130,13 @@ async def change(
         meta: Object = obj.setdefault("metadata", {})
         uid = meta.get("uid")
         if uid and uid != old["metadata"]["uid"]:
-            raise errors.wrong_uid(call.info, call.namespace, call.name, uid, old["metadata"]["uid"])
+            if call.request.method == "PATCH":
+                problem = errors.invalid_value("metadata.uid", uid, "field is immutable")
+                # Upstream validates the metadata of an update in two places, and lists the cause twice.
+                raise errors.invalid(call.info.group, call.info.kind, call.name, [problem, problem])
+            raise errors.wrong_uid(
+                call.info, call.namespace, call.name, uid, old["metadata"]["uid"], dry_run=options.dry_run
+            )
         if not builds_on_old:
             check_revision_given(call, meta)
         insists = _insists(meta, old["metadata"]) if revision is None else revision

@@ -57,6 +57,9 @@ class LimitRangeStrategy(Strategy):
                 if amounts:
                     item[field] = {name: amounts[name] for name in sorted(amounts)}
 
+    def finish(self, obj: Object) -> None:
+        obj["spec"].setdefault("limits", None)  # printed even when there are none
+
     def prepare_create(self, obj: Object, now: str) -> None:
         meta = obj["metadata"]
         if not meta.get("name"):

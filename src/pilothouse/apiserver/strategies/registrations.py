@@ -10,6 +10,7 @@ from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.base import Strategy
 from pilothouse.apiserver.strategies.expressions import conditions_problems, policy_problems
 from pilothouse.apiserver.strategies.filling import child, fill
+from pilothouse.apiserver.strategies.selectors import selector_problems
 from pilothouse.machinery.names import dns_subdomain_errors
 
 _FAILURE = ("Fail", "Ignore")
@@ -89,6 +90,8 @@ class WebhooksStrategy(Strategy):
             if not problems and name.count(".") < 2:
                 text = "should be a domain with at least three segments separated by dots"
                 problems.append(errors.invalid_value(f"{path}.name", name, text))
+        for field in ("namespaceSelector", "objectSelector"):
+            problems += selector_problems(webhook.get(field) or {}, f"{path}.{field}")
         for position, rule in enumerate(webhook.get("rules") or ()):
             problems += _rule_problems(rule, f"{path}.rules[{position}]")
         for field, supported in (("failurePolicy", _FAILURE), ("matchPolicy", _MATCH)):

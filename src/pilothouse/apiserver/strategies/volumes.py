@@ -108,6 +108,8 @@ class VolumeStrategy(Strategy):
         problems += [
             errors.not_allowed(f"spec.{name}", "may not specify more than 1 volume type") for name in sources[1:]
         ]
+        if spec.get("hostPath") is not None and not spec["hostPath"].get("path"):
+            problems.append(errors.required("spec.hostPath.path"))
         problems += host_path_problems(spec.get("hostPath"), "spec.hostPath")
         if "local" in sources and not (spec.get("nodeAffinity") or {}).get("required"):
             problems.append(errors.required("spec.nodeAffinity", "Local volume requires node affinity"))
@@ -154,6 +156,9 @@ class ClaimStrategy(Strategy):
             spec["dataSourceRef"] = dict(source)
         elif reference and not source and not reference.get("namespace"):
             spec["dataSource"] = dict(reference)
+        for field in ("dataSource", "dataSourceRef"):
+            if spec.get(field):
+                spec[field].setdefault("apiGroup", None)  # printed even when it is not set
 
     def prepare_create(self, obj: Object, now: str) -> None:
         obj["status"] = {"phase": "Pending"}
@@ -178,7 +183,9 @@ class ClaimStrategy(Strategy):
         if spec == before:
             return []
         problems = self.validate(obj)
-        if _fixed_claim(spec, before) != _fixed_claim(before, before):
+        amounts = [each["resources"].get("requests") for each in (spec, before)]
+        is_bound = (old.get("status") or {}).get("phase") == "Bound"
+        if _fixed_claim(spec, before) != _fixed_claim(before, before) or (not is_bound and amounts[0] != amounts[1]):
             return [*problems, errors.not_allowed("spec", _IMMUTABLE_CLAIM)]
         wanted = (spec["resources"].get("requests") or {}).get("storage")
         was = (before["resources"].get("requests") or {}).get("storage")
