@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.clients.embedded_server import ADMIN_TOKEN, EmbeddedServer
-from tests.real.fuzz.known import ROWS
+from tests.real.fuzz.known import ROWS, table
 from tests.real.fuzz.servers import Asked
 from tests.real.fuzz.shared_schema import SharedSchema
 from tests.real.fuzz.telling import Exchange, Report, Teller
@@ -67,6 +67,11 @@ def _print(exchange: Exchange) -> None:
     print(f"\n{exchange.theirs.code} {exchange.ours.code} {exchange.ours.asked}")
     for difference in exchange.differences:
         print(f"    {difference}")
+
+
+def test_the_page_shows_the_rows() -> None:
+    text = (Path(__file__).resolve().parents[2] / "docs" / "conformance.md").read_text(encoding="utf-8")
+    assert table() in text
 
 
 def test_the_rows_are_few_and_told_apart() -> None:

@@ -95,7 +95,9 @@ def _bodies(namespace: str) -> dict[str, Json]:
         "priorityclasses.scheduling.k8s.io": {"value": 10},
         "storageclasses.storage.k8s.io": {"provisioner": "example.com/p"},
         "csidrivers.storage.k8s.io": {"spec": {}},
-        "csinodes.storage.k8s.io": {"spec": {"drivers": [{"name": "d.example.com", "nodeID": "n", "topologyKeys": ["a"]}]}},
+        "csinodes.storage.k8s.io": {
+            "spec": {"drivers": [{"name": "d.example.com", "nodeID": "n", "topologyKeys": ["a"]}]}
+        },
         "volumeattachments.storage.k8s.io": {
             "spec": {"attacher": "d.example.com", "nodeName": "n", "source": {"persistentVolumeName": "p"}}
         },

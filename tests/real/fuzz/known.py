@@ -117,7 +117,11 @@ def _decoding(seen: Seen) -> bool:
     patch, ours = seen.request.kind_of_patch, str(seen.ours.body)
     if patch and "error decoding patch" in ours:
         return True
-    if patch and re.search("cannot unmarshal number|unrecognized type: int", ours) and (seen.theirs.code != 422 or seen.path.startswith("details")):
+    if (
+        patch
+        and re.search("cannot unmarshal number|unrecognized type: int", ours)
+        and (seen.theirs.code != 422 or seen.path.startswith("details"))
+    ):
         return True
     theirs = "json parse error|cannot be handled as a|v1\\.|ReadInt|readObject|decode"
     return _said(theirs, "cannot unmarshal|unable to parse|json:|quantities|base64", "message")(seen)
@@ -134,26 +138,26 @@ ROWS: tuple[Row, ...] = (
     Row("namespace label", "v1.21", "namespaces carry the label `kubernetes.io/metadata.name`", _namespace_label),
     Row(
         "hangs up",
-        "v1.20 only",
-        "a handler of v1.20 panics, and its connection ends",
+        "v1.21",
+        "a request that made a handler of v1.20 panic, and end its connection, gets an answer",
         lambda seen: not seen.theirs.code,
     ),
-    Row("null times", "v1.35", "times that are not set are left out; before they were `null`", _null_times),
+    Row("null times", "v1.34", "times that are not set are left out; before they were `null`", _null_times),
     Row(
         "pod generation",
-        "v1.33",
+        "v1.34",
         "pods have a `metadata.generation`",
         _both("pods", applies=_new("metadata.generation")),
     ),
     Row(
         "generations",
-        "v1.22-v1.28",
-        "jobs (v1.22) and pod templates (v1.28) have a `metadata.generation`",
+        "v1.23-v1.28",
+        "jobs (v1.23) and pod templates (v1.28) have a `metadata.generation`",
         _both("jobs.batch", "podtemplates", applies=_new("metadata.generation")),
     ),
     Row(
         "families of services",
-        "v1.23",
+        "v1.21",
         "services have IP families and (v1.24) `allocateLoadBalancerNodePorts`, which took feature gates before",
         _both("services", applies=_families),
     ),
@@ -170,13 +174,13 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         "default of manualSelector",
-        "v1.29",
+        "v1.31",
         "`manualSelector` is false where it is not given",
         _both("jobs.batch", applies=_new("spec.manualSelector")),
     ),
     Row(
         "bootstrap roles",
-        "v1.27",
+        "v1.28",
         "the roles that everybody has grant more: `selfsubjectreviews`",
         _both("selfsubjectrulesreviews.authorization.k8s.io", applies=lambda seen: seen.path.startswith("body.status")),
     ),
@@ -204,7 +208,8 @@ ROWS: tuple[Row, ...] = (
     Row(
         "namespace of a patched object",
         "v1.22",
-        "a patch that moves an object to another namespace is refused in other words, and means nothing where there are none",
+        "a patch that moves an object to another namespace is refused in other words; outside of namespaces it does "
+        "nothing",
         lambda seen: (
             _matches("does not match the namespace on the request", str(seen.theirs.body))
             and (seen.ours.accepted or _matches("namespace sent on the request", str(seen.ours.body)))
@@ -358,7 +363,7 @@ ROWS: tuple[Row, ...] = (
         lambda seen: (
             seen.theirs.code == 409
             and seen.ours.accepted
-            and _matches("has been modified|Apply failed", str(seen.theirs.body.get("message")))
+            and _matches("has been modified|Apply failed", str(seen.theirs.body["message"]))
         ),
     ),
     Row(
@@ -388,8 +393,8 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         "revisions of controllers",
-        "v1.20 only",
-        "strategic merge patches of ControllerRevisions are refused, since their data seems to change",
+        "v1.21",
+        "strategic merge patches of ControllerRevisions are granted; before, their data seemed to change",
         _both("controllerrevisions.apps", applies=lambda seen: seen.theirs.code == 422 and seen.ours.accepted),
     ),
     Row(

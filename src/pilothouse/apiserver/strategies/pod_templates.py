@@ -111,9 +111,13 @@ def _default_container(container: Object) -> None:
                 _default_http(hook)
 
 
+_IMAGE = re.compile(r"[A-Za-z0-9]")
+"""How names of images begin; what begins otherwise has no tag."""
+
+
 def pull_policy(image: str) -> str:
     """``Always`` for ``:latest``, said or meant."""
-    if "@" in image:
+    if "@" in image or not _IMAGE.match(image):
         return "IfNotPresent"
     _path, separator, tag = image.rpartition("/")[2].partition(":")
     return "Always" if not separator or tag == "latest" else "IfNotPresent"
