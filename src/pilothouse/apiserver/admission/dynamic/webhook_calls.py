@@ -15,7 +15,6 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
-import httptools
 import msgspec
 
 from pilothouse.apiserver.core import Core
@@ -93,6 +92,8 @@ def _resolve(core: Core, namespace: str, name: str, port: int) -> tuple[str, int
 
 async def send(target: Target, body: bytes) -> tuple[int, bytes]:
     """One POST on a connection of its own."""
+    import httptools  # a server without a port does without it, until a webhook is called
+
     head = (
         f"POST {target.path} HTTP/1.1\r\nHost: {urlsplit(target.url).netloc}\r\n"
         "User-Agent: kube-apiserver-admission\r\n"
@@ -131,6 +132,8 @@ class _Answer:
 
 
 async def _read(reader: asyncio.StreamReader) -> tuple[int, bytes]:
+    import httptools
+
     answer = _Answer()
     parser: Any = httptools.HttpResponseParser(answer)
     begun = False
