@@ -147,6 +147,8 @@ KNOWN = (
     "Deleting the content of a namespace failed",
     "is being terminated",
     "invalid bearer token",
+    # The ReplicaSet of a namespace that goes: its status is reported on what was looked at, and finds nobody.
+    'replicasets.apps \\"web\\" not found',
 )
 """What goes wrong by intention, and is told as upstream tells it."""
 

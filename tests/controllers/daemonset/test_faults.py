@@ -207,7 +207,9 @@ def test_a_node_that_refuses_pods_does_not_get_them_without_end_during_a_surge()
 
     async def tell(world: World) -> None:
         world.kubelets = False
-        await world.create_set(updateStrategy={"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}})
+        await world.create_set(
+            updateStrategy={"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+        )
         for _ in range(600):
             await world.settle(0.1)
             for pod in await world.pods():
