@@ -52,6 +52,11 @@ class EmbeddedServer:
         self._thread.join(timeout=20)
         assert not self._thread.is_alive(), "the embedded server did not stop"
 
+    @property
+    def authority(self) -> bytes:
+        """Who signed its certificate."""
+        return self._authority.certificate
+
     def _run(self) -> None:
         try:
             run(self._serve())

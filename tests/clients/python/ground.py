@@ -14,6 +14,7 @@ import ssl
 import subprocess
 import sys
 import threading
+import urllib.error
 import urllib.request
 from pathlib import Path
 from types import TracebackType
@@ -118,15 +119,7 @@ class Ground:
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         """One request as the administrator."""
         token = (self.directory / "data" / "admin.token").read_text()
-        request = urllib.request.Request(
-            f"{self._url}{path}",
-            method=method,
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
-        )
-        context = ssl.create_default_context(cafile=str(self.directory / "data" / "ca.crt"))
-        with urllib.request.urlopen(request, timeout=20, context=context) as answer:
-            return json.loads(answer.read())
+        return ask(self._url, (self.directory / "data" / "ca.crt").read_bytes(), token, method, path, body)
 
     def _start(self, port: int) -> None:
         self._url = f"https://127.0.0.1:{port}"
@@ -162,6 +155,23 @@ class Ground:
         path = self.directory / f"{name}.kubeconfig"
         path.write_text(json.dumps(document))
         path.chmod(0o600)
+
+
+def ask(url: str, authority: bytes, token: str, method: str, path: str, body: Any = None) -> Any:
+    """One request to a server with that authority, as whoever has the token."""
+    request = urllib.request.Request(
+        f"{url}{path}",
+        method=method,
+        data=None if body is None else json.dumps(body).encode(),
+        headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
+    )
+    context = ssl.create_default_context(cadata=authority.decode())
+    try:
+        with urllib.request.urlopen(request, timeout=20, context=context) as answer:
+            return json.loads(answer.read())
+    except urllib.error.HTTPError as error:
+        with error:
+            raise AssertionError(f"{method} {path}: {error.read().decode()}") from error
 
 
 def _text(pem: bytes) -> str:
