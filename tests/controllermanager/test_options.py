@@ -340,7 +340,7 @@ RS, GC, NS = ("replicaset-controller", "garbage-collector-controller", "namespac
         pytest.param(["-replicaset", "replicaset"], set(), id="the first match wins: off"),
         pytest.param(["-replicaset", "replicaset-controller"], set(), id="name and alias are the same"),
         pytest.param([], set(), id="nothing asked, nothing runs"),
-        pytest.param(["deployment"], set(), id="upstream's others are not here"),
+        pytest.param(["statefulset"], set(), id="upstream's others are not here"),
     ],
 )
 def test_selection(words: list[str], running: set[str]) -> None:
@@ -355,10 +355,10 @@ def test_a_controller_that_is_off_by_default_wants_its_name() -> None:
 
 
 def test_names_that_nobody_knows() -> None:
-    words = ["*", "replicaset", "-what", "deployment", "ever"]
+    words = ["*", "replicaset", "-what", "statefulset", "ever"]
     assert unknown_names(words, DESCRIPTORS) == ["what", "ever"]
-    assert absent_names([*words, "-job"], DESCRIPTORS) == ["deployment"]
-    assert "deployment-controller" in upstream_names()
+    assert absent_names([*words, "-job"], DESCRIPTORS) == ["statefulset"]
+    assert "statefulset-controller" in upstream_names()
 
 
 def test_the_52_controllers_of_upstream_are_known_by_their_names() -> None:

@@ -1,14 +1,9 @@
-"""The recorded scenarios, step by step: what was done with kubectl, and when (seconds from the start of each).
-
-Deployments have no controller here. Where a scenario has one, its ReplicaSet is made by hand, as that controller made
-it.
-"""
+"""The recorded scenarios, step by step: what was done with kubectl, and when (seconds from the start of each)."""
 
 from collections.abc import Mapping
 
 import msgspec
 from tests.traces.audit import AuditedServer
-from tests.traces.records import HASH
 from tests.traces.stage import Doc, Scene, Stage, play
 
 REPLICA_SET = """
@@ -97,37 +92,9 @@ async def _count(stage: Stage, path: str, status: Doc) -> None:
     await stage.request("PATCH", f"{path}/status", {"status": status}, "application/merge-patch+json")
 
 
-async def _create_deployment(stage: Stage) -> None:
-    """A Deployment, and what its controller then creates."""
-    (deployment,) = await stage.create(DEPLOYMENT)
-    labels = {"app": "web", "pod-template-hash": HASH}
-    template: Doc = deployment["spec"]["template"]
-    owner: Doc = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": deployment["metadata"]["uid"]}
-    replica_set: Doc = {
-        "apiVersion": "apps/v1",
-        "kind": "ReplicaSet",
-        "metadata": {
-            "name": f"web-{HASH}",
-            "labels": labels,
-            "annotations": {
-                "deployment.kubernetes.io/desired-replicas": "2",
-                "deployment.kubernetes.io/max-replicas": "3",
-                "deployment.kubernetes.io/revision": "1",
-            },
-            "ownerReferences": [{**owner, "controller": True, "blockOwnerDeletion": True}],
-        },
-        "spec": {
-            "replicas": 2,
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": template["spec"]},
-        },
-    }
-    await stage.request("POST", stage.path("ReplicaSet"), replica_set)
-
-
 async def foreground(stage: Stage) -> None:
     """05e: a Deployment is deleted in the foreground."""
-    await _create_deployment(stage)
+    await stage.create(DEPLOYMENT)
     await stage.at(2.714)
     await stage.delete("Deployment", "web", "Foreground")
     await stage.at(8.0)
@@ -136,7 +103,7 @@ async def foreground(stage: Stage) -> None:
 async def namespace(stage: Stage) -> None:
     """11: a namespace goes, but a ConfigMap in it is held for a while."""
     await stage.at(0.001)
-    await _create_deployment(stage)
+    await stage.create(DEPLOYMENT)
     await stage.at(2.815)
     await stage.create("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {x: y}}")
     await stage.create("{apiVersion: v1, kind: Secret, metadata: {name: b}, stringData: {x: y}}")

@@ -1,4 +1,4 @@
-"""``apps/v1``: ReplicaSets, DaemonSets and the revisions of what they were made from."""
+"""``apps/v1``: Deployments, ReplicaSets, DaemonSets and the revisions of what they were made from."""
 
 import datetime
 
@@ -51,6 +51,67 @@ class ReplicaSet(View, frozen=True):
 
 
 REPLICA_SETS = Kind("apps", "v1", "replicasets", "ReplicaSet", True, ReplicaSet)
+
+
+class RollingUpdateDeployment(View, frozen=True):
+    """How far a rolling update may go at once: numbers, or percentages as text."""
+
+    max_unavailable: int | str | None = None
+    max_surge: int | str | None = None
+
+
+class DeploymentStrategy(View, frozen=True):
+    """How pods of older templates are replaced."""
+
+    type: str = ""
+    rolling_update: RollingUpdateDeployment | None = None
+
+
+class DeploymentSpec(View, frozen=True):
+    """What a Deployment should be. The template stays raw, as in ``ReplicaSetSpec``."""
+
+    replicas: int | None = None
+    selector: LabelSelector | None = None
+    template: msgspec.Raw = msgspec.Raw(b"{}")
+    strategy: DeploymentStrategy = DeploymentStrategy()
+    min_ready_seconds: int = 0
+    revision_history_limit: int | None = None
+    paused: bool = False
+    progress_deadline_seconds: int | None = None
+
+
+class DeploymentCondition(View, frozen=True):
+    """A condition of a Deployment. It has been what it is since ``last_transition_time``, and was last found to be so
+    for another reason, or with progress, at ``last_update_time``."""
+
+    type: str = ""
+    status: str = ""
+    last_update_time: datetime.datetime | None = None
+    last_transition_time: datetime.datetime | None = None
+    reason: str = ""
+    message: str = ""
+
+
+class DeploymentStatus(View, frozen=True):
+    """What a Deployment is."""
+
+    observed_generation: int = 0
+    replicas: int = 0
+    updated_replicas: int = 0
+    ready_replicas: int = 0
+    available_replicas: int = 0
+    unavailable_replicas: int = 0
+    terminating_replicas: int | None = None
+    conditions: tuple[DeploymentCondition, ...] = ()
+    collision_count: int | None = None
+
+
+class Deployment(View, frozen=True):
+    """A Deployment."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DeploymentSpec = DeploymentSpec()
+    status: DeploymentStatus = DeploymentStatus()
 
 
 class RollingUpdateDaemonSet(View, frozen=True):
@@ -107,5 +168,6 @@ class ControllerRevision(View, frozen=True):
     revision: int = 0
 
 
+DEPLOYMENTS = Kind("apps", "v1", "deployments", "Deployment", True, Deployment)
 DAEMON_SETS = Kind("apps", "v1", "daemonsets", "DaemonSet", True, DaemonSet)
 CONTROLLER_REVISIONS = Kind("apps", "v1", "controllerrevisions", "ControllerRevision", True, ControllerRevision)

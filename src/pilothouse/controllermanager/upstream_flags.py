@@ -287,9 +287,6 @@ cluster-signing-kubelet-serving-key-file string | CA key of the kubernetes.io/ku
 cluster-signing-legacy-unknown-cert-file string | CA certificate of the kubernetes.io/legacy-unknown signer
 cluster-signing-legacy-unknown-key-file string | CA key of the kubernetes.io/legacy-unknown signer
 
-[deployment-controller]
-concurrent-deployment-syncs int32 5 | The number of deployment objects that are allowed to sync concurrently.
-
 [device-taint-eviction-controller]
 concurrent-device-taint-eviction-syncs int32 8 | The number of operations (deleting a pod, updating DeviceTaintRule \
 status) which are allowed to run concurrently.

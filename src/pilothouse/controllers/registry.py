@@ -11,11 +11,13 @@ from pilothouse.controllers.node.node_lifecycle import DESCRIPTOR as NODE_LIFECY
 from pilothouse.controllers.node.taint_eviction import DESCRIPTOR as TAINT_EVICTION
 from pilothouse.controllers.node.ttl import DESCRIPTOR as TTL
 from pilothouse.controllers.workloads.daemonset import DESCRIPTOR as DAEMON_SET
+from pilothouse.controllers.workloads.deployment import DESCRIPTOR as DEPLOYMENT
 from pilothouse.controllers.workloads.replicaset import DESCRIPTOR as REPLICA_SET
 from pilothouse.runtime.descriptor import Descriptor
 
 DESCRIPTORS: tuple[Descriptor, ...] = (
     DAEMON_SET,
+    DEPLOYMENT,
     GARBAGE_COLLECTOR,
     NAMESPACE,
     NODE_IPAM,

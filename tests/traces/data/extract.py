@@ -15,6 +15,10 @@ USERS = {
     "04a-daemonset-nodes": {"daemon-set-controller", "generic-garbage-collector", "node-controller"},
     "04b-daemonset-maxunavailable": {"daemon-set-controller", "generic-garbage-collector"},
     "04c-daemonset-maxsurge": {"daemon-set-controller", "generic-garbage-collector"},
+    "05a-deployment-rolling": {"deployment-controller"},
+    "05b-deployment-scale-during-rollout": {"deployment-controller"},
+    "05c-deployment-pause-resume": {"deployment-controller"},
+    "05d-deployment-recreate": {"deployment-controller"},
     "05e-deployment-delete-foreground": {"replicaset-controller", "generic-garbage-collector"},
     "11-namespace-deletion": {"namespace-controller"},
     "12-garbage-collector": {"generic-garbage-collector"},
@@ -28,6 +32,7 @@ USERS = {
 
 ACCOUNTS = {
     "daemon-set-controller",
+    "deployment-controller",
     "generic-garbage-collector",
     "namespace-controller",
     "node-controller",

@@ -1,0 +1,56 @@
+"""Brings a Deployment's pods from one template to the next by growing one ReplicaSet and shrinking the others.
+
+Promises: while a rolling update goes on, the ReplicaSets together never want more than ``replicas`` + maxSurge pods,
+and none is taken away while that would leave fewer than ``replicas`` - maxUnavailable available. Recreate starts no new
+pod while an old one is there. Every template that was rolled out keeps its ReplicaSet, under its revision, until
+``revisionHistoryLimit`` is passed. Nothing is decided on a cache older than this controller's own last write for the
+Deployment. Pods are made and deleted by the ReplicaSets' controller alone.
+
+Not promised: that a rollout that is stuck ends. It is reported when its deadline has passed, nothing is rolled back.
+
+Files: ``decide`` which step comes next, ``rolling``, ``recreate`` and ``scaling`` what the sizes are to be,
+``revisions``, ``template`` and ``annotations`` what a ReplicaSet is known by, ``progress`` and ``status`` what is
+reported; ``look`` the requests, ``set_events`` and ``controller`` the wiring.
+docs/controllers/deployment.md has what wakes it and where it differs from upstream.
+"""
+
+import msgspec
+
+from pilothouse.api.apps import DEPLOYMENTS, REPLICA_SETS
+from pilothouse.api.core import PODS
+from pilothouse.machinery.flags import INT32, Flag
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec, GateSpec, Watch
+
+
+class DeploymentOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What can be set. ``report_terminating`` is upstream's gate ``DeploymentReplicaSetTerminatingReplicas``."""
+
+    workers: int = 5
+    report_terminating: bool = True
+
+
+DESCRIPTOR = Descriptor(
+    name="deployment-controller",
+    aliases=("deployment",),
+    client_name="deployment-controller",
+    options=DeploymentOptions,
+    gate_fields=(GateSpec(field="report_terminating", gate="DeploymentReplicaSetTerminatingReplicas"),),
+    flags=(
+        FlagSpec(
+            field="workers",
+            flag=Flag(
+                "concurrent-deployment-syncs",
+                INT32,
+                5,
+                "The number of deployment objects that are allowed to sync concurrently. Larger number = more "
+                "responsive deployments, but more CPU (and network) load",
+            ),
+        ),
+    ),
+    watches=(
+        Watch(kind=DEPLOYMENTS, keep_raw=True),
+        Watch(kind=REPLICA_SETS, indexes=("controller",), keep_raw=True),
+        Watch(kind=PODS, indexes=("controller",)),
+    ),
+    factory="pilothouse.controllers.workloads.deployment.controller:build",
+)

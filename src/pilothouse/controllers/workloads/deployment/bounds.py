@@ -1,0 +1,72 @@
+"""How far a rollout may stray from ``replicas``. Pure; read by ``rolling``, ``scaling`` and ``status``.
+
+Upstream: ``ResolveFenceposts``, ``MaxUnavailable`` and ``MaxSurge``, v1.36 ``pkg/controller/deployment/util/
+deployment_util.go``.
+"""
+
+import math
+
+import msgspec
+
+from pilothouse.api.apps import Deployment
+
+ROLLING_UPDATE = "RollingUpdate"
+RECREATE = "Recreate"
+
+
+class InvalidBound(ValueError):
+    """maxUnavailable or maxSurge is text that is no percentage. The API server takes no such object."""
+
+
+class Bounds(msgspec.Struct, frozen=True):
+    """So many pods may be missing, and so many too many. Never both 0 when there is anything to roll."""
+
+    unavailable: int = 0
+    surge: int = 0
+
+
+def wanted(deployment: Deployment) -> int:
+    """How many pods there should be."""
+    replicas = deployment.spec.replicas
+    return 1 if replicas is None else replicas
+
+
+def is_rolling(deployment: Deployment) -> bool:
+    """Whether the strategy is RollingUpdate."""
+    return deployment.spec.strategy.type == ROLLING_UPDATE
+
+
+def bounds_of(deployment: Deployment) -> Bounds:
+    """The bounds for this number of replicas. Of 10 replicas, 25 % is a surge of 3 and 2 that may be unavailable.
+
+    Where both would be 0 one pod may be unavailable, or nothing would ever happen. No more can be unavailable than
+    there are. With Recreate both are 0. What makes no sense counts as 0, as upstream.
+    """
+    replicas = wanted(deployment)
+    rolling = deployment.spec.strategy.rolling_update
+    if not is_rolling(deployment) or rolling is None:
+        unavailable = surge = 0
+    else:
+        try:
+            unavailable = scaled(rolling.max_unavailable, replicas, up=False)
+            surge = scaled(rolling.max_surge, replicas, up=True)
+        except InvalidBound:
+            return Bounds()
+    if not is_rolling(deployment):
+        return Bounds()
+    if unavailable == 0 and surge == 0:
+        unavailable = 1
+    return Bounds(min(unavailable, replicas), surge)
+
+
+def scaled(value: int | str | None, total: int, *, up: bool) -> int:
+    """A number as it is, a percentage of ``total`` rounded ``up`` or down (``GetScaledValueFromIntOrPercent``)."""
+    if value is None:
+        return 0
+    if isinstance(value, int):
+        return value
+    digits = value.removesuffix("%")
+    if digits == value or not digits.isascii() or not digits.isdecimal():
+        raise InvalidBound(f'invalid value for IntOrString: invalid type: string is not a percentage: "{value}"')
+    share = int(digits) * total / 100
+    return math.ceil(share) if up else math.floor(share)

@@ -1,0 +1,284 @@
+"""The wiring: observe → decide → apply → report.
+
+``set_events`` says what wakes a key, ``decide`` which way a look goes, ``look`` carries it out. Upstream: v1.36
+``pkg/controller/deployment``.
+"""
+
+import msgspec
+from msgspec.structs import replace
+
+from pilothouse.api.apps import DEPLOYMENTS, REPLICA_SETS, Deployment, DeploymentStatus, ReplicaSet
+from pilothouse.api.core import PODS, Pod
+from pilothouse.api.meta import Object, ObjectMeta
+from pilothouse.client.errors import ApiError, has_cause
+from pilothouse.controllers.shared.blueprints import Blueprints
+from pilothouse.controllers.workloads.deployment import DeploymentOptions, status
+from pilothouse.controllers.workloads.deployment.decide import Plan, Way, next_recreation, next_roll, way_of
+from pilothouse.controllers.workloads.deployment.history import doomed, roll_back, wish_to_roll_back
+from pilothouse.controllers.workloads.deployment.look import Look
+from pilothouse.controllers.workloads.deployment.progress import (
+    is_complete,
+    pause_condition,
+    seconds_to_deadline,
+    with_condition,
+)
+from pilothouse.controllers.workloads.deployment.recreate import are_old_pods_left
+from pilothouse.controllers.workloads.deployment.scaling import rescale
+from pilothouse.controllers.workloads.deployment.set_events import SetEvents, index_key, selects_all
+from pilothouse.env import TaskGroup
+from pilothouse.machinery.labels import Selector
+from pilothouse.machinery.owners import new_controller_reference
+from pilothouse.runtime import (
+    Claims,
+    ConsistencyGuard,
+    Controller,
+    ControllerContext,
+    EventRecorder,
+    Requeue,
+    index_by_controller,
+    object_reference,
+)
+from pilothouse.runtime.claims import CONTROLLER_INDEX
+
+QUEUE_NAME = "deployment"
+
+
+def build(context: ControllerContext) -> "DeploymentController":
+    """The controller of Deployments."""
+    return DeploymentController(context)
+
+
+class _Blueprint(msgspec.Struct, frozen=True):
+    """What stays the same between two changes of a spec."""
+
+    uid: str
+    generation: int
+    selector: Selector | None
+
+
+class DeploymentController(Controller):
+    """See the package."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        options = context.options_as(DeploymentOptions)
+        deployments = context.informers.informer(DEPLOYMENTS, keep_raw=True)
+        sets = context.informers.informer(REPLICA_SETS, keep_raw=True)
+        pods = context.informers.informer(PODS)
+        super().__init__(
+            "deployment-controller",
+            context.env,
+            workers=options.workers,
+            waits_for=(deployments, sets, pods),
+            metrics=context.metrics,
+            queue_name=QUEUE_NAME,
+            log=context.log,
+        )
+        self._options = options
+        self._client = context.client
+        self._deployments = deployments.cache
+        self._sets = sets.cache
+        self._pods = pods.cache
+        self._recorder = EventRecorder(context.client, context.env, self.name)
+        self._guard = ConsistencyGuard(
+            {
+                DEPLOYMENTS.group_resource: lambda: self._deployments.resource_version,
+                REPLICA_SETS.group_resource: lambda: self._sets.resource_version,
+            },
+            prefix=f"pilothouse_{QUEUE_NAME}",  # upstream has no guard here
+            metrics=context.metrics,
+        )
+        self._blueprints: Blueprints[Deployment, _Blueprint] = Blueprints(
+            DEPLOYMENTS.kind, lambda owner: owner.spec.selector, _draw, self.log
+        )
+        self._sets.add_index(CONTROLLER_INDEX, index_by_controller)
+        self._pods.add_index(CONTROLLER_INDEX, index_by_controller)
+        self.events = SetEvents(
+            deployments=self._deployments,
+            sets=self._sets,
+            pods=self._pods,
+            queue=self.queue,
+            guard=self._guard,
+            selector_of=lambda deployment: self._blueprints.of(deployment).selector,
+            forgotten=self._blueprints.forget,
+        )
+        events = self.events
+        deployments.add_handler(events.deployment_added, events.deployment_changed, events.deployment_gone)
+        sets.add_handler(events.set_added, events.set_changed, events.set_gone)
+        pods.add_handler(_ignore_added, _ignore_changed, events.pod_gone)
+
+    async def run(self) -> None:
+        async with TaskGroup(self.name) as group:
+            group.start(self._recorder.run(), name=f"{self.name}-events")
+            await super().run()
+
+    async def reconcile(self, key: str) -> Requeue | None:
+        self._guard.check(key)
+        deployment, raw = self._deployments.get(key), self._deployments.raw(key)
+        if deployment is None:
+            self._guard.forget(key)
+            return None
+        assert raw is not None, "what is written back whole is cached with its JSON"
+        if selects_all(deployment):
+            await self._refuse(key, deployment, raw)
+            return None
+        selector = self._blueprints.of(deployment).selector
+        if selector is None:
+            return None
+        sets = await self._claimed(key, deployment, selector)
+        if sets is None:
+            return None
+        try:
+            return await self._carry_on(self._look(key, deployment, raw, sets))
+        except ApiError as error:
+            if has_cause(error, "NamespaceTerminating"):
+                return None  # no retry can help, and there will be events until it is gone
+            raise
+
+    # Observe
+
+    def _look(self, key: str, deployment: Deployment, raw: bytes, sets: list[ReplicaSet]) -> Look:
+        uid = deployment.metadata.uid
+        return Look(
+            self.env,
+            self._client,
+            self._recorder,
+            self._sets,
+            deployment,
+            raw,
+            sets,
+            lambda group_resource, version: self._guard.wrote(key, uid, group_resource, version),
+        )
+
+    async def _refuse(self, key: str, deployment: Deployment, raw: bytes) -> None:
+        about = object_reference(DEPLOYMENTS, deployment.metadata)
+        message = "This deployment is selecting all pods. A non-empty selector is required."
+        self._recorder.event(about, "Warning", "SelectingAll", message)
+        generation = deployment.metadata.generation
+        if deployment.status.observed_generation < generation:
+            look = self._look(key, deployment, raw, [])
+            await look.write_status(replace(deployment.status, observed_generation=generation))
+
+    async def _claimed(self, key: str, deployment: Deployment, selector: Selector) -> list[ReplicaSet] | None:
+        """The ReplicaSets that belong to the Deployment. ``None`` after adopting or releasing: what was written must be
+        seen first, and the event brings the key back."""
+        meta = deployment.metadata
+        matches = selector.matches
+        own = self._sets.by_index(CONTROLLER_INDEX, index_key(meta))
+        if meta.deletion_timestamp is not None:
+            return [each for each in own if matches(each.metadata.labels)]
+        doubtful = [each for each in own if not matches(each.metadata.labels)]
+        orphans = self._sets.by_index(CONTROLLER_INDEX, meta.namespace)
+        doubtful += [
+            each for each in orphans if each.metadata.deletion_timestamp is None and matches(each.metadata.labels)
+        ]
+        if not doubtful:
+            return list(own)
+
+        def wrote(written: ObjectMeta) -> None:
+            self._guard.wrote(key, meta.uid, REPLICA_SETS.group_resource, written.resource_version)
+
+        claims = Claims(
+            self._client,
+            REPLICA_SETS,
+            meta,
+            new_controller_reference(meta, DEPLOYMENTS),
+            selector,
+            read_live=lambda: self._read_live(meta),
+            on_write=wrote,
+        )
+        await claims.claim(doubtful)
+        self.queue.add(key)
+        return None
+
+    async def _read_live(self, meta: ObjectMeta) -> ObjectMeta:
+        return (await self._client.get(DEPLOYMENTS.read_as(Object), meta.name, meta.namespace)).metadata
+
+    def _old_pods(self, look: Look) -> list[Pod]:
+        return [
+            pod
+            for each in look.old
+            for pod in self._pods.by_index(CONTROLLER_INDEX, index_key(each.metadata, REPLICA_SETS.kind))
+        ]
+
+    # Decide, apply, report
+
+    async def _carry_on(self, look: Look) -> Requeue | None:
+        way = way_of(look.deployment, look.sets)
+        if way is not Way.REPORT:
+            told = pause_condition(look.deployment, self.env.now())
+            if told is not None:
+                current = look.deployment.status
+                await look.write_status(replace(current, conditions=with_condition(current.conditions, told)))
+        await look.sync_revision()
+        match way:
+            case Way.REPORT:
+                await look.write_status(self._counted(look))
+                return None
+            case Way.SCALE:
+                await self._scale(look)
+                return None
+            case Way.ROLL_BACK:
+                await self._roll_back(look)
+                return None
+            case Way.ROLL:
+                return await self._roll(look)
+            case Way.RECREATE:
+                return await self._recreate(look)
+
+    async def _scale(self, look: Look) -> None:
+        await look.resize(rescale(look.deployment, look.new, look.old))
+        if look.deployment.spec.paused and wish_to_roll_back(look.deployment) is None:
+            await look.delete(doomed(look.deployment, look.old))
+        await look.write_status(self._counted(look))
+
+    async def _roll_back(self, look: Look) -> None:
+        if look.new is None:
+            await look.create_new()
+        revision = wish_to_roll_back(look.deployment)
+        if revision is not None:
+            await look.roll_back(roll_back(look.deployment, look.sets, revision))
+
+    async def _roll(self, look: Look) -> Requeue | None:
+        plan = next_roll(look.deployment, look.new, look.old)
+        if plan.create:
+            await look.create_new()
+            plan = next_roll(look.deployment, look.new, look.old)
+        return await self._step(look, plan)
+
+    async def _recreate(self, look: Look) -> Requeue | None:
+        left = are_old_pods_left(look.old, self._old_pods(look))
+        plan = next_recreation(look.deployment, look.new, look.old, old_pods_left=left)
+        if plan.create:
+            await look.create_new()
+            plan = next_recreation(look.deployment, look.new, look.old, old_pods_left=left)
+        return await self._step(look, plan)
+
+    async def _step(self, look: Look, plan: Plan) -> Requeue | None:
+        changed = await look.resize(plan.resizes)
+        if not changed and not plan.waits and is_complete(look.deployment, look.deployment.status):
+            await look.delete(doomed(look.deployment, look.old))
+        now = self.env.now()
+        report = status.rolled(
+            look.deployment, look.new, look.sets, now, report_terminating=self._options.report_terminating
+        )
+        if await look.write_status(report):
+            return None  # the event of that brings the key back
+        wait = seconds_to_deadline(look.deployment, now)
+        return None if wait is None else Requeue(wait)
+
+    def _counted(self, look: Look) -> DeploymentStatus:
+        return status.counted(
+            look.deployment, look.new, look.sets, self.env.now(), report_terminating=self._options.report_terminating
+        )
+
+
+def _draw(deployment: Deployment, selector: Selector | None, _before: _Blueprint | None) -> _Blueprint:
+    return _Blueprint(deployment.metadata.uid, deployment.metadata.generation, selector)
+
+
+def _ignore_added(_pod: Pod, _initial: bool) -> None:
+    """Pods come by way of their ReplicaSet's status."""
+
+
+def _ignore_changed(_old: Pod, _new: Pod) -> None:
+    """As above."""

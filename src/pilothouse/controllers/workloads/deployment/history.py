@@ -1,0 +1,85 @@
+"""Old ReplicaSets: which one is gone back to, and which ones go. Pure.
+
+Upstream: ``cleanupDeployment`` of v1.36 ``pkg/controller/deployment/sync.go``, ``rollback.go``.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from pilothouse.api.apps import Deployment, ReplicaSet
+from pilothouse.controllers.workloads.deployment.annotations import (
+    ROLLBACK_TO,
+    integer,
+    last_revision,
+    revision_of,
+    rolled_back,
+)
+from pilothouse.controllers.workloads.deployment.sizes import by_age, size_of
+from pilothouse.controllers.workloads.deployment.template import same_template, without_hash
+
+UNLIMITED = 2**31 - 1
+
+
+def doomed(deployment: Deployment, old: Sequence[ReplicaSet]) -> list[ReplicaSet]:
+    """The old ReplicaSets over the limit, lowest revision first.
+
+    One that has or wants pods, or whose controller has not seen its newest size, stays, and no other goes in its place.
+    """
+    limit = deployment.spec.revision_history_limit
+    if limit is None or limit == UNLIMITED:
+        return []
+    kept = [each for each in old if each.metadata.deletion_timestamp is None]
+    excess = len(kept) - limit
+    if excess <= 0:
+        return []
+    kept.sort(key=lambda each: (revision_of(each.metadata.annotations) or 0, by_age(each)))
+    return [each for each in kept[:excess] if _is_spent(each)]
+
+
+def _is_spent(replica_set: ReplicaSet) -> bool:
+    seen = replica_set.metadata.generation <= replica_set.status.observed_generation
+    return seen and replica_set.status.replicas == 0 and size_of(replica_set) == 0
+
+
+class Rollback(msgspec.Struct, frozen=True):
+    """What is said about a wish to go back, and the template and annotations to go back to, if any."""
+
+    type: str
+    reason: str
+    message: str
+    template: bytes | None = None
+    annotations: dict[str, str] | None = None
+
+
+def wish_to_roll_back(deployment: Deployment) -> int | None:
+    """The revision that somebody asks to go back to, 0 for the last one. ``None`` when nobody does. (``kubectl rollout
+    undo`` does not ask, it changes the template.)"""
+    text = deployment.metadata.annotations.get(ROLLBACK_TO)
+    return integer(text) if text else None
+
+
+def roll_back(deployment: Deployment, sets: Sequence[ReplicaSet], revision: int) -> Rollback:
+    """What becomes of the wish."""
+    if revision == 0:
+        revision = last_revision(sets)
+        if revision == 0:
+            return _not_found("Unable to find last revision.")
+    target = next((each for each in sets if revision_of(each.metadata.annotations) == revision), None)
+    if target is None:
+        return _not_found("Unable to find the revision to rollback to.")
+    name = deployment.metadata.name
+    if same_template(deployment.spec.template, target.spec.template):
+        message = f'The rollback revision contains the same template as current deployment "{name}"'
+        return Rollback("Warning", "DeploymentRollbackTemplateUnchanged", message)
+    return Rollback(
+        "Normal",
+        "DeploymentRollback",
+        f'Rolled back deployment "{name}" to revision {revision}',
+        without_hash(target.spec.template),
+        rolled_back(deployment.metadata.annotations, target.metadata.annotations),
+    )
+
+
+def _not_found(message: str) -> Rollback:
+    return Rollback("Warning", "DeploymentRollbackRevisionNotFound", message)

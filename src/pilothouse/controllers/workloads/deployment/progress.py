@@ -1,0 +1,169 @@
+"""Conditions of a Deployment: how they change, and what is said about its progress. Pure.
+
+Upstream: v1.36 ``pkg/controller/deployment/progress.go``, ``SetDeploymentCondition``, ``DeploymentProgressing``,
+``DeploymentTimedOut`` of ``util/deployment_util.go``.
+"""
+
+import datetime
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from pilothouse.api.apps import Deployment, DeploymentCondition, DeploymentStatus, ReplicaSet
+from pilothouse.controllers.workloads.deployment.bounds import wanted
+from pilothouse.env.clock import whole_seconds
+
+AVAILABLE = "Available"
+PROGRESSING = "Progressing"
+REPLICA_FAILURE = "ReplicaFailure"
+
+NEW_SET_AVAILABLE = "NewReplicaSetAvailable"
+TIMED_OUT = "ProgressDeadlineExceeded"
+PAUSED = "DeploymentPaused"
+RESUMED = "DeploymentResumed"
+
+NO_DEADLINE = 2**31 - 1
+
+Conditions = tuple[DeploymentCondition, ...]
+
+
+def has_deadline(deployment: Deployment) -> bool:
+    """Whether progress is watched at all."""
+    return deployment.spec.progress_deadline_seconds not in (None, NO_DEADLINE)
+
+
+def condition_of(conditions: Conditions, type_: str) -> DeploymentCondition | None:
+    """The condition of this type."""
+    return next((each for each in conditions if each.type == type_), None)
+
+
+def condition(type_: str, status: str, reason: str, message: str, now: datetime.datetime) -> DeploymentCondition:
+    """A condition that has just become what it is."""
+    at = whole_seconds(now)
+    return DeploymentCondition(
+        type=type_, status=status, reason=reason, message=message, last_update_time=at, last_transition_time=at
+    )
+
+
+def without(conditions: Conditions, type_: str) -> Conditions:
+    """All but that one."""
+    return tuple(each for each in conditions if each.type != type_)
+
+
+def with_condition(conditions: Conditions, new: DeploymentCondition) -> Conditions:
+    """``new`` at the end, in the place of the one of its type.
+
+    With the same status and reason the old one stays as it is, message and times; with the same status it has been so
+    for as long as before.
+    """
+    old = condition_of(conditions, new.type)
+    if old is not None and old.status == new.status:
+        if old.reason == new.reason:
+            return conditions
+        new = replace(new, last_transition_time=old.last_transition_time)
+    return (*without(conditions, new.type), new)
+
+
+def pause_condition(deployment: Deployment, now: datetime.datetime) -> DeploymentCondition | None:
+    """What is to be said about a pause that has begun or ended. Nothing once the deadline is passed: that stays."""
+    if not has_deadline(deployment):
+        return None
+    before = condition_of(deployment.status.conditions, PROGRESSING)
+    reason = "" if before is None else before.reason
+    if reason == TIMED_OUT:
+        return None
+    if deployment.spec.paused and reason != PAUSED:
+        return condition(PROGRESSING, "Unknown", PAUSED, "Deployment is paused", now)
+    if not deployment.spec.paused and reason == PAUSED:
+        return condition(PROGRESSING, "Unknown", RESUMED, "Deployment is resumed", now)
+    return None
+
+
+def is_complete(deployment: Deployment, status: DeploymentStatus) -> bool:
+    """Whether, by this status, everything wanted is there, of the new template, and available."""
+    replicas = wanted(deployment)
+    return (
+        status.updated_replicas == status.replicas == status.available_replicas == replicas
+        and status.observed_generation >= deployment.metadata.generation
+    )
+
+
+def is_progressing(before: DeploymentStatus, now: DeploymentStatus) -> bool:
+    """Whether something has moved since the last report: more new pods, fewer old ones, more ready or available."""
+    return (
+        now.updated_replicas > before.updated_replicas
+        or now.replicas - now.updated_replicas < before.replicas - before.updated_replicas
+        or now.ready_replicas > before.ready_replicas
+        or now.available_replicas > before.available_replicas
+    )
+
+
+def is_timed_out(deployment: Deployment, conditions: Conditions, now: datetime.datetime) -> bool:
+    """Whether nothing has moved for as long as the deadline says. What has no Progressing condition never is, nor is a
+    rollout that came to its end once, whatever has become of its pods since."""
+    found = condition_of(conditions, PROGRESSING)
+    if found is None or not has_deadline(deployment) or found.reason == NEW_SET_AVAILABLE:
+        return False
+    return found.reason == TIMED_OUT or _seconds_left(deployment, found, now) < 0
+
+
+def seconds_to_deadline(deployment: Deployment, now: datetime.datetime) -> float | None:
+    """When to look again at a rollout of which nothing is heard. Upstream asks for another look at once, without end,
+    while pods are missing of a rollout that had come to its end; that one never times out."""
+    found = condition_of(deployment.status.conditions, PROGRESSING)
+    if found is None or not has_deadline(deployment) or is_complete(deployment, deployment.status):
+        return None
+    if found.reason in (TIMED_OUT, NEW_SET_AVAILABLE):
+        return None
+    # A second more: conditions have whole seconds.
+    return max(0.0, _seconds_left(deployment, found, now)) + 1.0
+
+
+def _seconds_left(deployment: Deployment, found: DeploymentCondition, now: datetime.datetime) -> float:
+    if found.last_update_time is None:
+        return -1.0
+    deadline = deployment.spec.progress_deadline_seconds or 0
+    return (found.last_update_time - now).total_seconds() + deadline
+
+
+def judged(
+    deployment: Deployment, new: ReplicaSet | None, status: DeploymentStatus, now: datetime.datetime
+) -> Conditions:
+    """The conditions of ``status`` with what is to be said about progress."""
+    conditions = status.conditions
+    if not has_deadline(deployment):
+        return without(conditions, PROGRESSING)
+    before = condition_of(deployment.status.conditions, PROGRESSING)
+    if status.replicas == status.updated_replicas and before is not None and before.reason == NEW_SET_AVAILABLE:
+        return conditions  # nothing is rolled out
+    who = f'Deployment "{deployment.metadata.name}"' if new is None else f'ReplicaSet "{new.metadata.name}"'
+    if is_complete(deployment, status):
+        message = f"{who} has successfully progressed."
+        return with_condition(conditions, condition(PROGRESSING, "True", NEW_SET_AVAILABLE, message, now))
+    if is_progressing(deployment.status, status):
+        fresh = condition(PROGRESSING, "True", "ReplicaSetUpdated", f"{who} is progressing.", now)
+        if before is not None and before.status == "True":
+            fresh = replace(fresh, last_transition_time=before.last_transition_time)
+        # Also when it says the same as before: its time is what the deadline counts from.
+        return (*without(conditions, PROGRESSING), fresh)
+    if is_timed_out(deployment, conditions, now):
+        message = f"{who} has timed out progressing."
+        return with_condition(conditions, condition(PROGRESSING, "False", TIMED_OUT, message, now))
+    return conditions
+
+
+def with_failure(conditions: Conditions, new: ReplicaSet | None, sets: Sequence[ReplicaSet]) -> Conditions:
+    """The failure of a ReplicaSet to make or delete pods, the new one's first, told on as the Deployment's."""
+    for each in (*([] if new is None else [new]), *sets):
+        for found in each.status.conditions:
+            if found.type == REPLICA_FAILURE:
+                told = DeploymentCondition(
+                    type=REPLICA_FAILURE,
+                    status=found.status,
+                    reason=found.reason,
+                    message=found.message,
+                    last_update_time=found.last_transition_time,
+                    last_transition_time=found.last_transition_time,
+                )
+                return with_condition(conditions, told)
+    return without(conditions, REPLICA_FAILURE)

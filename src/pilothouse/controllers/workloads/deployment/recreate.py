@@ -1,0 +1,22 @@
+"""The strategy Recreate: nothing new before everything old is gone. Pure.
+
+Upstream: v1.36 ``pkg/controller/deployment/recreate.go``.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from pilothouse.api.apps import ReplicaSet
+from pilothouse.api.core import Pod
+from pilothouse.controllers.workloads.deployment.sizes import Resize, is_in_use
+
+
+def empty(old: Sequence[ReplicaSet]) -> list[Resize]:
+    """Old ReplicaSets come down to nothing."""
+    return [Resize(each.metadata.name, 0) for each in old if is_in_use(each)]
+
+
+def are_old_pods_left(old: Sequence[ReplicaSet], old_pods: Iterable[Pod]) -> bool:
+    """Whether some old pod may still be at work. One that is being deleted may, until it is gone."""
+    if any(each.status.replicas > 0 for each in old):
+        return True
+    return any(pod.status.phase not in ("Succeeded", "Failed") for pod in old_pods)

@@ -1,0 +1,74 @@
+"""The rolling update: how far the new ReplicaSet grows and the old ones shrink in one look. Pure.
+
+Upstream: v1.36 ``pkg/controller/deployment/rolling.go``, ``NewRSNewReplicas`` of ``util/deployment_util.go``.
+"""
+
+from collections.abc import Sequence
+
+from pilothouse.api.apps import Deployment, ReplicaSet
+from pilothouse.controllers.workloads.deployment.bounds import bounds_of, is_rolling, wanted
+from pilothouse.controllers.workloads.deployment.sizes import Resize, by_age, size_of
+
+
+def new_size(deployment: Deployment, total: int, new: int) -> int:
+    """The size that the new ReplicaSet may have now, when all together want ``total`` pods and it wants ``new``.
+
+    Of 10 replicas with a surge of 3: with 10 old ones it gets 3, with 8 old ones and 3 it gets 5.
+    """
+    replicas = wanted(deployment)
+    if not is_rolling(deployment):
+        return replicas
+    room = replicas + bounds_of(deployment).surge - total
+    if room <= 0:
+        return new
+    return new + min(room, replicas - new)
+
+
+def grow(deployment: Deployment, new: ReplicaSet, old: Sequence[ReplicaSet]) -> list[Resize]:
+    """Bring the new ReplicaSet nearer to what is wanted."""
+    replicas, size = wanted(deployment), size_of(new)
+    if size == replicas:
+        return []
+    if size < replicas:
+        replicas = new_size(deployment, size + sum(map(size_of, old)), size)
+    return [] if replicas == size else [Resize(new.metadata.name, replicas)]
+
+
+def shrink(deployment: Deployment, new: ReplicaSet, old: Sequence[ReplicaSet]) -> list[Resize]:
+    """Take away from the old ReplicaSets what the bounds allow.
+
+    First pods that serve nobody: each of those can go without harm, as long as those that the new ReplicaSet still
+    waits for are counted as missing. Example: 10 replicas, 2 may be missing, the old ReplicaSet wants 8 and the new one
+    5, all 8 are available and none of the 5. Then 13 - 8 - 5 = 0 may go. When 4 of the 8 are not available, still none
+    may: 8 must be there in the end, and the new 5 may never come.
+
+    Then those that are available, as long as enough remain. One ReplicaSet may be named twice.
+    """
+    active = [each for each in old if size_of(each) > 0]
+    if not active:
+        return []
+    everyone = size_of(new) + sum(map(size_of, active))
+    least = wanted(deployment) - bounds_of(deployment).unavailable
+    new_unavailable = size_of(new) - new.status.available_replicas
+    room = everyone - least - new_unavailable
+    if room <= 0:
+        return []
+    steps: list[Resize] = []
+    sizes: dict[str, int] = {}
+    ordered = sorted(active, key=by_age)
+    for each in ordered:
+        size = sizes[each.metadata.name] = size_of(each)
+        unhealthy = size - each.status.available_replicas
+        gone = min(room, unhealthy)
+        if gone > 0:
+            room -= gone
+            sizes[each.metadata.name] = size - gone
+            steps.append(Resize(each.metadata.name, size - gone))
+    spare = new.status.available_replicas + sum(each.status.available_replicas for each in active) - least
+    for each in ordered:
+        size = sizes[each.metadata.name]
+        gone = min(size, spare)
+        if gone > 0:
+            spare -= gone
+            steps.append(Resize(each.metadata.name, size - gone))
+    return steps

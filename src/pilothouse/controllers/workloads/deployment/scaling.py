@@ -1,0 +1,115 @@
+"""What happens to the ReplicaSets when the Deployment itself is scaled. Pure.
+
+A Deployment that is scaled in the middle of a rollout, or while it is paused, keeps the proportions of what it consists
+of: nobody knows yet whether the new template is any good. Upstream: ``scale`` of v1.36
+``pkg/controller/deployment/sync.go``, ``GetReplicaSetProportion`` of ``util/deployment_util.go``.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+
+from pilothouse.api.apps import Deployment, ReplicaSet
+from pilothouse.controllers.workloads.deployment.annotations import DESIRED_REPLICAS, MAX_REPLICAS, replicas_note
+from pilothouse.controllers.workloads.deployment.bounds import bounds_of, is_rolling, wanted
+from pilothouse.controllers.workloads.deployment.sizes import Resize, by_age, created_at, is_in_use, size_of
+
+
+def is_scaled(deployment: Deployment, sets: Iterable[ReplicaSet]) -> bool:
+    """Whether some ReplicaSet in use was sized for another number of replicas."""
+    return any(is_in_use(each) and _is_sized_for_another(each, deployment) for each in sets)
+
+
+def _is_sized_for_another(replica_set: ReplicaSet, deployment: Deployment) -> bool:
+    desired = replicas_note(replica_set.metadata.annotations, DESIRED_REPLICAS)
+    return desired is not None and desired != wanted(deployment)
+
+
+def rescale(deployment: Deployment, new: ReplicaSet | None, old: Sequence[ReplicaSet]) -> list[Resize]:
+    """The sizes after scaling."""
+    replicas = wanted(deployment)
+    sole = sole_or_latest(new, old)
+    if sole is not None:
+        # The size may be right already, by somebody's hand. Unless what it was sized for is written down all the same,
+        # the Deployment seems to be scaled for ever after, and upstream's never rolls again.
+        return _changed(sole, replicas, _is_sized_for_another(sole, deployment))
+    if new is not None and is_saturated(deployment, new):
+        return [Resize(each.metadata.name, 0) for each in old if is_in_use(each)]
+    if not is_rolling(deployment):
+        return []
+    return proportional(deployment, [each for each in (*old, *([] if new is None else [new])) if is_in_use(each)])
+
+
+def _changed(replica_set: ReplicaSet, size: int, annotate: bool) -> list[Resize]:
+    if size == size_of(replica_set) and not annotate:
+        return []
+    return [Resize(replica_set.metadata.name, size, annotate)]
+
+
+def sole_or_latest(new: ReplicaSet | None, old: Sequence[ReplicaSet]) -> ReplicaSet | None:
+    """The only ReplicaSet in use; without any the new one, or else the latest. ``None`` when several are in use."""
+    used = [each for each in (*old, *([] if new is None else [new])) if is_in_use(each)]
+    if len(used) > 1:
+        return None
+    if used:
+        return used[0]
+    return new if new is not None else max(old, key=by_age, default=None)
+
+
+def is_saturated(deployment: Deployment, new: ReplicaSet) -> bool:
+    """Whether the new ReplicaSet has every pod that is wanted, available, and knows it."""
+    replicas = wanted(deployment)
+    return (
+        size_of(new) == replicas
+        and replicas_note(new.metadata.annotations, DESIRED_REPLICAS) == replicas
+        and new.status.available_replicas == replicas
+    )
+
+
+def proportional(deployment: Deployment, used: Sequence[ReplicaSet]) -> list[Resize]:
+    """Divide what is to be added or taken away in proportion to the sizes; what rounding leaves over is the largest's.
+
+    Scaled from 4 to 8 with a surge of 25 % (5 becomes 10 in all): 3 and 2 become 6 and 4.
+    """
+    replicas = wanted(deployment)
+    allowed = replicas + bounds_of(deployment).surge if replicas > 0 else 0
+    to_add = allowed - sum(map(size_of, used))
+    added = 0
+    sizes: list[tuple[ReplicaSet, int]] = []
+    for each in largest_first(used, to_add):
+        part = share(deployment, each, to_add, added)
+        added += part
+        sizes.append((each, size_of(each) + part))
+    if sizes and to_add:
+        largest, size = sizes[0]
+        sizes[0] = largest, max(0, size + to_add - added)
+    return [Resize(each.metadata.name, size, annotate=True) for each, size in sizes]
+
+
+def largest_first(used: Sequence[ReplicaSet], to_add: int) -> list[ReplicaSet]:
+    """The order of going through them. Of the same size the newer one gets first, and the older one loses first."""
+    if to_add == 0:
+        return list(used)
+    ordered = sorted(used, key=lambda each: each.metadata.name, reverse=to_add > 0)
+    ordered.sort(key=created_at, reverse=to_add > 0)
+    ordered.sort(key=size_of, reverse=True)
+    return ordered
+
+
+def share(deployment: Deployment, replica_set: ReplicaSet, to_add: int, added: int) -> int:
+    """What one ReplicaSet gets (or, below 0, loses) of ``to_add``, of which ``added`` are given away already."""
+    if size_of(replica_set) == 0 or to_add in (0, added):
+        return 0
+    fraction = _fraction(deployment, replica_set)
+    left = to_add - added
+    return min(fraction, left) if to_add > 0 else max(fraction, left)
+
+
+def _fraction(deployment: Deployment, replica_set: ReplicaSet) -> int:
+    replicas, size = wanted(deployment), size_of(replica_set)
+    if replicas == 0:
+        return -size
+    before = replicas_note(replica_set.metadata.annotations, MAX_REPLICAS) or deployment.status.replicas
+    if before == 0:
+        return 0  # nothing to be in proportion to: it is the leftover
+    after = size * (replicas + bounds_of(deployment).surge) / before
+    return math.floor(after + 0.5) - size

@@ -1,0 +1,144 @@
+"""What events wake which Deployment. Fed by the shared informers; the queue is read by ``controller``.
+
+Table: docs/controllers/deployment.md. Upstream: the handlers of v1.36
+``pkg/controller/deployment/deployment_controller.go``.
+"""
+
+from collections.abc import Callable
+
+from pilothouse.api.apps import DEPLOYMENTS, REPLICA_SETS, Deployment, ReplicaSet
+from pilothouse.api.core import Pod
+from pilothouse.api.meta import ObjectMeta, OwnerReference
+from pilothouse.controllers.workloads.deployment.bounds import RECREATE
+from pilothouse.machinery.labels import Selector
+from pilothouse.machinery.owners import controller_of
+from pilothouse.runtime import Cache, ConsistencyGuard, WorkQueue, controller_index_key, object_key
+from pilothouse.runtime.claims import CONTROLLER_INDEX
+
+
+class SetEvents:
+    """The handlers. ``forgotten(key)`` hears of a Deployment that is gone."""
+
+    def __init__(
+        self,
+        *,
+        deployments: Cache[Deployment],
+        sets: Cache[ReplicaSet],
+        pods: Cache[Pod],
+        queue: WorkQueue[str],
+        guard: ConsistencyGuard,
+        selector_of: Callable[[Deployment], Selector | None],
+        forgotten: Callable[[str], None],
+    ) -> None:
+        self._deployments = deployments
+        self._sets = sets
+        self._pods = pods
+        self._queue = queue
+        self._guard = guard
+        self._selector_of = selector_of
+        self._forgotten = forgotten
+
+    # Deployments
+
+    def deployment_added(self, deployment: Deployment, _initial: bool) -> None:
+        """Look at it."""
+        self._queue.add(object_key(deployment.metadata))
+
+    def deployment_changed(self, old: Deployment, new: Deployment) -> None:
+        """Look at it, also when only its status changed and at resyncs."""
+        if old.metadata.uid != new.metadata.uid:
+            self.deployment_gone(old, True)
+        self._queue.add(object_key(new.metadata))
+
+    def deployment_gone(self, deployment: Deployment, _final_state_unknown: bool) -> None:
+        """What was written for it must not hold up another one of its name."""
+        key = object_key(deployment.metadata)
+        self._guard.forget(key, deployment.metadata.uid)
+        self._forgotten(key)
+        self._queue.add(key)
+
+    # ReplicaSets
+
+    def set_added(self, replica_set: ReplicaSet, _initial: bool) -> None:
+        """Wakes the owner, or whoever may adopt it."""
+        meta = replica_set.metadata
+        if meta.deletion_timestamp is not None:
+            self.set_gone(replica_set, False)
+            return
+        reference = controller_of(meta)
+        if reference is not None:
+            self._wake(meta, reference)
+        else:
+            self._wake_adopters(meta)
+
+    def set_changed(self, old: ReplicaSet, new: ReplicaSet) -> None:
+        """Wakes the owner, a former owner, or whoever may adopt it."""
+        if old.metadata.resource_version == new.metadata.resource_version:
+            return
+        before, after = controller_of(old.metadata), controller_of(new.metadata)
+        if before is not None and before != after:
+            self._wake(old.metadata, before)
+        if after is not None:
+            self._wake(new.metadata, after)
+        elif before != after or old.metadata.labels != new.metadata.labels:
+            self._wake_adopters(new.metadata)
+
+    def set_gone(self, replica_set: ReplicaSet, _final_state_unknown: bool) -> None:
+        """Wakes the owner."""
+        reference = controller_of(replica_set.metadata)
+        if reference is not None:
+            self._wake(replica_set.metadata, reference)
+
+    # Pods
+
+    def pod_gone(self, pod: Pod, _final_state_unknown: bool) -> None:
+        """Recreate waits for the last old pod. Upstream asks the server for the Deployment's ReplicaSets here; the
+        cache knows them, and the look that follows looks at the pods again."""
+        reference = controller_of(pod.metadata)
+        if reference is None or reference.kind != REPLICA_SETS.kind:
+            return
+        namespace = pod.metadata.namespace
+        replica_set = self._sets.get(f"{namespace}/{reference.name}")
+        if replica_set is None or replica_set.metadata.uid != reference.uid:
+            return
+        owner = controller_of(replica_set.metadata)
+        deployment = None if owner is None else self._owner(namespace, owner)
+        if deployment is None or deployment.spec.strategy.type != RECREATE:
+            return
+        if not any(map(self._has_pods, self._sets.by_index(CONTROLLER_INDEX, index_key(deployment.metadata)))):
+            self._queue.add(object_key(deployment.metadata))
+
+    def _has_pods(self, replica_set: ReplicaSet) -> bool:
+        return bool(self._pods.by_index(CONTROLLER_INDEX, index_key(replica_set.metadata, REPLICA_SETS.kind)))
+
+    # Owners
+
+    def _owner(self, namespace: str, reference: OwnerReference) -> Deployment | None:
+        if reference.kind != DEPLOYMENTS.kind:
+            return None
+        found = self._deployments.get(f"{namespace}/{reference.name}")
+        return found if found is not None and found.metadata.uid == reference.uid else None
+
+    def _wake(self, meta: ObjectMeta, reference: OwnerReference) -> None:
+        owner = self._owner(meta.namespace, reference)
+        if owner is not None:
+            self._queue.add(object_key(owner.metadata))
+
+    def _wake_adopters(self, meta: ObjectMeta) -> None:
+        if not meta.labels:
+            return
+        for deployment in self._deployments.list(meta.namespace):
+            selector = self._selector_of(deployment)
+            if selector is not None and not selects_all(deployment) and selector.matches(meta.labels):
+                self._queue.add(object_key(deployment.metadata))
+
+
+def selects_all(deployment: Deployment) -> bool:
+    """Whether the selector is the empty one."""
+    selector = deployment.spec.selector
+    return selector is not None and not selector.match_labels and not selector.match_expressions
+
+
+def index_key(meta: ObjectMeta, kind: str = DEPLOYMENTS.kind) -> str:
+    """Where ``CONTROLLER_INDEX`` has what this object controls."""
+    return controller_index_key(meta.namespace, kind, meta.name, meta.uid)

@@ -1,0 +1,38 @@
+"""Sizes of ReplicaSets, and the orders in which they are gone through. Pure."""
+
+import datetime
+
+import msgspec
+
+from pilothouse.api.apps import ReplicaSet
+
+_NEVER = datetime.datetime.min.replace(tzinfo=datetime.UTC)
+
+
+class Resize(msgspec.Struct, frozen=True):
+    """Give a ReplicaSet this size. ``annotate``: write down what it was sized for, even if the size is right."""
+
+    name: str
+    size: int
+    annotate: bool = False
+
+
+def size_of(replica_set: ReplicaSet) -> int:
+    """The number of pods that it wants."""
+    replicas = replica_set.spec.replicas
+    return 1 if replicas is None else replicas
+
+
+def is_in_use(replica_set: ReplicaSet) -> bool:
+    """Whether it wants any pods."""
+    return size_of(replica_set) > 0
+
+
+def created_at(replica_set: ReplicaSet) -> datetime.datetime:
+    """When it was made."""
+    return replica_set.metadata.creation_timestamp or _NEVER
+
+
+def by_age(replica_set: ReplicaSet) -> tuple[datetime.datetime, str]:
+    """Sort key: the oldest first, of the same second by name."""
+    return created_at(replica_set), replica_set.metadata.name

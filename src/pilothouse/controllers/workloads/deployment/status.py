@@ -1,0 +1,85 @@
+"""What a Deployment reports. Pure. What is said about its progress is in ``progress``.
+
+Upstream: ``calculateStatus`` of v1.36 ``pkg/controller/deployment/sync.go``, ``syncRolloutStatus`` of ``progress.go``.
+"""
+
+import datetime
+from collections.abc import Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from pilothouse.api.apps import Deployment, DeploymentStatus, ReplicaSet
+from pilothouse.controllers.workloads.deployment.bounds import bounds_of, wanted
+from pilothouse.controllers.workloads.deployment.progress import (
+    AVAILABLE,
+    condition,
+    judged,
+    with_condition,
+    with_failure,
+)
+from pilothouse.controllers.workloads.deployment.sizes import size_of
+
+
+def counted(
+    deployment: Deployment,
+    new: ReplicaSet | None,
+    sets: Sequence[ReplicaSet],
+    now: datetime.datetime,
+    *,
+    report_terminating: bool = True,
+) -> DeploymentStatus:
+    """The sums over all ReplicaSets, and whether enough pods are available. Other conditions stay."""
+    available = sum(each.status.available_replicas for each in sets)
+    enough = available >= wanted(deployment) - bounds_of(deployment).unavailable
+    told = (
+        condition(AVAILABLE, "True", "MinimumReplicasAvailable", "Deployment has minimum availability.", now)
+        if enough
+        else condition(
+            AVAILABLE, "False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability.", now
+        )
+    )
+    return DeploymentStatus(
+        observed_generation=deployment.metadata.generation,
+        replicas=sum(each.status.replicas for each in sets),
+        updated_replicas=0 if new is None else new.status.replicas,
+        ready_replicas=sum(each.status.ready_replicas for each in sets),
+        available_replicas=available,
+        unavailable_replicas=max(0, sum(map(size_of, sets)) - available),
+        terminating_replicas=terminating(sets) if report_terminating else None,
+        collision_count=deployment.status.collision_count,
+        conditions=with_condition(deployment.status.conditions, told),
+    )
+
+
+def terminating(sets: Sequence[ReplicaSet]) -> int | None:
+    """Pods on their way out; ``None`` where some ReplicaSet does not say. A ReplicaSet that nobody has reported on yet
+    has none."""
+    total = 0
+    for each in sets:
+        count = each.status.terminating_replicas
+        if count is None:
+            if each.status.observed_generation:
+                return None
+            continue
+        total += count
+    return total
+
+
+def rolled(
+    deployment: Deployment,
+    new: ReplicaSet | None,
+    sets: Sequence[ReplicaSet],
+    now: datetime.datetime,
+    *,
+    report_terminating: bool = True,
+) -> DeploymentStatus:
+    """The sums, with progress and failures: the report after a look at a rollout."""
+    status = counted(deployment, new, sets, now, report_terminating=report_terminating)
+    status = replace(status, conditions=judged(deployment, new, status, now))
+    return replace(status, conditions=with_failure(status.conditions, new, sets))
+
+
+def encode(status: DeploymentStatus) -> bytes:
+    """The status as JSON."""
+    return msgspec.json.encode(status)

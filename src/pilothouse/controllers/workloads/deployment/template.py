@@ -1,0 +1,137 @@
+"""What a ReplicaSet is made from: the Deployment's template under its hash, and by what it is recognised later. Pure.
+
+A ReplicaSet belongs to the template that it has, not to the hash in its name: that one may be of another release.
+Upstream: ``EqualIgnoreHash``, v1.36 ``pkg/controller/deployment/util/deployment_util.go``.
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from pilothouse.api.meta import OwnerReference
+from pilothouse.machinery.quantities import QuantityError, canonical
+from pilothouse.machinery.splice import replace_fields, take_field
+
+HASH_LABEL = "pod-template-hash"
+NAME_LIMIT = 253
+TEMPLATES_KEPT = 4096
+
+_MAPS = frozenset({"labels", "annotations", "nodeSelector", "limits", "requests", "overhead", "matchLabels", "options",
+                   "volumeAttributes"})  # fmt: skip
+"""Where the API has maps: an empty one is none. Elsewhere ``{}`` is something: an emptyDir, an empty selector."""
+_QUANTITIES = frozenset({"limits", "requests", "overhead"})
+_QUANTITY = frozenset({"sizeLimit", "divisor", "storage"})
+
+_encode = msgspec.json.Encoder().encode
+_ordered = msgspec.json.Encoder(order="sorted").encode
+
+
+def same_template(one: msgspec.Raw | bytes, other: msgspec.Raw | bytes) -> bool:
+    """Whether two templates mean the same, but for the hash label."""
+    return _meaning(bytes(one)) == _meaning(bytes(other))
+
+
+@lru_cache(maxsize=TEMPLATES_KEPT)
+def _meaning(template: bytes) -> bytes:
+    value: dict[str, Any] = msgspec.json.decode(template)
+    labels = (value.get("metadata") or {}).get("labels")
+    if labels:
+        labels.pop(HASH_LABEL, None)
+    plain = _plain(value)
+    if not plain.get("metadata"):
+        plain.pop("metadata", None)
+    return _ordered(plain)
+
+
+def _plain(value: Any, name: str = "") -> Any:
+    """Without what means the same as its absence, quantities in their canonical form."""
+    if isinstance(value, dict):
+        found: dict[str, Any] = {}
+        for key, each in value.items():
+            each = _quantity(each) if name in _QUANTITIES or key in _QUANTITY else _plain(each, key)
+            if each is None or each == [] or (each == {} and key in _MAPS):
+                continue
+            found[key] = each
+        return found
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    return value
+
+
+def _quantity(value: Any) -> Any:
+    try:
+        return canonical(str(value)) if isinstance(value, str | int | float) else _plain(value)
+    except QuantityError:
+        return value
+
+
+def labels_of(template: msgspec.Raw | bytes) -> dict[str, str]:
+    """The labels of a template."""
+    raw = take_field(template, "metadata.labels")
+    return {} if raw is None else msgspec.json.decode(raw, type=dict[str, str])
+
+
+def with_hash(template: msgspec.Raw | bytes, template_hash: str) -> bytes:
+    """The template of the ReplicaSet."""
+    labels = labels_of(template) | {HASH_LABEL: template_hash}
+    return replace_fields(template, {"metadata.labels": _encode(labels)})
+
+
+def without_hash(template: msgspec.Raw | bytes) -> bytes:
+    """The template of the Deployment that goes back to this ReplicaSet."""
+    labels = labels_of(template)
+    labels.pop(HASH_LABEL, None)
+    return replace_fields(template, {"metadata.labels": _encode(labels)})
+
+
+def set_name(deployment: str, template_hash: str) -> str:
+    """The name of the ReplicaSet: the Deployment's, cut if need be, and the hash."""
+    return f"{deployment[: NAME_LIMIT - 1 - len(template_hash)]}-{template_hash}"
+
+
+def new_set(
+    *,
+    namespace: str,
+    name: str,
+    template_hash: str,
+    annotations: Mapping[str, str],
+    owner: OwnerReference,
+    selector: msgspec.Raw | bytes,
+    template: msgspec.Raw | bytes,
+    replicas: int,
+    min_ready_seconds: int,
+) -> bytes:
+    """The ReplicaSet for a template, as it is sent."""
+    match_labels = take_field(selector, "matchLabels")
+    matched: dict[str, str] = {} if match_labels is None else msgspec.json.decode(match_labels)
+    hashed = {HASH_LABEL: template_hash}
+    spec: dict[str, Any] = {"replicas": replicas}
+    if min_ready_seconds:
+        spec["minReadySeconds"] = min_ready_seconds
+    spec["selector"] = msgspec.Raw(replace_fields(selector, {"matchLabels": _encode(matched | hashed)}))
+    spec["template"] = msgspec.Raw(with_hash(template, template_hash))
+    return _encode(
+        {
+            "apiVersion": "apps/v1",
+            "kind": "ReplicaSet",
+            "metadata": {
+                "name": name,
+                "namespace": namespace,
+                "labels": labels_of(template) | hashed,
+                "annotations": dict(annotations),
+                "ownerReferences": [
+                    {
+                        "apiVersion": owner.api_version,
+                        "kind": owner.kind,
+                        "name": owner.name,
+                        "uid": owner.uid,
+                        "controller": True,
+                        "blockOwnerDeletion": True,
+                    }
+                ],
+            },
+            "spec": spec,
+        }
+    )

@@ -1,0 +1,199 @@
+"""Annotations and history. Cases of ``TestSetNewReplicaSetAnnotations``-like tests, ``TestAnnotationUtils``,
+``TestEqualIgnoreHash``, v1.36 ``util/deployment_util_test.go``; ``TestDeploymentController_cleanupDeployment``,
+``sync_test.go``; ``rollback_test.go``'s revisions."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from tests.controllers.deployment.builders import deployment, replica_set, template
+
+from pilothouse.api.apps import ReplicaSet
+from pilothouse.controllers.workloads.deployment.annotations import (
+    LAST_APPLIED,
+    REVISION,
+    REVISION_HISTORY,
+    ROLLBACK_TO,
+    last_revision,
+    longer_history,
+    max_revision,
+    next_annotations,
+    rolled_back,
+)
+from pilothouse.controllers.workloads.deployment.history import doomed, roll_back, wish_to_roll_back
+from pilothouse.controllers.workloads.deployment.template import same_template, set_name, with_hash, without_hash
+
+
+@pytest.mark.parametrize(
+    ("owner", "own", "revision", "expected"),
+    [
+        pytest.param({}, {}, 1, {REVISION: "1"}, id="a new one"),
+        pytest.param({}, {REVISION: "1"}, 1, None, id="right as it is"),
+        pytest.param({"a": "b"}, {REVISION: "1"}, 1, {REVISION: "1", "a": "b"}, id="a new annotation"),
+        pytest.param({"a": "c"}, {REVISION: "1", "a": "b"}, 1, {REVISION: "1", "a": "c"}, id="a changed one"),
+        pytest.param({}, {REVISION: "1", "a": "b"}, 1, None, id="one taken away stays"),
+        pytest.param({LAST_APPLIED: "x", ROLLBACK_TO: "1"}, {REVISION: "1"}, 1, None, id="some are not copied"),
+        pytest.param({}, {REVISION: "1"}, 3, {REVISION: "3", REVISION_HISTORY: "1"}, id="back to it"),
+        pytest.param(
+            {}, {REVISION: "3", REVISION_HISTORY: "1"}, 5, {REVISION: "5", REVISION_HISTORY: "1,3"}, id="and again"
+        ),
+        pytest.param({}, {REVISION: "5"}, 2, None, id="the number never falls"),
+        pytest.param({"a": "b"}, {REVISION: "x"}, 2, None, id="no number: hands off"),
+    ],
+)
+def test_annotations_of_the_new_one(
+    owner: dict[str, str], own: dict[str, str], revision: int, expected: dict[str, str] | None
+) -> None:
+    assert next_annotations(owner, own, revision) == expected
+
+
+def test_the_history_loses_its_oldest_entries_when_it_gets_too_long() -> None:
+    history = ",".join(str(number) for number in range(1000, 1400))
+    assert len(history) == 1999
+    longer = longer_history(history, "1400")
+    assert longer is not None
+    assert len(longer) <= 2000
+    assert longer.split(",")[0] == "1001"
+    assert longer.endswith(",1399,1400")
+
+
+def test_a_number_that_is_longer_than_any_history_leaves_it() -> None:
+    assert longer_history("1,2", "9" * 2001) is None
+
+
+@pytest.mark.parametrize(
+    ("revisions", "highest", "before"),
+    [
+        pytest.param([], 0, 0, id="none"),
+        pytest.param(["1"], 1, 0, id="one"),
+        pytest.param(["1", "3", "2"], 3, 2, id="three"),
+        pytest.param(["3", "x", None], 3, 0, id="no numbers are passed over"),
+        pytest.param(["2", "2"], 2, 2, id="two of one number"),
+    ],
+)
+def test_highest_and_last(revisions: list[str | None], highest: int, before: int) -> None:
+    sets = [replica_set(f"rs-{index}", revision=text) for index, text in enumerate(revisions)]
+    assert (max_revision(sets), last_revision(sets)) == (highest, before)
+
+
+HASHED = {"app": "web", "pod-template-hash": "abc"}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        pytest.param({"labels": HASHED}, {"labels": HASHED}, True, id="the same"),
+        pytest.param({"labels": HASHED}, {"labels": HASHED | {"pod-template-hash": "d"}}, True, id="another hash"),
+        pytest.param({"labels": HASHED}, {}, True, id="a hash on one side only"),
+        pytest.param({"labels": {"app": "x"}}, {}, False, id="other labels"),
+        pytest.param({"image": "b"}, {}, False, id="another image"),
+        pytest.param({"nodeSelector": {}}, {}, True, id="an empty map is none"),
+        pytest.param({"tolerations": []}, {}, True, id="an empty list is none"),
+        pytest.param({"affinity": None}, {}, True, id="null is nothing"),
+        pytest.param({"affinity": {}}, {}, False, id="an empty object is something"),
+        pytest.param(
+            {"overhead": {"cpu": "1000m"}}, {"overhead": {"cpu": "1"}}, True, id="quantities count by their value"
+        ),
+        pytest.param({"newField": 1}, {}, False, id="fields that nobody here knows count"),
+    ],
+)
+def test_same_templates(one: dict[str, Any], other: dict[str, Any], same: bool) -> None:
+    assert same_template(template(**one), template(**other)) is same
+    assert same_template(template(**other), template(**one)) is same
+
+
+def test_the_hash_goes_into_the_labels_and_out_again() -> None:
+    marked = with_hash(template(), "abc")
+    assert msgspec.json.decode(marked)["metadata"]["labels"] == HASHED
+    assert msgspec.json.decode(without_hash(marked)) == msgspec.json.decode(template())
+
+
+def test_a_long_name_is_cut() -> None:
+    assert set_name("web", "abc") == "web-abc"
+    assert set_name("w" * 253, "abcdefghij") == "w" * 242 + "-abcdefghij"
+
+
+def spent(name: str, revision: int, **more: Any) -> ReplicaSet:
+    """An old ReplicaSet without pods."""
+    return replica_set(name, **{"size": 0, "revision": str(revision), **more})
+
+
+@pytest.mark.parametrize(
+    ("limit", "old", "expected"),
+    [
+        pytest.param(1, [spent("a", 3), spent("b", 1), spent("c", 2)], ["b", "c"], id="the lowest revisions go"),
+        pytest.param(0, [spent("a", 1)], ["a"], id="no history at all"),
+        pytest.param(5, [spent("a", 1)], [], id="within the limit"),
+        pytest.param(None, [spent("a", 1)], [], id="no limit"),
+        pytest.param(2**31 - 1, [spent("a", 1)], [], id="the limit that is none"),
+        pytest.param(
+            0, [spent("a", 1, deleted=True), spent("b", 2)], ["b"], id="what is being deleted is no candidate"
+        ),
+        pytest.param(0, [spent("a", 1, size=1)], [], id="it wants pods"),
+        pytest.param(0, [spent("a", 1, replicas=1)], [], id="it has pods"),
+        pytest.param(0, [spent("a", 1, generation=2, observed_generation=1)], [], id="its size is not seen yet"),
+        pytest.param(1, [spent("a", 1, size=1), spent("b", 2)], [], id="no other goes in the place of one that stays"),
+        pytest.param(1, [spent("b", 1, age=1), spent("a", 1, age=5)], ["a"], id="of one revision the older one"),
+    ],
+)
+def test_clean_up(limit: int | None, old: list[ReplicaSet], expected: list[str]) -> None:
+    owner = deployment(revision_history_limit=limit)
+    assert [each.metadata.name for each in doomed(owner, old)] == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("3", 3), ("0", 0), ("x", None), ("", None)],
+    ids=["a number", "the last one", "no number is no wish", "nothing is no wish"],
+)
+def test_the_wish_to_go_back(text: str, expected: int | None) -> None:
+    assert wish_to_roll_back(deployment(annotations={ROLLBACK_TO: text})) == expected
+
+
+def test_nobody_wishes() -> None:
+    assert wish_to_roll_back(deployment()) is None
+
+
+OLD = replica_set("a", revision="1", of=template("old", HASHED), annotations={"cause": "first"})
+NEW = replica_set("b", revision="2", of=template("a", HASHED))
+
+
+def test_going_back_brings_template_and_annotations() -> None:
+    owner = deployment(annotations={ROLLBACK_TO: "1", REVISION: "2", "cause": "second", "more": "x"})
+    for revision in (0, 1):
+        found = roll_back(owner, [OLD, NEW], revision)
+        assert (found.type, found.reason) == ("Normal", "DeploymentRollback")
+        assert found.message == 'Rolled back deployment "web" to revision 1'
+        assert found.template is not None
+        assert msgspec.json.decode(found.template) == msgspec.json.decode(template("old"))
+        assert found.annotations == {ROLLBACK_TO: "1", REVISION: "2", "cause": "first"}
+
+
+@pytest.mark.parametrize(
+    ("sets", "revision", "reason", "message"),
+    [
+        pytest.param([NEW], 0, "DeploymentRollbackRevisionNotFound", "Unable to find last revision.", id="no last one"),
+        pytest.param(
+            [OLD, NEW],
+            7,
+            "DeploymentRollbackRevisionNotFound",
+            "Unable to find the revision to rollback to.",
+            id="no such one",
+        ),
+        pytest.param(
+            [OLD, NEW],
+            2,
+            "DeploymentRollbackTemplateUnchanged",
+            'The rollback revision contains the same template as current deployment "web"',
+            id="it is there already",
+        ),
+    ],
+)
+def test_nothing_to_go_back_to(sets: list[ReplicaSet], revision: int, reason: str, message: str) -> None:
+    found = roll_back(deployment(), sets, revision)
+    assert (found.type, found.reason, found.message) == ("Warning", reason, message)
+    assert found.template is None
+
+
+def test_the_deployments_own_annotations_stay() -> None:
+    assert rolled_back({REVISION: "3", "a": "b"}, {REVISION: "1", "c": "d"}) == {REVISION: "3", "c": "d"}

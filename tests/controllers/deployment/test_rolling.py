@@ -1,0 +1,99 @@
+"""A step of the rolling update. Cases of v1.36 ``pkg/controller/deployment/rolling_test.go``:
+``TestDeploymentController_reconcileNewReplicaSet``, ``…_reconcileOldReplicaSets``, ``…_cleanupUnhealthyReplicas``,
+``…_scaleDownOldReplicaSetsForRollingUpdate``. There each half of the second step has a test of its own; here it is
+what both come to."""
+
+import pytest
+from tests.controllers.deployment.builders import deployment, replica_set
+
+from pilothouse.controllers.workloads.deployment.rolling import grow, shrink
+from pilothouse.controllers.workloads.deployment.sizes import Resize
+
+
+@pytest.mark.parametrize(
+    ("replicas", "surge", "old", "new", "expected"),
+    [
+        pytest.param(10, 0, 10, 0, None, id="no room: nothing"),
+        pytest.param(10, 2, 10, 0, 2, id="the surge"),
+        pytest.param(10, 2, 5, 0, 7, id="the surge and what the old one has left"),
+        pytest.param(10, 2, 10, 2, None, id="the surge is used up"),
+        pytest.param(10, 2, 2, 11, 10, id="too large: down to what is wanted"),
+        pytest.param(10, 2, 0, 10, None, id="as wanted: nothing"),
+    ],
+)
+def test_the_new_one_grows(replicas: int, surge: int, old: int, new: int, expected: int | None) -> None:
+    steps = grow(deployment(replicas, surge, 0), replica_set("new", new), [replica_set("old", old, age=9)])
+    assert steps == ([] if expected is None else [Resize("new", expected)])
+
+
+@pytest.mark.parametrize(
+    ("replicas", "unavailable", "old", "new", "old_available", "new_available", "expected"),
+    [
+        pytest.param(10, 0, 10, 0, 10, 0, [], id="everything is needed"),
+        pytest.param(10, 2, 10, 0, 10, 0, [8], id="what may be missing goes"),
+        pytest.param(10, 2, 10, 0, 8, 0, [8], id="the unhealthy two go, and no healthy one with them"),
+        pytest.param(10, 2, 10, 0, 9, 0, [9, 8], id="first the one that serves nobody, then one that does"),
+        pytest.param(10, 2, 8, 2, 8, 0, [], id="the new ones that are not there yet count as missing"),
+        pytest.param(10, 2, 8, 2, 8, 2, [6], id="for each new one that serves an old one goes"),
+        pytest.param(10, 0, 10, 2, 10, 1, [9], id="one of the surge is available: one goes"),
+        pytest.param(10, 0, 10, 2, 9, 1, [9], id="one of the surge is available: an unhealthy one goes"),
+        pytest.param(10, 2, 0, 10, 0, 10, [], id="nothing old is left"),
+        pytest.param(10, 2, 8, 5, 6, 0, [], id="too little would be left should the new ones never come"),
+        pytest.param(10, 3, 10, 0, 0, 0, [7], id="all unhealthy: no more than may be missing go at once"),
+        pytest.param(5, 5, 5, 0, 5, 0, [0], id="everything may be missing"),
+    ],
+)
+def test_the_old_one_shrinks(
+    replicas: int,
+    unavailable: int,
+    old: int,
+    new: int,
+    old_available: int,
+    new_available: int,
+    expected: list[int],
+) -> None:
+    steps = shrink(
+        deployment(replicas, 0 if unavailable else 2, unavailable),
+        replica_set("new", new, available=new_available),
+        [replica_set("old", old, available=old_available, age=9)],
+    )
+    assert steps == [Resize("old", size) for size in expected]
+
+
+def test_the_oldest_goes_first() -> None:
+    old = [replica_set("b", 3, available=3, age=5), replica_set("a", 3, available=3, age=9)]
+    steps = shrink(deployment(6, 0, 4), replica_set("new"), old)
+    assert steps == [Resize("a", 0), Resize("b", 2)]
+
+
+def test_of_one_age_the_name_decides() -> None:
+    old = [replica_set("b", 1, available=1), replica_set("a", 1, available=1)]
+    assert shrink(deployment(2, 0, 1), replica_set("new"), old) == [Resize("a", 0)]
+
+
+def test_what_serves_nobody_goes_from_every_old_one_before_anything_that_serves() -> None:
+    old = [replica_set("a", 4, available=4, age=9), replica_set("b", 4, available=1, age=5)]
+    steps = shrink(deployment(8, 0, 4), replica_set("new"), old)
+    assert steps == [Resize("b", 1), Resize("a", 3)]
+
+
+def test_the_bounds_hold_whatever_the_sizes_are() -> None:
+    """Every step of every small rollout, exhaustively: never above the one bound, never below the other."""
+    for replicas in range(5):
+        for surge, unavailable in ((0, 1), (1, 0), (1, 1), (2, 0), (0, 3)):
+            owner = deployment(replicas, surge, unavailable)
+            least = replicas - min(unavailable, replicas)
+            for old, new in ((old, new) for old in range(replicas + surge + 1) for new in range(replicas + 1)):
+                if old + new > replicas + surge:
+                    continue
+                for old_available in range(old + 1):
+                    for new_available in range(new + 1):
+                        newest = replica_set("new", new, available=new_available)
+                        oldest = replica_set("old", old, available=old_available, age=1)
+                        grown = grow(owner, newest, [oldest])
+                        assert all(old + step.size <= replicas + surge for step in grown)
+                        left = [step.size for step in shrink(owner, newest, [oldest])]
+                        if left:
+                            assert min(old_available, left[-1]) + new_available >= min(
+                                least, old_available + new_available
+                            )

@@ -1,0 +1,121 @@
+"""Scaling a Deployment. Cases of ``TestScale``, v1.36 ``pkg/controller/deployment/sync_test.go``, and of
+``TestGetReplicaSetProportion``-like sums, ``TestAnnotationUtils``, ``util/deployment_util_test.go``."""
+
+import pytest
+from tests.controllers.deployment.builders import deployment, replica_set
+
+from pilothouse.api.apps import DeploymentStatus, ReplicaSet
+from pilothouse.controllers.workloads.deployment.bounds import scaled
+from pilothouse.controllers.workloads.deployment.scaling import is_saturated, is_scaled, largest_first, rescale
+from pilothouse.controllers.workloads.deployment.sizes import size_of
+
+
+def scaled_to(before: int, surge: int | str, to: int, new: int | None, old: list[int]) -> list[int]:
+    """Sizes of the new one (if any) and the old ones, newest first, after scaling from ``before``."""
+    most = before + scaled(surge, before, up=True)
+    owner = deployment(to, surge, 0, status=DeploymentStatus(replicas=most))
+    newest = None if new is None else replica_set("new", new, desired=before, most=most)
+    older = [
+        replica_set(f"old-{index}", size, desired=before, most=most, age=index + 1) for index, size in enumerate(old)
+    ]
+    sizes = {each.metadata.name: size_of(each) for each in older} | ({"new": new} if new is not None else {})
+    for step in rescale(owner, newest, older):
+        sizes[step.name] = step.size
+    found = [sizes[f"old-{index}"] for index in range(len(old))]
+    return ([] if new is None else [sizes["new"]]) + found
+
+
+@pytest.mark.parametrize(
+    ("before", "surge", "to", "new", "old", "expected"),
+    [
+        pytest.param(10, 0, 12, 10, [], [12], id="normal scaling: 10 to 12"),
+        pytest.param(10, 0, 5, 10, [], [5], id="normal scaling: 10 to 5"),
+        pytest.param(10, 0, 12, 5, [5], [6, 6], id="proportional: 5 + 5 to 6 + 6"),
+        pytest.param(10, 0, 5, 5, [5], [3, 2], id="proportional: 5 + 5 to 3 + 2"),
+        pytest.param(10, 0, 20, 5, [3, 2], [10, 6, 4], id="proportional: 5 + 3 + 2 to 20"),
+        pytest.param(10, 0, 1, 5, [3, 2], [1, 0, 0], id="proportional: 5 + 3 + 2 to 1"),
+        pytest.param(10, 0, 0, 5, [3, 2], [0, 0, 0], id="to nothing"),
+        pytest.param(0, 0, 10, 0, [0, 0], [10, 0, 0], id="from nothing: the new one"),
+        pytest.param(0, 0, 6, None, [0, 0], [6, 0], id="from nothing without a new one: the latest"),
+        pytest.param(30, 0, 5, 20, [10], [3, 2], id="down: the rest of rounding goes to the largest"),
+        pytest.param(6, 0, 7, 2, [2, 2], [3, 2, 2], id="one more: the newest of the same size"),
+        pytest.param(6, 0, 5, 2, [2, 2], [2, 2, 1], id="one less: the oldest of the same size"),
+        pytest.param(4, "25%", 8, 3, [2], [6, 4], id="with surge, as recorded: 3 + 2 to 6 + 4"),
+        pytest.param(8, "25%", 4, 6, [4], [3, 2], id="and back"),
+        pytest.param(10, 3, 10, 3, [8], [3, 10], id="what the sum was short of is the largest's"),
+    ],
+)
+def test_rescaling(
+    before: int, surge: int | str, to: int, new: int | None, old: list[int], expected: list[int]
+) -> None:
+    assert scaled_to(before, surge, to, new, old) == expected
+
+
+def test_a_saturated_new_one_empties_the_old_ones() -> None:
+    new = replica_set("new", 4, desired=4, available=4)
+    steps = rescale(deployment(4), new, [replica_set("old", 2, age=1), replica_set("older", 0, age=2)])
+    assert [(step.name, step.size) for step in steps] == [("old", 0)]
+
+
+@pytest.mark.parametrize(
+    ("new", "expected"),
+    [
+        pytest.param(replica_set("new", 4, desired=4, available=4), True, id="all there, and it knows"),
+        pytest.param(replica_set("new", 4, available=4), False, id="it does not say what it was sized for"),
+        pytest.param(replica_set("new", 4, desired=3, available=4), False, id="sized for another number"),
+        pytest.param(replica_set("new", 3, desired=4, available=4), False, id="another size"),
+        pytest.param(replica_set("new", 4, desired=4, available=3), False, id="one is not available"),
+    ],
+)
+def test_saturated(new: ReplicaSet, expected: bool) -> None:
+    assert is_saturated(deployment(4), new) is expected
+
+
+def test_recreate_is_not_scaled_in_proportion() -> None:
+    old = [replica_set("a", 1, desired=2), replica_set("b", 1, desired=2)]
+    assert rescale(deployment(4, strategy="Recreate"), None, old) == []
+
+
+def test_one_that_has_the_size_by_somebodys_hand_is_told_what_it_is_sized_for() -> None:
+    """Upstream leaves it alone, and the Deployment seems scaled for ever after."""
+    (step,) = rescale(deployment(5), replica_set("new", 5, desired=3), [])
+    assert step.annotate
+    assert step.size == 5
+
+
+def test_all_are_told_what_they_are_sized_for_also_at_the_same_size() -> None:
+    steps = rescale(deployment(4, 1), replica_set("new", 3, desired=9), [replica_set("old", 2, desired=9, age=1)])
+    assert all(step.annotate for step in steps)
+    assert sorted((step.name, step.size) for step in steps) == [("new", 3), ("old", 2)]
+
+
+@pytest.mark.parametrize(
+    ("sets", "expected"),
+    [
+        pytest.param([replica_set("a", 1, desired=2)], True, id="sized for another number"),
+        pytest.param([replica_set("a", 1, desired=4)], False, id="sized for this one"),
+        pytest.param([replica_set("a", 0, desired=2)], False, id="not in use"),
+        pytest.param([replica_set("a", 1)], False, id="does not say"),
+        pytest.param([replica_set("a", 1, annotations={"deployment.kubernetes.io/desired-replicas": "-1"})], False,
+                     id="says nonsense"),
+        pytest.param([replica_set("a", 1, annotations={"deployment.kubernetes.io/desired-replicas": "2147483648"})],
+                     False, id="says too much"),
+        pytest.param([replica_set("a", 1, desired=4), replica_set("b", 1, desired=3)], True, id="one of two"),
+    ],
+)  # fmt: skip
+def test_a_scaling_event(sets: list[ReplicaSet], expected: bool) -> None:
+    """``TestDeploymentController_isScalingEvent`` is of ``sync_test.go``'s ``isScalingEvent``."""
+    assert is_scaled(deployment(4), sets) is expected
+
+
+def test_orders() -> None:
+    """``TestReplicaSetsBySize``-like orders of ``controller_utils_test.go``: by size, then by age, then by name."""
+    sets = [
+        replica_set("a", 1, age=3),
+        replica_set("b", 2, age=2),
+        replica_set("c", 2, age=5),
+        replica_set("d", 2, age=2),
+    ]
+    assert [each.metadata.name for each in largest_first(sets, 1)] == ["d", "b", "c", "a"]
+    assert [each.metadata.name for each in largest_first(sets, -1)] == ["c", "b", "d", "a"]
+    assert largest_first(sets, 0) == sets

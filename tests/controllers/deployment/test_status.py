@@ -1,0 +1,266 @@
+"""Reports. Cases of ``TestSyncRolloutStatus``, ``TestRequeueStuckDeployment``, v1.36 ``progress_test.go``;
+``TestDeploymentComplete``, ``TestDeploymentProgressing``, ``TestDeploymentTimedOut``, ``TestSetCondition``,
+``TestRemoveCondition``, ``TestGetTerminatingReplicaCount…``, ``util/deployment_util_test.go``."""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from tests.controllers.deployment.builders import at, deployment, progressing, replica_set
+
+from pilothouse.api.apps import DeploymentCondition, DeploymentStatus, ReplicaSet, ReplicaSetCondition
+from pilothouse.controllers.workloads.deployment.progress import (
+    condition_of,
+    is_complete,
+    is_progressing,
+    is_timed_out,
+    pause_condition,
+    seconds_to_deadline,
+    with_condition,
+)
+from pilothouse.controllers.workloads.deployment.status import counted, rolled, terminating
+
+
+def counts(replicas: int, updated: int, ready: int, available: int) -> DeploymentStatus:
+    return DeploymentStatus(
+        replicas=replicas, updated_replicas=updated, ready_replicas=ready, available_replicas=available
+    )
+
+
+@pytest.mark.parametrize(
+    ("wanted", "status", "surge", "unavailable", "expected"),
+    [
+        pytest.param(5, counts(5, 5, 4, 4), 0, 1, False, id="not complete: one is missing, though it may be"),
+        pytest.param(5, counts(5, 5, 5, 5), 0, 1, True, id="complete"),
+        pytest.param(5, counts(6, 5, 5, 5), 1, 0, False, id="not complete: an old one is left"),
+        pytest.param(5, counts(5, 4, 5, 5), 0, 1, False, id="not complete: one is of the old template"),
+        pytest.param(1, counts(0, 0, 0, 0), 1, 0, False, id="not complete: nothing is there"),
+        pytest.param(0, counts(0, 0, 0, 0), 1, 0, True, id="nothing wanted: complete"),
+    ],
+)
+def test_complete(wanted: int, status: DeploymentStatus, surge: int, unavailable: int, expected: bool) -> None:
+    assert is_complete(deployment(wanted, surge, unavailable), status) is expected
+
+
+def test_a_report_on_an_older_generation_is_not_complete() -> None:
+    assert not is_complete(deployment(1, generation=2), replace(counts(1, 1, 1, 1), observed_generation=1))
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "expected"),
+    [
+        pytest.param(counts(10, 4, 10, 10), counts(10, 6, 10, 10), True, id="more new ones"),
+        pytest.param(counts(10, 4, 10, 10), counts(9, 4, 10, 10), True, id="fewer old ones"),
+        pytest.param(counts(10, 4, 9, 9), counts(10, 4, 10, 9), True, id="more ready"),
+        pytest.param(counts(10, 4, 9, 8), counts(10, 4, 9, 9), True, id="more available"),
+        pytest.param(counts(10, 4, 9, 9), counts(10, 4, 9, 9), False, id="nothing has moved"),
+        pytest.param(counts(10, 7, 9, 9), counts(10, 4, 9, 9), False, id="fewer new ones, more old ones"),
+        pytest.param(counts(10, 4, 9, 9), counts(8, 2, 9, 9), False, id="fewer new ones, as many old ones"),
+        pytest.param(counts(10, 4, 9, 9), counts(10, 4, 8, 8), False, id="fewer ready and available"),
+    ],
+)
+def test_progressing(before: DeploymentStatus, now: DeploymentStatus, expected: bool) -> None:
+    assert is_progressing(before, now) is expected
+
+
+@pytest.mark.parametrize(
+    ("condition", "deadline", "elapsed", "expected"),
+    [
+        pytest.param(None, 10, 100.0, False, id="no condition"),
+        pytest.param(progressing("ReplicaSetUpdated"), None, 100.0, False, id="no deadline"),
+        pytest.param(progressing("ReplicaSetUpdated"), 2**31 - 1, 100.0, False, id="the deadline that is none"),
+        pytest.param(progressing("ReplicaSetUpdated"), 10, 9.0, False, id="in time"),
+        pytest.param(progressing("ReplicaSetUpdated"), 10, 10.0, False, id="just in time"),
+        pytest.param(progressing("ReplicaSetUpdated"), 10, 11.0, True, id="late"),
+        pytest.param(progressing("NewReplicaSetAvailable"), 10, 100.0, False, id="done long ago"),
+        pytest.param(progressing("ProgressDeadlineExceeded", "False"), 10, 0.0, True, id="late once, late for good"),
+        pytest.param(progressing("DeploymentResumed", "Unknown"), 10, 11.0, True, id="late after a pause"),
+    ],
+)
+def test_timed_out(condition: DeploymentCondition | None, deadline: int | None, elapsed: float, expected: bool) -> None:
+    owner = deployment(progress_deadline_seconds=deadline)
+    assert is_timed_out(owner, () if condition is None else (condition,), at(elapsed)) is expected
+
+
+@pytest.mark.parametrize(
+    ("condition", "deadline", "status", "elapsed", "expected"),
+    [
+        pytest.param(None, 10, counts(3, 3, 0, 0), 0.0, None, id="no condition"),
+        pytest.param(progressing("ReplicaSetUpdated"), None, counts(3, 3, 0, 0), 0.0, None, id="no deadline"),
+        pytest.param(progressing("ReplicaSetUpdated"), 10, counts(3, 3, 3, 3), 0.0, None, id="complete"),
+        pytest.param(progressing("ProgressDeadlineExceeded"), 10, counts(3, 3, 0, 0), 0.0, None, id="late already"),
+        pytest.param(progressing("ReplicaSetUpdated"), 10, counts(3, 3, 0, 0), 4.0, 7.0, id="the rest, and a second"),
+        pytest.param(progressing("ReplicaSetUpdated"), 10, counts(3, 3, 0, 0), 9.6, 1.4, id="hardly anything is left"),
+        pytest.param(progressing("NewReplicaSetAvailable"), 10, counts(3, 3, 0, 0), 99.0, None,
+                     id="it came to its end once and never times out"),
+    ],
+)  # fmt: skip
+def test_when_to_look_again(
+    condition: DeploymentCondition | None,
+    deadline: int | None,
+    status: DeploymentStatus,
+    elapsed: float,
+    expected: float | None,
+) -> None:
+    status = replace(status, conditions=() if condition is None else (condition,))
+    owner = deployment(3, status=status, progress_deadline_seconds=deadline)
+    found = seconds_to_deadline(owner, at(elapsed))
+    assert found == (None if expected is None else pytest.approx(expected))
+
+
+def test_a_condition_that_says_the_same_stays_as_it_is() -> None:
+    old = progressing("ReplicaSetUpdated", message="first")
+    assert with_condition((old,), progressing("ReplicaSetUpdated", updated=9, message="second")) == (old,)
+
+
+def test_another_reason_keeps_the_time_of_the_status() -> None:
+    (found,) = with_condition((progressing("A", since=1),), progressing("B", updated=9, since=9))
+    assert (found.reason, found.last_update_time, found.last_transition_time) == ("B", at(9), at(1))
+
+
+def test_another_status_is_a_transition_and_moves_to_the_end() -> None:
+    other = DeploymentCondition(type="Available", status="True")
+    found = with_condition((progressing("A"), other), progressing("B", "False", updated=9, since=9))
+    assert [each.type for each in found] == ["Available", "Progressing"]
+    assert found[1].last_transition_time == at(9)
+
+
+@pytest.mark.parametrize(
+    ("paused", "before", "expected"),
+    [
+        pytest.param(True, progressing("ReplicaSetUpdated"), "DeploymentPaused", id="paused"),
+        pytest.param(True, None, "DeploymentPaused", id="paused from the start"),
+        pytest.param(True, progressing("DeploymentPaused", "Unknown"), None, id="paused still"),
+        pytest.param(False, progressing("DeploymentPaused", "Unknown"), "DeploymentResumed", id="resumed"),
+        pytest.param(False, progressing("ReplicaSetUpdated"), None, id="nobody has paused it"),
+        pytest.param(True, progressing("ProgressDeadlineExceeded", "False"), None, id="late: that stays"),
+    ],
+)
+def test_pause(paused: bool, before: DeploymentCondition | None, expected: str | None) -> None:
+    status = DeploymentStatus(conditions=() if before is None else (before,))
+    found = pause_condition(deployment(paused=paused, progress_deadline_seconds=10, status=status), at(5))
+    assert (None if found is None else found.reason) == expected
+    assert found is None or found.status == "Unknown"
+
+
+def test_without_a_deadline_nothing_is_said_about_a_pause() -> None:
+    assert pause_condition(deployment(paused=True), at(0)) is None
+
+
+def report(*sets: ReplicaSet, new: ReplicaSet | None = None, elapsed: float = 0.0, **owner: Any) -> DeploymentStatus:
+    everyone = [*sets, *([] if new is None else [new])]
+    return rolled(deployment(**{"progress_deadline_seconds": 10, **owner}), new, everyone, at(elapsed))
+
+
+def reason(status: DeploymentStatus, type_: str = "Progressing") -> str | None:
+    found = condition_of(status.conditions, type_)
+    return None if found is None else found.reason
+
+
+def full(name: str, size: int, **more: Any) -> ReplicaSet:
+    """A ReplicaSet whose pods are all there and available."""
+    return replica_set(name, size, available=size, replicas=size, ready_replicas=size, **more)
+
+
+def test_no_deadline_no_word_about_progress() -> None:
+    before = DeploymentStatus(conditions=(progressing("ReplicaSetUpdated"),))
+    assert reason(report(new=full("a", 3), replicas=3, status=before, progress_deadline_seconds=None)) is None
+
+
+def test_progress() -> None:
+    before = DeploymentStatus(conditions=(progressing("ReplicaSetUpdated", since=-5),))
+    status = report(replica_set("old", 1, replicas=1), new=full("a", 1), replicas=3, status=before, elapsed=7)
+    found = condition_of(status.conditions, "Progressing")
+    assert found is not None
+    assert found.message == 'ReplicaSet "a" is progressing.'
+    assert (found.last_update_time, found.last_transition_time) == (at(7), at(-5))
+
+
+def test_progress_without_a_new_replica_set() -> None:
+    status = report(full("old", 1), replicas=3)
+    found = condition_of(status.conditions, "Progressing")
+    assert found is not None
+    assert found.message == 'Deployment "web" is progressing.'
+
+
+def test_progress_after_having_been_late() -> None:
+    before = DeploymentStatus(conditions=(progressing("ProgressDeadlineExceeded", "False"),))
+    status = report(new=full("a", 1), replicas=3, status=before, elapsed=70)
+    found = condition_of(status.conditions, "Progressing")
+    assert found is not None
+    assert (found.reason, found.status, found.last_transition_time) == ("ReplicaSetUpdated", "True", at(70))
+
+
+def test_done() -> None:
+    before = DeploymentStatus(conditions=(progressing("ReplicaSetUpdated"),))
+    status = report(new=full("a", 3), replicas=3, status=before)
+    found = condition_of(status.conditions, "Progressing")
+    assert found is not None
+    assert (found.reason, found.message) == ("NewReplicaSetAvailable", 'ReplicaSet "a" has successfully progressed.')
+
+
+def test_late() -> None:
+    before = replace(counts(1, 1, 0, 0), conditions=(progressing("ReplicaSetUpdated"),))
+    status = report(new=replica_set("a", 1, replicas=1), replicas=3, status=before, elapsed=11)
+    found = condition_of(status.conditions, "Progressing")
+    assert found is not None
+    assert (found.status, found.reason) == ("False", "ProgressDeadlineExceeded")
+    assert found.message == 'ReplicaSet "a" has timed out progressing.'
+
+
+def test_nothing_is_rolled_out_so_nothing_is_late() -> None:
+    before = replace(counts(3, 3, 3, 3), conditions=(progressing("NewReplicaSetAvailable"),))
+    status = report(new=replica_set("a", 3, replicas=3), replicas=3, status=before, elapsed=11)
+    assert condition_of(status.conditions, "Progressing") == before.conditions[0]
+    assert reason(status, "Available") == "MinimumReplicasUnavailable"
+
+
+def failing(name: str, message: str) -> ReplicaSet:
+    failure = ReplicaSetCondition(
+        type="ReplicaFailure", status="True", reason="FailedCreate", message=message, last_transition_time=at(3)
+    )
+    return replica_set(name, 1, conditions=(failure,))
+
+
+def test_a_failure_is_told_on_the_new_ones_first() -> None:
+    found = condition_of(report(failing("old", "1"), new=failing("new", "2")).conditions, "ReplicaFailure")
+    assert found is not None
+    assert (found.message, found.last_update_time, found.last_transition_time) == ("2", at(3), at(3))
+
+
+def test_an_old_ones_failure_is_told_too_and_goes_with_it() -> None:
+    status = report(failing("old", "1"), new=full("new", 1))
+    assert reason(status, "ReplicaFailure") == "FailedCreate"
+    assert reason(report(new=full("new", 1), status=status), "ReplicaFailure") is None
+
+
+@pytest.mark.parametrize(
+    ("sets", "expected"),
+    [
+        pytest.param([], 0, id="no ReplicaSets"),
+        pytest.param([replica_set("a", terminating_replicas=2), replica_set("b", terminating_replicas=1)], 3, id="sum"),
+        pytest.param([replica_set("a"), replica_set("b", terminating_replicas=1)], 1, id="one that is new has none"),
+        pytest.param([replica_set("a", observed_generation=1)], None, id="one that does not say: unknown"),
+    ],
+)
+def test_terminating(sets: list[ReplicaSet], expected: int | None) -> None:
+    assert terminating(sets) == expected
+
+
+def test_sums() -> None:
+    owner = deployment(4, 1, 1, generation=7, status=DeploymentStatus(collision_count=2))
+    new = replica_set("new", 3, available=1, replicas=2, ready_replicas=2)
+    old = replica_set("old", 2, available=2, replicas=2, ready_replicas=2)
+    status = counted(owner, new, [old, new], at(0))
+    assert replace(status, conditions=()) == DeploymentStatus(
+        observed_generation=7,
+        replicas=4,
+        updated_replicas=2,
+        ready_replicas=4,
+        available_replicas=3,
+        unavailable_replicas=2,
+        terminating_replicas=0,
+        collision_count=2,
+    )
+    assert reason(status, "Available") == "MinimumReplicasAvailable"
+    assert counted(owner, new, [old, new], at(0), report_terminating=False).terminating_replicas is None

@@ -1,0 +1,237 @@
+"""The recorded scenarios of Deployments, replayed: ours sends what the controller of v1.36.2 sent.
+
+Compared are the writes of ReplicaSets by the fields that a Deployment's controller decides on, in their order, the
+events, and what the conditions said one after the other. How often a status is written, what ReplicaSets report at that
+moment, and conflicts are a matter of speed.
+"""
+
+import asyncio
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+from tests.traces.records import DATA, Record
+from tests.traces.stage import Scene, Stage, play
+
+DEPLOYMENTS = "deployment-controller"
+IMAGE = "registry.k8s.io/pause:"
+HASHES = {"3.10": "6fffd974d5", "3.11": "576f945fbd", "404": "84588dd5c5"}
+"""What the real controller's hashes were, by tag."""
+TAGS = {
+    "05a-deployment-rolling": ("3.10", "3.11", "404"),
+    "05b-deployment-scale-during-rollout": ("3.10", "404", "3.11"),
+    "05c-deployment-pause-resume": ("3.10", "3.11"),
+    "05d-deployment-recreate": ("3.10", "3.11"),
+}
+"""In the order of the placeholders HASHn."""
+ONE_BY_ONE = ("05c-deployment-pause-resume", "05d-deployment-recreate")
+"""So few pods that there is only one way through."""
+
+
+class Kubectl:
+    """kubectl's verbs for these scenarios."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+
+    async def _patch(self, body: object, how: str = "strategic-merge") -> None:
+        path = self._stage.path("Deployment", "web")
+        await self._stage.request("PATCH", path, body, f"application/{how}-patch+json")
+
+    async def create(self, replicas: int, **spec: Any) -> None:
+        containers = [{"name": "main", "image": f"{IMAGE}3.10"}]
+        labels = {"app": "web"}
+        template = {"metadata": {"labels": labels}, "spec": {"containers": containers}}
+        body = {
+            "metadata": {"name": "web"},
+            "spec": {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template, **spec},
+        }
+        await self._stage.request("POST", self._stage.path("Deployment"), body)
+
+    async def set_image(self, tag: str) -> None:
+        """Also what ``rollout undo`` comes to."""
+        containers = [{"name": "main", "image": IMAGE + tag}]
+        await self._patch({"spec": {"template": {"spec": {"containers": containers}}}})
+
+    async def no_image(self, until: float) -> None:
+        """Pods of the tag 404 never start: they are told so before they can."""
+        pods = self._stage.path("Pod")
+        told: set[str] = set()
+        waiting = {"metadata": {"annotations": {"simulated.pilothouse.dev/waiting": "ErrImagePull"}}}
+        while self._stage.env.monotonic() < self._stage.server.zero + until:
+            for pod in (await self._stage.request("GET", pods))["items"]:
+                name = pod["metadata"]["name"]
+                if name not in told and pod["spec"]["containers"][0]["image"].endswith(":404"):
+                    told.add(name)
+                    await self._stage.request("PATCH", f"{pods}/{name}", waiting, "application/merge-patch+json")
+            await asyncio.sleep(0.02)
+
+    async def pause(self, paused: bool) -> None:
+        await self._patch({"spec": {"paused": paused or None}})
+
+    async def scale(self, replicas: int) -> None:
+        path = self._stage.path("Deployment", "web") + "/scale"
+        await self._stage.request("PATCH", path, {"spec": {"replicas": replicas}}, "application/merge-patch+json")
+
+    async def delete(self) -> None:
+        await self._stage.delete("Deployment", "web")
+
+
+async def rolling(stage: Stage) -> None:
+    """05a: one rollout, one that gets stuck, back."""
+    kubectl = Kubectl(stage)
+    await kubectl.create(4)
+    await stage.at(2.9)
+    await kubectl.set_image("3.11")
+    await stage.at(7.667)
+    await kubectl.set_image("404")
+    await kubectl.no_image(until=12.902)
+    await kubectl.set_image("3.11")
+    await stage.at(17.796)
+    await kubectl.delete()
+    await stage.at(20.0)
+
+
+async def scaling(stage: Stage) -> None:
+    """05b: a stuck rollout is scaled up and down, and replaced."""
+    kubectl = Kubectl(stage)
+    await kubectl.create(4)
+    await stage.at(2.767)
+    await kubectl.set_image("404")
+    await kubectl.no_image(until=7.146)
+    await kubectl.scale(8)
+    await kubectl.no_image(until=10.724)
+    await kubectl.scale(4)
+    await kubectl.no_image(until=15.021)
+    await kubectl.set_image("3.11")
+    await stage.at(20.299)
+    await kubectl.delete()
+    await stage.at(22.0)
+
+
+async def pausing(stage: Stage) -> None:
+    """05c: paused, changed, scaled, resumed."""
+    kubectl = Kubectl(stage)
+    await kubectl.create(2)
+    await stage.at(2.713)
+    await kubectl.pause(True)
+    await stage.at(4.816)
+    await kubectl.set_image("3.11")
+    await stage.at(6.928)
+    await kubectl.scale(3)
+    await stage.at(9.504)
+    await kubectl.pause(False)
+    await stage.at(15.252)
+    await kubectl.delete()
+    await stage.at(17.0)
+
+
+async def recreating(stage: Stage) -> None:
+    """05d: everything old goes first."""
+    kubectl = Kubectl(stage)
+    await kubectl.create(2, strategy={"type": "Recreate"})
+    await stage.at(2.68)
+    await kubectl.set_image("3.11")
+    await stage.at(7.562)
+    await kubectl.delete()
+    await stage.at(9.0)
+
+
+SCENES: Mapping[str, Scene] = dict(zip(sorted(TAGS), (rolling, scaling, pausing, recreating), strict=True))
+
+
+def upstream(scenario: str) -> list[Record]:
+    """What was recorded."""
+    text = (DATA / f"{scenario}.jsonl").read_text()
+    for number, tag in enumerate(TAGS[scenario], 1):
+        text = re.sub(rf"HASH{number}\b", HASHES[tag], text)
+    return [msgspec.json.decode(line, type=Record) for line in text.splitlines()]
+
+
+def sizes(records: list[Record]) -> list[tuple[Any, ...]]:
+    """The accepted writes of ReplicaSets: name, size and annotations. A PUT that only raises a revision is one too."""
+    return [
+        (record.verb, record.name, record.body["spec"]["replicas"], record.body["metadata"]["annotations"])
+        for record in records
+        if record.resource == "replicasets" and not record.is_read and record.code < 400
+    ]
+
+
+def created(records: list[Record]) -> list[Any]:
+    """The ReplicaSets as they were sent, without what an API server fills in."""
+    found = []
+    for record in records:
+        if record.resource == "replicasets" and record.verb == "create" and record.code < 400:
+            body = msgspec.json.decode(msgspec.json.encode(record.body))
+            body.pop("status", None)
+            for reference in body["metadata"]["ownerReferences"]:
+                reference.pop("uid")
+            body["metadata"].pop("creationTimestamp", None)
+            body["spec"]["template"]["metadata"].pop("creationTimestamp", None)
+            found.append(body)
+    return found
+
+
+def told(records: list[Record]) -> list[tuple[Any, ...]]:
+    """The events: verb, type, reason and message."""
+    return [
+        (record.verb, record.body.get("type", ""), record.body.get("reason", ""), record.body.get("message", ""))
+        for record in records
+        if record.is_event and record.verb == "create"
+    ]
+
+
+def conditions(records: list[Record]) -> dict[str, list[Any]]:
+    """What each condition said, one word after the other.
+
+    But for the creation of a ReplicaSet: upstream's word of that meets a conflict when something was written before in
+    the same look, and the next look knows nothing of it.
+    """
+    said: dict[str, list[Any]] = {}
+    for record in records:
+        if record.is_status and record.code < 400:
+            for each in record.status.get("conditions", ()):
+                words = [each["status"], each["reason"], each["message"]]
+                if each["reason"] != "NewReplicaSetCreated" and said.setdefault(each["type"], [None])[-1] != words:
+                    said[each["type"]].append(words)
+    return said
+
+
+def turns(steps: list[tuple[Any, ...]]) -> dict[str, list[int]]:
+    """Where the sizes of each ReplicaSet turned: how many pods are counted at once is a matter of speed."""
+    found: dict[str, list[int]] = {}
+    for _verb, name, size, _annotations in steps:
+        sizes = found.setdefault(name, [])
+        if len(sizes) > 1 and (sizes[-1] - sizes[-2]) * (size - sizes[-1]) >= 0:
+            sizes.pop()
+        sizes.append(size)
+    return found
+
+
+def notes(steps: list[tuple[Any, ...]]) -> dict[str, dict[str, str]]:
+    """The last annotations of each ReplicaSet."""
+    return {name: annotations for _verb, name, _size, annotations in steps}
+
+
+@pytest.mark.parametrize("scenario", sorted(SCENES))
+def test_deployments_are_served_as_recorded(scenario: str, seed: int) -> None:
+    latency = (0.001, 0.004) if seed else None
+    server = play(scenario, SCENES[scenario], seed=seed, latency=latency)
+    ours = [record for record in server.records if record.user == DEPLOYMENTS]
+    theirs = [record for record in upstream(scenario) if record.user == DEPLOYMENTS]
+    assert turns(sizes(ours)) == turns(sizes(theirs))
+    assert notes(sizes(ours)) == notes(sizes(theirs))
+    assert [set(each["metadata"]) for each in created(ours)] == [set(each["metadata"]) for each in created(theirs)]
+    if scenario in ONE_BY_ONE:
+        assert sizes(ours) == sizes(theirs)
+        assert created(ours) == created(theirs)
+        assert told(ours) == told(theirs)
+    assert conditions(ours)["Progressing"] == conditions(theirs)["Progressing"]
+    assert {record.verb for record in ours} <= {record.verb for record in theirs}
+    revisions = [
+        [r.body["metadata"]["annotations"]["deployment.kubernetes.io/revision"] for r in records if r.is_status][-1]
+        for records in (ours, theirs)
+    ]
+    assert revisions[0] == revisions[1]
