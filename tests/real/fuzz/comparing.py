@@ -98,6 +98,8 @@ class Comparison:
         elif isinstance(theirs, list) and isinstance(ours, list) and len(theirs) == len(ours):
             for before, after in zip(theirs, ours, strict=True):
                 yield from self._compare(f"{path}.*", before, after, definition)
+        elif theirs == "" and ours is ABSENT:
+            return  # a text that is required and was not given; the page says so
         elif theirs != ours or type(theirs) is not type(ours):
             yield Difference(path, theirs, ours)
 

@@ -104,7 +104,7 @@ def _service_registry(seen: Seen) -> bool:
 def _drivers(seen: Seen) -> bool:
     if seen.theirs.code == 422 and seen.ours.accepted:
         return "spec: Invalid value" in str(seen.theirs.body)
-    return re.search("storageCapacity|requiresRepublish|tokenRequests", seen.path) is not None
+    return re.search("storageCapacity|requiresRepublish|tokenRequests|generation", seen.path) is not None
 
 
 def _partition(seen: Seen) -> bool:
@@ -115,7 +115,7 @@ def _partition(seen: Seen) -> bool:
 
 def _decoding(seen: Seen) -> bool:
     patch, ours = seen.request.kind_of_patch, str(seen.ours.body)
-    if patch and "error decoding patch" in ours:
+    if patch and ("error decoding patch" in ours or "in struct RawExtension" in str(seen.theirs.body)):
         return True
     if (
         patch
@@ -129,8 +129,9 @@ def _decoding(seen: Seen) -> bool:
 
 def _applied(seen: Seen) -> bool:
     refused = "failed to create typed patch object|failed to convert new object"
-    if seen.ours.accepted:
-        return _matches("expected string, got &value.valueUnstructured{Value:[0-9]", str(seen.theirs.body))
+    theirs = seen.theirs.body.get("message", "") if seen.theirs.code == 500 else ""
+    if seen.request.kind_of_patch == "apply" and seen.ours.code != 500:
+        return _matches("expected string, got &value.valueUnstructured{Value:[0-9]|omits key field", theirs)
     return _said(refused, refused, "message")(seen)
 
 
@@ -248,7 +249,9 @@ ROWS: tuple[Row, ...] = (
         lambda seen: (
             (seen.theirs.code == 500 and "generate" in str(seen.ours.body))
             or (seen.resource == "limitranges" and _matches("generateName", str(seen.request.body)))
+            or _said("already exists", "object is being deleted", "message")(seen)
         ),
+        diverges=True,
     ),
     Row(
         "limits of lists from the cache",
@@ -330,7 +333,8 @@ ROWS: tuple[Row, ...] = (
     Row(
         "types of applied objects",
         "v1.26",
-        "an applied object that its type does not allow is told of with its name, and quantities may be numbers",
+        "an applied object that its type does not allow is told of with its name; quantities may be numbers, and keys "
+        "have their defaults",
         _applied,
     ),
     Row(
@@ -380,16 +384,24 @@ ROWS: tuple[Row, ...] = (
         lambda seen: seen.request.method == "DELETE" and 'no kind "DeleteOptions"' in str(seen.theirs.body),
     ),
     Row(
+        "counts of metadata-only lists",
+        "v1.21",
+        "lists of metadata alone say how many items remain",
+        lambda seen: "PartialObject" in seen.request.accept and seen.path.endswith("remainingItemCount"),
+    ),
+    Row(
         "self links",
         "v1.24",
         "a `selfLink` that a client sends is dropped",
         lambda seen: seen.path.endswith("metadata.selfLink") and seen.difference.ours is ABSENT,
     ),
     Row(
-        "kept QOS class",
+        "statuses of pods",
         "v1.27",
-        "a write of a pod's status without `qosClass` keeps it",
-        _both("pods", applies=_new("status.qosClass")),
+        "a write of a pod's status without `qosClass` keeps it, and (v1.35) binding clears `nominatedNodeName`",
+        _both(
+            "pods", applies=lambda seen: _new("status.qosClass")(seen) or seen.path.endswith("status.nominatedNodeName")
+        ),
     ),
     Row(
         "revisions of controllers",

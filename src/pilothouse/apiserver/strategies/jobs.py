@@ -167,11 +167,6 @@ class JobStrategy(Strategy):
         wanted.setdefault(_PREFIX + "controller-uid", meta["uid"])
         selector["matchLabels"] = wanted
 
-    def prepare_update(self, obj: Object, old: Object) -> None:
-        # What the client left out was made by the server.
-        if obj["spec"].get("selector") is None and not obj["spec"].get("manualSelector"):
-            obj["spec"]["selector"] = old["spec"].get("selector")
-
     def finish(self, obj: Object) -> None:
         super().finish(obj)
         if not obj["metadata"].get("labels"):

@@ -157,6 +157,7 @@ class QuotaStrategy(Strategy):
         problems += [
             errors.invalid_value("spec.scopes", scopes, "unsupported scope") for scope in scopes if scope not in _SCOPES
         ]
+        problems += _scope_problems(obj["spec"], scopes)
         for pair in (("BestEffort", "NotBestEffort"), ("NotTerminating", "Terminating")):
             if all(scope in scopes for scope in pair):
                 problems.append(errors.invalid_value("spec.scopes", scopes, "conflicting scopes"))
@@ -168,6 +169,29 @@ class QuotaStrategy(Strategy):
         if sorted(spec.get("scopes") or ()) != sorted(before.get("scopes") or ()):
             problems.append(errors.invalid_value("spec.scopes", spec.get("scopes"), IMMUTABLE))
         return problems
+
+
+_OF_PODS = ("cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory")
+
+
+def _scope_problems(spec: Object, scopes: list[str]) -> list[FieldError]:
+    """Scopes are about pods; each amount of something else is told of (``validateResourceQuotaScopes``)."""
+    text = "unsupported scope applied to resource"
+    selector = spec.get("scopeSelector") or {}
+    selected = [term.get("scopeName") for term in selector.get("matchExpressions") or ()]
+    problems: list[FieldError] = []
+    for path, names, shown in (
+        ("spec.scopes", scopes, scopes),
+        ("spec.scopeSelector.matchExpressions", selected, selector),
+    ):
+        for scope in names:
+            fitting = ("pods",) if scope == "BestEffort" else ("pods", *_OF_PODS)
+            problems += [
+                errors.invalid_value(path, shown, text)
+                for name in sorted(spec.get("hard") or {})
+                if name in _QUOTA_NAMES and name not in fitting and scope in _SCOPES[:-1]
+            ]
+    return problems
 
 
 _QUOTA_NAMES = frozenset(
