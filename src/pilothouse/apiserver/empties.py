@@ -29,7 +29,10 @@ _SIGNS = (b"[]", b"{}", b"false", b'""', b":0", b": 0")
 
 def may_have_empties(text: bytes) -> bool:
     """Whether there can be something to drop in a document; most have nothing."""
-    return any(sign in text for sign in _SIGNS)
+    for sign in _SIGNS:  # half of what ``any`` takes
+        if sign in text:
+            return True
+    return False
 
 
 @cache

@@ -6,6 +6,7 @@ Defaults follow kubernetes' ``pkg/apis/core/v1/defaults.go``, validation ``pkg/a
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 import msgspec
 
@@ -495,6 +496,12 @@ def _validate_resources(resources: Object, path: str, problems: list[FieldError]
             )
 
 
+@lru_cache(maxsize=512)
+def _key_errors(key: str) -> tuple[str, ...]:
+    # Nearly every pod tolerates the same two taints.
+    return tuple(qualified_name_errors(key))
+
+
 def toleration_problems(tolerations: Iterable[Object], path: str) -> list[FieldError]:
     """What is wrong with tolerations."""
     problems: list[FieldError] = []
@@ -504,7 +511,7 @@ def toleration_problems(tolerations: Iterable[Object], path: str) -> list[FieldE
         effect = toleration.get("effect") or ""
         key = toleration.get("key")
         if key:
-            problems += [errors.invalid_value(f"{where}.key", key, text) for text in qualified_name_errors(key)]
+            problems += [errors.invalid_value(f"{where}.key", key, text) for text in _key_errors(key)]
         if not key and operator != "Exists":
             problems.append(
                 errors.invalid_value(
