@@ -70,7 +70,11 @@ def test_the_shell_can_read_its_script(capsys: pytest.CaptureFixture[str], shell
         pytest.param(["pilothouse", "manager", "--logging_format", "="], ["text", "json"], id="underscores"),
         pytest.param([ALIAS, "--leader-elect", "=", "f"], ["false"], id="a switch behind a sign"),
         pytest.param([ALIAS, "--leader-elect", "--leader-elect-le"], ["--leader-elect-lease-duration"], id="no value"),
-        pytest.param([ALIAS, "--controllers", "=", "*,-x,ttl"], ["*,-x,ttl-controller"], id="one more of a list"),
+        pytest.param(
+            [ALIAS, "--controllers", "=", "*,-x,ttl"],
+            ["*,-x,ttl-after-finished-controller", "*,-x,ttl-controller"],
+            id="one more of a list",
+        ),
         pytest.param([ALIAS, "--kubeconfig", "/etc/nsswitch.con"], ["/etc/nsswitch.conf"], id="files"),
         pytest.param([ALIAS, "--cert-dir", "/us"], ["/usr"], id="folders"),
         pytest.param([ALIAS, "--kube-api-qps", "=", ""], [], id="what nobody can guess"),

@@ -154,6 +154,8 @@ class PodSpec(View, frozen=True):
     """What a pod should be."""
 
     node_name: str = ""
+    hostname: str = ""
+    subdomain: str = ""
     scheduler_name: str = ""
     restart_policy: str = ""
     termination_grace_period_seconds: int | None = None
@@ -180,6 +182,12 @@ class ContainerStatus(View, frozen=True):
     ready: bool = False
 
 
+class PodIP(View, frozen=True):
+    """An address of a pod."""
+
+    ip: str = ""
+
+
 class PodStatus(View, frozen=True):
     """What a pod is."""
 
@@ -190,6 +198,7 @@ class PodStatus(View, frozen=True):
     init_container_statuses: tuple[ContainerStatus, ...] = ()
     start_time: datetime.datetime | None = None
     pod_ip: str = msgspec.field(default="", name="podIP")
+    pod_ips: tuple[PodIP, ...] = msgspec.field(default=(), name="podIPs")
     nominated_node_name: str = ""
     observed_generation: int = 0
 
@@ -323,9 +332,73 @@ class ServiceAccount(View, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
 
 
+class ServicePort(View, frozen=True):
+    """A port of a service, and the one behind it: a number, or the name of a container's port."""
+
+    name: str = ""
+    protocol: str = ""
+    app_protocol: str | None = None
+    port: int = 0
+    target_port: int | str = 0
+
+
+class ServiceSpec(View, frozen=True):
+    """What a service selects and under which addresses it is found. No selector: somebody else writes endpoints."""
+
+    type: str = ""
+    selector: dict[str, str] | None = None
+    cluster_ip: str = msgspec.field(default="", name="clusterIP")
+    ip_families: tuple[str, ...] = msgspec.field(default=(), name="ipFamilies")
+    ports: tuple[ServicePort, ...] = ()
+    publish_not_ready_addresses: bool = False
+    traffic_distribution: str = ""
+
+
+class Service(View, frozen=True):
+    """A service."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ServiceSpec = ServiceSpec()
+
+
+class EndpointAddress(View, frozen=True):
+    """One address of an Endpoints."""
+
+    ip: str = ""
+    hostname: str = ""
+    node_name: str | None = None
+    target_ref: ObjectReference | None = None
+
+
+class EndpointsPort(View, frozen=True):
+    """One port of an Endpoints."""
+
+    name: str = ""
+    port: int = 0
+    protocol: str = ""
+    app_protocol: str | None = None
+
+
+class EndpointSubset(View, frozen=True):
+    """Addresses that have the same ports."""
+
+    addresses: tuple[EndpointAddress, ...] = ()
+    not_ready_addresses: tuple[EndpointAddress, ...] = ()
+    ports: tuple[EndpointsPort, ...] = ()
+
+
+class Endpoints(View, frozen=True):
+    """Where a service is reached, in the older form."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    subsets: tuple[EndpointSubset, ...] = ()
+
+
 PODS = Kind("", "v1", "pods", "Pod", True, Pod)
 NODES = Kind("", "v1", "nodes", "Node", False, Node)
 NAMESPACES = Kind("", "v1", "namespaces", "Namespace", False, Namespace)
 EVENTS = Kind("", "v1", "events", "Event", True, Event)
 CONFIG_MAPS = Kind("", "v1", "configmaps", "ConfigMap", True, ConfigMap)
 SERVICE_ACCOUNTS = Kind("", "v1", "serviceaccounts", "ServiceAccount", True, ServiceAccount)
+SERVICES = Kind("", "v1", "services", "Service", True, Service)
+ENDPOINTS = Kind("", "v1", "endpoints", "Endpoints", True, Endpoints)

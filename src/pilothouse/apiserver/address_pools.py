@@ -170,12 +170,19 @@ class Taken:
         return self._store.stage(key, make, expected=0)
 
 
+def _spec(value: bytes) -> _Spec:
+    try:
+        return _read(value).spec
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return _Spec()  # what no API server would have let in takes nothing, and stops nobody else
+
+
 def _addresses(value: bytes) -> tuple[str, ...]:
-    return tuple(address for address in _read(value).spec.clusterIPs if address and address != "None")
+    return tuple(address for address in _spec(value).clusterIPs if address and address != "None")
 
 
 def _ports(value: bytes) -> tuple[int, ...]:
-    spec = _read(value).spec
+    spec = _spec(value)
     ports = tuple(port.nodePort for port in spec.ports if port.nodePort)
     return (*ports, spec.healthCheckNodePort) if spec.healthCheckNodePort else ports
 

@@ -302,12 +302,6 @@ concurrent-statefulset-syncs int32 5 | The number of statefulset objects that ar
 concurrent-endpoint-syncs int32 5 | The number of endpoint syncing operations that will be done concurrently.
 endpoint-updates-batch-period duration | The length of endpoint updates batching period.
 
-[endpointslice-controller]
-concurrent-service-endpoint-syncs int32 5 | The number of service endpoint syncing operations that will be done \
-concurrently.
-endpointslice-updates-batch-period duration | The length of endpoint slice updates batching period.
-max-endpoints-per-slice int32 100 | The maximum number of endpoints that will be added to an EndpointSlice.
-
 [endpointslice-mirroring-controller]
 mirroring-concurrent-service-endpoint-syncs int32 5 | The number of service endpoint syncing operations that will be \
 done concurrently by the endpointslice-mirroring-controller.

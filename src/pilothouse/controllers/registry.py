@@ -6,6 +6,7 @@ from pilothouse.controllers.cleanup.pod_garbage_collector import DESCRIPTOR as P
 from pilothouse.controllers.cleanup.ttl_after_finished import DESCRIPTOR as TTL_AFTER_FINISHED
 from pilothouse.controllers.identity.root_ca_certificate_publisher import DESCRIPTOR as ROOT_CA_PUBLISHER
 from pilothouse.controllers.identity.serviceaccount import DESCRIPTOR as SERVICE_ACCOUNT
+from pilothouse.controllers.network.endpointslice import DESCRIPTOR as ENDPOINT_SLICE
 from pilothouse.controllers.node.node_ipam import DESCRIPTOR as NODE_IPAM
 from pilothouse.controllers.node.node_lifecycle import DESCRIPTOR as NODE_LIFECYCLE
 from pilothouse.controllers.node.taint_eviction import DESCRIPTOR as TAINT_EVICTION
@@ -18,6 +19,7 @@ from pilothouse.runtime.descriptor import Descriptor
 DESCRIPTORS: tuple[Descriptor, ...] = (
     DAEMON_SET,
     DEPLOYMENT,
+    ENDPOINT_SLICE,
     GARBAGE_COLLECTOR,
     NAMESPACE,
     NODE_IPAM,

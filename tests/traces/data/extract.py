@@ -20,6 +20,12 @@ USERS = {
     "05c-deployment-pause-resume": {"deployment-controller"},
     "05d-deployment-recreate": {"deployment-controller"},
     "05e-deployment-delete-foreground": {"replicaset-controller", "generic-garbage-collector"},
+    "09-service-endpoints": {
+        "endpoint-controller",
+        "endpointslice-controller",
+        "endpointslicemirroring-controller",
+        "generic-garbage-collector",
+    },
     "11-namespace-deletion": {"namespace-controller"},
     "12-garbage-collector": {"generic-garbage-collector"},
     "13-node-silent": {"node-controller", "pod-garbage-collector", "replicaset-controller", "ttl-controller"},
@@ -33,6 +39,9 @@ USERS = {
 ACCOUNTS = {
     "daemon-set-controller",
     "deployment-controller",
+    "endpoint-controller",
+    "endpointslice-controller",
+    "endpointslicemirroring-controller",
     "generic-garbage-collector",
     "namespace-controller",
     "node-controller",

@@ -1,0 +1,60 @@
+"""``discovery.k8s.io/v1``: where a service is reached, in slices."""
+
+from pilothouse.api.core import ObjectReference
+from pilothouse.api.kinds import Kind
+from pilothouse.api.meta import ObjectMeta, View
+
+
+class EndpointConditions(View, frozen=True):
+    """What may be expected of an endpoint. ``ready`` is what most look at: serving, and not on its way out."""
+
+    ready: bool | None = None
+    serving: bool | None = None
+    terminating: bool | None = None
+
+
+class ForTopology(View, frozen=True):
+    """A zone or a node, by name."""
+
+    name: str = ""
+
+
+class EndpointHints(View, frozen=True):
+    """From where an endpoint should be used."""
+
+    for_zones: tuple[ForTopology, ...] = ()
+    for_nodes: tuple[ForTopology, ...] = ()
+
+
+class Endpoint(View, frozen=True):
+    """One place where the service is reached."""
+
+    addresses: tuple[str, ...] = ()
+    conditions: EndpointConditions = EndpointConditions()
+    hostname: str | None = None
+    target_ref: ObjectReference | None = None
+    deprecated_topology: dict[str, str] = {}
+    node_name: str | None = None
+    zone: str | None = None
+    hints: EndpointHints | None = None
+
+
+class EndpointPort(View, frozen=True):
+    """One port of all endpoints of a slice."""
+
+    name: str | None = None
+    protocol: str | None = None
+    port: int | None = None
+    app_protocol: str | None = None
+
+
+class EndpointSlice(View, frozen=True):
+    """A part of a service's endpoints. ``endpoints`` and ``ports`` of a slice without any arrive as null."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    address_type: str = ""
+    endpoints: tuple[Endpoint, ...] | None = ()
+    ports: tuple[EndpointPort, ...] | None = ()
+
+
+ENDPOINT_SLICES = Kind("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", True, EndpointSlice)

@@ -1,0 +1,1 @@
+"""Controllers of services: where they are reached."""

@@ -1,0 +1,322 @@
+"""The wiring: what wakes which service, and one look at it.
+
+Upstream: v1.36 ``pkg/controller/endpointslice/endpointslice_controller.go`` and
+``staging/src/k8s.io/endpointslice/reconciler.go``.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from pilothouse.api.core import NODES, PODS, SERVICES, Node, Pod, Service
+from pilothouse.api.discovery import ENDPOINT_SLICES, EndpointSlice
+from pilothouse.client.errors import ApiError, has_cause
+from pilothouse.controllers.network.endpointslice import DESCRIPTOR, EndpointSliceOptions
+from pilothouse.controllers.network.endpointslice.decide import (
+    MANAGED_BY,
+    MANAGER,
+    SERVICE_NAME,
+    Plan,
+    decide,
+    recycled,
+)
+from pilothouse.controllers.network.endpointslice.desired import Desired, desired_endpoints
+from pilothouse.controllers.network.endpointslice.hints import (
+    DISTRIBUTIONS,
+    allocate,
+    near,
+    ready_count,
+    spread,
+    wants_topology,
+    without_hints,
+)
+from pilothouse.controllers.network.endpointslice.measures import Measures
+from pilothouse.controllers.network.endpointslice.topology import Topology, matters
+from pilothouse.controllers.shared.service_pods import ServicePods
+from pilothouse.controllers.shared.slice_tracker import SliceTracker, StaleSlices
+from pilothouse.controllers.shared.slice_writes import SliceWrites, changed_body, new_body, triggered
+from pilothouse.controllers.shared.trigger_times import TriggerTimes
+from pilothouse.env import TaskGroup
+from pilothouse.runtime import (
+    BucketLimiter,
+    Controller,
+    ControllerContext,
+    EventRecorder,
+    ExponentialFailureLimiter,
+    MaxOfLimiter,
+    Requeue,
+    WorkerPool,
+    WorkQueue,
+    object_key,
+    object_reference,
+)
+from pilothouse.semantics.services import address_types, is_selecting
+
+SERVICE_INDEX = "managedFor"
+SLICE_DELAY_SECONDS = 1.0
+"""How long a service waits at least after somebody else changed its slices (``endpointSliceChangeMinSyncDelay``)."""
+
+_TOPOLOGY = "nodes"
+
+
+class SyncFailed(Exception):
+    """Something of a service's slices could not be put right. The service comes back with backoff."""
+
+
+def build(context: ControllerContext) -> "EndpointSliceController":
+    """The factory of the descriptor."""
+    return EndpointSliceController(context)
+
+
+def service_key_of(each: EndpointSlice) -> str:
+    """The key of the service that the slice says it is of; empty if it says none."""
+    name = each.metadata.labels.get(SERVICE_NAME, "")
+    return f"{each.metadata.namespace}/{name}" if name else ""
+
+
+def index_by_service(each: EndpointSlice) -> tuple[str, ...]:
+    """The index function of ``SERVICE_INDEX``: our slices, by service."""
+    key = service_key_of(each)
+    return (key,) if key and is_ours(each) else ()
+
+
+def is_ours(each: EndpointSlice) -> bool:
+    """Whether this controller looks after the slice."""
+    return each.metadata.labels.get(MANAGED_BY) == MANAGER
+
+
+class EndpointSliceController(Controller):
+    """See the package for the promises."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        options = context.options_as(EndpointSliceOptions)
+        services = context.informers.informer(SERVICES)
+        pods = context.informers.informer(PODS)
+        nodes = context.informers.informer(NODES)
+        slices = context.informers.informer(ENDPOINT_SLICES, keep_raw=True)
+        super().__init__(
+            DESCRIPTOR.name,
+            context.env,
+            workers=options.workers,
+            waits_for=(services, pods, nodes, slices),
+            metrics=context.metrics,
+            limiter=MaxOfLimiter[str](ExponentialFailureLimiter(1.0, 1000.0), BucketLimiter(context.env, 10.0, 100)),
+            queue_name="endpoint_slice",
+            log=context.log,
+        )
+        self._options = options
+        self._services = services.cache
+        self._nodes = nodes.cache
+        self._slices = slices.cache
+        self._slices.add_index(SERVICE_INDEX, index_by_service)
+        self._recorder = EventRecorder(context.client, context.env, "endpoint-slice-controller")
+        self._tracker = SliceTracker()
+        self._writes = SliceWrites(context.client, self._tracker)
+        self._times = TriggerTimes()
+        self._topology = Topology()
+        self._measures = Measures(context.metrics, options.max_endpoints)
+        self._node_queue: WorkQueue[str] = WorkQueue(context.env, "endpoint_slice_topology", context.metrics)
+        self._node_pool = WorkerPool(
+            f"{DESCRIPTOR.name}-topology", self._node_queue, self._look_at_nodes, metrics=context.metrics, log=self.log
+        )
+        services.add_handler(
+            lambda service, _initial: self.queue.add(object_key(service.metadata)),
+            lambda _old, service: self.queue.add(object_key(service.metadata)),
+            lambda service, _unknown: self.queue.add(object_key(service.metadata)),
+        )
+        self._pods = ServicePods(services, pods, lambda key: self.queue.add_after(key, options.batch_seconds))
+        slices.add_handler(self._slice_added, self._slice_changed, self._slice_gone)
+        nodes.add_handler(
+            lambda _node, _initial: self._node_queue.add(_TOPOLOGY),
+            self._node_changed,
+            lambda _node, _unknown: self._node_queue.add(_TOPOLOGY),
+        )
+
+    async def run(self) -> None:
+        async with TaskGroup(self.name) as group:
+            group.start(self._recorder.run(), name=f"{self.name}-events")
+            group.start(self._node_pool.run(), name=f"{self.name}-topology")
+            await super().run()
+
+    # What wakes a service
+
+    def _wake(self, each: EndpointSlice) -> None:
+        key = service_key_of(each)
+        if key:
+            self.queue.add_after(key, max(SLICE_DELAY_SECONDS, self._options.batch_seconds))
+
+    def _slice_added(self, each: EndpointSlice, _initial: bool) -> None:
+        if is_ours(each) and self._tracker.is_news(service_key_of(each), each):
+            self._wake(each)
+
+    def _slice_changed(self, old: EndpointSlice, new: EndpointSlice) -> None:
+        if service_key_of(old) != service_key_of(new):
+            self._wake(old)
+            self._wake(new)
+        elif is_ours(old) != is_ours(new) or (is_ours(new) and self._tracker.is_news(service_key_of(new), new)):
+            self._wake(new)
+
+    def _slice_gone(self, each: EndpointSlice, _unknown: bool) -> None:
+        if is_ours(each) and self._tracker.saw_gone(service_key_of(each), each):
+            self._wake(each)
+
+    def _node_changed(self, old: Node, new: Node) -> None:
+        if matters(old, new):
+            self._node_queue.add(_TOPOLOGY)
+
+    async def _look_at_nodes(self, _key: str) -> Requeue | None:
+        self._topology.set_nodes(self._nodes.list())
+        for key in self._topology.overloaded():
+            self.log.info("Queuing Service after Node change due to overloading", service=key)
+            self.queue.add(key)
+        return None
+
+    # One look
+
+    async def reconcile(self, key: str) -> Requeue | None:
+        """Have the slices of one service say where it is reached."""
+        try:
+            await self._look_at(key)
+        except StaleSlices:
+            self._measures.syncs.labels_of("stale").inc()
+            raise
+        except Exception:
+            self._measures.syncs.labels_of("error").inc()
+            raise
+        self._measures.syncs.labels_of("success").inc()
+        return None
+
+    async def _look_at(self, key: str) -> None:
+        service = self._services.get(key)
+        if service is None:
+            self._times.forget(key)
+            self._tracker.forget(key)
+            self._measures.forget(key)
+            return  # its slices are the garbage collector's
+        if not is_selecting(service):
+            return
+        pods = self._pods.selected_by(service)
+        slices = [
+            each for each in self._slices.by_index(SERVICE_INDEX, key) if each.metadata.deletion_timestamp is None
+        ]
+        # As they were when they were looked at: a newer one must not be overwritten, its version would not conflict.
+        raws = {each.metadata.name: self._slices.raw(object_key(each.metadata)) for each in slices}
+        self._tracker.check(key, slices)
+        trigger_time = self._times.of(key, service, pods)
+        wanted_types = address_types(service)
+        problems: list[str] = []
+        for address_type in wanted_types:
+            existing = [each for each in slices if each.address_type == address_type]
+            problems += await self._settle(key, service, pods, existing, raws, address_type, trigger_time)
+        for each in slices:
+            if each.address_type not in wanted_types:
+                self._topology.took(key, each.address_type)
+                try:
+                    await self._delete(key, each)
+                except (ApiError, OSError) as error:
+                    name = f"{each.metadata.name} EndpointSlice for Service {key}"
+                    problems.append(f"error deleting {name}: {error}")
+        if problems:
+            said = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
+            message = f"Error updating Endpoint Slices for Service {key}: {said}"
+            about = object_reference(SERVICES, service.metadata)
+            self._recorder.event(about, "Warning", "FailedToUpdateEndpointSlices", message)
+            raise SyncFailed(message)
+
+    async def _settle(
+        self,
+        key: str,
+        service: Service,
+        pods: Sequence[Pod],
+        existing: Sequence[EndpointSlice],
+        raws: Mapping[str, bytes | None],
+        address_type: str,
+        trigger_time: str,
+    ) -> list[str]:
+        """One address family; says what went wrong."""
+        desired = desired_endpoints(service, pods, address_type, self._nodes.get)
+        plan = decide(service, existing, desired, address_type, self._options.max_endpoints)
+        self._measure(key, address_type, plan, desired, len(existing))
+        problems = [
+            f"skipping Pod {pod.metadata.name} for Service {key}: Node {pod.spec.node_name} Not Found"
+            for pod in desired.homeless
+        ]
+        plan, told = self._with_hints(key, service, plan, address_type)
+        plan = recycled(plan, service)
+        try:
+            await self._apply(key, service, plan, raws, trigger_time)
+        except (ApiError, OSError) as error:
+            problems.append(str(error))
+        about = object_reference(SERVICES, service.metadata)
+        for kind, reason, message in told:
+            self._recorder.event(about, kind, reason, f"{message}, addressType: {address_type}")
+        return problems
+
+    def _with_hints(
+        self, key: str, service: Service, plan: Plan, address_type: str
+    ) -> tuple[Plan, list[tuple[str, str, str]]]:
+        """The plan with hints, and the events that tell of them."""
+        topology, annotations = self._topology, service.metadata.annotations
+        if wants_topology(annotations):
+            self._measures.is_distributed(key, "")
+            allocations = allocate(topology.ratios, ready_count(plan))
+            found = allocations if isinstance(allocations, str) else spread(plan, allocations)
+            if isinstance(found, str):
+                topology.took(key, address_type)
+                return without_hints(plan), [("Warning", "TopologyAwareHintsDisabled", found)]
+            hinted, given = found
+            enabled = ("Normal", "TopologyAwareHintsEnabled", "Topology Aware Hints has been enabled")
+            told = [] if topology.has_hints(key) else [enabled]
+            topology.gave(key, address_type, given)
+            return hinted, told
+        told = []
+        if topology.has_hints(key):
+            told.append(("Warning", "TopologyAwareHintsDisabled", "Topology Aware Hints has been disabled"))
+        topology.took(key, address_type)
+        distribution = service.spec.traffic_distribution
+        self._measures.is_distributed(key, distribution)
+        if distribution in DISTRIBUTIONS:
+            return near(plan, distribution), told
+        return without_hints(plan), told
+
+    async def _apply(
+        self, key: str, service: Service, plan: Plan, raws: Mapping[str, bytes | None], trigger_time: str
+    ) -> None:
+        """Creates, then updates, then deletes, one after the other; the first that fails is the last."""
+        creates = plan.creates if service.metadata.deletion_timestamp is None else ()
+        for each in creates:
+            try:
+                await self._writes.create(key, triggered(each, trigger_time))
+            except ApiError as error:
+                if has_cause(error, "NamespaceTerminating"):
+                    return
+                raise
+            self._measures.changes.labels_of("create").inc()
+        for each in plan.updates:
+            changed = triggered(each, trigger_time)
+            raw = raws[each.metadata.name]
+            assert raw is not None, "what is written back whole is cached with its JSON"
+            await self._update(key, changed, changed_body(raw, changed))
+        for each in plan.replacements:
+            changed = triggered(each, trigger_time)
+            await self._update(key, changed, new_body(changed))
+        for each in plan.deletes:
+            await self._delete(key, each)
+        topology = "Auto" if wants_topology(service.metadata.annotations) else "Disabled"
+        distribution = service.spec.traffic_distribution
+        if topology == "Auto" or distribution not in DISTRIBUTIONS:
+            distribution = ""
+        number = len(plan.creates) + len(plan.updates) + len(plan.replacements) + len(plan.deletes)
+        self._measures.changed_per_sync.labels_of(topology, distribution).observe(number)
+
+    async def _update(self, key: str, each: EndpointSlice, body: bytes) -> None:
+        await self._writes.update(key, each, body)
+        self._measures.changes.labels_of("update").inc()
+
+    async def _delete(self, key: str, each: EndpointSlice) -> None:
+        if await self._writes.delete(key, each):
+            self._measures.changes.labels_of("delete").inc()
+
+    def _measure(self, key: str, address_type: str, plan: Plan, desired: Desired, existing: int) -> None:
+        self._measures.added.observe(plan.added)
+        self._measures.removed.observe(plan.removed)
+        groups = [len(group.endpoints) for group in desired.groups.values()]
+        self._measures.has_slices(key, address_type, groups, existing + len(plan.creates) - len(plan.deletes))

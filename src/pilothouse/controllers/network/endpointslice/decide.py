@@ -1,0 +1,226 @@
+"""Which slice takes which endpoint. Pure: the slices that there are and the endpoints that should be give a plan.
+
+Upstream: v1.36 ``staging/src/k8s.io/endpointslice/reconciler.go``. Where upstream goes through maps in random order,
+this goes by name, so that the same state gives the same plan.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from pilothouse.api.core import SERVICES, Service
+from pilothouse.api.discovery import Endpoint, EndpointPort, EndpointSlice
+from pilothouse.api.meta import ObjectMeta
+from pilothouse.controllers.network.endpointslice.desired import Desired, Group, identity, port_key
+from pilothouse.machinery.owners import new_controller_reference
+from pilothouse.semantics.services import HEADLESS_LABEL, has_cluster_ip, slice_name_prefix
+
+MANAGER = "endpointslice-controller.k8s.io"
+MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
+SERVICE_NAME = "kubernetes.io/service-name"
+
+_RESERVED = (MANAGED_BY, SERVICE_NAME, HEADLESS_LABEL)
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to become of the slices of one address family.
+
+    ``creates`` are new, ``updates`` are slices that there are with what they should say, ``replacements`` take the
+    place of a slice that would have gone, under its name. ``unchanged`` are given for hints, which may change them.
+    """
+
+    creates: tuple[EndpointSlice, ...] = ()
+    updates: tuple[EndpointSlice, ...] = ()
+    replacements: tuple[EndpointSlice, ...] = ()
+    deletes: tuple[EndpointSlice, ...] = ()
+    unchanged: tuple[EndpointSlice, ...] = ()
+    added: int = 0
+    removed: int = 0
+
+
+def is_owned_by(each: EndpointSlice, service: Service) -> bool:
+    """Whether it is of this service, and not of an older one of the same name."""
+    return any(
+        owner.uid == service.metadata.uid and owner.kind == "Service" and owner.api_version == "v1"
+        for owner in each.metadata.owner_references
+    )
+
+
+def slice_labels(service: Service) -> dict[str, str]:
+    """The service's own labels, and the three that say what the slice is."""
+    labels = {key: value for key, value in service.metadata.labels.items() if key not in _RESERVED}
+    if not has_cluster_ip(service):
+        labels[HEADLESS_LABEL] = ""
+    labels[SERVICE_NAME] = service.metadata.name
+    labels[MANAGED_BY] = MANAGER
+    return labels
+
+
+def has_other_labels(each: EndpointSlice, service: Service) -> bool:
+    """Whether the service's labels are not the slice's. The three reserved ones are not looked at."""
+    theirs = {key: value for key, value in each.metadata.labels.items() if key not in _RESERVED}
+    return theirs != {key: value for key, value in service.metadata.labels.items() if key not in _RESERVED}
+
+
+def new_slice(service: Service, address_type: str, ports: tuple[EndpointPort, ...]) -> EndpointSlice:
+    """An empty slice of the service."""
+    meta = service.metadata
+    return EndpointSlice(
+        metadata=ObjectMeta(
+            generate_name=slice_name_prefix(meta.name),
+            namespace=meta.namespace,
+            labels=slice_labels(service),
+            owner_references=(new_controller_reference(meta, SERVICES),),
+        ),
+        address_type=address_type,
+        ports=ports,
+    )
+
+
+def decide(
+    service: Service, existing: Sequence[EndpointSlice], desired: Desired, address_type: str, max_endpoints: int
+) -> Plan:
+    """The plan for one address family, before hints and before deletes are made use of (``recycled``)."""
+    of_ports: dict[object, list[EndpointSlice]] = {}
+    deletes: list[EndpointSlice] = []
+    for each in sorted(existing, key=lambda each: each.metadata.name):
+        if is_owned_by(each, service):
+            of_ports.setdefault(port_key(each.ports or ()), []).append(each)
+        else:
+            deletes.append(each)
+    creates: list[EndpointSlice] = []
+    updates: list[EndpointSlice] = []
+    added = removed = 0
+    for key in sorted(desired.groups):
+        placed = place(service, of_ports.pop(key, []), desired.groups[key], address_type, max_endpoints)
+        creates += placed.creates
+        updates += placed.updates
+        deletes += placed.deletes
+        added += placed.added
+        removed += placed.removed
+    for slices in of_ports.values():
+        deletes += slices
+    if len(deletes) == len(existing) and not creates:
+        placeholder = new_slice(service, address_type, ())
+        if len(deletes) == 1 and _is_placeholder(deletes[0], placeholder):
+            deletes = []
+        else:
+            creates.append(placeholder)
+    changed = {each.metadata.name for each in (*updates, *deletes)}
+    return Plan(
+        creates=tuple(creates),
+        updates=tuple(updates),
+        deletes=tuple(deletes),
+        unchanged=tuple(each for each in existing if each.metadata.name not in changed),
+        added=added,
+        removed=removed,
+    )
+
+
+def _is_placeholder(each: EndpointSlice, placeholder: EndpointSlice) -> bool:
+    return (
+        not each.endpoints
+        and not each.ports
+        and each.address_type == placeholder.address_type
+        and each.metadata.labels == placeholder.metadata.labels
+    )
+
+
+def place(
+    service: Service, existing: Iterable[EndpointSlice], group: Group, address_type: str, max_endpoints: int
+) -> Plan:
+    """Place the endpoints of one port list.
+
+    What is in a slice stays there. New ones fill the slices that are written anyway, the fullest first. What is left
+    goes into the one untouched slice that it fills best, or else into new ones.
+    """
+    left = dict(group.endpoints)
+    changed: dict[str, list[Endpoint]] = {}
+    unchanged: dict[str, list[Endpoint]] = {}
+    by_name: dict[str, EndpointSlice] = {}
+    deletes: list[EndpointSlice] = []
+    removed = 0
+    for each in existing:
+        name, endpoints = each.metadata.name, each.endpoints or ()
+        by_name[name] = each
+        kept: list[Endpoint] = []
+        differs = False
+        for endpoint in endpoints:
+            wanted = left.pop(identity(endpoint), None)
+            if wanted is not None:
+                kept.append(wanted)
+                differs = differs or not _say_the_same(wanted, endpoint)
+        gone = len(endpoints) - len(kept)
+        removed += gone
+        if gone and not kept:
+            deletes.append(each)
+        elif gone or differs:
+            changed[name] = kept
+        elif has_other_labels(each, service):
+            changed[name] = list(endpoints)
+        else:
+            unchanged[name] = list(endpoints)
+    added = len(left)
+    rest = list(left.values())
+    for open_list in sorted(changed.values(), key=len, reverse=True):
+        rest = _fill(open_list, rest, max_endpoints)
+    creates: list[EndpointSlice] = []
+    while rest:
+        name = _best_to_fill(unchanged, len(rest), max_endpoints) if len(rest) < max_endpoints else ""
+        filled: list[Endpoint] = unchanged.pop(name) if name else []
+        rest = _fill(filled, rest, max_endpoints)
+        if name:
+            changed[name] = filled
+        else:
+            creates.append(replace(new_slice(service, address_type, group.ports), endpoints=tuple(filled)))
+    labels = slice_labels(service)
+    updates = tuple(
+        replace(
+            by_name[name],
+            metadata=replace(by_name[name].metadata, labels=labels),
+            endpoints=tuple(final),
+        )
+        for name, final in changed.items()
+    )
+    return Plan(creates=tuple(creates), updates=updates, deletes=tuple(deletes), added=added, removed=removed)
+
+
+def _say_the_same(a: Endpoint, b: Endpoint) -> bool:
+    """Equality of endpoints that are the same one (``EndpointsEqualBeyondHash``). Hints are not looked at."""
+    if a.conditions != b.conditions or a.node_name != b.node_name or a.zone != b.zone:
+        return False
+    if a.target_ref is None or b.target_ref is None:
+        return a.target_ref is b.target_ref
+    return replace(a.target_ref, resource_version="") == replace(b.target_ref, resource_version="")
+
+
+def _fill(endpoints: list[Endpoint], rest: list[Endpoint], max_endpoints: int) -> list[Endpoint]:
+    """Move endpoints over until the list is full, and give back those that are left."""
+    room = max(0, max_endpoints - len(endpoints))
+    endpoints += rest[:room]
+    return rest[room:]
+
+
+def _best_to_fill(slices: dict[str, list[Endpoint]], count: int, max_endpoints: int) -> str:
+    """The slice that is closest to full with all of them; none if that is none."""
+    best, closest = "", max_endpoints
+    for name, endpoints in slices.items():
+        free = max_endpoints - count - len(endpoints)
+        if 0 <= free < closest:
+            best, closest = name, free
+    return best
+
+
+def recycled(plan: Plan, service: Service) -> Plan:
+    """Let new slices take the names of slices that would go: one write instead of two, and nothing goes missing in
+    between. Only of slices that are this service's; those of an older one are being collected."""
+    creates, deletes = list(plan.creates), []
+    replacements: list[EndpointSlice] = []
+    for each in plan.deletes:
+        if creates and each.address_type == creates[-1].address_type and is_owned_by(each, service):
+            taken = creates.pop()
+            replacements.append(replace(taken, metadata=replace(taken.metadata, name=each.metadata.name)))
+        else:
+            deletes.append(each)
+    return replace(plan, creates=tuple(creates), replacements=tuple(replacements), deletes=tuple(deletes))

@@ -1,0 +1,117 @@
+"""What endpoints a service should have in one address family, by the ports that they share. Pure.
+
+Upstream: v1.36 ``staging/src/k8s.io/endpointslice/utils.go`` (podToEndpoint, getEndpointPorts).
+"""
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from pilothouse.api.core import Node, ObjectReference, Pod, Service
+from pilothouse.api.discovery import Endpoint, EndpointConditions, EndpointPort
+from pilothouse.semantics.pods import is_ready
+from pilothouse.semantics.services import (
+    HEADLESS,
+    belongs_in_endpoints,
+    canonical_ip,
+    has_hostname_in,
+    port_of,
+)
+
+ZONE_LABEL = "topology.kubernetes.io/zone"
+
+Identity = tuple[tuple[str, ...], str, str, str]
+PortKey = tuple[tuple[str, int, str, str], ...]
+
+
+def identity(endpoint: Endpoint) -> Identity:
+    """What makes two endpoints the same one: addresses, hostname, and whose they are."""
+    target = endpoint.target_ref
+    namespace, name = (target.namespace, target.name) if target is not None else ("", "")
+    return (tuple(sorted(endpoint.addresses)), endpoint.hostname or "", namespace, name)
+
+
+def port_key(ports: Iterable[EndpointPort]) -> PortKey:
+    """Equal for the same ports in whatever order."""
+    return tuple(
+        sorted((port.name or "", port.port or 0, port.protocol or "TCP", port.app_protocol or "") for port in ports)
+    )
+
+
+class Group(msgspec.Struct):
+    """The endpoints that have the same ports."""
+
+    ports: tuple[EndpointPort, ...]
+    endpoints: dict[Identity, Endpoint]
+
+
+class Desired(msgspec.Struct):
+    """All groups of one address family, and the pods that were left out because their node is not known."""
+
+    groups: dict[PortKey, Group]
+    homeless: list[Pod]
+
+
+def desired_endpoints(
+    service: Service, pods: Iterable[Pod], address_type: str, node_of: Callable[[str], Node | None]
+) -> Desired:
+    """The endpoints of these pods. A pod of a node that is not in the cache is left out: nobody could say in which zone
+    it is, and the node may be gone. Unless even pods that are not ready are to be published."""
+    found = Desired({}, [])
+    for pod in pods:
+        if not belongs_in_endpoints(pod, with_terminating=True):
+            continue
+        ports = endpoint_ports(service, pod)
+        key = port_key(ports)
+        group = found.groups.get(key)
+        if group is None:
+            group = found.groups[key] = Group(ports, {})
+        node = node_of(pod.spec.node_name)
+        if node is None and not service.spec.publish_not_ready_addresses:
+            found.homeless.append(pod)
+            continue
+        endpoint = endpoint_of(pod, node, service, address_type)
+        if endpoint.addresses:
+            group.endpoints[identity(endpoint)] = endpoint
+    return found
+
+
+def endpoint_ports(service: Service, pod: Pod) -> tuple[EndpointPort, ...]:
+    """The service's ports as they are in this pod. One that the pod does not have is left out."""
+    if not service.spec.ports and service.spec.cluster_ip == HEADLESS:
+        return ()
+    found = []
+    for port in service.spec.ports:
+        number = port_of(pod, port)
+        if number is not None:
+            found.append(
+                EndpointPort(
+                    name=port.name, protocol=port.protocol or "TCP", port=number, app_protocol=port.app_protocol
+                )
+            )
+    return tuple(found)
+
+
+def endpoint_of(pod: Pod, node: Node | None, service: Service, address_type: str) -> Endpoint:
+    """One pod as an endpoint; without addresses if it has none of the family."""
+    serving = is_ready(pod)
+    terminating = pod.metadata.deletion_timestamp is not None
+    meta, spec = pod.metadata, pod.spec
+    return Endpoint(
+        addresses=addresses_of(pod, address_type),
+        conditions=EndpointConditions(
+            ready=service.spec.publish_not_ready_addresses or (serving and not terminating),
+            serving=serving,
+            terminating=terminating,
+        ),
+        hostname=spec.hostname if has_hostname_in(pod, service) else None,
+        target_ref=ObjectReference(kind="Pod", namespace=meta.namespace, name=meta.name, uid=meta.uid),
+        node_name=spec.node_name or None,
+        zone=(node.metadata.labels.get(ZONE_LABEL) or None) if node is not None else None,
+    )
+
+
+def addresses_of(pod: Pod, address_type: str) -> tuple[str, ...]:
+    """The pod's addresses of the family, as Go writes them."""
+    known = [canonical_ip(each.ip) for each in pod.status.pod_ips]
+    return tuple([found[1] for found in known if found is not None and found[0] == address_type])

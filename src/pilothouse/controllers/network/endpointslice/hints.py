@@ -1,0 +1,214 @@
+"""From where an endpoint should be used: hints by ``trafficDistribution``, by the share of zones, or none. Pure.
+
+Upstream: v1.36 ``staging/src/k8s.io/endpointslice/trafficdist`` and ``topologycache/{sliceinfo,utils}.go``.
+``topology`` knows the shares.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+from msgspec.structs import replace
+
+from pilothouse.api.discovery import Endpoint, EndpointHints, EndpointSlice, ForTopology
+from pilothouse.controllers.network.endpointslice.decide import Plan
+
+PREFER_CLOSE = "PreferClose"
+PREFER_SAME_ZONE = "PreferSameZone"
+PREFER_SAME_NODE = "PreferSameNode"
+DISTRIBUTIONS = (PREFER_CLOSE, PREFER_SAME_ZONE, PREFER_SAME_NODE)
+
+_MODE = "service.kubernetes.io/topology-mode"
+_OLD_MODE = "service.kubernetes.io/topology-aware-hints"
+
+OVERLOAD = 0.2
+"""How much more than its share a zone's endpoints may have to bear."""
+
+
+def wants_topology(annotations: Mapping[str, str]) -> bool:
+    """Whether hints follow the share of zones. The older annotation decides alone where it is."""
+    return annotations.get(_OLD_MODE, annotations.get(_MODE)) in ("Auto", "auto")
+
+
+def _is_ready(endpoint: Endpoint) -> bool:
+    return endpoint.conditions.ready is True
+
+
+def without_hints(plan: Plan) -> Plan:
+    """No endpoint has hints; slices that only have to lose theirs are written, too."""
+    return _rehinted(plan, lambda endpoint: endpoint.hints is not None, lambda _endpoint: None)
+
+
+def near(plan: Plan, distribution: str) -> Plan:
+    """Ready endpoints are for their own zone, with ``PreferSameNode`` also for their own node. Those that are not ready
+    stay as they are."""
+
+    def wanted(endpoint: Endpoint) -> EndpointHints | None:
+        if not _is_ready(endpoint):
+            return endpoint.hints
+        zones = (ForTopology(name=endpoint.zone),) if endpoint.zone is not None else ()
+        by_node = distribution == PREFER_SAME_NODE and endpoint.node_name is not None
+        nodes = (ForTopology(name=endpoint.node_name or ""),) if by_node else ()
+        return EndpointHints(for_zones=zones, for_nodes=nodes) if zones or nodes else None
+
+    def is_wrong(endpoint: Endpoint) -> bool:
+        return (endpoint.hints or EndpointHints()) != (wanted(endpoint) or EndpointHints())
+
+    return _rehinted(plan, is_wrong, wanted)
+
+
+def _rehinted(
+    plan: Plan, is_wrong: Callable[[Endpoint], bool], wanted: Callable[[Endpoint], EndpointHints | None]
+) -> Plan:
+    touched = tuple(each for each in plan.unchanged if any(is_wrong(endpoint) for endpoint in each.endpoints or ()))
+    names = {each.metadata.name for each in touched}
+
+    def rewritten(slices: Iterable[EndpointSlice]) -> tuple[EndpointSlice, ...]:
+        return tuple(
+            replace(each, endpoints=tuple(replace(e, hints=wanted(e)) for e in each.endpoints or ())) for each in slices
+        )
+
+    return replace(
+        plan,
+        creates=rewritten(plan.creates),
+        updates=rewritten((*plan.updates, *touched)),
+        unchanged=tuple(each for each in plan.unchanged if each.metadata.name not in names),
+    )
+
+
+# By the share of zones
+
+
+class Allocation(msgspec.Struct, frozen=True):
+    """How many endpoints a zone should have: at least, at most, and exactly its share (or the least, if more)."""
+
+    minimum: int
+    maximum: int
+    desired: float
+
+
+NOT_ENOUGH_NODE_INFO = "Insufficient Node information: allocatable CPU or zone not specified on one or more nodes"
+NOT_ENOUGH_ENDPOINTS = "Insufficient number of endpoints"
+OVERLOADED = "Unable to allocate minimum required endpoints to each zone without exceeding overload threshold"
+NO_ZONE = "One or more endpoints do not have a zone specified"
+NO_HINTS = "No hints allocated for zones"
+
+
+def allocate(ratios: Mapping[str, float], count: int) -> dict[str, Allocation] | str:
+    """What each zone should have of ``count`` endpoints, or why that can't be said.
+
+    Zones with a third and two thirds of the CPU, and 4 endpoints: 1.33 and 2.67, at least 2 and 3: 5 are more than 4.
+    With 6 endpoints: 2 and 4, at least 2 and 4.
+    """
+    if not ratios:
+        return NOT_ENOUGH_NODE_INFO
+    numbers = f"({count} endpoints, {len(ratios)} zones)"
+    if len(ratios) > count:
+        return f"{NOT_ENOUGH_ENDPOINTS} {numbers}"
+    least = {zone: math.ceil(ratios[zone] * count * (1 / (1 + OVERLOAD))) for zone in sorted(ratios)}
+    total = sum(least.values())
+    if total > count:
+        return f"{OVERLOADED} {numbers}"
+    return {
+        zone: Allocation(minimum, minimum + count - total, max(ratios[zone] * count, float(minimum)))
+        for zone, minimum in least.items()
+    }
+
+
+def ready_count(plan: Plan) -> int:
+    """How many ready endpoints there will be."""
+    return sum(
+        1 for each in (*plan.creates, *plan.updates, *plan.unchanged) for e in each.endpoints or () if _is_ready(e)
+    )
+
+
+def spread(plan: Plan, allocations: Mapping[str, Allocation]) -> tuple[Plan, dict[str, int]] | str:
+    """Hints so that zones bear their share, and how many endpoints each zone then has; or why there can be none.
+
+    Slices that are right stay untouched. In the others each endpoint is for its own zone first, and then zones that
+    have too many give to those that lack some.
+    """
+    given: dict[str, int] = {}
+    unchanged: list[EndpointSlice] = []
+    touched: list[EndpointSlice] = []
+    for each in plan.unchanged:
+        counts = _hints_of(each, given, allocations)
+        if counts is None:
+            touched.append(each)
+        else:
+            unchanged.append(each)
+            for zone, number in counts.items():
+                given[zone] = given.get(zone, 0) + number
+    updates = (*plan.updates, *touched)
+    for each in (*plan.creates, *updates):
+        for endpoint in each.endpoints or ():
+            if _is_ready(endpoint):
+                if not endpoint.zone:
+                    return NO_ZONE
+                given[endpoint.zone] = given.get(endpoint.zone, 0) + 1
+    giving, receiving = _exchange(allocations, given)
+
+    def wanted(endpoint: Endpoint) -> EndpointHints | None:
+        if not _is_ready(endpoint):
+            return endpoint.hints
+        zone = endpoint.zone or ""
+        if giving.get(zone) and receiving:
+            taker = next(iter(receiving))
+            for zones, name, step in ((giving, zone, -1), (receiving, taker, 1)):
+                given[name] = given.get(name, 0) + step
+                zones[name] -= 1
+                if not zones[name]:
+                    del zones[name]
+            zone = taker
+        return EndpointHints(for_zones=(ForTopology(name=zone),))
+
+    def rewritten(slices: Iterable[EndpointSlice]) -> tuple[EndpointSlice, ...]:
+        return tuple(
+            replace(each, endpoints=tuple([replace(e, hints=wanted(e)) for e in each.endpoints or ()]))
+            for each in slices
+        )
+
+    creates = rewritten(plan.creates)
+    updates = rewritten(updates)
+    if not given:
+        return NO_HINTS
+    return replace(plan, creates=creates, updates=updates, unchanged=tuple(unchanged)), given
+
+
+def _hints_of(
+    each: EndpointSlice, given: Mapping[str, int], allocations: Mapping[str, Allocation]
+) -> dict[str, int] | None:
+    """How many endpoints the slice has for each zone; None if it must be written anew."""
+    counts: dict[str, int] = {}
+    for endpoint in each.endpoints or ():
+        if not _is_ready(endpoint):
+            continue
+        if endpoint.hints is None or not endpoint.hints.for_zones:
+            return None
+        for zone in endpoint.hints.for_zones:
+            if zone.name not in allocations:
+                return None
+            counts[zone.name] = counts.get(zone.name, 0) + 1
+    if any(number + given.get(zone, 0) > allocations[zone].maximum for zone, number in counts.items()):
+        return None
+    return counts
+
+
+def _exchange(allocations: Mapping[str, Allocation], given: Mapping[str, int]) -> tuple[dict[str, int], dict[str, int]]:
+    """How many endpoints each zone gives away, and how many each receives: one at a time from who has most to give to
+    who lacks most, as long as it is at least half an endpoint for both and a whole one for either."""
+    over = {zone: given.get(zone, 0) - allocations[zone].desired for zone in sorted(allocations)}
+    to_give = {zone: amount for zone, amount in over.items() if amount > 0}
+    to_receive = {zone: -amount for zone, amount in over.items() if amount < 0}
+    giving: dict[str, int] = {}
+    receiving: dict[str, int] = {}
+    while to_give and to_receive:
+        giver, taker = max(to_give, key=to_give.__getitem__), max(to_receive, key=to_receive.__getitem__)
+        gives, takes = to_give[giver], to_receive[taker]
+        if gives < 0.5 or takes < 0.5 or (gives < 1 and takes < 1):
+            break
+        giving[giver] = giving.get(giver, 0) + 1
+        receiving[taker] = receiving.get(taker, 0) + 1
+        to_give[giver] -= 1
+        to_receive[taker] -= 1
+    return giving, receiving

@@ -1,0 +1,70 @@
+"""The metrics of this controller: upstream's names, of v1.36 ``staging/src/k8s.io/endpointslice/metrics``."""
+
+from pilothouse.controllers.network.endpointslice.hints import DISTRIBUTIONS
+from pilothouse.runtime import Registry
+from pilothouse.runtime.metrics import exponential_buckets
+
+_PREFIX = "endpoint_slice_controller_"
+
+
+class Measures:
+    """What is counted of each look, and what all services together come to."""
+
+    def __init__(self, metrics: Registry, max_endpoints: int) -> None:
+        self._max_endpoints = max_endpoints
+        buckets = exponential_buckets(2, 2, 15)
+
+        self.added = metrics.histogram(
+            f"{_PREFIX}endpoints_added_per_sync", "[ALPHA] Number of endpoints added on each Service sync", (), buckets
+        ).labels_of()
+        self.removed = metrics.histogram(
+            f"{_PREFIX}endpoints_removed_per_sync", "[ALPHA] Number of endpoints removed on each Service sync", (),
+            buckets,
+        ).labels_of()  # fmt: skip
+        self._desired = metrics.gauge(f"{_PREFIX}endpoints_desired", "[ALPHA] Number of endpoints desired").labels_of()
+        self._slices = metrics.gauge(f"{_PREFIX}num_endpoint_slices", "[ALPHA] Number of EndpointSlices").labels_of()
+        self._ideal = metrics.gauge(
+            f"{_PREFIX}desired_endpoint_slices",
+            "[ALPHA] Number of EndpointSlices that would exist with perfect endpoint allocation",
+        ).labels_of()
+        self.changes = metrics.counter(f"{_PREFIX}changes", "[ALPHA] Number of EndpointSlice changes", ("operation",))
+        self.changed_per_sync = metrics.histogram(
+            f"{_PREFIX}endpointslices_changed_per_sync",
+            "[ALPHA] Number of EndpointSlices changed on each Service sync",
+            ("topology", "traffic_distribution"),
+        )
+        self.syncs = metrics.counter(f"{_PREFIX}syncs", "[ALPHA] Number of EndpointSlice syncs", ("result",))
+        self._distributed = metrics.gauge(
+            f"{_PREFIX}services_count_by_traffic_distribution",
+            "[ALPHA] Number of Services using some specific trafficDistribution",
+            ("traffic_distribution",),
+        )
+        self._services: dict[str, dict[str, tuple[int, int, int]]] = {}
+        self._distributions: dict[str, str] = {}
+
+    def has_slices(self, key: str, address_type: str, groups: list[int], slices: int) -> None:
+        """A service has ``slices`` in this family, and so many endpoints in each group of equal ports."""
+        ideal = sum(-(-count // self._max_endpoints) for count in groups) or 1
+        by_type = self._services.setdefault(key, {})
+        before = by_type.get(address_type, (0, 0, 0))
+        by_type[address_type] = (sum(groups), slices, ideal)
+        self._add(by_type[address_type], before)
+
+    def is_distributed(self, key: str, distribution: str) -> None:
+        """How the service's traffic is distributed; empty for not at all."""
+        before = self._distributions.pop(key, "")
+        if before:
+            self._distributed.labels_of(before).inc(-1)
+        if distribution in DISTRIBUTIONS:
+            self._distributions[key] = distribution
+            self._distributed.labels_of(distribution).inc()
+
+    def forget(self, key: str) -> None:
+        """The service is gone."""
+        self.is_distributed(key, "")
+        for before in self._services.pop(key, {}).values():
+            self._add((0, 0, 0), before)
+
+    def _add(self, after: tuple[int, int, int], before: tuple[int, int, int]) -> None:
+        for gauge, now, then in zip((self._desired, self._slices, self._ideal), after, before, strict=True):
+            gauge.inc(now - then)

@@ -1,0 +1,95 @@
+"""The share of each zone in the cluster's CPU, and how the services with topology hints are spread over the zones.
+
+Fed by ``controller`` with nodes and with what it wrote. Upstream: v1.36
+``staging/src/k8s.io/endpointslice/topologycache/topologycache.go``.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+
+from pilothouse.api.core import Node
+from pilothouse.controllers.network.endpointslice.desired import ZONE_LABEL
+from pilothouse.controllers.network.endpointslice.hints import OVERLOAD
+from pilothouse.machinery.quantities import parse_quantity
+from pilothouse.semantics.nodes import is_node_ready
+
+_EXCLUDED = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
+
+
+def matters(old: Node, new: Node) -> bool:
+    """Whether a change of a node may change the shares."""
+    return is_node_ready(old) != is_node_ready(new) or _zone(old) != _zone(new)
+
+
+def _zone(node: Node) -> str:
+    return node.metadata.labels.get(ZONE_LABEL, "")
+
+
+def shares(nodes: Iterable[Node]) -> dict[str, float]:
+    """The share of each zone. Nothing as soon as one node has no zone or no CPU, and if there are fewer than two zones.
+
+    Nodes of the control plane and those that are not ready don't count.
+    """
+    cpu: dict[str, int] = {}
+    for node in nodes:
+        if any(label in node.metadata.labels for label in _EXCLUDED) or not is_node_ready(node):
+            continue
+        amount = parse_quantity(node.status.allocatable.get("cpu", "0")).milli_value
+        zone = _zone(node)
+        if not zone or amount <= 0:
+            return {}
+        cpu[zone] = cpu.get(zone, 0) + amount
+    total = sum(cpu.values())
+    return {zone: cpu[zone] / total for zone in sorted(cpu)} if len(cpu) > 1 else {}
+
+
+def is_overloaded(endpoints: Mapping[str, int], ratios: Mapping[str, float]) -> bool:
+    """Whether a zone has too few endpoints for its share."""
+    if not endpoints:
+        return False
+    if not ratios:
+        return True
+    total = sum(endpoints.values())
+    return any(
+        zone not in endpoints or endpoints[zone] < math.ceil(total * ratio * (1 / (1 + OVERLOAD)))
+        for zone, ratio in ratios.items()
+    )
+
+
+class Topology:
+    """Shares, and by service and family how many endpoints each zone was given."""
+
+    def __init__(self) -> None:
+        self.ratios: dict[str, float] = {}
+        self._given: dict[str, dict[str, dict[str, int]]] = {}
+        self._populated: set[str] = set()  # asked for membership only
+
+    def set_nodes(self, nodes: Iterable[Node]) -> None:
+        """These are the nodes now."""
+        self.ratios = shares(nodes)
+
+    def overloaded(self) -> list[str]:
+        """The services that must be looked at because a zone's share has grown, sorted."""
+        return sorted(
+            key
+            for key, by_type in self._given.items()
+            if any(is_overloaded(endpoints, self.ratios) for endpoints in by_type.values())
+        )
+
+    def has_hints(self, key: str) -> bool:
+        """Whether the service was last given hints."""
+        return key in self._populated
+
+    def gave(self, key: str, address_type: str, endpoints: dict[str, int]) -> None:
+        """The service has hints now, so many for each zone."""
+        self._given.setdefault(key, {})[address_type] = endpoints
+        self._populated.add(key)
+
+    def took(self, key: str, address_type: str) -> None:
+        """The service has no hints in this family."""
+        by_type = self._given.get(key)
+        if by_type is not None:
+            by_type.pop(address_type, None)
+            if not by_type:
+                del self._given[key]
+        self._populated.discard(key)

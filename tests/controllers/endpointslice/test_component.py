@@ -1,0 +1,247 @@
+"""The controller against the embedded API server, in virtual time; also with faults. In the end endpoints converge."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from tests.controllers.node_world import NODES, PODS, World, play
+
+from pilothouse.client.interceptor import Action, Rule, conflict, delay, fail, lose_answer, lose_request, time_out
+from pilothouse.controllers.network.endpointslice import DESCRIPTOR, EndpointSliceOptions
+from pilothouse.machinery.times import format_time
+
+SERVICES = "/api/v1/namespaces/default/services"
+SLICES = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
+SPEC: dict[str, Any] = {"selector": {"app": "web"}, "ports": [{"name": "http", "port": 80, "targetPort": 8080}]}
+
+
+def slicing(story: Callable[[World], Awaitable[None]], *, seed: int = 0, **options: Any) -> None:
+    async def with_controller(world: World) -> None:
+        await world.node("n1", labels={"topology.kubernetes.io/zone": "a"})
+        await world.start(DESCRIPTOR, EndpointSliceOptions(**options))
+        await story(world)
+
+    play(with_controller, seed=seed)
+
+
+async def pod(world: World, number: int, *, ready: bool = True, app: str = "web", node: str = "n1") -> None:
+    await world.pod(f"p{number}", node=node, labels={"app": app})
+    await report(world, number, ready=ready)
+
+
+async def report(world: World, number: int, *, ready: bool) -> None:
+    at = format_time(world.env.now())
+    address = f"10.1.0.{number + 1}"
+    status = {
+        "podIP": address,
+        "podIPs": [{"ip": address}],
+        "conditions": [{"type": "Ready", "status": str(ready), "lastTransitionTime": at}],
+    }
+    await world.merge(f"{PODS}/p{number}/status", {"status": status})
+
+
+async def slices(world: World) -> list[Any]:
+    found: list[Any] = (await world.see(SLICES))["items"]
+    return [each for each in found if each["metadata"]["labels"].get("kubernetes.io/service-name") == "web"]
+
+
+async def endpoints(world: World) -> list[tuple[str, bool]]:
+    return sorted(
+        (e["targetRef"]["name"], e["conditions"]["ready"])
+        for each in await slices(world)
+        for e in each["endpoints"] or ()
+    )
+
+
+def test_a_service_gets_its_slice_and_the_slice_its_pods() -> None:
+    async def story(world: World) -> None:
+        await world.request("POST", SERVICES, {"metadata": {"name": "web"}, "spec": SPEC})
+        await asyncio.sleep(1)
+        assert await endpoints(world) == []
+        assert len(await slices(world)) == 1
+        await pod(world, 1)
+        await pod(world, 2, ready=False)
+        await pod(world, 3, app="other")
+        await asyncio.sleep(5)
+        assert await endpoints(world) == [("p1", True), ("p2", False)]
+        [only] = await slices(world)
+        assert only["metadata"]["name"].startswith("web-")
+        assert only["ports"] == [{"name": "http", "protocol": "TCP", "port": 8080}]
+        assert {e["zone"] for e in only["endpoints"]} == {"a"}
+        await report(world, 2, ready=True)
+        await asyncio.sleep(1)
+        assert await endpoints(world) == [("p1", True), ("p2", True)]
+        assert world.metrics.value("endpoint_slice_controller_endpoints_desired") == 2
+        assert world.metrics.value("endpoint_slice_controller_num_endpoint_slices") == 1
+
+    slicing(story)
+
+
+def test_what_others_do_to_its_slices_is_put_right_and_theirs_are_left_alone() -> None:
+    """kubernetes#85353."""
+
+    async def story(world: World) -> None:
+        await world.request("POST", SERVICES, {"metadata": {"name": "web"}, "spec": SPEC})
+        theirs = {
+            "metadata": {"name": "theirs", "labels": {"kubernetes.io/service-name": "web"}},
+            "addressType": "IPv4",
+            "endpoints": [],
+            "ports": [],
+        }
+        await world.request("POST", SLICES, theirs)
+        await pod(world, 1)
+        await asyncio.sleep(5)
+        [ours] = [each for each in await slices(world) if each["metadata"]["name"] != "theirs"]
+        path = f"{SLICES}/{ours['metadata']['name']}"
+        await world.merge(path, {"endpoints": []})
+        await asyncio.sleep(5)
+        assert await endpoints(world) == [("p1", True)]
+        await world.delete(path)
+        await asyncio.sleep(5)
+        assert await endpoints(world) == [("p1", True)]
+        assert len(await slices(world)) == 2
+
+    slicing(story)
+
+
+def test_a_slice_that_an_earlier_process_wrote_comes_back_too() -> None:
+    async def story(world: World) -> None:
+        await world.node("n1")
+        first = await world.start(DESCRIPTOR)
+        await world.request("POST", SERVICES, {"metadata": {"name": "web"}, "spec": SPEC})
+        await pod(world, 1)
+        await asyncio.sleep(5)
+        first.cancel()
+        await asyncio.sleep(1)
+        await world.start(DESCRIPTOR)
+        await asyncio.sleep(5)
+        [only] = await slices(world)
+        await world.delete(f"{SLICES}/{only['metadata']['name']}")
+        await asyncio.sleep(5)
+        assert await endpoints(world) == [("p1", True)]
+
+    play(story)
+
+
+def test_a_pod_of_a_node_that_nobody_knows_is_told_of_and_taken_up_when_the_node_comes() -> None:
+    async def story(world: World) -> None:
+        await world.request("POST", SERVICES, {"metadata": {"name": "web"}, "spec": SPEC})
+        await pod(world, 1, node="late")
+        await asyncio.sleep(5)
+        assert await endpoints(world) == []
+        assert await world.events("FailedToUpdateEndpointSlices") != []
+        await world.node("late")
+        await asyncio.sleep(60)
+        assert await endpoints(world) == [("p1", True)]
+
+    slicing(story)
+
+
+def test_changes_of_pods_are_collected_for_the_batch_period() -> None:
+    async def story(world: World) -> None:
+        await world.request("POST", SERVICES, {"metadata": {"name": "web"}, "spec": SPEC})
+        await asyncio.sleep(30)
+        before = len(world.requests())
+        for number in range(5):
+            await pod(world, number)
+            await asyncio.sleep(1)
+        assert len(world.requests()) == before
+        await asyncio.sleep(10)
+        assert len(await endpoints(world)) == 5
+        assert len(world.requests()) == before + 1
+
+    slicing(story, batch_seconds=10.0)
+
+
+def test_hints_come_and_go_with_the_annotation_and_are_told_of() -> None:
+    async def story(world: World) -> None:
+        await world.node("n2", labels={"topology.kubernetes.io/zone": "b"})
+        for name in ("n1", "n2"):
+            await world.merge(f"{NODES}/{name}/status", {"status": {"allocatable": {"cpu": "4"}}})
+        # Allocatable alone wakes nobody, as upstream; readiness does.
+        await world.report_node("n1", {"Ready": "False"})
+        await world.report_node("n1", {"Ready": "True"})
+        annotated = {"name": "web", "annotations": {"service.kubernetes.io/topology-mode": "Auto"}}
+        await world.request("POST", SERVICES, {"metadata": annotated, "spec": SPEC})
+        for number in range(4):
+            await pod(world, number, node=f"n{number % 2 + 1}")
+        await asyncio.sleep(10)
+
+        async def hints() -> list[Any]:
+            return [e.get("hints") for each in await slices(world) for e in each["endpoints"] or ()]
+
+        assert [each["forZones"][0]["name"] for each in await hints()] == ["a", "b", "a", "b"]
+        await world.merge(f"{SERVICES}/web", {"metadata": {"annotations": None}})
+        await asyncio.sleep(10)
+        assert await hints() == [None] * 4
+        told = [event.partition(" ")[2] for event in await world.events()]
+        assert "Topology Aware Hints has been enabled, addressType: IPv4" in told
+        assert "Topology Aware Hints has been disabled, addressType: IPv4" in told
+
+    slicing(story)
+
+
+def trouble(chance: random.Random) -> list[Rule]:
+    """Three kinds of it."""
+    kinds: tuple[tuple[Action, str, float], ...] = (
+        (lose_answer(), "create", 0.5),
+        (lose_answer(), "update", 0.5),
+        (lose_request(), "update", 0.4),
+        (time_out(sent=True), "create", 0.4),
+        (conflict(), "update", 0.5),
+        (fail(500), "delete", 0.5),
+        (fail(500), "create", 0.5),
+        (delay(0.0, 3.0), "update", 1.0),
+        (delay(0.0, 3.0), "create", 1.0),
+        (delay(0.0, 20.0), "watch", 1.0),
+    )
+    return [Rule(a, verb=verb, probability=p) for a, verb, p in chance.sample(kinds, 3)]
+
+
+def test_endpoints_converge_whatever_happens_on_the_way(seed: int) -> None:
+    """Every pod is in exactly one slice in the end, no slice is too full, and then nothing is written any more."""
+
+    async def story(world: World) -> None:
+        chance = random.Random(seed)
+        await world.request("POST", SERVICES, {"metadata": {"name": "web"}, "spec": SPEC})
+        for rule in trouble(chance):
+            world.faults.add(rule)
+        pods: dict[int, bool] = {}
+        for _step in range(60):
+            number, ready = chance.randrange(30), chance.random() < 0.7
+            if number in pods and chance.random() < 0.4:
+                await world.delete(f"{PODS}/p{number}", grace=0)
+                del pods[number]
+            elif number in pods:
+                await report(world, number, ready=ready)
+                pods[number] = ready
+            else:
+                await pod(world, number, ready=ready)
+                pods[number] = ready
+            if chance.random() < 0.1:
+                for each in (await slices(world))[:1]:
+                    await world.delete(f"{SLICES}/{each['metadata']['name']}")
+            await asyncio.sleep(chance.choice((0.0, 0.0, 0.5, 3.0)))
+        world.faults.clear()
+        await asyncio.sleep(4000)
+        assert await endpoints(world) == sorted((f"p{number}", ready) for number, ready in pods.items())
+        assert all(len(each["endpoints"] or ()) <= 5 for each in await slices(world))
+        written = len(world.requests())
+        await asyncio.sleep(600)
+        assert len(world.requests()) == written
+
+    slicing(story, seed=seed, max_endpoints=5)
+
+
+def test_a_refused_write_is_told_of_and_tried_again() -> None:
+    async def story(world: World) -> None:
+        world.faults.add(Rule(fail(500), verb="create", resource="endpointslices"))
+        await world.request("POST", SERVICES, {"metadata": {"name": "web"}, "spec": SPEC})
+        await asyncio.sleep(10)
+        assert any("Error updating Endpoint Slices for Service default/web" in e for e in await world.events())
+        world.faults.clear()
+        await asyncio.sleep(60)
+        assert len(await slices(world)) == 1
+
+    slicing(story)

@@ -1,0 +1,254 @@
+"""Which slice takes which endpoint. Rows mirror ``k8s.io/endpointslice/reconciler_test.go`` and ``utils_test.go`` of
+v1.36, named in brackets."""
+
+import datetime
+
+import pytest
+from msgspec.structs import replace
+from tests.controllers.endpointslice.builders import node, planned, pod, service, sizes, slices_of, written
+
+from pilothouse.api.core import Container, ContainerPort, PodStatus, Service, ServicePort
+from pilothouse.api.discovery import EndpointSlice
+from pilothouse.api.meta import ObjectMeta, OwnerReference
+from pilothouse.controllers.network.endpointslice.decide import MANAGED_BY, SERVICE_NAME, recycled, slice_labels
+from pilothouse.controllers.network.endpointslice.desired import desired_endpoints, endpoint_of, endpoint_ports
+from pilothouse.semantics.services import address_types, canonical_ip, port_of
+
+DELETED = ObjectMeta(
+    name="p0001", namespace="ns", uid="u", deletion_timestamp=datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+)
+
+
+@pytest.mark.parametrize(
+    ("ready", "deleted", "published", "conditions"),
+    [
+        pytest.param(True, False, False, (True, True, False), id="ready [TestPodToEndpoint]"),
+        pytest.param(False, False, False, (False, False, False), id="not ready"),
+        pytest.param(False, False, True, (True, False, False), id="not ready, but published all the same"),
+        pytest.param(True, True, False, (False, True, True), id="on its way out and serving: not ready"),
+        pytest.param(False, True, False, (False, False, True), id="on its way out and done"),
+        pytest.param(True, True, True, (True, True, True), id="on its way out, published all the same"),
+    ],
+)
+def test_conditions(ready: bool, deleted: bool, published: bool, conditions: tuple[bool, bool, bool]) -> None:
+    one = pod(1, ready=ready)
+    if deleted:
+        one = replace(one, metadata=DELETED)
+    found = endpoint_of(one, node("n1"), service(publish_not_ready_addresses=published), "IPv4").conditions
+    assert (found.ready, found.serving, found.terminating) == conditions
+
+
+def test_an_endpoint_says_whose_it_is_and_where() -> None:
+    found = endpoint_of(pod(1, hostname="a", subdomain="web"), node("n1"), service(), "IPv4")
+    assert (found.addresses, found.node_name, found.zone, found.hostname) == (("10.1.0.2",), "n1", "a", "a")
+    assert found.target_ref is not None
+    assert (found.target_ref.kind, found.target_ref.name, found.target_ref.uid) == ("Pod", "p0001", "uid-p0001")
+    elsewhere = endpoint_of(pod(1, hostname="a", subdomain="other"), node("n3"), service(), "IPv4")
+    assert (elsewhere.hostname, elsewhere.zone) == (None, None)
+
+
+NAMED = ServicePort(name="x", protocol="TCP", port=80, target_port="http")
+SIDECAR = Container(
+    name="s", restart_policy="Always", ports=(ContainerPort(name="proxy", container_port=15, protocol="TCP"),)
+)
+
+
+@pytest.mark.parametrize(
+    ("target", "protocol", "expected"),
+    [
+        pytest.param(8080, "TCP", 8080, id="a number is the number [TestFindPort]"),
+        pytest.param("http", "TCP", 9090, id="a name is looked up"),
+        pytest.param("http", "UDP", None, id="of the same protocol"),
+        pytest.param("nothing", "TCP", None, id="a name that the pod lacks"),
+        pytest.param("proxy", "TCP", 15, id="a sidecar's"),
+        pytest.param("once", "TCP", None, id="no other init container's"),
+    ],
+)
+def test_ports(target: int | str, protocol: str, expected: int | None) -> None:
+    once = replace(SIDECAR, restart_policy="", ports=(ContainerPort(name="once", container_port=16, protocol="TCP"),))
+    one = pod(1, port=9090, init_containers=(once, SIDECAR))
+    assert port_of(one, replace(NAMED, target_port=target, protocol=protocol)) == expected
+
+
+def test_a_port_that_a_pod_lacks_is_left_out_and_a_headless_service_needs_none() -> None:
+    """[TestGetEndpointPorts]"""
+    lacking = service(ports=(NAMED, replace(NAMED, name="y", target_port="nothing")))
+    assert [(port.name, port.port) for port in endpoint_ports(lacking, pod(1))] == [("x", 8080)]
+    assert endpoint_ports(service(ports=(), cluster_ip="None"), pod(1)) == ()
+
+
+@pytest.mark.parametrize(
+    ("families", "cluster_ip", "expected"),
+    [
+        pytest.param(("IPv4",), "10.0.0.1", ("IPv4",), id="IPv4 [TestGetAddressTypesForService]"),
+        pytest.param(("IPv6", "IPv4"), "fd00::1", ("IPv4", "IPv6"), id="both"),
+        pytest.param((), "10.0.0.1", ("IPv4",), id="an older server's: the family of its address"),
+        pytest.param((), "fd00::1", ("IPv6",), id="an older server's of IPv6"),
+        pytest.param((), "None", ("IPv4", "IPv6"), id="an older server's headless one: both"),
+    ],
+)
+def test_address_types(families: tuple[str, ...], cluster_ip: str, expected: tuple[str, ...]) -> None:
+    assert address_types(service(ip_families=families, cluster_ip=cluster_ip)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("010.001.0.1", ("IPv4", "10.1.0.1")), ("FD00:0::1", ("IPv6", "fd00::1")), ("::ffff:1.2.3.4", ("IPv4", "1.2.3.4")),
+     ("fe80::1%eth0", None), ("nonsense", None), ("", None)],
+)  # fmt: skip
+def test_addresses_are_written_as_go_writes_them(text: str, expected: tuple[str, str] | None) -> None:
+    assert canonical_ip(text) == expected
+
+
+def test_pods_without_address_and_those_that_have_ended_are_no_endpoints() -> None:
+    """[TestShouldPodBeInEndpoints]"""
+    ended = replace(pod(1), status=replace(pod(1).status, phase="Succeeded"))
+    assert planned(service(), [ended, replace(pod(2), status=PodStatus(phase="Pending"))]).creates[0].endpoints == ()
+
+
+def test_a_pod_of_an_unknown_node_is_left_out_and_told_of_unless_all_are_published() -> None:
+    """[TestReconcilerPodMissingNode]"""
+    lost = [pod(1), pod(2, node="gone")]
+    found = desired_endpoints(service(), lost, "IPv4", node)
+    assert [each.metadata.name for each in found.homeless] == ["p0002"]
+    assert [len(group.endpoints) for group in found.groups.values()] == [1]
+    published = desired_endpoints(service(publish_not_ready_addresses=True), lost, "IPv4", node)
+    assert published.homeless == []
+    assert [len(group.endpoints) for group in published.groups.values()] == [2]
+
+
+def test_nothing_becomes_a_placeholder_which_then_stays() -> None:
+    """[TestReconcileEmpty, TestPlaceHolderSliceCompare]"""
+    first = planned(service(), [])
+    assert [(each.endpoints, each.ports) for each in first.creates] == [((), ())]
+    there = written(first)
+    again = planned(service(), [], there)
+    assert (again.creates, again.updates, again.deletes) == ((), (), ())
+    relabelled = recycled(planned(service(labels={"a": "b"}), [], there), service())
+    assert [each.metadata.labels["a"] for each in relabelled.replacements] == ["b"]
+    assert relabelled.creates == relabelled.deletes == ()
+
+
+def test_a_placeholder_becomes_the_first_slice_in_one_write() -> None:
+    """[TestReconcile1Pod, TestReconcile1EndpointSlice]"""
+    there = written(planned(service(), []))
+    plan = recycled(planned(service(), [pod(1)], there), service())
+    assert (plan.creates, plan.updates, plan.deletes) == ((), (), ())
+    [only] = plan.replacements
+    assert only.metadata.name == "web-000"
+    assert (only.metadata.resource_version, sizes([only])) == ("", [1])
+
+
+def test_250_pods_are_three_slices() -> None:
+    """[TestReconcileManyPods]"""
+    assert sizes(planned(service(), [pod(n) for n in range(250)]).creates) == [100, 100, 50]
+
+
+@pytest.mark.parametrize(
+    ("before", "wanted", "after", "writes"),
+    [
+        pytest.param([range(62), range(62, 123)], range(250), [89, 61, 100], (1, 1, 0),
+                     id="a new one and a rest that fits best [TestReconcileEndpointSlicesSomePreexisting]"),
+        pytest.param([range(50), range(50, 90)], range(100), [60, 40], (0, 1, 0),
+                     id="ten more fit best into the fuller one"),
+        pytest.param([range(50), range(50, 100)], range(150), [100, 50], (0, 1, 0),
+                     id="fifty more fill one of two equal ones"),
+        pytest.param([range(100), range(100, 190)], range(50, 195), [55, 90], (0, 1, 0),
+                     id="new ones go where something goes anyway"),
+        pytest.param([range(100), range(100, 110)], range(100), [100], (0, 0, 1), id="an empty one goes"),
+        pytest.param([range(30), range(30, 60)], range(60), [30, 30], (0, 0, 0), id="half full ones are not merged"),
+        pytest.param([range(100)], range(101), [100, 1], (1, 0, 0), id="one too many: a new one"),
+    ],
+)  # fmt: skip
+def test_packing(before: list[range], wanted: range, after: list[int], writes: tuple[int, int, int]) -> None:
+    owner = service()
+    there = slices_of(owner, *[[pod(n) for n in numbers] for numbers in before])
+    plan = planned(owner, [pod(n) for n in wanted], there)
+    assert (len(plan.creates), len(plan.updates), len(plan.deletes)) == writes
+    assert sizes(written(plan, there)) == after
+
+
+def test_what_is_in_a_slice_stays_there_and_says_what_is_new() -> None:
+    """[TestReconcileEndpointSlicesUpdatePacking]"""
+    owner = service()
+    there = slices_of(owner, [pod(1), pod(2)])
+    plan = planned(owner, [pod(1, ready=False), pod(2), pod(3)], there)
+    [changed] = plan.updates
+    assert [(e.target_ref.name, e.conditions.ready) for e in changed.endpoints or () if e.target_ref] == [
+        ("p0001", False),
+        ("p0002", True),
+        ("p0003", True),
+    ]
+    assert (plan.added, plan.removed) == (1, 0)
+
+
+def test_pods_with_other_ports_are_in_other_slices() -> None:
+    """[TestReconcileEndpointSlicesNamedPorts]"""
+    owner = service(ports=(NAMED,))
+    plan = planned(owner, [pod(n, port=8080 + n % 5) for n in range(300)])
+    assert [((each.ports or ())[0].port, len(each.endpoints or ())) for each in plan.creates] == [
+        (8080 + n, 60) for n in range(5)
+    ]
+
+
+def test_a_service_whose_port_changes_reuses_the_name() -> None:
+    """[TestReconcileEndpointSlicesReplaceDeprecated and Recycling]"""
+    owner = service()
+    there = slices_of(owner, [pod(n) for n in range(100)], [pod(n) for n in range(100, 200)])
+    other = service(ports=(replace(NAMED, target_port=81),))
+    plan = recycled(planned(other, [pod(n) for n in range(150)], there), other)
+    assert (plan.creates, plan.deletes) == ((), ())
+    assert [each.metadata.name for each in plan.replacements] == ["web-000", "web-001"]
+    assert sorted(sizes(plan.replacements)) == [50, 100]
+
+
+def test_slices_of_an_older_service_of_the_name_go_and_are_not_reused() -> None:
+    """[TestReconcile1EndpointSlicePublishNotReadyAddresses, TestOwnedBy]"""
+    owner = service()
+    [foreign] = slices_of(owner, [pod(1)])
+    owners = (OwnerReference(api_version="v1", kind="Service", name="web", uid="older"),)
+    foreign = replace(foreign, metadata=replace(foreign.metadata, owner_references=owners))
+    plan = recycled(planned(owner, [pod(1)], [foreign]), owner)
+    assert [len(part) for part in (plan.creates, plan.updates, plan.replacements, plan.deletes)] == [1, 0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("owner", "expected"),
+    [
+        pytest.param(service(), {}, id="none of its own [TestSetEndpointSliceLabels]"),
+        pytest.param(service(labels={"a": "b"}), {"a": "b"}, id="the service's"),
+        pytest.param(service(labels={MANAGED_BY: "me", SERVICE_NAME: "x"}), {}, id="but not what is reserved"),
+        pytest.param(service(cluster_ip="None"), {"service.kubernetes.io/headless": ""}, id="headless"),
+    ],
+)
+def test_labels(owner: Service, expected: dict[str, str]) -> None:
+    ours = {MANAGED_BY: "endpointslice-controller.k8s.io", SERVICE_NAME: "web"}
+    assert slice_labels(owner) == {**expected, **ours}
+
+
+def test_a_label_of_the_service_reaches_every_slice_and_a_reserved_one_none() -> None:
+    """[TestReconcileEndpointSlicesLabels]"""
+    there = slices_of(service(), [pod(1)], [pod(2)])
+    both = [pod(1), pod(2)]
+    assert [each.metadata.labels["a"] for each in planned(service(labels={"a": "b"}), both, there).updates] == [
+        "b",
+        "b",
+    ]
+    assert planned(service(labels={MANAGED_BY: "me"}), both, there).updates == ()
+
+
+def test_each_family_has_its_own_addresses() -> None:
+    """[TestReconcileDualStack]"""
+    owner = service(ip_families=("IPv4", "IPv6"))
+    pods = [pod(1, ips=("10.1.0.9", "fd00::9")), pod(2)]
+
+    def addresses(address_type: str) -> list[tuple[str, ...]]:
+        plan = planned(owner, pods, address_type=address_type)
+        return [e.addresses for each in plan.creates for e in each.endpoints or ()]
+
+    assert addresses("IPv4") == [("10.1.0.9",), ("10.1.0.3",)]
+    assert addresses("IPv6") == [("fd00::9",)]
+
+
+def test_a_slice_with_nulls_reads_as_empty() -> None:
+    assert planned(service(), [], [EndpointSlice(endpoints=None, ports=None)]).deletes

@@ -1,0 +1,176 @@
+"""From where endpoints are used. Rows mirror ``trafficdist_test.go`` and ``topologycache_test.go`` of v1.36."""
+
+from collections.abc import Sequence
+
+import pytest
+from msgspec.structs import replace
+from tests.controllers.endpointslice.builders import planned, pod, service, slices_of
+
+from pilothouse.api.core import Node, NodeCondition, NodeStatus
+from pilothouse.api.discovery import EndpointSlice
+from pilothouse.api.meta import ObjectMeta
+from pilothouse.controllers.network.endpointslice.decide import Plan
+from pilothouse.controllers.network.endpointslice.hints import (
+    Allocation,
+    allocate,
+    near,
+    spread,
+    wants_topology,
+    without_hints,
+)
+from pilothouse.controllers.network.endpointslice.topology import is_overloaded, shares
+
+
+def hints(slices: Sequence[EndpointSlice]) -> list[tuple[list[str], list[str]] | None]:
+    return [
+        None if e.hints is None else ([z.name for z in e.hints.for_zones], [n.name for n in e.hints.for_nodes])
+        for each in slices
+        for e in each.endpoints or ()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("distribution", "expected"),
+    [
+        pytest.param("PreferClose", [(["a"], []), (["b"], []), None, None], id="the older name: own zone"),
+        pytest.param("PreferSameZone", [(["a"], []), (["b"], []), None, None], id="own zone"),
+        pytest.param("PreferSameNode", [(["a"], ["n1"]), (["b"], ["n2"]), ([], ["n3"]), None], id="and own node"),
+    ],
+)
+def test_near(distribution: str, expected: list[object]) -> None:
+    """[TestReconcileHints_...] n3 has no zone, the last pod is not ready."""
+    pods = [pod(1, node="n1"), pod(2, node="n2"), pod(3, node="n3"), pod(4, ready=False)]
+    assert hints(near(planned(service(), pods), distribution).creates) == expected
+
+
+def test_right_hints_are_left_alone_and_wrong_ones_put_right_also_in_untouched_slices() -> None:
+    pods = [pod(1), pod(2, node="n2")]
+    there = slices_of(service(), pods)
+    first = near(planned(service(), pods, there), "PreferSameZone")
+    assert hints(first.updates) == [(["a"], []), (["b"], [])]
+    again = near(planned(service(), pods, first.updates), "PreferSameZone")
+    assert (again.updates, len(again.unchanged)) == ((), 1)
+    assert hints(near(planned(service(), pods, first.updates), "PreferSameNode").updates) == [
+        (["a"], ["n1"]),
+        (["b"], ["n2"]),
+    ]
+    assert hints(without_hints(planned(service(), pods, first.updates)).updates) == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("annotations", "expected"),
+    [
+        ({}, False),
+        ({"service.kubernetes.io/topology-mode": "Auto"}, True),
+        ({"service.kubernetes.io/topology-mode": "auto"}, True),
+        ({"service.kubernetes.io/topology-mode": "Disabled"}, False),
+        ({"service.kubernetes.io/topology-aware-hints": "auto"}, True),
+        (
+            {
+                "service.kubernetes.io/topology-mode": "Auto",
+                "service.kubernetes.io/topology-aware-hints": "Disabled",
+            },
+            False,
+        ),
+    ],
+)
+def test_the_older_annotation_decides_alone_where_it_is(annotations: dict[str, str], expected: bool) -> None:
+    """[Test_hintsEnabled]"""
+    assert wants_topology(annotations) is expected
+
+
+@pytest.mark.parametrize(
+    ("ratios", "count", "expected"),
+    [
+        pytest.param({}, 4, "Insufficient Node information", id="no shares [Test_getAllocations]"),
+        pytest.param({"a": 0.5, "b": 0.5}, 1, "Insufficient number of endpoints (1 endpoints, 2 zones)", id="too few"),
+        pytest.param({"a": 0.25, "b": 0.75}, 2, "Unable to allocate minimum", id="one and two of two"),
+        pytest.param(
+            {"a": 0.5, "b": 0.5}, 6, {"a": Allocation(3, 3, 3.0), "b": Allocation(3, 3, 3.0)}, id="two halves of six"
+        ),
+        pytest.param(
+            {"a": 0.2, "b": 0.8}, 10, {"a": Allocation(2, 3, 2.0), "b": Allocation(7, 8, 8.0)}, id="a fifth of ten"
+        ),
+    ],
+)
+def test_allocations(ratios: dict[str, float], count: int, expected: str | dict[str, Allocation]) -> None:
+    found = allocate(ratios, count)
+    if isinstance(expected, str):
+        assert isinstance(found, str)
+        assert found.startswith(expected)
+    else:
+        assert found == expected
+
+
+def test_zones_with_too_many_give_to_those_that_lack_some() -> None:
+    """[TestAddHints]: six endpoints, five of them in one of two equal zones."""
+    pods = [*[pod(n) for n in range(5)], pod(5, node="n2")]
+    allocations = allocate({"a": 0.5, "b": 0.5}, 6)
+    assert isinstance(allocations, dict)
+    found = spread(planned(service(), pods), allocations)
+    assert not isinstance(found, str)
+    plan, given = found
+    assert given == {"a": 3, "b": 3}
+    assert hints(plan.creates) == [(["b"], []), (["b"], []), (["a"], []), (["a"], []), (["a"], []), (["b"], [])]
+    settled = [replace(each, metadata=replace(each.metadata, name="web-0")) for each in plan.creates]
+    again = spread(planned(service(), pods, settled), allocations)
+    assert not isinstance(again, str)
+    assert (again[0].updates, again[1]) == ((), given), "what is right is not written again"
+
+
+def test_an_endpoint_without_zone_forbids_hints() -> None:
+    allocations = allocate({"a": 0.5, "b": 0.5}, 2)
+    assert isinstance(allocations, dict)
+    assert spread(planned(service(), [pod(1), pod(2, node="n3")]), allocations) == (
+        "One or more endpoints do not have a zone specified"
+    )
+    assert spread(Plan(), allocations) == "No hints allocated for zones"
+
+
+def node(name: str, zone: str, cpu: str, *, ready: bool = True, labels: dict[str, str] | None = None) -> Node:
+    return Node(
+        metadata=ObjectMeta(name=name, labels={"topology.kubernetes.io/zone": zone, **(labels or {})}),
+        status=NodeStatus(allocatable={"cpu": cpu}, conditions=(NodeCondition(type="Ready", status=str(ready)),)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("nodes", "expected"),
+    [
+        pytest.param([], {}, id="no nodes [TestSetNodes]"),
+        pytest.param([node("1", "a", "1")], {}, id="one zone"),
+        pytest.param([node("1", "a", "1"), node("2", "b", "3")], {"a": 0.25, "b": 0.75}, id="a quarter and the rest"),
+        pytest.param([node("1", "a", "1000m"), node("2", "b", "1"), node("3", "", "1")], {}, id="one has no zone"),
+        pytest.param([node("1", "a", "1"), node("2", "b", "1"), node("3", "b", "0")], {}, id="one has no CPU"),
+        pytest.param(
+            [node("1", "a", "1"), node("2", "b", "1"), node("3", "c", "1", ready=False)],
+            {"a": 0.5, "b": 0.5},
+            id="one is not ready",
+        ),
+        pytest.param(
+            [
+                node("1", "a", "1"),
+                node("2", "b", "1"),
+                node("3", "c", "1", labels={"node-role.kubernetes.io/master": ""}),
+            ],
+            {"a": 0.5, "b": 0.5},
+            id="one is of the control plane",
+        ),
+    ],
+)
+def test_shares(nodes: list[Node], expected: dict[str, float]) -> None:
+    assert shares(nodes) == expected
+
+
+@pytest.mark.parametrize(
+    ("endpoints", "ratios", "expected"),
+    [
+        pytest.param({}, {"a": 0.5, "b": 0.5}, False, id="nothing [TestServiceOverloaded]"),
+        pytest.param({"a": 2, "b": 2}, {}, True, id="no shares any more"),
+        pytest.param({"a": 2, "b": 2}, {"a": 0.5, "b": 0.5}, False, id="even"),
+        pytest.param({"a": 2, "b": 2}, {"a": 0.3, "b": 0.3, "c": 0.4}, True, id="a new zone"),
+        pytest.param({"a": 9, "b": 2}, {"a": 0.7, "b": 0.3}, True, id="too few for its share"),
+    ],
+)
+def test_overload(endpoints: dict[str, int], ratios: dict[str, float], expected: bool) -> None:
+    assert is_overloaded(endpoints, ratios) is expected
