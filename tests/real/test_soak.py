@@ -58,6 +58,8 @@ EXPECTED = "|".join(
 )
 """What managers may complain of at any time: connections are cut, and objects changed under their hands."""
 
+SETTLE_SECONDS = 180.0
+"""At most: a minute of backoff, and what a busy machine adds."""
 ROTATE_SECONDS = 25.0
 PAUSE_SECONDS = 0.02
 """Between two acts."""
@@ -206,7 +208,7 @@ class Soak:
         """Wait until all is as wanted, and stays so for a moment."""
         began = time.monotonic()
         self.churn.finish()
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + SETTLE_SECONDS
         for _ in range(2):
             while problems := self.churn.problems():
                 text = "\n".join(problems[:40])
