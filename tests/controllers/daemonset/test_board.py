@@ -105,6 +105,17 @@ def test_a_board_goes_with_its_owner_and_its_last_pod() -> None:
     assert "one" not in boards._boards
 
 
+def test_a_pod_that_went_since_the_last_look_is_not_among_the_pods() -> None:
+    nodes, board = NodeTable(), Board()
+    nodes.put(node("n"))
+    there, gone = pod("a", on="n"), pod("b", on="n")
+    board.put(there)
+    board.put(gone)
+    board.look(PLAIN, SELECTOR, Placements(wants_of(PodSpec())), nodes, NOW)
+    board.drop(object_key(gone.metadata))
+    assert board.pods() == [there]
+
+
 def test_what_did_not_change_is_not_looked_at() -> None:
     nodes, board = NodeTable(), Board()
     placements = Placements(wants_of(PodSpec()))

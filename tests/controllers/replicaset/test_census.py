@@ -1,11 +1,16 @@
 """The census says what counting would say."""
 
+import datetime
+
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.controllers.replicaset.builders import owned_by, pod
 
 from pilothouse.api.core import Pod
 from pilothouse.controllers.workloads.replicaset.census import Census, Tally
+from pilothouse.semantics.pods import is_active
+
+NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
 
 def owner_key(seen: Pod) -> str | None:
@@ -65,3 +70,31 @@ def test_an_owner_without_pods_leaves_nothing_behind() -> None:
     census.remove(seen)
     assert not census.of("one")
     assert not census._owners
+
+
+@given(st.lists(_SHAPES, max_size=6), st.lists(_SHAPES, max_size=6), st.integers(0, 12))
+def test_a_line_up_made_while_the_cache_is_ahead_harms_nothing(old: list[Pod], new: list[Pod], at: int) -> None:
+    """A new list is in the cache at once, and told of pod by pod: a line-up that is asked for in between is of the new
+    pods already."""
+    before, after = ({each.metadata.name: each for each in pods} for pods in (old, new))
+    census = Census(owner_key)
+    for each in before.values():
+        census.add(each)
+
+    def active() -> list[Pod]:
+        return [each for each in after.values() if owner_key(each) == "one" and is_active(each)]
+
+    for number, name in enumerate(sorted(before.keys() | after.keys())):
+        if number >= at:
+            census.lineup("one", active)
+        if name not in after:
+            census.remove(before[name])
+        elif name not in before:
+            census.add(after[name])
+        else:
+            census.replace(before[name], after[name])
+    for owner in ("one", "two"):
+        assert dict(census.of(owner)) == _recount(owner, after)
+    lineup = census.lineup("one", active)
+    assert len(lineup) == len(active())
+    assert {each.metadata.name for each in lineup.choose(9, now=NOW)} == {each.metadata.name for each in active()}

@@ -200,8 +200,8 @@ class Board:
         return list(self._strays.values())
 
     def pods(self) -> list[Pod]:
-        """All pods that the selector matches."""
-        return [self._pods[key] for key in self._at]
+        """All pods that the selector matched at the last look, and that are still there."""
+        return [pod for key in self._at if (pod := self._pods.get(key)) is not None]
 
     def has_pod_on(self, node: str) -> bool:
         """Whether a pod is on that node or pinned to it."""

@@ -92,8 +92,10 @@ class Census:
             if is_ready(pod):
                 tally.ready += by
             lineup = self._lineups.get(owner)
-            if lineup is not None:
-                (lineup.add if by > 0 else lineup.remove)(pod)
+            if lineup is not None and not (lineup.add if by > 0 else lineup.remove)(pod):
+                # A new list is in the cache as a whole before handlers hear of its pods. A line-up that was made in
+                # between is ahead of them: the next one is made anew.
+                self.dismiss(owner)
         if by < 0 and not tally.total:
             del tallies[labels]
             if not tallies:

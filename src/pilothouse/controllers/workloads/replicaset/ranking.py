@@ -51,23 +51,28 @@ class Lineup:
     def __len__(self) -> int:
         return self._count
 
-    def add(self, pod: Pod) -> None:
-        """The pod counts from now on. It must not be there already, as it is or in another state."""
+    def add(self, pod: Pod) -> bool:
+        """The pod counts from now on. False, and nothing is done, if it is there already as it is."""
         kind = _kind_of(pod)
         pods = self._kinds.get(kind)
         if pods is None:
             pods = self._kinds[kind] = {}
+        elif pod.metadata.name in pods:
+            return False
         pods[pod.metadata.name] = pod
         self._count += 1
+        return True
 
-    def remove(self, pod: Pod) -> None:
-        """The pod, as it was when it was added, does not count any more."""
+    def remove(self, pod: Pod) -> bool:
+        """The pod, as it was when it was added, does not count any more. False if it is not there like this."""
         kind = _kind_of(pod)
-        pods = self._kinds[kind]
-        del pods[pod.metadata.name]
+        pods = self._kinds.get(kind)
+        if pods is None or pods.pop(pod.metadata.name, None) is None:
+            return False
         self._count -= 1
         if not pods:
             del self._kinds[kind]
+        return True
 
     def choose(
         self,
