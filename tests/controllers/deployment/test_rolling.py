@@ -77,6 +77,12 @@ def test_what_serves_nobody_goes_from_every_old_one_before_anything_that_serves(
     assert steps == [Resize("b", 1), Resize("a", 3)]
 
 
+def test_what_a_status_still_counts_after_a_step_is_not_there_to_spare() -> None:
+    """3 are to stay: of a's four available pods one is about to go, and b has none. Upstream takes another one."""
+    old = [replica_set("a", 3, available=4, age=9), replica_set("b", 2, available=0, age=5)]
+    assert shrink(deployment(4, 1, 1), replica_set("new"), old) == [Resize("b", 0)]
+
+
 def test_the_bounds_hold_whatever_the_sizes_are() -> None:
     """Every step of every small rollout, exhaustively: never above the one bound, never below the other."""
     for replicas in range(5):

@@ -49,7 +49,7 @@ def shrink(deployment: Deployment, new: ReplicaSet, old: Sequence[ReplicaSet]) -
         return []
     everyone = size_of(new) + sum(map(size_of, active))
     least = wanted(deployment) - bounds_of(deployment).unavailable
-    new_unavailable = size_of(new) - new.status.available_replicas
+    new_unavailable = size_of(new) - surely_available(new)
     room = everyone - least - new_unavailable
     if room <= 0:
         return []
@@ -64,7 +64,7 @@ def shrink(deployment: Deployment, new: ReplicaSet, old: Sequence[ReplicaSet]) -
             room -= gone
             sizes[each.metadata.name] = size - gone
             steps.append(Resize(each.metadata.name, size - gone))
-    spare = new.status.available_replicas + sum(each.status.available_replicas for each in active) - least
+    spare = sum(map(surely_available, (new, *active))) - least
     for each in ordered:
         size = sizes[each.metadata.name]
         gone = min(size, spare)
@@ -72,3 +72,11 @@ def shrink(deployment: Deployment, new: ReplicaSet, old: Sequence[ReplicaSet]) -
             spare -= gone
             steps.append(Resize(each.metadata.name, size - gone))
     return steps
+
+
+def surely_available(replica_set: ReplicaSet) -> int:
+    """The available pods that a ReplicaSet has for certain. A status from before its size was changed may count pods
+    that have gone since, or are about to: nothing is taken away on the strength of those."""
+    if replica_set.status.observed_generation < replica_set.metadata.generation:
+        return 0
+    return min(size_of(replica_set), replica_set.status.available_replicas)

@@ -1,0 +1,74 @@
+"""What must hold for Deployments that are rolled and not scaled: the bounds, after every write.
+
+Sizes of ReplicaSets and the pods themselves are judged, both as they are in the store.
+"""
+
+import msgspec
+
+from pilothouse.api.apps import Deployment, ReplicaSet
+from pilothouse.api.core import Pod
+from pilothouse.machinery.owners import controller_of
+from pilothouse.semantics.pods import is_active, is_ready
+from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.story import Origin
+from pilothouse.storage import Change
+
+_deployment = msgspec.json.Decoder(Deployment).decode
+_set = msgspec.json.Decoder(ReplicaSet).decode
+_pod = msgspec.json.Decoder(Pod).decode
+
+
+class Deployments(Invariant):
+    """The bounds of one Deployment whose ``replicas`` stay the same. ``most`` pods are wanted at any time, and once all
+    were there at least ``least`` are available."""
+
+    def __init__(self, *, replicas: int, most: int, least: int) -> None:
+        self._replicas = replicas
+        self._most = most
+        self._least = least
+        self._deployments: dict[str, Deployment] = {}
+        self._sets: dict[str, ReplicaSet] = {}
+        self._pods: dict[str, Pod] = {}
+        self._complete = False
+        self.lowest = replicas
+        """The fewest pods that were available."""
+
+    def committed(self, change: Change, origin: Origin | None) -> None:
+        """Deployments, ReplicaSets and pods."""
+        gone = change.type == "DELETED"
+        if change.key.startswith("apps/deployments/"):
+            self._deployments.pop(change.key, None)
+            if not gone:
+                self._deployments[change.key] = _deployment(change.value)
+        elif change.key.startswith("apps/replicasets/"):
+            self._sets.pop(change.key, None)
+            if not gone:
+                self._sets[change.key] = _set(change.value)
+            total = sum(each.spec.replicas or 0 for each in self._sets.values())
+            if total > self._most:
+                raise Violation(f"{change.key}: {total} pods are wanted in all, {self._most} may be")
+        elif change.key.startswith("/pods/"):
+            self._pods.pop(change.key, None)
+            if not gone:
+                self._pods[change.key] = _pod(change.value)
+            available = sum(1 for pod in self._pods.values() if is_active(pod) and is_ready(pod))
+            self._complete = self._complete or available >= self._replicas
+            if self._complete:
+                self.lowest = min(self.lowest, available)
+                if available < self._least:
+                    raise Violation(f"{change.key}: {available} pods are available, {self._least} must be")
+
+    def settled(self) -> None:
+        """One ReplicaSet has all pods, and the Deployment says so."""
+        for owner in self._deployments.values():
+            own = [each for each in self._sets.values() if _is_of(each, owner)]
+            used = [each.metadata.name for each in own if each.spec.replicas]
+            status = owner.status
+            said = (status.updated_replicas, status.replicas, status.available_replicas, status.observed_generation)
+            if len(used) != 1 or said != (self._replicas,) * 3 + (owner.metadata.generation,):
+                raise Violation(f"{owner.metadata.name} has pods of {used} and says {said}")
+
+
+def _is_of(replica_set: ReplicaSet, owner: Deployment) -> bool:
+    reference = controller_of(replica_set.metadata)
+    return reference is not None and reference.uid == owner.metadata.uid
