@@ -174,12 +174,16 @@ def test_what_keeps_a_plane_from_starting_is_raised() -> None:
 
 
 def test_a_failing_program_ends_calls_and_the_plane_with_its_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited_for = threading.Event()
+
     async def fail(_scheduler: Scheduler) -> None:
-        await asyncio.sleep(0.05)
+        while not waited_for.is_set():
+            await asyncio.sleep(0.01)
         raise ArithmeticError("a bug")
 
     monkeypatch.setattr(Scheduler, "run", fail)
     with pytest.raises(PlaneEnded) as raised, plane(nodes=0) as cluster:  # noqa: PT012  # leaving the block raises, too
+        waited_for.set()
         with pytest.raises(PlaneEnded):
             cluster.wait_for("v1", "ConfigMap", "never", lambda found: found is not None)
         with pytest.raises(PlaneEnded):
