@@ -60,6 +60,9 @@ EXPECTED = "|".join(
 
 SETTLE_SECONDS = 180.0
 """At most: a minute of backoff, and what a busy machine adds."""
+RECORDERS = 3
+"""Event recorders that are full (4,096 entries, upstream's number) after so many sets that came and went: those of
+ReplicaSets, DaemonSets and node lifecycle. Full, each has 8,200 objects and 5.6 MB."""
 ROTATE_SECONDS = 25.0
 PAUSE_SECONDS = 0.02
 """Between two acts."""
@@ -332,8 +335,9 @@ def test_after_much_trouble_there_is_what_is_wanted_and_nothing_else(
     assert run.forbidden() == []
     for first, last in zip(before, after, strict=True):
         assert not last.tasks - first.tasks
-        assert last.objects < first.objects * 1.2
-        assert last.resident_mb < first.resident_mb * 1.3 + 5
+        full = RECORDERS if soak else 0
+        assert last.objects < first.objects * 1.2 + full * 8200
+        assert last.resident_mb < first.resident_mb * 1.2 + 5 + full * 6
     assert serving == [run.identity.serving.decode()] * 2
     for manager in run.managers:
         assert run.unexpected(manager.program.log) == []
