@@ -34,6 +34,7 @@ class Story:
         """Everything."""
         self._begin_what_takes_long()
         self._replica_sets()
+        self._deployments()
         self._daemon_sets()
         self._garbage()
         self._custom_garbage()
@@ -160,6 +161,47 @@ class Story:
     def _owned(self, name: str) -> int:
         pods = self.view.pods().values()
         return sum(1 for pod in pods for ref in pod["metadata"].get("ownerReferences", ()) if ref["name"] == name)
+
+    # Deployments
+
+    def _deployments(self) -> None:
+        view = self.view
+        self._apply(deployment())
+        self._until_rolled("pause:1")
+        for image in ("pause:2", "pause:3", "pause:4"):
+            view.kubectl("set", "image", "deployment/shop", f"main={image}")
+            self._until_rolled(image)
+        until(lambda: len(self._sets()) == 2, "one of history, and the present one")
+        view.kubectl("annotate", "deployment", "shop", "deprecated.deployment.rollback.to=0")
+        self._until_rolled("pause:3")
+        view.kubectl("scale", "deployment", "shop", "--replicas=3")
+        self._until_rolled("pause:3", 3)
+        view.kubectl("delete", "deployment", "shop", "--cascade=orphan")
+        before = self._sets()
+        self._apply(deployment("pause:3"))
+        self._until_rolled("pause:3")
+        assert before <= self._sets(), "the next one adopts what there is"
+        view.kubectl("delete", "deployment", "shop")
+        until(lambda: not self._sets(), "and it goes with it")
+        until(lambda: not [name for name in view.pods() if name.startswith("shop-")], "so do the pods")
+
+    def _sets(self) -> set[str]:
+        items = self._ask("GET", f"/apis/apps/v1/namespaces/{self.view.namespace}/replicasets")["items"]
+        return {item["metadata"]["name"] for item in items if item["metadata"]["name"].startswith("shop-")}
+
+    def _until_rolled(self, image: str, replicas: int = 2) -> None:
+        def rolled() -> bool:
+            found = self._ask("GET", f"/apis/apps/v1/namespaces/{self.view.namespace}/deployments/shop")
+            status = found.get("status", {})
+            counts = {status.get(name) for name in ("replicas", "updatedReplicas", "availableReplicas")}
+            now = found["spec"]["template"]["spec"]["containers"][0]["image"]
+            return (
+                now == image
+                and counts == {replicas}
+                and bool(status.get("observedGeneration") == found["metadata"]["generation"])
+            )
+
+        until(rolled, f"{replicas} pods run {image}")
 
     # DaemonSets
 
@@ -306,6 +348,15 @@ def definition(plural: str, kind: str, scope: str) -> Doc:
         "metadata": {"name": f"{plural}.{GROUP}"},
         "spec": {"group": GROUP, "scope": scope, "names": names, "versions": [version]},
     }
+
+
+def deployment(image: str = "pause:1") -> Doc:
+    """Two pods, and one ReplicaSet of history."""
+    found = replica_set("shop", 2)
+    found["kind"] = "Deployment"
+    found["spec"]["revisionHistoryLimit"] = 1
+    found["spec"]["template"]["spec"]["containers"][0]["image"] = image
+    return found
 
 
 def daemon_set(image: str = "pause:1") -> Doc:
