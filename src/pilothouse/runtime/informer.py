@@ -141,6 +141,11 @@ class SharedInformer(Generic[T]):
         return self._stopped
 
     @property
+    def replacing(self) -> bool:
+        """Whether the cache holds a new list of which handlers have not yet heard in full: what they keep is behind."""
+        return self._replacing
+
+    @property
     def last_version(self) -> str:
         """The version up to which the server was read."""
         return self._reflector.last_version

@@ -343,6 +343,21 @@ def test_a_create_that_may_have_happened_is_looked_for_before_another_one_is_sen
     story(tell)
 
 
+def test_a_list_that_is_still_being_told_makes_no_pod_twice() -> None:
+    """The cache has all of a new list at once, handlers hear of its pods by the hundred, and looks come in between."""
+
+    async def tell(world: World) -> None:
+        with world.faults.hold(resource="pods"):
+            await world.create_set(450)
+            await world.settle(5)
+            world.faults.end_watches(resource="pods", with_=gone())
+            await world.settle(5)
+        await world.settle(60)
+        assert len(world.sent("create", "pods")) == 450
+
+    story(tell)
+
+
 def test_nothing_is_created_while_nobody_can_say_what_became_of_a_create() -> None:
     async def tell(world: World) -> None:
         world.faults.add(Rule(time_out(sent=True), verb="create", resource="pods", times=1))

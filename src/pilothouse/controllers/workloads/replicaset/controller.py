@@ -84,6 +84,7 @@ class ReplicaSetController(Controller):
         self._client = context.client
         self._owners = owners.cache
         self._pods = pods.cache
+        self._pod_informer = pods
         self._recorder = EventRecorder(context.client, context.env, name)
         self._pod_control = PodControl(context.client, self._recorder)
         self._expectations = UidTrackingExpectations(context.env)
@@ -163,7 +164,9 @@ class ReplicaSetController(Controller):
 
     def _counted(self, owner: ReplicaSet, blueprint: Blueprint, selector: Selector) -> Headcount | None:
         """The pods as the census has them, or None when single pods must be looked at: some may have to be adopted
-        or released, or only time tells which of them are available."""
+        or released, only time tells which of them are available, or the cache is ahead of the census."""
+        if self._pod_informer.replacing:
+            return None
         meta = owner.metadata
         matches = selector.matches
         census = self.events.census
