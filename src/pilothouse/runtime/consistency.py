@@ -36,7 +36,7 @@ class ConsistencyGuard:
     """Remembers, per owner and group-resource, the newest version this controller has written.
 
     ``read_versions`` gives for each group-resource (``"pods"``, ``"replicasets.apps"``) the version its cache has read,
-    usually ``lambda: informer.cache.resource_version``. ``prefix`` names the metric
+    usually ``lambda: informer.heard_version``. ``prefix`` names the metric
     ``<prefix>_controller_stale_sync_skips_total{group,resource}``.
     """
 

@@ -104,6 +104,7 @@ class SharedInformer(Generic[T]):
         self._waiters: list[asyncio.Future[None]] = []
         self._resync_changed: asyncio.Event = asyncio.Event()
         self._replacing = False
+        self._heard = ""
         self._reflector = Reflector(
             client,
             env,
@@ -144,6 +145,12 @@ class SharedInformer(Generic[T]):
     def replacing(self) -> bool:
         """Whether the cache holds a new list of which handlers have not yet heard in full: what they keep is behind."""
         return self._replacing
+
+    @property
+    def heard_version(self) -> str:
+        """The version up to which handlers have heard everything. Behind the cache's while a new list is being told:
+        for who acts on what handlers keep."""
+        return self._heard if self._replacing else self.cache.resource_version
 
     @property
     def last_version(self) -> str:
@@ -259,8 +266,9 @@ class SharedInformer(Generic[T]):
                     raw[key] = old_raw
         before = cache.snapshot()
         initial = not self._synced
-        cache.replace(objects, raw, resource_version)
+        self._heard = cache.resource_version
         self._replacing = True
+        cache.replace(objects, raw, resource_version)
         started = self._env.monotonic()
         count = 0
         # A handler that is added while this goes on has been given the new state whole, and is not in ``handlers``.

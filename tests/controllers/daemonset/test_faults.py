@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.controllers.daemonset.world import AGENT, PODS, World, story, world
 
-from pilothouse.client.interceptor import Rule, delay, fail, lose_answer, time_out
+from pilothouse.client.interceptor import Rule, delay, fail, gone, lose_answer, time_out
 from pilothouse.controllers.workloads.daemonset import DaemonSetOptions
 from pilothouse.env import Env, virtual
 
@@ -219,6 +219,21 @@ def test_a_node_that_refuses_pods_does_not_get_them_without_end_during_a_surge()
         assert len(world.sent("create", "pods")) <= 9
 
     story(tell, nodes=1)
+
+
+def test_a_list_that_is_still_being_told_makes_no_daemon_twice() -> None:
+    """The cache has all of a new list at once, handlers hear of its pods by the hundred, and looks come in between."""
+
+    async def tell(world: World) -> None:
+        with world.faults.hold(resource="pods"):
+            await world.create_set()
+            await world.settle(5)
+            world.faults.end_watches(resource="pods", with_=gone())
+            await world.settle(5)
+        await world.settle(60)
+        assert len(world.sent("create", "pods")) == 450
+
+    story(tell, nodes=450)
 
 
 def test_a_process_with_an_old_cache_does_not_take_the_generation_back() -> None:

@@ -140,16 +140,14 @@ class DaemonSetController(Controller):
         if options.wait_for_own_writes:
             guard = ConsistencyGuard(
                 {
-                    PODS.group_resource: lambda: self._pods.resource_version,
-                    DAEMON_SETS.group_resource: lambda: self._owners.resource_version,
-                    CONTROLLER_REVISIONS.group_resource: lambda: revisions.cache.resource_version,
+                    PODS.group_resource: lambda: pods.heard_version,
+                    DAEMON_SETS.group_resource: lambda: owners.heard_version,
+                    CONTROLLER_REVISIONS.group_resource: lambda: revisions.heard_version,
                 },
                 prefix="daemonset",
                 metrics=context.metrics,
             )
-        self._writes = OwnWrites(
-            context.client, self._expectations, guard, pods_read=lambda: self._pods.resource_version
-        )
+        self._writes = OwnWrites(context.client, self._expectations, guard, pods_read=lambda: pods.heard_version)
         self._backoff = Backoff(context.env, FAILED_POD_BACKOFF_SECONDS, FAILED_POD_BACKOFF_MAX_SECONDS)
         self._nodes = NodeTable()
         self._boards = Boards()

@@ -81,8 +81,8 @@ class DeploymentController(Controller):
         self._recorder = EventRecorder(context.client, context.env, self.name)
         self._guard = ConsistencyGuard(
             {
-                DEPLOYMENTS.group_resource: lambda: self._deployments.resource_version,
-                REPLICA_SETS.group_resource: lambda: self._sets.resource_version,
+                DEPLOYMENTS.group_resource: lambda: deployments.heard_version,
+                REPLICA_SETS.group_resource: lambda: sets.heard_version,
             },
             prefix=f"pilothouse_{QUEUE_NAME}",  # upstream has no guard here
             metrics=context.metrics,

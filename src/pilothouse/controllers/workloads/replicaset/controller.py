@@ -92,15 +92,13 @@ class ReplicaSetController(Controller):
         if options.wait_for_own_writes:
             guard = ConsistencyGuard(
                 {
-                    PODS.group_resource: lambda: self._pods.resource_version,
-                    kind.group_resource: lambda: self._owners.resource_version,
+                    PODS.group_resource: lambda: pods.heard_version,
+                    kind.group_resource: lambda: owners.heard_version,
                 },
                 prefix=queue_name,
                 metrics=context.metrics,
             )
-        self._writes = OwnWrites(
-            context.client, self._expectations, guard, pods_read=lambda: self._pods.resource_version
-        )
+        self._writes = OwnWrites(context.client, self._expectations, guard, pods_read=lambda: pods.heard_version)
         self._terminating_is_dropped = False
         self._age_ratio = context.metrics.histogram(
             f"{queue_name}_controller_sorting_deletion_age_ratio",
