@@ -177,8 +177,7 @@ def test_a_failing_program_ends_calls_and_the_plane_with_its_failure(monkeypatch
     waited_for = threading.Event()
 
     async def fail(_scheduler: Scheduler) -> None:
-        while not waited_for.is_set():
-            await asyncio.sleep(0.01)
+        await asyncio.to_thread(waited_for.wait)
         raise ArithmeticError("a bug")
 
     monkeypatch.setattr(Scheduler, "run", fail)
