@@ -21,6 +21,9 @@ def view(real_cluster: RealCluster) -> View:
 @pytest.fixture(scope="module")
 def machines(real_cluster: RealCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """``pilothouse nodes`` and ``pilothouse scheduler`` beside the real API server."""
+    # The cluster is shared, and nobody is behind the nodes that other tests have left: pods would wait there for ever.
+    for node in real_cluster.request("GET", "/api/v1/nodes")["items"]:
+        real_cluster.request("DELETE", f"/api/v1/nodes/{node['metadata']['name']}")
     directory = tmp_path_factory.mktemp("machines")
     kubeconfig = str(real_cluster.kubeconfig)
     with (
