@@ -32,8 +32,8 @@ from pilothouse.apiserver.bootstrap_roles import bootstrap_objects
 
 pytestmark = [
     pytest.mark.real,
-    # A cluster of its own, but not beside the others on one machine.
-    pytest.mark.xdist_group("real"),
+    # A cluster of its own: it mostly waits, so it runs beside the tests that share one.
+    pytest.mark.xdist_group("soak"),
     pytest.mark.skipif(bool(missing_programs()), reason=missing_programs()),
     pytest.mark.timeout(0),
 ]
