@@ -47,6 +47,8 @@ that is upstream's backoff, and every API server's start takes its time."""
 ACQUIRED = "Successfully acquired lease"
 EXPECTED = "|".join(
     [
+        # v1.20 has no discovery.k8s.io/v1.
+        "Controller is left out",
         "the server closed the connection",
         "Connection reset by peer",
         "connection refused",

@@ -63,6 +63,10 @@ FAILED_POD_BACKOFF_MAX_SECONDS = 900.0
 BACKOFF_COLLECTION_SECONDS = 60.0
 
 
+_LIST_SECONDS = 0.05
+"""How soon to look again while a new list of nodes or pods is being told: that takes milliseconds."""
+
+
 def build(context: ControllerContext) -> "DaemonSetController":
     """The controller of DaemonSets."""
     return DaemonSetController(context)
@@ -150,6 +154,7 @@ class DaemonSetController(Controller):
         self._writes = OwnWrites(context.client, self._expectations, guard, pods_read=lambda: pods.heard_version)
         self._backoff = Backoff(context.env, FAILED_POD_BACKOFF_SECONDS, FAILED_POD_BACKOFF_MAX_SECONDS)
         self._nodes = NodeTable()
+        self._kept_from = (pods, nodes)
         self._boards = Boards()
         self._blueprints = Blueprints(self.log)
         revisions.cache.add_index(CONTROLLER_INDEX, index_by_controller)
@@ -207,6 +212,8 @@ class DaemonSetController(Controller):
             self._backoff.collect()
 
     async def reconcile(self, key: str) -> Requeue | None:
+        if any(informer.replacing for informer in self._kept_from):
+            return Requeue(_LIST_SECONDS)  # what is kept of nodes and pods is behind the cache
         if self._writes.is_undecided(key):
             cached = self._owners.get(key)
             selector = self._blueprints.of(cached).selector if cached is not None else None
