@@ -7,7 +7,6 @@ from pilothouse.api.apps import DaemonSetUpdateStrategy
 from pilothouse.controllers.workloads.daemonset.rolling import (
     Bounds,
     Counts,
-    InvalidBound,
     Move,
     Plan,
     Step,
@@ -17,6 +16,7 @@ from pilothouse.controllers.workloads.daemonset.rolling import (
     surges,
 )
 from pilothouse.controllers.workloads.daemonset.sites import Rules, Site
+from pilothouse.machinery.int_or_percent import InvalidBound
 
 
 def planned(sites: list[Site], rules: Rules, bounds: Bounds) -> Plan:

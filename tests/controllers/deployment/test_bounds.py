@@ -4,8 +4,9 @@ v1.36 ``pkg/controller/deployment/util/deployment_util_test.go``."""
 import pytest
 from tests.controllers.deployment.builders import deployment
 
-from pilothouse.controllers.workloads.deployment.bounds import Bounds, InvalidBound, bounds_of, scaled, wanted
+from pilothouse.controllers.workloads.deployment.bounds import Bounds, bounds_of, wanted
 from pilothouse.controllers.workloads.deployment.rolling import new_size
+from pilothouse.machinery.int_or_percent import InvalidBound, scaled
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ import pytest
 from tests.controllers.deployment.builders import deployment, replica_set
 
 from pilothouse.api.apps import DeploymentStatus, ReplicaSet
-from pilothouse.controllers.workloads.deployment.bounds import scaled
 from pilothouse.controllers.workloads.deployment.scaling import is_saturated, is_scaled, largest_first, rescale
 from pilothouse.controllers.workloads.deployment.sizes import size_of
+from pilothouse.machinery.int_or_percent import scaled
 
 
 def scaled_to(before: int, surge: int | str, to: int, new: int | None, old: list[int]) -> list[int]:

@@ -27,10 +27,11 @@ from pilothouse.controllers.workloads.daemonset.nodes import NodeTable
 from pilothouse.controllers.workloads.daemonset.pod_events import DaemonEvents
 from pilothouse.controllers.workloads.daemonset.pod_template import PinnedTemplate, template_generation
 from pilothouse.controllers.workloads.daemonset.revisions import DaemonHistory
-from pilothouse.controllers.workloads.daemonset.rolling import InvalidBound, bounds_of, plan, surges
+from pilothouse.controllers.workloads.daemonset.rolling import bounds_of, plan, surges
 from pilothouse.controllers.workloads.daemonset.sites import Rules
 from pilothouse.controllers.workloads.daemonset.status import encode, next_status
 from pilothouse.env import TaskGroup
+from pilothouse.machinery.int_or_percent import InvalidBound
 from pilothouse.machinery.labels import Selector
 from pilothouse.machinery.owners import controller_of, new_controller_reference
 from pilothouse.machinery.splice import replace_fields, take_field

@@ -6,7 +6,6 @@ v1.36 ``pkg/controller/daemon/update.go``. The order of nodes, which upstream le
 
 import datetime
 import enum
-import math
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -14,10 +13,7 @@ import msgspec
 from pilothouse.api.apps import DaemonSetUpdateStrategy
 from pilothouse.api.core import Pod
 from pilothouse.controllers.workloads.daemonset.sites import Rules, Site
-
-
-class InvalidBound(ValueError):
-    """maxUnavailable or maxSurge is text that is no percentage. The API server takes no such object."""
+from pilothouse.machinery.int_or_percent import InvalidBound, scaled
 
 
 class Move(enum.Enum):
@@ -112,8 +108,8 @@ def bounds_of(strategy: DaemonSetUpdateStrategy, desired: int) -> Bounds:
     if strategy.type != "RollingUpdate" or rolling is None:
         unavailable = surge = 0
     else:
-        unavailable = scaled(rolling.max_unavailable, desired)
-        surge = scaled(rolling.max_surge, desired)
+        unavailable = scaled(rolling.max_unavailable, desired, up=True)
+        surge = scaled(rolling.max_surge, desired, up=True)
     if unavailable == 0 and surge == 0 and desired > 0:
         unavailable = 1
     return Bounds(unavailable, surge)
@@ -125,21 +121,9 @@ def surges(strategy: DaemonSetUpdateStrategy) -> bool:
     if strategy.type != "RollingUpdate" or rolling is None:
         return False
     try:
-        return scaled(rolling.max_surge, 1) > 0
+        return scaled(rolling.max_surge, 1, up=True) > 0
     except InvalidBound:
         return False
-
-
-def scaled(value: int | str | None, total: int) -> int:
-    """A number as it is, a percentage of ``total`` rounded up (``intstr.GetScaledValueFromIntOrPercent``)."""
-    if value is None:
-        return 0
-    if isinstance(value, int):
-        return value
-    digits = value.removesuffix("%")
-    if digits == value or not digits.isascii() or not digits.isdecimal():
-        raise InvalidBound(f'invalid value for IntOrString: invalid type: string is not a percentage: "{value}"')
-    return math.ceil(int(digits) * total / 100)
 
 
 class Counts(msgspec.Struct, frozen=True):

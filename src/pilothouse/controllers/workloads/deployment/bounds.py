@@ -4,18 +4,13 @@ Upstream: ``ResolveFenceposts``, ``MaxUnavailable`` and ``MaxSurge``, v1.36 ``pk
 deployment_util.go``.
 """
 
-import math
-
 import msgspec
 
 from pilothouse.api.apps import Deployment
+from pilothouse.machinery.int_or_percent import InvalidBound, scaled
 
 ROLLING_UPDATE = "RollingUpdate"
 RECREATE = "Recreate"
-
-
-class InvalidBound(ValueError):
-    """maxUnavailable or maxSurge is text that is no percentage. The API server takes no such object."""
 
 
 class Bounds(msgspec.Struct, frozen=True):
@@ -57,16 +52,3 @@ def bounds_of(deployment: Deployment) -> Bounds:
     if unavailable == 0 and surge == 0:
         unavailable = 1
     return Bounds(min(unavailable, replicas), surge)
-
-
-def scaled(value: int | str | None, total: int, *, up: bool) -> int:
-    """A number as it is, a percentage of ``total`` rounded ``up`` or down (``GetScaledValueFromIntOrPercent``)."""
-    if value is None:
-        return 0
-    if isinstance(value, int):
-        return value
-    digits = value.removesuffix("%")
-    if digits == value or not digits.isascii() or not digits.isdecimal():
-        raise InvalidBound(f'invalid value for IntOrString: invalid type: string is not a percentage: "{value}"')
-    share = int(digits) * total / 100
-    return math.ceil(share) if up else math.floor(share)

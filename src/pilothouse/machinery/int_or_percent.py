@@ -1,0 +1,26 @@
+"""Bounds that are a number or a percentage: ``maxUnavailable``, ``maxSurge`` and their like.
+
+Mirrors apimachinery's ``pkg/util/intstr/intstr.go`` (v0.36). Used by controllers that roll pods.
+"""
+
+import math
+
+
+class InvalidBound(ValueError):
+    """The text is no percentage. The API server takes no such object."""
+
+
+def scaled(value: int | str | None, total: int, *, up: bool) -> int:
+    """A number as it is, a percentage of ``total`` rounded ``up`` or down, nothing for ``None``.
+
+    Raises ``InvalidBound`` (``GetScaledValueFromIntOrPercent``).
+    """
+    if value is None:
+        return 0
+    if isinstance(value, int):
+        return value
+    digits = value.removesuffix("%")
+    if digits == value or not digits.isascii() or not digits.isdecimal():
+        raise InvalidBound(f'invalid value for IntOrString: invalid type: string is not a percentage: "{value}"')
+    share = int(digits) * total / 100
+    return math.ceil(share) if up else math.floor(share)
