@@ -36,6 +36,12 @@ def start(directory: Path, kubeconfig: Path, port: int, *flags: str) -> Program:
     return pilothouse(directory, "manager", *always, "--authorization-always-allow-paths=/metrics", *flags)
 
 
+def complaints(manager: Program) -> list[str]:
+    """Errors and warnings that it logged, but for nodes of other tests that changed under its hands."""
+    lines: list[str] = re.findall(r"^[EW]\d{4} .*$", manager.log, re.MULTILINE)
+    return [line for line in lines if "the object has been modified" not in line]
+
+
 def tell_its_story(view: View) -> None:
     """Create, replace, adopt, scale: whatever needs a right is asked for."""
     view.create(replica_set("web", 3))
@@ -59,7 +65,7 @@ def check(view: View, manager: Program, port: int) -> None:
         assert manager.stop() == 0
     assert counts["201"] >= 4, "the metrics count requests"
     assert "403" not in counts
-    assert not re.search(r"^[EW]\d{4} ", manager.log, re.MULTILINE)
+    assert complaints(manager) == []
 
 
 def test_the_replica_set_controllers_role_is_enough(view: View, directory: Path) -> None:
@@ -149,4 +155,4 @@ def test_the_roles_of_nodes_and_of_their_pods_are_enough(view: View, directory: 
         cluster.request("DELETE", node)
     assert counts["200"] >= 8, "the metrics count requests"
     assert "403" not in counts
-    assert not re.search(r"^[EW]\d{4} ", manager.log, re.MULTILINE)
+    assert complaints(manager) == []

@@ -89,6 +89,31 @@ def test_a_new_list_is_swapped_in_whole_then_deletions_are_told_then_the_rest_in
     ]
 
 
+def test_there_is_no_second_one_of_what_a_new_list_shows_unchanged() -> None:
+    told: dict[str, Pod] = {}
+
+    async def main(env: Env) -> None:
+        answers = [listed(3, pod("a", 1), pod("b", 2)), CLOSED_410, listed(9, pod("a", 1), pod("b", 8))]
+        informer: SharedInformer[Pod] = SharedInformer(
+            Client(ScriptedServer(env, answers), env), env, PODS, stream_first=False
+        )
+
+        def on_add(obj: Pod, _initial: bool) -> None:
+            told[obj.metadata.name] = obj
+
+        informer.add_handler(on_add)
+        running = asyncio.create_task(informer.run())
+        await asyncio.sleep(20)
+        running.cancel()
+        a, b = informer.cache.get("default/a"), informer.cache.get("default/b")
+        assert a is told["a"]
+        assert b is not told["b"]
+        assert b is not None
+        assert b.metadata.resource_version == "8"
+
+    run(main)
+
+
 def test_a_bookmark_advances_the_version_and_calls_nobody() -> None:
     _server, told, informer = play([listed(3, pod("a", 1)), watched(bookmark(50))])
     assert told.lines == ["add a@1 initial"]

@@ -265,6 +265,11 @@ class SharedInformer(Generic[T]):
                 if old_raw is not None:
                     raw[key] = old_raw
         before = cache.snapshot()
+        for key, old in before.items():
+            # Handlers hear nothing of what is as it was, and keep what they have: there need not be a second one of it.
+            new = objects.get(key)
+            if new is not None and _version_of(old) == _version_of(new):
+                objects[key] = old
         initial = not self._synced
         self._heard = cache.resource_version
         self._replacing = True
@@ -422,6 +427,10 @@ def _filtered(
 
 
 _DROP_MANAGED_FIELDS: dict[str, Any] = {"metadata.managedFields": None}
+
+
+def _version_of(obj: Cached) -> tuple[str, str]:
+    return obj.metadata.uid, obj.metadata.resource_version
 
 
 def _without_managed_fields(raw: bytes) -> bytes:

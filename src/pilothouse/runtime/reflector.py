@@ -386,6 +386,7 @@ class Reflector(Generic[T]):
             async for batch in live.watch:
                 seen += len(batch)
                 seen_other = await self._take(batch, live, seen_other=seen_other)
+                batch.clear()  # it may be long until the next one, and some of these are gone by then
         except ConnectionError as lost:
             # client-go's StreamWatcher turns a broken connection into an ordinary end: the version we have is still
             # good.
