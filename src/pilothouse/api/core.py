@@ -174,12 +174,26 @@ class PodSpec(View, frozen=True):
     topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
 
 
+class ContainerStateTerminated(View, frozen=True):
+    """How and when a container ended."""
+
+    exit_code: int = 0
+    finished_at: datetime.datetime | None = None
+
+
+class ContainerState(View, frozen=True):
+    """What a container does now, as far as it has ended."""
+
+    terminated: ContainerStateTerminated | None = None
+
+
 class ContainerStatus(View, frozen=True):
     """What a container is."""
 
     name: str = ""
     restart_count: int = 0
     ready: bool = False
+    state: ContainerState = ContainerState()
 
 
 class PodIP(View, frozen=True):

@@ -328,9 +328,6 @@ autoscaler.
 horizontal-pod-autoscaler-tolerance float 0.1 | The minimum change (from 1.0) in the desired-to-actual metrics ratio \
 for the horizontal pod autoscaler to consider scaling.
 
-[job-controller]
-concurrent-job-syncs int32 5 | The number of job objects that are allowed to sync concurrently.
-
 [cronjob-controller]
 concurrent-cron-job-syncs int32 5 | The number of cron job objects that are allowed to sync concurrently.
 

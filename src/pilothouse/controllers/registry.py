@@ -13,6 +13,7 @@ from pilothouse.controllers.node.taint_eviction import DESCRIPTOR as TAINT_EVICT
 from pilothouse.controllers.node.ttl import DESCRIPTOR as TTL
 from pilothouse.controllers.workloads.daemonset import DESCRIPTOR as DAEMON_SET
 from pilothouse.controllers.workloads.deployment import DESCRIPTOR as DEPLOYMENT
+from pilothouse.controllers.workloads.job import DESCRIPTOR as JOB
 from pilothouse.controllers.workloads.replicaset import DESCRIPTOR as REPLICA_SET
 from pilothouse.runtime.descriptor import Descriptor
 
@@ -21,6 +22,7 @@ DESCRIPTORS: tuple[Descriptor, ...] = (
     DEPLOYMENT,
     ENDPOINT_SLICE,
     GARBAGE_COLLECTOR,
+    JOB,
     NAMESPACE,
     NODE_IPAM,
     NODE_LIFECYCLE,

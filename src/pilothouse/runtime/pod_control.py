@@ -100,12 +100,15 @@ class PodControl:
         controller: OwnerReference,
         *,
         name: str = "",
+        prefix: str = "",
     ) -> Object:
         """Create a pod from the template, controlled by ``controller``. Events: SuccessfulCreate, FailedCreate.
 
+        Its name is ``name``, or generated from ``prefix``, else from the owner's name.
+
         A refusal because the namespace is going away makes no event.
         """
-        body = self._body(template, owner.name, controller, name)
+        body = self._body(template, owner.name, controller, name, prefix)
         try:
             pod = await self._client.create(_POD_META, body, namespace)
         except (ApiError, OSError) as error:
@@ -133,9 +136,11 @@ class PodControl:
         """Patch a pod. No events."""
         return await self._client.patch(_POD_META, name, patch, namespace)
 
-    def _body(self, template: msgspec.Raw | bytes, owner_name: str, controller: OwnerReference, name: str) -> bytes:
-        if name:
-            return pod_body(template, owner_name, controller, name=name)
+    def _body(
+        self, template: msgspec.Raw | bytes, owner_name: str, controller: OwnerReference, name: str, prefix: str
+    ) -> bytes:
+        if name or prefix:
+            return pod_body(template, prefix or owner_name, controller, name=name)
         key = (controller.uid, bytes(template))
         body = self._bodies.get(key)
         if body is None:

@@ -43,6 +43,7 @@ ACCOUNTS = {
     "endpointslice-controller",
     "endpointslicemirroring-controller",
     "generic-garbage-collector",
+    "job-controller",
     "namespace-controller",
     "node-controller",
     "pod-garbage-collector",

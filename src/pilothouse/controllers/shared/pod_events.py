@@ -7,7 +7,7 @@ updatePod, deletePod and their like).
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from pilothouse.api.core import Pod
 from pilothouse.api.kinds import Kind
@@ -15,11 +15,23 @@ from pilothouse.api.meta import OwnerReference
 from pilothouse.env import Log
 from pilothouse.machinery.labels import Selector
 from pilothouse.machinery.owners import controller_of
-from pilothouse.runtime import Cache, ConsistencyGuard, UidTrackingExpectations, WorkQueue, object_key
+from pilothouse.runtime import Cache, ConsistencyGuard, UidTrackingExpectations, object_key
 from pilothouse.runtime.cache import Cached
 from pilothouse.semantics.pods import is_ready
 
 T = TypeVar("T", bound=Cached)
+
+
+class Wakes(Protocol):
+    """Where keys go: the work queue, or something that holds them back a little."""
+
+    def add(self, key: str) -> None:
+        """Have the key looked at."""
+        ...
+
+    def add_after(self, key: str, delay: float) -> None:
+        """Have it looked at in so many seconds."""
+        ...
 
 
 class PodEvents(Generic[T]):
@@ -34,7 +46,7 @@ class PodEvents(Generic[T]):
         kind: Kind[T],
         *,
         owners: Cache[T],
-        queue: WorkQueue[str],
+        queue: Wakes,
         expectations: UidTrackingExpectations,
         guard: ConsistencyGuard | None,
         selector_of: Callable[[T], Selector | None],

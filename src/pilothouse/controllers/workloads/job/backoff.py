@@ -1,0 +1,75 @@
+"""How long to wait before a failed pod is replaced. Pure. Upstream: v1.36 ``pkg/controller/job/backoff_utils.go``.
+
+A Job's failures in a row are remembered in memory only: after a restart it begins anew, as upstream's.
+"""
+
+import datetime
+from collections.abc import Iterable
+
+import msgspec
+
+from pilothouse.api.core import Pod
+from pilothouse.semantics.pods import ready_condition
+
+FIRST_SECONDS = 10.0
+LONGEST_SECONDS = 600.0
+
+
+class Failures(msgspec.Struct, frozen=True):
+    """How many pods have failed since the last that succeeded, and when the last of them did."""
+
+    count: int = 0
+    last_at: datetime.datetime | None = None
+
+
+NONE = Failures()
+
+
+def finished_at(pod: Pod) -> datetime.datetime | None:
+    """When the pod ended: its last container, else when it stopped being ready, else when it was to be deleted, else
+    when it was made."""
+    ends: list[datetime.datetime] = []
+    sidecars = {container.name for container in pod.spec.init_containers if container.restart_policy == "Always"}
+    counted = [
+        *pod.status.container_statuses,
+        *(status for status in pod.status.init_container_statuses if status.name in sidecars),
+    ]
+    for status in counted:
+        terminated = status.state.terminated
+        if terminated is None or terminated.finished_at is None:
+            ends.clear()
+            break
+        ends.append(terminated.finished_at)
+    if ends:
+        return max(ends)
+    ready = ready_condition(pod)
+    if ready is not None and ready.status == "False" and ready.last_transition_time is not None:
+        return ready.last_transition_time
+    meta = pod.metadata
+    if meta.deletion_timestamp is not None:
+        return meta.deletion_timestamp - datetime.timedelta(seconds=meta.deletion_grace_period_seconds or 0)
+    return meta.creation_timestamp
+
+
+def _latest(pods: Iterable[Pod]) -> datetime.datetime | None:
+    return max((at for at in map(finished_at, pods) if at is not None), default=None)
+
+
+def after(before: Failures, succeeded: Iterable[Pod], failed: Iterable[Pod]) -> Failures:
+    """The record with what ended since."""
+    good, bad = list(succeeded), list(failed)
+    if not good and not bad:
+        return before
+    if not good:
+        return Failures(before.count + len(bad), _latest(bad))
+    latest_good = _latest(good)
+    later = [pod for pod in bad if (at := finished_at(pod)) is not None and (latest_good is None or at > latest_good)]
+    return Failures(len(later), _latest(later)) if later else NONE
+
+
+def remaining(failures: Failures, now: datetime.datetime) -> float:
+    """Seconds from now until a pod may be made. Failures 1, 2, 3 … wait 10, 20, 40 …, at most 600 seconds."""
+    if failures.count <= 0 or failures.last_at is None:
+        return 0.0
+    delay = min(LONGEST_SECONDS, FIRST_SECONDS * 2.0 ** min(failures.count - 1, 10))
+    return max(0.0, delay - (now - failures.last_at).total_seconds())

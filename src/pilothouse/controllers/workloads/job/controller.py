@@ -1,0 +1,595 @@
+"""The wiring: observe → decide → apply → report.
+
+``pod_events`` says what wakes a key; ``decide``, ``tracking`` and ``status`` say what to do and to report. Upstream:
+v1.36 ``pkg/controller/job/job_controller.go``.
+"""
+
+import datetime
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from pilothouse.api.batch import JOBS, Job, JobStatus, UncountedTerminatedPods
+from pilothouse.api.core import PODS, Pod
+from pilothouse.api.meta import Object, ObjectMeta
+from pilothouse.client import strategic_merge_patch
+from pilothouse.client.errors import ApiError, NotFound, has_cause
+from pilothouse.controllers.shared.own_writes import OwnWrites
+from pilothouse.controllers.workloads.job import JobOptions, backoff, tracking
+from pilothouse.controllers.workloads.job.blueprint import Blueprint, Blueprints
+from pilothouse.controllers.workloads.job.decide import (
+    COMPLETIONS_REACHED,
+    TRACKING,
+    Census,
+    CreatePods,
+    RemovePods,
+    Seen,
+    Wait,
+    decide_ending,
+    decide_pods,
+    is_complete,
+    is_indexed,
+    is_suspended,
+    next_failure_counts,
+    replaces_only_failed,
+    take_census,
+    until_deadline,
+)
+from pilothouse.controllers.workloads.job.indexes import Indexes, pod_name_prefix
+from pilothouse.controllers.workloads.job.measures import Measures
+from pilothouse.controllers.workloads.job.orphans import is_external, is_of_a_job, may_be_released
+from pilothouse.controllers.workloads.job.pod_events import JobEvents, Removals
+from pilothouse.controllers.workloads.job.status import SUSPENDED, Ending, encode, finished, with_condition
+from pilothouse.env import TaskGroup
+from pilothouse.env.clock import whole_seconds
+from pilothouse.machinery.labels import Selector
+from pilothouse.machinery.owners import controller_of, new_controller_reference
+from pilothouse.machinery.splice import replace_fields, take_field
+from pilothouse.runtime import (
+    ConsistencyGuard,
+    Controller,
+    ControllerContext,
+    EventRecorder,
+    ExponentialFailureLimiter,
+    PodControl,
+    Requeue,
+    UidTrackingExpectations,
+    WorkerPool,
+    WorkQueue,
+    controller_index_key,
+    index_by_controller,
+    object_key,
+    object_reference,
+    run_all,
+    slow_start,
+)
+from pilothouse.runtime.batches import INITIAL_BATCH
+from pilothouse.runtime.claims import CONTROLLER_INDEX, Claims
+from pilothouse.runtime.events import NORMAL, WARNING
+from pilothouse.semantics.jobs import is_finished
+from pilothouse.semantics.pods import is_ready
+
+_RELEASE = strategic_merge_patch({"metadata": {"$deleteFromPrimitiveList/finalizers": [TRACKING]}})
+_FIRST_RETRY, _LAST_RETRY = 1.0, 60.0
+_FAILURES = (ApiError, OSError)
+
+
+def build(context: ControllerContext) -> "JobController":
+    """The factory of the descriptor."""
+    return JobController(context)
+
+
+class _Look:
+    """What changes during one look at a Job."""
+
+    def __init__(self, job: Job, raw: bytes) -> None:
+        self.job = job
+        self.raw = raw
+        """Whole, at the version of our own last write."""
+        self.active = self.ready = self.terminating = 0
+        self.action = "reconciling"
+        self.wait: float | None = None
+        self.error: Exception | None = None
+
+    def again_in(self, seconds: float) -> None:
+        """Look again then, or before."""
+        self.wait = seconds if self.wait is None else min(self.wait, seconds)
+
+
+class JobController(Controller):
+    """See the package."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        options = context.options_as(JobOptions)
+        jobs = context.informers.informer(JOBS, keep_raw=True)
+        pods = context.informers.informer(PODS)
+        super().__init__(
+            "job-controller",
+            context.env,
+            workers=options.workers,
+            waits_for=(pods, jobs),
+            metrics=context.metrics,
+            limiter=ExponentialFailureLimiter(_FIRST_RETRY, _LAST_RETRY),
+            queue_name="job",
+            log=context.log,
+        )
+        self._client = context.client
+        self._jobs = jobs.cache
+        self._pods = pods.cache
+        self._waiting = (pods, jobs)
+        self._recorder = EventRecorder(context.client, context.env, self.name)
+        self._pod_control = PodControl(context.client, self._recorder)
+        self._expectations = UidTrackingExpectations(context.env)
+        self._removals = Removals()
+        guard: ConsistencyGuard | None = None
+        if options.wait_for_own_writes:
+            guard = ConsistencyGuard(
+                {
+                    PODS.group_resource: lambda: self._pods.resource_version,
+                    JOBS.group_resource: lambda: self._jobs.resource_version,
+                },
+                prefix="job",
+                metrics=context.metrics,
+            )
+        self._writes = OwnWrites(
+            context.client, self._expectations, guard, pods_read=lambda: self._pods.resource_version
+        )
+        self._measures = Measures(context.metrics)
+        self._blueprints = Blueprints(self.log)
+        self._failures: dict[str, tuple[str, backoff.Failures]] = {}
+        self._finished: dict[str, str] = {}  # by key the uid of a Job whose end was written, until the cache shows it
+        self._orphans: WorkQueue[str] = WorkQueue(
+            context.env,
+            "job_orphan_pod",
+            context.metrics,
+            limiter=ExponentialFailureLimiter(_FIRST_RETRY, _LAST_RETRY),
+        )
+        self._orphan_pool = WorkerPool(
+            f"{self.name}-orphans",
+            self._orphans,
+            self._release_orphan,
+            workers=options.workers,
+            metrics=context.metrics,
+            log=self.log,
+        )
+        self._pods.add_index(CONTROLLER_INDEX, index_by_controller)
+        self.events = JobEvents(
+            env=context.env,
+            jobs=self._jobs,
+            pods=self._pods,
+            queue=self.queue,
+            orphans=self._orphans,
+            expectations=self._expectations,
+            removals=self._removals,
+            guard=guard,
+            blueprints=self._blueprints,
+            job_gone=self._job_gone,
+            log=self.log,
+        )
+        jobs.add_handler(self._job_added, self.events.owner_changed, self.events.owner_gone)
+        pods.add_handler(self.events.pod_added, self._pod_changed, self.events.pod_gone)
+
+    async def run(self) -> None:
+        async with TaskGroup(self.name) as group:
+            group.start(self._recorder.run(), name=f"{self.name}-events")
+            group.start(self._run_orphans(), name=f"{self.name}-orphans")
+            await super().run()
+
+    async def _run_orphans(self) -> None:
+        try:
+            for informer in self._waiting:
+                await informer.wait_synced()
+            await self._orphan_pool.run()
+        finally:
+            self._orphans.shut_down()
+
+    def _job_added(self, job: Job, initial: bool) -> None:
+        if is_external(job):
+            self._measures.external.labels_of(job.spec.managed_by or "").inc()
+        self.events.owner_added(job, initial)
+
+    def _job_gone(self, key: str, job: Job) -> None:
+        self._failures.pop(key, None)
+        if self._finished.get(key) == job.metadata.uid:
+            del self._finished[key]
+
+    def _pod_changed(self, old: Pod, new: Pod) -> None:
+        self._count_finalizer(old, new)
+        self.events.pod_changed(old, new)
+
+    def _count_finalizer(self, old: Pod, new: Pod) -> None:
+        """A pod has ended with the finalizer, or lost it after that (``recordFinishedPodWithTrackingFinalizer``)."""
+
+        def ended_with_it(pod: Pod) -> bool:
+            return pod.status.phase in ("Succeeded", "Failed") and TRACKING in pod.metadata.finalizers
+
+        before, after = ended_with_it(old), ended_with_it(new)
+        if before != after:
+            self._measures.finalizers.labels_of("delete" if before else "add").inc()
+
+    # One look
+
+    async def reconcile(self, key: str) -> Requeue | None:
+        if self._writes.is_undecided(key):
+            cached = self._jobs.get(key)
+            chosen = self._blueprints.of(cached).selector if cached is not None else None
+            await self._writes.find_out(key, cached.metadata if cached is not None else None, chosen)
+        job, raw = self._jobs.get(key), self._jobs.raw(key)
+        self._writes.check(key)
+        if job is None:
+            self._writes.forget(key)
+            self._removals.forget(key)
+            self._failures.pop(key, None)
+            return None
+        uid = job.metadata.uid
+        if self._writes.is_known_gone(key, uid) or is_external(job):
+            return None
+        if is_finished(job):
+            self._failures.pop(key, None)
+            self._finished.pop(key, None)
+            return None
+        if self._finished.get(key) == uid:
+            return None
+        assert raw is not None, "what is written back whole is cached with its JSON"
+        mode = job.spec.completion_mode or "NonIndexed"
+        if mode not in ("NonIndexed", "Indexed"):
+            text = "Skipped Job sync because completion mode is unknown"
+            self._recorder.event(object_reference(JOBS, job.metadata), WARNING, "UnknownCompletionMode", text)
+            return None
+        blueprint = self._blueprints.of(job)
+        if blueprint.selector is None:
+            return None
+        look = _Look(job, raw)
+        began = self.env.monotonic()
+        result = "error"
+        try:
+            await self._look(key, look, blueprint, blueprint.selector)
+            result = "success"
+        finally:
+            labels = (mode, result, look.action)
+            self._measures.sync_seconds.labels_of(*labels).observe(self.env.monotonic() - began)
+            self._measures.syncs.labels_of(*labels).inc()
+        expires = self._expectations.expires_in(key)
+        if expires is not None:
+            look.again_in(expires)
+        return Requeue(look.wait) if look.wait is not None else None
+
+    async def _look(self, key: str, look: _Look, blueprint: Blueprint, selector: Selector) -> None:
+        job = look.job
+        settled = self._expectations.satisfied(key)
+        pods = await self._claimed(key, job, selector)
+        current = self._jobs.get(key)
+        if current is None or current.metadata.uid != job.metadata.uid:
+            return  # it has gone meanwhile, and the event has brought the key back
+        now = self.env.now()
+        tracked = frozenset(
+            pod.metadata.uid
+            for pod in pods
+            if TRACKING in pod.metadata.finalizers and not self._removals.is_awaited(key, pod.metadata.uid)
+        )
+        seen = Seen(job=job, pods=pods, tracked=tracked, now=now)
+        census = take_census(seen)
+        known_uid, known = self._failures.get(key, ("", backoff.NONE))
+        before = known if known_uid == job.metadata.uid else backoff.NONE
+        failures = backoff.after(before, census.new_succeeded, census.new_failed)
+        seen = replace(seen, failures=failures)
+        look.active, look.ready, look.terminating = len(census.active), census.ready, census.terminating
+        status = job.status
+        if status.start_time is None and not is_suspended(job):
+            status = replace(status, start_time=whole_seconds(now))
+        ending = decide_ending(seen, census, status.start_time)
+        deadline = until_deadline(job, status.start_time, now)
+        if ending is None and deadline is not None:
+            look.again_in(deadline)
+        if ending is not None:
+            all_gone = await self._remove_active(look, census.active)
+            if not all_gone or not settled:
+                ending = None
+        else:
+            managed = settled and job.metadata.deletion_timestamp is None
+            if managed:
+                await self._manage(key, look, seen, census, blueprint)
+            if is_complete(job, census, look.active):
+                ending = COMPLETIONS_REACHED
+            elif managed:
+                status = self._suspended_or_resumed(job, status, now)
+        status = replace(
+            status,
+            active=look.active,
+            ready=min(look.ready, look.active),
+            terminating=look.terminating,
+            uncounted_terminated_pods=status.uncounted_terminated_pods or UncountedTerminatedPods(),
+        )
+        await self._track(key, look, seen, census, status, ending, failures)
+        if look.error is not None:
+            raise look.error
+
+    async def _claimed(self, key: str, job: Job, selector: Selector) -> tuple[Pod, ...]:
+        """The pods of the Job, after adopting and releasing what must be. Adopted ones have the finalizer."""
+        meta = job.metadata
+        own = self._pods.by_index(
+            CONTROLLER_INDEX, controller_index_key(meta.namespace, JOBS.kind, meta.name, meta.uid)
+        )
+        orphans = self._pods.by_index(CONTROLLER_INDEX, meta.namespace)
+        claims = Claims(
+            self._client,
+            PODS,
+            meta,
+            new_controller_reference(meta, JOBS),
+            selector,
+            read_live=lambda: self._read_live(meta),
+            on_write=lambda written: self._writes.patched(key, meta.uid, written),
+            finalizers=(TRACKING,),
+        )
+        candidates = [*own, *(pod for pod in orphans if selector.matches(pod.metadata.labels))]
+        claimed = await claims.claim(candidates)
+        return tuple(pod if controller_of(pod.metadata) is not None else _adopted(pod) for pod in claimed)
+
+    async def _read_live(self, meta: ObjectMeta) -> ObjectMeta:
+        return (await self._client.get(JOBS.read_as(Object), meta.name, meta.namespace)).metadata
+
+    def _suspended_or_resumed(self, job: Job, status: JobStatus, now: datetime.datetime) -> JobStatus:
+        about = object_reference(JOBS, job.metadata)
+        if is_suspended(job):
+            conditions, changed = with_condition(
+                status.conditions, SUSPENDED, "True", "JobSuspended", "Job suspended", now
+            )
+            if changed:
+                self._recorder.event(about, NORMAL, "Suspended", "Job suspended")
+                return replace(status, conditions=conditions, start_time=None)
+            return status
+        conditions, changed = with_condition(status.conditions, SUSPENDED, "False", "JobResumed", "Job resumed", now)
+        if changed:
+            self._recorder.event(about, NORMAL, "Resumed", "Job resumed")
+            return replace(status, conditions=conditions, start_time=whole_seconds(now))
+        return status
+
+    # Pods
+
+    async def _remove_active(self, look: _Look, pods: Iterable[Pod]) -> bool:
+        """Delete what still runs of a Job that ends. Whether all deletes went well."""
+        victims = list(pods)
+        about = object_reference(JOBS, look.job.metadata)
+
+        async def delete(pod: Pod) -> None:
+            try:
+                await self._pod_control.delete_pod(pod.metadata.namespace, pod.metadata.name, about)
+            except NotFound:
+                return
+
+        errors = await run_all([delete(pod) for pod in victims]) if victims else []
+        for pod, error in zip(victims, errors, strict=True):
+            if error is None:
+                look.active -= 1
+                look.terminating += 1
+                look.ready -= is_ready(pod)
+            elif look.error is None:
+                look.error = error
+        return look.error is None
+
+    async def _manage(self, key: str, look: _Look, seen: Seen, census: Census, blueprint: Blueprint) -> None:
+        match decide_pods(seen, census):
+            case RemovePods(pods):
+                look.action = "pods_deleted"
+                await self._remove(key, look, pods)
+            case CreatePods() as action:
+                look.action = "pods_created"
+                await self._create(key, look, action, census, blueprint)
+            case Wait(seconds):
+                look.again_in(seconds)
+            case None:
+                pass
+
+    async def _remove(self, key: str, look: _Look, pods: tuple[Pod, ...]) -> None:
+        """The finalizer first, so that what is removed on purpose does not count as failed."""
+        self._expectations.expect_deletions(key, [object_key(pod.metadata) for pod in pods])
+        about = object_reference(JOBS, look.job.metadata)
+
+        async def remove(pod: Pod) -> None:
+            meta = pod.metadata
+            gone = False
+            try:
+                if TRACKING in meta.finalizers:
+                    await self._take_finalizer(key, look.job, pod)
+                await self._pod_control.delete_pod(meta.namespace, meta.name, about)
+                gone = True
+            except NotFound:
+                return
+            except _FAILURES as error:
+                self._writes.failed(key, error)
+                raise
+            finally:
+                if not gone:
+                    self._expectations.deletion_observed(key, object_key(meta))
+
+        errors = await run_all([remove(pod) for pod in pods])
+        for pod, error in zip(pods, errors, strict=True):
+            if error is None:
+                look.active -= 1
+                look.terminating += 1
+                look.ready -= is_ready(pod)
+            elif look.error is None:
+                look.error = error
+
+    async def _create(self, key: str, look: _Look, action: CreatePods, census: Census, blueprint: Blueprint) -> None:
+        job = look.job
+        meta = job.metadata
+        self._expectations.expect_creations(key, action.count)
+        about = object_reference(JOBS, meta)
+        reference = new_controller_reference(meta, JOBS)
+        per_index = job.spec.backoff_limit_per_index is not None
+        reason = "new"
+        if census.terminating or census.new_failed:
+            reason = "recreate_failed" if replaces_only_failed(job) else "recreate_terminating_or_failed"
+
+        async def create(number: int) -> None:
+            template, prefix = blueprint.template, ""
+            if action.indexes:
+                index = action.indexes[number]
+                counts = next_failure_counts(job, census.kept.get(index)) if per_index else {}
+                template, prefix = blueprint.of_index(index, counts), pod_name_prefix(meta.name, index)
+            try:
+                pod = await self._pod_control.create_pod(meta.namespace, template, about, reference, prefix=prefix)
+            except _FAILURES as error:
+                self._writes.failed(key, error)
+                # The expectation stays, and holds the Job back while its namespace goes away around it.
+                if has_cause(error, "NamespaceTerminating"):
+                    return
+                self._measures.pods_created.labels_of(reason, "failed").inc()
+                raise
+            look.active += 1
+            self._measures.pods_created.labels_of(reason, "succeeded").inc()
+            self._writes.created(key, meta.uid, pod.metadata)
+
+        created, look.error = await slow_start(action.count, INITIAL_BATCH, create)
+        if created < action.count:
+            self._expectations.lower(key, action.count - created, 0)
+
+    async def _take_finalizer(self, key: str, job: Job, pod: Pod) -> None:
+        """Raises ``NotFound`` when the pod is gone, and then it has none either."""
+        meta = pod.metadata
+        self._removals.expect(key, meta.uid)
+        try:
+            written = await self._pod_control.patch_pod(meta.namespace, meta.name, _RELEASE)
+        except NotFound:
+            raise
+        except _FAILURES:
+            self._removals.observed(key, meta.uid)
+            raise
+        self._writes.patched(key, job.metadata.uid, written.metadata)
+
+    # Counting
+
+    async def _track(
+        self,
+        key: str,
+        look: _Look,
+        seen: Seen,
+        census: Census,
+        status: JobStatus,
+        ending: Ending | None,
+        failures: backoff.Failures,
+    ) -> None:
+        job = look.job
+        plan = tracking.plan(seen, census, status, ending)
+        if plan.status != job.status:
+            await self._put_status(key, look, plan.status)
+        self._failures[key] = (job.metadata.uid, failures)
+        self._count_indexes(job, census)
+        for action in plan.handled:
+            self._measures.handled.labels_of(action).inc()
+        tracked, error = await self._release(key, look, seen, plan)
+        status = tracking.settle(plan.status, tracked)
+        if is_indexed(job):
+            status = replace(status, succeeded=plan.status.succeeded)
+        self._count_pods(job, census, status)
+        over = ending is not None and error is None and tracking.has_ended(plan, status, ending)
+        if ending is not None and over:
+            status = finished(status, ending, self.env.now())
+        if status != plan.status:
+            await self._put_status(key, look, status)
+        if ending is not None and over:
+            self._finished[key] = job.metadata.uid
+            self._tell_end(job, ending, status)
+        if error is not None:
+            raise error
+
+    async def _release(
+        self, key: str, look: _Look, seen: Seen, plan: tracking.Plan
+    ) -> tuple[set[str], Exception | None]:
+        """Take the finalizers; whose pods still have one, and the first failure."""
+        tracked = set(seen.tracked)
+        if not plan.release:
+            return tracked, None
+        if look.action == "reconciling":
+            look.action = "tracking"
+
+        async def take(pod: Pod) -> None:
+            try:
+                await self._take_finalizer(key, look.job, pod)
+            except NotFound:
+                return
+
+        errors = await run_all([take(pod) for pod in plan.release])
+        for pod, error in zip(plan.release, errors, strict=True):
+            if error is None:
+                tracked.discard(pod.metadata.uid)
+        return tracked, next((error for error in errors if error is not None), None)
+
+    async def _put_status(self, key: str, look: _Look, status: JobStatus) -> None:
+        meta = look.job.metadata
+        whole = replace_fields(look.raw, {"status": encode(status), "metadata.managedFields": None})
+        try:
+            answer = await self._client.update(JOBS.raw, meta.name, whole, meta.namespace, subresource="status")
+        except NotFound as error:
+            self._writes.owner_missing(key, meta, error)
+            raise
+        look.raw = bytes(answer)
+        look.job = replace(look.job, status=status)
+        version = take_field(answer, "metadata.resourceVersion")
+        if version is not None:
+            self._writes.wrote(key, meta.uid, JOBS.group_resource, bytes(version).decode().strip('"'))
+
+    # Telling
+
+    def _tell_end(self, job: Job, ending: Ending, status: JobStatus) -> None:
+        about = object_reference(JOBS, job.metadata)
+        mode = job.spec.completion_mode or "NonIndexed"
+        wanted = job.spec.completions
+        if ending.success:
+            if not is_indexed(job) and wanted is not None and status.succeeded > wanted:
+                text = "Too many succeeded pods running after completion count reached"
+                self._recorder.event(about, WARNING, "TooManySucceededPods", text)
+            self._recorder.event(about, NORMAL, "Completed", "Job completed")
+        else:
+            self._recorder.event(about, WARNING, ending.reason, ending.message)
+        result = "succeeded" if ending.success else "failed"
+        self._measures.finished.labels_of(mode, result, ending.reason).inc()
+
+    def _count_pods(self, job: Job, census: Census, status: JobStatus) -> None:
+        mode = job.spec.completion_mode or "NonIndexed"
+        for result, more in (
+            ("succeeded", status.succeeded - job.status.succeeded),
+            ("failed", status.failed - job.status.failed),
+        ):
+            if more > 0:
+                self._measures.pods_finished.labels_of(mode, result).inc(more)
+
+    def _count_indexes(self, job: Job, census: Census) -> None:
+        if not is_indexed(job):
+            return
+        per_index = job.spec.backoff_limit_per_index is not None
+        label = "perIndex" if per_index else "global"
+        more = census.completed.total - census.completed_before.total
+        if more > 0:
+            self._measures.finished_indexes.labels_of("succeeded", label).inc(more)
+        if census.failed_indexes is not None:
+            known = Indexes.parse(job.status.failed_indexes or "", job.spec.completions or 0).total
+            if census.failed_indexes.total > known:
+                self._measures.finished_indexes.labels_of("failed", label).inc(census.failed_indexes.total - known)
+
+    # Orphans
+
+    async def _release_orphan(self, key: str) -> Requeue | None:
+        """Take the finalizer of a pod that no Job counts any more."""
+        pod = self._pods.get(key)
+        if pod is None:
+            return None
+        reference = controller_of(pod.metadata)
+        job = None
+        if reference is not None and is_of_a_job(reference):
+            job = self._jobs.get(f"{pod.metadata.namespace}/{reference.name}")
+        if not may_be_released(pod, job):
+            return None
+        try:
+            await self._pod_control.patch_pod(pod.metadata.namespace, pod.metadata.name, _RELEASE)
+        except NotFound:
+            return None
+        return None
+
+
+def _adopted(pod: Pod) -> Pod:
+    finalizers = pod.metadata.finalizers
+    if TRACKING in finalizers:
+        return pod
+    return replace(pod, metadata=replace(pod.metadata, finalizers=(*finalizers, TRACKING)))

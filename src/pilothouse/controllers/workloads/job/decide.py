@@ -1,0 +1,388 @@
+"""How a Job ends, and which pods to make or to remove. Pure: the controller observes and applies.
+
+Upstream: v1.36 ``pkg/controller/job/job_controller.go`` (``syncJob``, ``manageJob``).
+"""
+
+import datetime
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from pilothouse.api.batch import Job
+from pilothouse.api.core import Pod
+from pilothouse.controllers.workloads.job import backoff
+from pilothouse.controllers.workloads.job.indexes import UNKNOWN, Indexes, index_of_pod, pending
+from pilothouse.controllers.workloads.job.pod_failure_policy import judge
+from pilothouse.controllers.workloads.job.status import FAILURE_TARGET, SUCCESS_CRITERIA_MET, Ending
+from pilothouse.controllers.workloads.job.success_policy import met_rule
+from pilothouse.semantics.jobs import true_condition
+from pilothouse.semantics.pods import is_active, is_ready, is_terminating, ready_condition
+
+TRACKING = "batch.kubernetes.io/job-tracking"
+FAILURE_COUNT = "batch.kubernetes.io/job-index-failure-count"
+IGNORED_FAILURE_COUNT = "batch.kubernetes.io/job-index-ignored-failure-count"
+BURST = 500
+"""At most so many creates or deletes in one look (``MaxPodCreateDeletePerSync``)."""
+_SHORTEST_WAIT = 1.0
+_LONG_AGO = datetime.datetime.min.replace(tzinfo=datetime.UTC)
+
+
+def is_indexed(job: Job) -> bool:
+    """Whether pods are for one index each."""
+    return job.spec.completion_mode == "Indexed"
+
+
+def is_suspended(job: Job) -> bool:
+    """Whether no pod is to run now."""
+    return bool(job.spec.suspend)
+
+
+def replaces_only_failed(job: Job) -> bool:
+    """Whether a pod is replaced only when it has ended, not when it begins to."""
+    return job.spec.pod_replacement_policy == "Failed" or job.spec.pod_failure_policy is not None
+
+
+def has_failed(job: Job, pod: Pod) -> bool:
+    """Whether the pod counts as failed: it has ended so, or is on its way out and that is enough for this Job."""
+    if pod.status.phase == "Failed":
+        return True
+    if replaces_only_failed(job):
+        return False
+    return pod.metadata.deletion_timestamp is not None and pod.status.phase != "Succeeded"
+
+
+def failure_counts(job: Job, pod: Pod) -> bool:
+    """Whether the failure is one by the failure policy."""
+    return judge(job.spec.pod_failure_policy, pod, per_index=job.spec.backoff_limit_per_index is not None).counts
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything one decision may look at, read at one instant.
+
+    ``tracked`` are the uids of pods that have the finalizer, as far as is known: one whose finalizer was taken away
+    has it no more, whatever the cache says.
+    """
+
+    job: Job
+    pods: tuple[Pod, ...]
+    tracked: frozenset[str]
+    now: datetime.datetime
+    failures: backoff.Failures = backoff.NONE
+
+
+class Census(msgspec.Struct, frozen=True, kw_only=True):
+    """The pods of a Job, told apart and counted."""
+
+    active: tuple[Pod, ...]
+    ready: int
+    terminating: int
+    new_succeeded: tuple[Pod, ...]
+    new_failed: tuple[Pod, ...]
+    succeeded: int
+    failed: int
+    completed_before: Indexes
+    completed: Indexes
+    failed_indexes: Indexes | None
+    kept: Mapping[int, Pod]
+    """By index the failed pod that stays until its replacement is there, which takes its count on."""
+
+
+def take_census(seen: Seen) -> Census:
+    """Tell pods apart."""
+    job, status = seen.job, seen.job.status
+    completions = job.spec.completions or 0
+    indexed = is_indexed(job)
+    active = tuple(pod for pod in seen.pods if is_active(pod))
+    uncounted = status.uncounted_terminated_pods
+    waiting_good = uncounted.succeeded if uncounted is not None else ()
+    waiting_bad = uncounted.failed if uncounted is not None else ()
+    known = {*waiting_good, *waiting_bad}
+    fresh = [
+        pod
+        for pod in seen.pods
+        if pod.metadata.uid in seen.tracked
+        and pod.metadata.uid not in known
+        and (not indexed or 0 <= index_of_pod(pod) < completions)
+    ]
+    good = tuple(pod for pod in fresh if pod.status.phase == "Succeeded")
+    bad = tuple(pod for pod in fresh if has_failed(job, pod))
+    completed_before = completed = Indexes()
+    succeeded = status.succeeded + len(good) + len(waiting_good)
+    if indexed:
+        completed_before = Indexes.parse(status.completed_indexes, completions)
+        completed = completed_before.plus(index_of_pod(pod) for pod in good)
+        succeeded = completed.total
+    failed_indexes: Indexes | None = None
+    kept: dict[int, Pod] = {}
+    if indexed and job.spec.backoff_limit_per_index is not None:
+        before = Indexes.parse(status.failed_indexes or "", completions)
+        failed_indexes = before.plus(
+            index for pod in bad if (index := index_of_pod(pod)) not in completed and _index_has_failed(job, pod)
+        )
+        kept = _kept(seen, active, completed, failed_indexes)
+    return Census(
+        active=active,
+        ready=sum(1 for pod in active if is_ready(pod)),
+        terminating=sum(1 for pod in seen.pods if is_terminating(pod)),
+        new_succeeded=good,
+        new_failed=bad,
+        succeeded=succeeded,
+        failed=status.failed + sum(1 for pod in bad if failure_counts(job, pod)) + len(waiting_bad),
+        completed_before=completed_before,
+        completed=completed,
+        failed_indexes=failed_indexes,
+        kept=kept,
+    )
+
+
+def _index_has_failed(job: Job, pod: Pod) -> bool:
+    verdict = judge(job.spec.pod_failure_policy, pod)
+    if verdict.action == "FailIndex":
+        return True
+    limit = job.spec.backoff_limit_per_index
+    assert limit is not None, "asked only where there is a limit per index"
+    return verdict.counts and _count(pod, FAILURE_COUNT) >= limit
+
+
+def _count(pod: Pod, annotation: str) -> int:
+    text = pod.metadata.annotations.get(annotation, "")
+    return int(text) if text.isascii() and text.isdigit() else 0
+
+
+def _kept(seen: Seen, active: Iterable[Pod], completed: Indexes, failed: Indexes) -> dict[int, Pod]:
+    running = {index_of_pod(pod) for pod in active}
+    completions = seen.job.spec.completions or 0
+    kept: dict[int, Pod] = {}
+    for pod in seen.pods:
+        if pod.metadata.uid not in seen.tracked or not has_failed(seen.job, pod):
+            continue
+        index = index_of_pod(pod)
+        if index < 0 or index >= completions or index in running or index in completed or index in failed:
+            continue
+        other = kept.get(index)
+        if other is None or _history(pod) > _history(other):
+            kept[index] = pod
+    return kept
+
+
+def _history(pod: Pod) -> tuple[int, datetime.datetime, str]:
+    total = _count(pod, FAILURE_COUNT) + _count(pod, IGNORED_FAILURE_COUNT)
+    return total, backoff.finished_at(pod) or _LONG_AGO, pod.metadata.uid
+
+
+def next_failure_counts(job: Job, last: Pod | None) -> dict[str, str]:
+    """The annotations of the pod that follows ``last`` at its index. None before it: the first."""
+    if last is None:
+        return {FAILURE_COUNT: "0"}
+    failures, ignored = _count(last, FAILURE_COUNT), _count(last, IGNORED_FAILURE_COUNT)
+    if failure_counts(job, last):
+        failures += 1
+    else:
+        ignored += 1
+    found = {FAILURE_COUNT: str(failures)}
+    if ignored:
+        found[IGNORED_FAILURE_COUNT] = str(ignored)
+    return found
+
+
+# How it ends
+
+
+def decide_ending(seen: Seen, census: Census, started: datetime.datetime | None) -> Ending | None:
+    """Why no more pods are to run, or ``None``. What was once decided stays decided."""
+    job, spec = seen.job, seen.job.spec
+    met = true_condition(job, SUCCESS_CRITERIA_MET)
+    if met is not None:
+        return Ending(SUCCESS_CRITERIA_MET, met.reason, met.message)
+    target = true_condition(job, FAILURE_TARGET)
+    if target is not None:
+        return Ending(FAILURE_TARGET, target.reason, target.message)
+    message = _fail_job_message(seen)
+    if message:
+        return Ending(FAILURE_TARGET, "PodFailurePolicy", message)
+    limit = 6 if spec.backoff_limit is None else spec.backoff_limit
+    if census.failed > limit or _restarted_too_often(seen, limit):
+        return Ending(FAILURE_TARGET, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+    wait = until_deadline(job, started, seen.now)
+    if wait is not None and wait <= 0:
+        return Ending(FAILURE_TARGET, "DeadlineExceeded", "Job was active longer than specified deadline")
+    if not is_indexed(job):
+        return None
+    failed = census.failed_indexes
+    if failed is not None:
+        if spec.max_failed_indexes is not None and failed.total > spec.max_failed_indexes:
+            text = "Job has exceeded the specified maximal number of failed indexes"
+            return Ending(FAILURE_TARGET, "MaxFailedIndexesExceeded", text)
+        if failed.total and failed.total + census.succeeded >= (spec.completions or 0):
+            return Ending(FAILURE_TARGET, "FailedIndexes", "Job has failed indexes")
+    if spec.success_policy is not None:
+        rule = met_rule(spec.success_policy, spec.completions or 0, census.completed)
+        if rule is not None:
+            return Ending(SUCCESS_CRITERIA_MET, "SuccessPolicy", f"Matched rules at index {rule}")
+    return None
+
+
+def until_deadline(job: Job, started: datetime.datetime | None, now: datetime.datetime) -> float | None:
+    """Seconds until ``activeDeadlineSeconds`` have passed; ``None`` without a deadline, or while none runs."""
+    seconds = job.spec.active_deadline_seconds
+    if seconds is None or started is None or is_suspended(job):
+        return None
+    return seconds - (now - started).total_seconds()
+
+
+def is_complete(job: Job, census: Census, active: int) -> bool:
+    """Whether as many have succeeded as were asked for, and none runs any more."""
+    wanted = job.spec.completions
+    return active == 0 and (census.succeeded > 0 if wanted is None else census.succeeded >= wanted)
+
+
+COMPLETIONS_REACHED = Ending(SUCCESS_CRITERIA_MET, "CompletionsReached", "Reached expected number of succeeded pods")
+
+
+def _fail_job_message(seen: Seen) -> str:
+    policy = seen.job.spec.pod_failure_policy
+    if policy is None:
+        return ""
+    per_index = seen.job.spec.backoff_limit_per_index is not None
+    for pod in seen.pods:
+        if has_failed(seen.job, pod):
+            message = judge(policy, pod, per_index=per_index).message
+            if message:
+                return message
+    return ""
+
+
+class _Restarts(msgspec.Struct, frozen=True):
+    restart_policy: str = msgspec.field(default="", name="restartPolicy")
+
+
+class _RestartsOf(msgspec.Struct, frozen=True):
+    spec: _Restarts = _Restarts()
+
+
+_restarts = msgspec.json.Decoder(_RestartsOf)
+
+
+def _restarted_too_often(seen: Seen, limit: int) -> bool:
+    """With OnFailure the containers are started again inside their pods."""
+    if _restarts.decode(seen.job.spec.template).spec.restart_policy != "OnFailure":
+        return False
+    restarts = sum(
+        status.restart_count
+        for pod in seen.pods
+        if pod.status.phase in ("Running", "Pending")
+        for status in (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    )
+    return restarts > 0 if limit == 0 else restarts >= limit
+
+
+# Which pods
+
+
+class RemovePods(msgspec.Struct, frozen=True):
+    """Take the finalizer from these pods, then delete them: they do not count as failed."""
+
+    pods: tuple[Pod, ...]
+
+
+class CreatePods(msgspec.Struct, frozen=True):
+    """Make so many pods in batches of 1, 2, 4, …; of an indexed Job one for each of ``indexes``."""
+
+    count: int
+    indexes: tuple[int, ...] = ()
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """Make none yet: look again after so many seconds."""
+
+    seconds: float
+
+
+def decide_pods(seen: Seen, census: Census) -> RemovePods | CreatePods | Wait | None:
+    """Bring the active pods to what is wanted, one burst at a time."""
+    job, spec = seen.job, seen.job.spec
+    if is_suspended(job):
+        return RemovePods(census.active[:BURST]) if census.active else None
+    active = len(census.active)
+    parallelism = 1 if spec.parallelism is None else spec.parallelism
+    if spec.completions is None:
+        # Once one has succeeded the others are only waited for.
+        wanted = active if census.succeeded else parallelism
+    else:
+        wanted = max(0, min(parallelism, spec.completions - census.succeeded))
+    victims = rank_victims(job, census.active, max(0, active - wanted))[:BURST]
+    if victims:
+        return RemovePods(tuple(victims))
+    missing = wanted - active - (census.terminating if replaces_only_failed(job) else 0)
+    if missing <= 0:
+        return None
+    missing = min(missing, BURST)
+    per_index = spec.backoff_limit_per_index is not None
+    if not per_index:
+        rest = backoff.remaining(seen.failures, seen.now)
+        if rest > 0:
+            return Wait(max(_SHORTEST_WAIT, rest))
+    if not is_indexed(job):
+        return CreatePods(missing)
+    failed = Indexes() if census.failed_indexes is None else census.failed_indexes
+    going = [index_of_pod(pod) for pod in seen.pods if is_terminating(pod)] if replaces_only_failed(job) else []
+    running = [index_of_pod(pod) for pod in census.active]
+    indexes = pending(missing, spec.completions or 0, census.completed, failed, running, going)
+    if per_index:
+        waits = {index: until_replaced(job, census.kept.get(index), seen.now) for index in indexes}
+        indexes = [index for index in indexes if not waits[index]]
+        if not indexes and waits:
+            return Wait(min(waits.values()))
+    return CreatePods(len(indexes), tuple(indexes)) if indexes else None
+
+
+def until_replaced(job: Job, last: Pod | None, now: datetime.datetime) -> float:
+    """Seconds until the pod that follows ``last`` at its index may be made. ``last`` itself is a failure, too."""
+    if last is None:
+        return 0.0
+    count = _count(last, FAILURE_COUNT) + _count(last, IGNORED_FAILURE_COUNT) + 1
+    return backoff.remaining(backoff.Failures(count, backoff.finished_at(last)), now)
+
+
+def rank_victims(job: Job, active: Iterable[Pod], at_least: int) -> list[Pod]:
+    """Those that must go, doubles of an index and pods of none, then the cheapest until there are ``at_least``."""
+    victims: list[Pod] = []
+    left = list(active)
+    if is_indexed(job):
+        completions = job.spec.completions or 0
+        by_index: dict[int, list[Pod]] = {}
+        for pod in left:
+            by_index.setdefault(index_of_pod(pod), []).append(pod)
+        left = []
+        for index in sorted(by_index):
+            some = sorted(by_index[index], key=_cheapness)
+            if index == UNKNOWN or index >= completions:
+                victims += some
+            else:
+                victims += some[:-1]
+                left.append(some[-1])
+    if len(victims) < at_least:
+        victims += sorted(left, key=_cheapness)[: at_least - len(victims)]
+    return victims
+
+
+_PHASES = {"Unknown": 1, "Running": 2}
+
+
+def _cheapness(pod: Pod) -> tuple[object, ...]:
+    """Smaller goes first: unassigned, Pending, not ready, ready for a short time, restarted often, young
+    (v1.36 ``ActivePods.Less``, ``pkg/controller/controller_utils.go``)."""
+    condition = ready_condition(pod)
+    ready = condition is not None and condition.status == "True"
+    since = condition.last_transition_time if ready and condition is not None else None
+    created = pod.metadata.creation_timestamp
+    restarts = max((status.restart_count for status in pod.status.container_statuses), default=0)
+    return (
+        pod.spec.node_name != "",
+        _PHASES.get(pod.status.phase, 0),
+        ready,
+        -since.timestamp() if since is not None else float("-inf"),
+        -restarts,
+        -created.timestamp() if created is not None else float("-inf"),
+        pod.metadata.name,
+    )

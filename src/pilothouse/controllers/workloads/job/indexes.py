@@ -1,0 +1,136 @@
+"""Sets of completion indexes, as text and as intervals, and what a pod says of its index. Pure.
+
+Upstream: v1.36 ``pkg/controller/job/indexed_job_utils.go``.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+
+from pilothouse.api.core import Pod
+
+INDEX = "batch.kubernetes.io/job-completion-index"
+UNKNOWN = -1
+
+_number = re.compile(r"[+-]?[0-9]+", re.ASCII)
+
+Interval = tuple[int, int]
+"""From and to, both included."""
+
+
+class Indexes:
+    """A set of indexes. Not changed once made."""
+
+    __slots__ = ("intervals", "total")
+
+    def __init__(self, intervals: Iterable[Interval] = ()) -> None:
+        self.intervals = tuple(intervals)
+        self.total = sum(last - first + 1 for first, last in self.intervals)
+
+    @classmethod
+    def of(cls, indexes: Iterable[int]) -> "Indexes":
+        """The set of these."""
+        intervals: list[Interval] = []
+        for index in sorted(set(indexes)):
+            if intervals and index == intervals[-1][1] + 1:
+                intervals[-1] = (intervals[-1][0], index)
+            else:
+                intervals.append((index, index))
+        return cls(intervals)
+
+    @classmethod
+    def parse(cls, text: str, completions: int) -> "Indexes":
+        """What ``text`` says, without indexes from ``completions`` on. Text that is no list reads as nothing: better
+        run an index again than take it for done (upstream does the same)."""
+        if not text:
+            return cls()
+        intervals: list[Interval] = []
+        for part in text.split(","):
+            ends = part.split("-", 1)
+            if not all(_number.fullmatch(end) for end in ends):
+                return cls()
+            first, last = int(ends[0]), int(ends[-1])
+            if first >= completions:
+                break
+            last = min(last, completions - 1)
+            if intervals and first <= intervals[-1][1] + 1:
+                intervals[-1] = (intervals[-1][0], max(last, intervals[-1][1]))
+            else:
+                intervals.append((first, last))
+        return cls(intervals)
+
+    def __contains__(self, index: int) -> bool:
+        low, high = 0, len(self.intervals)
+        while low < high:
+            middle = (low + high) // 2
+            first, last = self.intervals[middle]
+            if index < first:
+                high = middle
+            elif index > last:
+                low = middle + 1
+            else:
+                return True
+        return False
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Indexes) and self.intervals == other.intervals
+
+    def __hash__(self) -> int:
+        return hash(self.intervals)
+
+    def __repr__(self) -> str:
+        return f"Indexes({self})"
+
+    def __str__(self) -> str:
+        """``1,3-5,7``. Two neighbours are ``1,2``: a hyphen stands for three or more."""
+        parts = []
+        for first, last in self.intervals:
+            if first == last:
+                parts.append(str(first))
+            else:
+                parts.append(f"{first}{',' if last == first + 1 else '-'}{last}")
+        return ",".join(parts)
+
+    def plus(self, more: Iterable[int]) -> "Indexes":
+        """With these, too."""
+        merged: list[Interval] = []
+        for first, last in sorted((*self.intervals, *((index, index) for index in more))):
+            if merged and first <= merged[-1][1] + 1:
+                merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
+            else:
+                merged.append((first, last))
+        return Indexes(merged)
+
+
+def index_of(annotations: Mapping[str, str]) -> int:
+    """The index that a pod is for; ``UNKNOWN`` when it says none."""
+    text = annotations.get(INDEX)
+    if text is None or not _number.fullmatch(text):
+        return UNKNOWN
+    index = int(text)
+    return index if index >= 0 else UNKNOWN
+
+
+def index_of_pod(pod: Pod) -> int:
+    """``index_of`` a pod's annotations."""
+    return index_of(pod.metadata.annotations)
+
+
+def pending(count: int, completions: int, *taken: Iterable[int] | Indexes) -> list[int]:
+    """The ``count`` lowest indexes that are in none of ``taken``."""
+    if count <= 0:
+        return []
+    sets = [each if isinstance(each, Indexes) else frozenset(each) for each in taken]
+    found: list[int] = []
+    for index in range(completions):
+        if not any(index in each for each in sets):
+            found.append(index)
+            if len(found) == count:
+                break
+    return found
+
+
+def pod_name_prefix(job_name: str, index: int) -> str:
+    """What the name of an index's pod begins with, without the last dash. With it at most 58 characters, so that the
+    five that the server adds never cut the index off."""
+    ending = f"-{index}-"
+    return job_name[: 58 - len(ending)] + ending[:-1]

@@ -1,0 +1,188 @@
+"""What wakes which Job, and which pods may have a finalizer that nobody needs any more.
+
+Changes of pods are gathered for a second, so that a Job of many pods is not looked at once for each. Changes of a
+Job's spec are looked at at once. Upstream: v1.36 ``pkg/controller/job/job_controller.go``.
+"""
+
+from collections.abc import Callable
+
+from pilothouse.api.batch import JOBS, Job
+from pilothouse.api.core import Pod
+from pilothouse.controllers.shared.pod_events import PodEvents
+from pilothouse.controllers.workloads.job.blueprint import Blueprints
+from pilothouse.controllers.workloads.job.decide import TRACKING, until_deadline
+from pilothouse.controllers.workloads.job.orphans import is_external
+from pilothouse.env import Env, Log
+from pilothouse.machinery.owners import controller_of
+from pilothouse.runtime import (
+    Cache,
+    ConsistencyGuard,
+    UidTrackingExpectations,
+    WorkQueue,
+    controller_index_key,
+    object_key,
+)
+from pilothouse.runtime.claims import CONTROLLER_INDEX
+from pilothouse.semantics.jobs import is_finished
+
+BATCH_SECONDS = 1.0
+"""``SyncJobBatchPeriod``."""
+
+
+class _Gathered:
+    """Holds keys back for a second. Of two times for one key the queue keeps the earlier."""
+
+    def __init__(self, queue: WorkQueue[str]) -> None:
+        self._queue = queue
+
+    def add(self, key: str) -> None:
+        self._queue.add_after(key, BATCH_SECONDS)
+
+    def add_after(self, key: str, delay: float) -> None:
+        self._queue.add_after(key, delay)
+
+
+class Removals:
+    """Pods whose finalizer was taken away, until the cache shows it: by key of the Job their uids."""
+
+    def __init__(self) -> None:
+        self._awaited: dict[str, set[str]] = {}
+
+    def expect(self, key: str, uid: str) -> None:
+        """The finalizer of this pod is about to go."""
+        self._awaited.setdefault(key, set()).add(uid)
+
+    def observed(self, key: str, uid: str) -> None:
+        """It has gone, or did not."""
+        awaited = self._awaited.get(key)
+        if awaited is not None:
+            awaited.discard(uid)
+            if not awaited:
+                del self._awaited[key]
+
+    def is_awaited(self, key: str, uid: str) -> bool:
+        """Whether the cache may still show a finalizer that is not there any more."""
+        return uid in self._awaited.get(key, ())
+
+    def forget(self, key: str) -> None:
+        """The Job is gone."""
+        self._awaited.pop(key, None)
+
+
+class JobEvents(PodEvents[Job]):
+    """The handlers. ``job_gone`` hears of Jobs that are no more."""
+
+    def __init__(
+        self,
+        *,
+        env: Env,
+        jobs: Cache[Job],
+        pods: Cache[Pod],
+        queue: WorkQueue[str],
+        orphans: WorkQueue[str],
+        expectations: UidTrackingExpectations,
+        removals: Removals,
+        guard: ConsistencyGuard | None,
+        blueprints: Blueprints,
+        job_gone: Callable[[str, Job], None],
+        log: Log,
+    ) -> None:
+        super().__init__(
+            JOBS,
+            owners=jobs,
+            queue=_Gathered(queue),
+            expectations=expectations,
+            guard=guard,
+            selector_of=lambda job: blueprints.of(job).selector,
+            ready_delay=lambda _job: 0,
+            log=log,
+        )
+        self._env = env
+        self._pods = pods
+        self._at_once = queue
+        self._orphans = orphans
+        self._removals = removals
+        self._blueprints = blueprints
+        self._job_gone = job_gone
+
+    # Jobs
+
+    def owner_added(self, owner: Job, _initial: bool) -> None:
+        self._at_once.add(object_key(owner.metadata))
+        if is_finished(owner):
+            self._release_pods_of(owner)
+
+    def owner_changed(self, old: Job, new: Job) -> None:
+        if old.metadata.uid != new.metadata.uid:
+            self.owner_gone(old, True)
+        key = object_key(new.metadata)
+        if is_finished(new):
+            self._release_pods_of(new)
+            self._at_once.add(key)
+            return
+        if old.metadata.generation != new.metadata.generation or old.metadata.uid != new.metadata.uid:
+            self._at_once.add(key)
+        else:
+            self._queue.add(key)
+        started, seconds = new.status.start_time, new.spec.active_deadline_seconds
+        if started is not None and seconds is not None and seconds != old.spec.active_deadline_seconds:
+            wait = until_deadline(new, started, self._env.now())
+            if wait is not None:
+                self._at_once.add_after(key, wait)
+
+    def owner_gone(self, owner: Job, _final_state_unknown: bool) -> None:
+        key = object_key(owner.metadata)
+        if self._guard is not None:
+            self._guard.forget(key, owner.metadata.uid)
+        self._expectations.delete(key)
+        self._removals.forget(key)
+        self._blueprints.forget(key)
+        self._job_gone(key, owner)
+        self._at_once.add(key)
+        self._release_pods_of(owner)
+
+    def _release_pods_of(self, job: Job) -> None:
+        meta = job.metadata
+        index_key = controller_index_key(meta.namespace, JOBS.kind, meta.name, meta.uid)
+        for pod in self._pods.by_index(CONTROLLER_INDEX, index_key):
+            if TRACKING in pod.metadata.finalizers:
+                self._orphans.add(object_key(pod.metadata))
+
+    # Pods
+
+    def pod_added(self, pod: Pod, initial: bool) -> None:
+        self._look_for_orphan(pod)
+        super().pod_added(pod, initial)
+
+    def pod_changed(self, old: Pod, new: Pod) -> None:
+        if old.metadata.resource_version == new.metadata.resource_version:
+            return
+        if old.metadata.uid != new.metadata.uid or TRACKING not in new.metadata.finalizers:
+            self._finalizer_gone(old)
+        former, reference = controller_of(old.metadata), controller_of(new.metadata)
+        if former is not None and reference is not None and former != reference:
+            key = self.owner_key(old.metadata.namespace, former)
+            if key is not None:
+                self._queue.add(key)
+        self._look_for_orphan(new)
+        super().pod_changed(old, new)
+
+    def pod_gone(self, pod: Pod, final_state_unknown: bool) -> None:
+        self._finalizer_gone(pod)
+        super().pod_gone(pod, final_state_unknown)
+
+    def _finalizer_gone(self, pod: Pod) -> None:
+        reference = controller_of(pod.metadata)
+        if reference is not None:
+            self._removals.observed(f"{pod.metadata.namespace}/{reference.name}", pod.metadata.uid)
+
+    def _look_for_orphan(self, pod: Pod) -> None:
+        if TRACKING not in pod.metadata.finalizers:
+            return
+        reference = controller_of(pod.metadata)
+        if reference is not None:
+            key = self.owner_key(pod.metadata.namespace, reference)
+            job = self._owners.get(key) if key is not None else None
+            if job is not None and (is_external(job) or not is_finished(job)):
+                return
+        self._orphans.add(object_key(pod.metadata))

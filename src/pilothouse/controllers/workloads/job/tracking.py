@@ -1,0 +1,124 @@
+"""What is counted, and which finalizers may go. Pure.
+
+A pod that has ended is counted in three steps: its uid is written into ``status.uncountedTerminatedPods`` (of one that
+succeeded for an indexed Job its index, into ``completedIndexes``), its finalizer is taken away, its uid becomes one
+more in the counter. Whoever comes to a Job in between sees which of the steps are done. Upstream: v1.36
+``pkg/controller/job/job_controller.go`` (``trackJobStatusAndRemoveFinalizers``).
+"""
+
+from collections.abc import Collection
+
+import msgspec
+from msgspec.structs import replace
+
+from pilothouse.api.batch import JobStatus, UncountedTerminatedPods
+from pilothouse.api.core import Pod
+from pilothouse.controllers.workloads.job.decide import Census, Seen, has_failed, is_indexed
+from pilothouse.controllers.workloads.job.indexes import index_of_pod
+from pilothouse.controllers.workloads.job.pod_failure_policy import judge
+from pilothouse.controllers.workloads.job.status import Ending, with_condition
+
+MOST_UNCOUNTED = 500
+"""``MaxUncountedPods``: so that a status does not grow without bound."""
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """The first two steps for everything that has ended."""
+
+    status: JobStatus
+    """To be written first, if it differs from what was read."""
+    release: tuple[Pod, ...]
+    """Whose finalizers go then."""
+    full: bool
+    """Whether there is more to count than fits: then the Job cannot finish yet."""
+    handled: tuple[str, ...] = ()
+    """Actions of the failure policy that were taken, one for each pod."""
+
+
+def settle(status: JobStatus, tracked: Collection[str]) -> JobStatus:
+    """Uids of pods that have no finalizer any more become numbers."""
+    uncounted = status.uncounted_terminated_pods or UncountedTerminatedPods()
+    good = tuple(uid for uid in uncounted.succeeded if uid in tracked)
+    bad = tuple(uid for uid in uncounted.failed if uid in tracked)
+    return replace(
+        status,
+        succeeded=status.succeeded + len(uncounted.succeeded) - len(good),
+        failed=status.failed + len(uncounted.failed) - len(bad),
+        uncounted_terminated_pods=UncountedTerminatedPods(succeeded=good, failed=bad),
+    )
+
+
+def plan(seen: Seen, census: Census, status: JobStatus, ending: Ending | None) -> Plan:
+    """What to write and which finalizers to take, from the status as it is to be otherwise."""
+    job = seen.job
+    indexed = is_indexed(job)
+    completions = job.spec.completions or 0
+    status = settle(status, seen.tracked)
+    before = status.uncounted_terminated_pods or UncountedTerminatedPods()
+    good, bad = dict.fromkeys(before.succeeded), dict.fromkeys(before.failed)
+    new_indexes: dict[int, None] = {}
+    release: list[Pod] = []
+    handled: list[str] = []
+    full = False
+    pods = sorted(seen.pods, key=index_of_pod) if indexed else seen.pods
+    for pod in pods:
+        uid = pod.metadata.uid
+        if uid not in seen.tracked:
+            continue
+        failed = has_failed(job, pod)
+        if not _may_go(seen, census, ending, pod, failed):
+            continue
+        release.append(pod)
+        index = index_of_pod(pod)
+        counts_here = not indexed or 0 <= index < completions
+        if pod.status.phase == "Succeeded" and uid not in bad:
+            if not indexed:
+                good[uid] = None
+            elif counts_here and index not in census.completed_before:
+                new_indexes[index] = None
+        elif (failed or (ending is not None and not ending.success)) and uid not in bad and counts_here:
+            verdict = judge(job.spec.pod_failure_policy, pod, per_index=job.spec.backoff_limit_per_index is not None)
+            if verdict.action:
+                handled.append(verdict.action)
+            if verdict.counts:
+                bad[uid] = None
+        if len(new_indexes) + len(good) + len(bad) >= MOST_UNCOUNTED:
+            # The counts of this status are enough for one look; the next one takes the rest.
+            full = True
+            break
+    status = replace(
+        status, uncounted_terminated_pods=UncountedTerminatedPods(succeeded=tuple(good), failed=tuple(bad))
+    )
+    if indexed:
+        completed = census.completed_before.plus(new_indexes)
+        status = replace(status, succeeded=completed.total, completed_indexes=str(completed))
+        if census.failed_indexes is not None:
+            status = replace(status, failed_indexes=str(census.failed_indexes))
+    if ending is not None:
+        conditions, _changed = with_condition(
+            status.conditions, ending.type, "True", ending.reason, ending.message, seen.now
+        )
+        status = replace(status, conditions=conditions)
+    return Plan(status=status, release=tuple(release), full=full, handled=tuple(handled))
+
+
+def _may_go(seen: Seen, census: Census, ending: Ending | None, pod: Pod, failed: bool) -> bool:
+    if seen.job.metadata.deletion_timestamp is not None or ending is not None or pod.status.phase == "Succeeded":
+        return True
+    if not failed:
+        return False
+    kept = census.kept.get(index_of_pod(pod))
+    return kept is None or kept.metadata.uid != pod.metadata.uid
+
+
+def has_ended(plan: Plan, status: JobStatus, ending: Ending | None) -> bool:
+    """Whether the Job may say that it has ended: all is counted, nothing runs any more."""
+    uncounted = status.uncounted_terminated_pods or UncountedTerminatedPods()
+    return (
+        ending is not None
+        and not plan.full
+        and not uncounted.succeeded
+        and not uncounted.failed
+        and not status.terminating
+        and not status.active
+    )
