@@ -33,6 +33,7 @@ _PLURALS = {
     "Service": "api/v1/namespaces/{}/services",
     "Secret": "api/v1/namespaces/{}/secrets",
     "ReplicaSet": "apis/apps/v1/namespaces/{}/replicasets",
+    "Job": "apis/batch/v1/namespaces/{}/jobs",
     "Deployment": "apis/apps/v1/namespaces/{}/deployments",
 }
 

@@ -1,0 +1,309 @@
+"""Jobs on the embedded API server in virtual time, with a kubelet that ends pods, and with faults.
+
+The kubelet is the truth: it knows which pods have succeeded. Invariants are judged after every second of a story.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from tests.controllers.node_world import PODS, World, play
+
+from pilothouse.client.interceptor import Rule, conflict, delay, fail, lose_answer, lose_request
+from pilothouse.controllers.workloads.job import DESCRIPTOR
+from pilothouse.controllers.workloads.job.decide import TRACKING
+from pilothouse.env import TaskGroup
+
+Doc = dict[str, Any]
+JOBS = "/apis/batch/v1/namespaces/default/jobs"
+WORK = f"{JOBS}/work"
+INDEX = "batch.kubernetes.io/job-completion-index"
+
+
+class Kubelet:
+    """Starts pods, ends them after ``seconds`` with the exit code that ``code`` says, removes deleted ones."""
+
+    def __init__(self, world: World, code: Callable[[Doc], int] = lambda _pod: 0, seconds: float = 1.0) -> None:
+        self._world = world
+        self._code = code
+        self._seconds = seconds
+        self._ends: dict[str, float] = {}
+        self.succeeded: dict[str, None] = {}
+        self.failed: dict[str, None] = {}
+        self.indexes: dict[str, None] = {}
+
+    async def run(self) -> None:
+        while True:
+            for pod in (await self._world.see(PODS))["items"]:
+                await self._look(pod)
+            await asyncio.sleep(0.2)
+
+    async def _look(self, pod: Doc) -> None:
+        meta, phase = pod["metadata"], pod["status"].get("phase", "Pending")
+        path, uid = f"{PODS}/{meta['name']}", meta["uid"]
+        now = self._world.env.monotonic()
+        if "deletionTimestamp" in meta:
+            if meta.get("deletionGracePeriodSeconds", 0):
+                await self._world.delete(path, grace=0)
+            return
+        if phase == "Pending":
+            self._ends[uid] = now + self._seconds
+            await self._world.merge(f"{path}/status", {"status": {"phase": "Running"}})
+        elif phase == "Running" and now >= self._ends.get(uid, 0.0):
+            code = self._code(pod)
+            state = {"terminated": {"exitCode": code}}
+            container = {"name": "c", "image": "i", "imageID": "", "ready": False, "restartCount": 0, "state": state}
+            status = {"phase": "Failed" if code else "Succeeded", "containerStatuses": [container]}
+            await self._world.merge(f"{path}/status", {"status": status})
+            (self.failed if code else self.succeeded)[uid] = None
+            if not code and INDEX in meta.get("annotations", {}):
+                self.indexes[meta["annotations"][INDEX]] = None
+
+
+def telling(
+    story: Callable[[World, Kubelet], Awaitable[None]],
+    *,
+    code: Callable[[Doc], int] = lambda _pod: 0,
+    seconds: float = 1.0,
+    seed: int = 0,
+) -> None:
+    async def with_controller(world: World) -> None:
+        await world.start(DESCRIPTOR)
+        kubelet = Kubelet(world, code, seconds)
+        async with TaskGroup("kubelet") as group:
+            group.start(kubelet.run(), name="kubelet")
+            await story(world, kubelet)
+            group.cancel()
+
+    play(with_controller, seed=seed)
+
+
+async def make(world: World, **spec: Any) -> None:
+    template: Doc = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
+    await world.request("POST", JOBS, {"metadata": {"name": "work"}, "spec": {"template": template, **spec}})
+
+
+async def status_of(world: World) -> Doc:
+    found: Doc = (await world.see(WORK)).get("status", {})
+    return found
+
+
+async def ended(world: World, kubelet: Kubelet, seconds: int = 300) -> Doc:
+    """The status of the Job once it has ended; nothing may ever be counted that has not happened, nor be taken back."""
+    before: Doc = {}
+    for _second in range(seconds):
+        await asyncio.sleep(1)
+        status = await status_of(world)
+        if status.get("completedIndexes") is None:
+            assert status.get("succeeded", 0) <= len(kubelet.succeeded)
+        for name in ("succeeded", "failed"):
+            assert status.get(name, 0) >= before.get(name, 0)
+        before = status
+        if {"Complete", "Failed"} & {c["type"] for c in status.get("conditions") or [] if c["status"] == "True"}:
+            await asyncio.sleep(5)
+            assert (await status_of(world)) == status, "what has ended stays as it is"
+            assert not status.get("active") and not status.get("terminating")
+            assert status["uncountedTerminatedPods"] == {}
+            await no_finalizers(world)
+            return status
+    raise AssertionError(f"has not ended: {before}")
+
+
+async def no_finalizers(world: World) -> None:
+    for pod in (await world.see(PODS))["items"]:
+        assert TRACKING not in pod["metadata"].get("finalizers", []), pod["metadata"]["name"]
+
+
+def types(status: Doc) -> list[str]:
+    return [f"{c['type']} {c['reason']}" for c in status["conditions"]]
+
+
+def test_four_of_two_at_a_time() -> None:
+    async def story(world: World, kubelet: Kubelet) -> None:
+        await make(world, completions=4, parallelism=2)
+        status = await ended(world, kubelet)
+        assert status["succeeded"] == 4 == len(kubelet.succeeded)
+        assert types(status) == ["SuccessCriteriaMet CompletionsReached", "Complete CompletionsReached"]
+        assert len(world.bodies("create", "pods")) == 4
+        assert len(await world.events("Completed")) == 1
+
+    telling(story)
+
+
+def test_of_an_indexed_job_each_index_succeeds_once() -> None:
+    async def story(world: World, kubelet: Kubelet) -> None:
+        await make(world, completions=7, parallelism=3, completionMode="Indexed")
+        status = await ended(world, kubelet)
+        assert (status["succeeded"], status["completedIndexes"]) == (7, "0-6")
+        bodies = world.bodies("create", "pods")
+        assert sorted(body["metadata"]["annotations"][INDEX] for body in bodies) == list("0123456")
+        assert {body["spec"]["hostname"] for body in bodies} == {f"work-{index}" for index in range(7)}
+        assert bodies[0]["metadata"]["generateName"] == "work-0-"
+        assert bodies[0]["spec"]["containers"][0]["env"][0]["name"] == "JOB_COMPLETION_INDEX"
+
+    telling(story)
+
+
+def test_too_many_failures_with_growing_waits() -> None:
+    """Traces 06b."""
+
+    async def story(world: World, kubelet: Kubelet) -> None:
+        await make(world, backoffLimit=2)
+        began = world.env.monotonic()
+        status = await ended(world, kubelet)
+        assert status["failed"] == 3 == len(kubelet.failed)
+        assert types(status) == ["FailureTarget BackoffLimitExceeded", "Failed BackoffLimitExceeded"]
+        assert "completionTime" not in status
+        assert 30 < world.env.monotonic() - began < 50
+        assert await world.events("BackoffLimitExceeded") == ["Job/work Job has reached the specified backoff limit"]
+
+    telling(story, code=lambda _pod: 1)
+
+
+def test_an_index_fails_for_itself() -> None:
+    async def story(world: World, kubelet: Kubelet) -> None:
+        await make(world, completions=3, parallelism=3, completionMode="Indexed", backoffLimitPerIndex=1)
+        status = await ended(world, kubelet)
+        assert (status["completedIndexes"], status["failedIndexes"], status["failed"]) == ("0,2", "1", 2)
+        assert types(status)[-1] == "Failed FailedIndexes"
+        counts = [body["metadata"]["annotations"] for body in world.bodies("create", "pods")]
+        of_one = [c["batch.kubernetes.io/job-index-failure-count"] for c in counts if c[INDEX] == "1"]
+        assert of_one == ["0", "1"]
+
+    telling(story, code=lambda pod: int(pod["metadata"]["annotations"][INDEX] == "1"))
+
+
+def test_more_failed_indexes_than_allowed_end_the_job() -> None:
+    async def story(world: World, kubelet: Kubelet) -> None:
+        limits = {"backoffLimitPerIndex": 0, "maxFailedIndexes": 1}
+        await make(world, completions=6, parallelism=2, completionMode="Indexed", **limits)
+        status = await ended(world, kubelet)
+        assert types(status)[-1] == "Failed MaxFailedIndexesExceeded"
+        assert status["failed"] == 2
+
+    telling(story, code=lambda _pod: 1)
+
+
+def test_the_failure_policy_ignores_and_fails() -> None:
+    async def story(world: World, kubelet: Kubelet) -> None:
+        rules = [
+            {"action": "Ignore", "onExitCodes": {"operator": "In", "values": [7]}},
+            {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}},
+        ]
+        await make(world, backoffLimit=0, podFailurePolicy={"rules": rules})
+        status = await ended(world, kubelet)
+        assert status["failed"] == 1, "what was ignored does not count"
+        (message,) = {c["message"] for c in status["conditions"]}
+        assert "failed with exit code 42 matching FailJob rule at index 1" in message
+        assert types(status) == ["FailureTarget PodFailurePolicy", "Failed PodFailurePolicy"]
+
+    codes = iter((7, 7, 42))
+    telling(story, code=lambda _pod: next(codes))
+
+
+def test_the_success_policy_ends_a_job_and_what_still_runs_has_not_failed() -> None:
+    async def story(world: World, kubelet: Kubelet) -> None:
+        policy = {"rules": [{"succeededIndexes": "1"}]}
+        await make(world, completions=3, parallelism=3, completionMode="Indexed", successPolicy=policy)
+        await asyncio.sleep(2)
+        for pod in (await world.see(PODS))["items"]:
+            if pod["metadata"]["annotations"][INDEX] == "1":
+                await world.merge(f"{PODS}/{pod['metadata']['name']}/status", {"status": {"phase": "Succeeded"}})
+        status = await ended(world, kubelet)
+        assert types(status) == ["SuccessCriteriaMet SuccessPolicy", "Complete SuccessPolicy"]
+        assert (status["completedIndexes"], status["succeeded"]) == ("1", 1)
+
+    telling(story, seconds=1000)
+
+
+def test_a_suspended_job_has_no_pods_and_none_of_them_failed() -> None:
+    """Traces 06e."""
+
+    async def story(world: World, kubelet: Kubelet) -> None:
+        await make(world, suspend=True, parallelism=2, completions=2)
+        await asyncio.sleep(5)
+        status = await status_of(world)
+        assert types(status) == ["Suspended JobSuspended"] and "startTime" not in status
+        await world.merge(WORK, {"spec": {"suspend": False}})
+        await asyncio.sleep(5)
+        status = await status_of(world)
+        assert types(status) == ["Suspended JobResumed"] and status["active"] == 2 and "startTime" in status
+        await world.merge(WORK, {"spec": {"suspend": True}})
+        await asyncio.sleep(5)
+        status = await status_of(world)
+        assert types(status) == ["Suspended JobSuspended"] and "startTime" not in status
+        assert (status.get("failed", 0), status.get("active", 0), status["terminating"]) == (0, 0, 0)
+        assert (await world.see(PODS))["items"] == []
+        order = [line.partition(" work")[0] for line in world.requests() if "pods" in line]
+        assert order[-4:] == ["patch pods", "patch pods", "delete pods", "delete pods"]
+
+    telling(story, seconds=1000)
+
+
+def test_a_deadline_ends_a_job() -> None:
+    async def story(world: World, kubelet: Kubelet) -> None:
+        await make(world, parallelism=2, activeDeadlineSeconds=20)
+        status = await ended(world, kubelet)
+        assert types(status) == ["FailureTarget DeadlineExceeded", "Failed DeadlineExceeded"]
+        assert status["failed"] == 2
+
+    telling(story, seconds=1000)
+
+
+def test_somebody_elses_job_is_left_alone() -> None:
+    async def story(world: World, kubelet: Kubelet) -> None:
+        await make(world, managedBy="example.com/other")
+        await asyncio.sleep(20)
+        assert world.requests() == []
+
+    telling(story)
+
+
+def test_pods_lose_their_finalizer_when_their_job_goes() -> None:
+    """kubernetes#108645: also the one that was on its way out already."""
+
+    async def story(world: World, kubelet: Kubelet) -> None:
+        await make(world, parallelism=3, completions=3)
+        await asyncio.sleep(3)
+        first = (await world.pods())[0]
+        await world.delete(f"{PODS}/{first}")
+        await world.request("DELETE", WORK, {"propagationPolicy": "Orphan"})
+        await world.merge(WORK, {"metadata": {"finalizers": None}})
+        await asyncio.sleep(10)
+        assert await world.get(WORK) is None
+        await no_finalizers(world)
+
+    telling(story, seconds=1000)
+
+
+FAULTS: dict[str, tuple[Any, Doc]] = {
+    "conflicts": (conflict(), {"verb": "update", "resource": "jobs.batch", "probability": 0.3}),
+    "failing patches": (fail(500), {"verb": "patch", "resource": "pods", "probability": 0.4}),
+    "failing creates": (fail(500), {"verb": "create", "resource": "pods", "probability": 0.3}),
+    "lost answers": (lose_answer(), {"verb": "write", "probability": 0.2}),
+    "lost requests": (lose_request(), {"verb": "write", "probability": 0.2}),
+    "slow watches": (delay(0.1, 4.0), {"verb": "watch"}),
+}
+
+
+@pytest.mark.parametrize("chance", range(3))
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("indexed", [False, True], ids=["counted", "indexed"])
+def test_completions_are_exact_whatever_fails(fault: str, indexed: bool, chance: int) -> None:
+    async def story(world: World, kubelet: Kubelet) -> None:
+        action, which = FAULTS[fault]
+        world.faults.add(Rule(action, **which))
+        more = {"completionMode": "Indexed"} if indexed else {}
+        await make(world, completions=6, parallelism=3, backoffLimit=100, **more)
+        status = await ended(world, kubelet, 900)
+        assert types(status)[-1] == "Complete CompletionsReached"
+        assert status["succeeded"] == 6
+        if indexed:
+            assert sorted(kubelet.indexes) == list("012345")
+        else:
+            assert len(kubelet.succeeded) == 6, "neither over- nor under-counted"
+        assert status.get("failed", 0) == len(kubelet.failed)
+
+    turn = iter(range(10_000))
+    telling(story, code=lambda _pod: int(next(turn) % 4 == chance), seed=chance)

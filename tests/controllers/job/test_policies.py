@@ -1,0 +1,167 @@
+"""The failure and the success policy, and the wait after failures. Rows mirror ``pod_failure_policy_test.go``,
+``success_policy_test.go`` and ``backoff_utils_test.go`` of v1.36 ``pkg/controller/job``."""
+
+import datetime
+
+import pytest
+from tests.controllers.job.builders import T0, at, ended, pod
+
+from pilothouse.api.batch import (
+    ExitCodesRequirement,
+    PodConditionPattern,
+    PodFailurePolicy,
+    PodFailurePolicyRule,
+    SuccessPolicy,
+    SuccessPolicyRule,
+)
+from pilothouse.api.core import Pod, PodCondition
+from pilothouse.controllers.workloads.job.backoff import NONE, Failures, after, finished_at, remaining
+from pilothouse.controllers.workloads.job.indexes import Indexes
+from pilothouse.controllers.workloads.job.pod_failure_policy import NO_RULE, Verdict, judge
+from pilothouse.controllers.workloads.job.success_policy import met_rule
+
+
+def codes(action: str, operator: str, *values: int, container: str | None = None) -> PodFailurePolicyRule:
+    requirement = ExitCodesRequirement(container_name=container, operator=operator, values=values)
+    return PodFailurePolicyRule(action=action, on_exit_codes=requirement)
+
+
+def condition(action: str, type_: str, status: str = "True") -> PodFailurePolicyRule:
+    return PodFailurePolicyRule(action=action, on_pod_conditions=(PodConditionPattern(type=type_, status=status),))
+
+
+EXIT_2 = pod("p", "Failed", containers=(ended("main", 2),))
+EVICTED = pod("p", "Failed", conditions=(PodCondition(type="DisruptionTarget", status="True"),))
+
+
+def fails(text: str) -> Verdict:
+    return Verdict(action="FailJob", message=text)
+
+
+@pytest.mark.parametrize(
+    ("rules", "failed", "expected"),
+    [
+        pytest.param([], EXIT_2, NO_RULE, id="no rules"),
+        pytest.param([codes("Ignore", "In", 1, 2)], EXIT_2, Verdict(counts=False, action="Ignore"), id="ignored"),
+        pytest.param([codes("Ignore", "In", 1, 3)], EXIT_2, NO_RULE, id="another code"),
+        pytest.param([codes("Count", "NotIn", 1, 3)], EXIT_2, Verdict(action="Count"), id="none of these codes"),
+        pytest.param([codes("Count", "NotIn", 2)], EXIT_2, NO_RULE, id="one of these codes"),
+        pytest.param(
+            [codes("FailJob", "NotIn", 5)],
+            pod("p", "Failed", containers=(ended("main", 0),)),
+            NO_RULE,
+            id="0 never fits",
+        ),
+        pytest.param(
+            [codes("FailJob", "In", 2)],
+            EXIT_2,
+            fails("Container main for pod default/p failed with exit code 2 matching FailJob rule at index 0"),
+            id="the Job fails",
+        ),
+        pytest.param([codes("FailJob", "In", 2, container="other")], EXIT_2, NO_RULE, id="another container"),
+        pytest.param(
+            [codes("FailJob", "In", 5)],
+            pod("p", "Failed", containers=(ended("main", 2),), init_containers=(ended("init", 5),)),
+            fails("Container init for pod default/p failed with exit code 5 matching FailJob rule at index 0"),
+            id="an init container",
+        ),
+        pytest.param(
+            [condition("Ignore", "DisruptionTarget"), codes("FailJob", "In", 2)],
+            EXIT_2,
+            fails("Container main for pod default/p failed with exit code 2 matching FailJob rule at index 1"),
+            id="the first rule that fits",
+        ),
+        pytest.param(
+            [condition("Ignore", "DisruptionTarget")], EVICTED, Verdict(counts=False, action="Ignore"), id="evicted"
+        ),
+        pytest.param([condition("Ignore", "DisruptionTarget", "False")], EVICTED, NO_RULE, id="another status"),
+        pytest.param(
+            [condition("FailJob", "DisruptionTarget")],
+            EVICTED,
+            fails("Pod default/p has condition DisruptionTarget matching FailJob rule at index 0"),
+            id="evicted, and the Job fails",
+        ),
+        pytest.param([codes("FailIndex", "In", 2)], EXIT_2, Verdict(action="FailIndex"), id="the index fails"),
+    ],
+)
+def test_what_becomes_of_a_failed_pod(rules: list[PodFailurePolicyRule], failed: Pod, expected: Verdict) -> None:
+    """TestMatchPodFailurePolicy."""
+    assert judge(PodFailurePolicy(rules=tuple(rules)), failed) == expected
+
+
+@pytest.mark.parametrize(
+    ("rules", "succeeded", "expected"),
+    [
+        pytest.param([("0-2", None)], "", None, id="none has succeeded"),
+        pytest.param([("0-2", None)], "0,1", None, id="not all of them"),
+        pytest.param([("0-2", None)], "0-4", 0, id="all of them, and others"),
+        pytest.param([("0-5", 2)], "1,4", 0, id="enough of them"),
+        pytest.param([("0-5", 3)], "1,4,8,9", None, id="others do not count"),
+        pytest.param([(None, 3)], "1,4,8", 0, id="enough of all"),
+        pytest.param([(None, 4)], "1,4,8", None, id="not enough of all"),
+        pytest.param([("0,2", None), ("4", None)], "4", 1, id="the second rule"),
+        pytest.param([("a", None), (None, 1)], "4", 1, id="a rule that makes no sense is left out"),
+        pytest.param([("1-3,5-9", None)], "0-6,7-9", 0, id="across intervals"),
+    ],
+)
+def test_which_rule_is_met(rules: list[tuple[str | None, int | None]], succeeded: str, expected: int | None) -> None:
+    """TestMatchSuccessPolicy."""
+    policy = SuccessPolicy(
+        rules=tuple(SuccessPolicyRule(succeeded_indexes=indexes, succeeded_count=count) for indexes, count in rules)
+    )
+    assert met_rule(policy, 10, Indexes.parse(succeeded, 10)) == expected
+
+
+@pytest.mark.parametrize(
+    ("before", "succeeded", "failed", "expected"),
+    [
+        pytest.param(Failures(2, at(5)), [], [], Failures(2, at(5)), id="nothing new"),
+        pytest.param(NONE, [], [10, 12, 11], Failures(3, at(12)), id="failures: the last counts"),
+        pytest.param(Failures(1, at(5)), [], [10], Failures(2, at(10)), id="one more failure"),
+        pytest.param(Failures(3, at(5)), [10], [], NONE, id="a success ends the row"),
+        pytest.param(Failures(3, at(5)), [10], [9, 11, 12], Failures(2, at(12)), id="only those after the success"),
+        pytest.param(Failures(3, at(5)), [10], [9], NONE, id="all before the success"),
+    ],
+)
+def test_failures_in_a_row(before: Failures, succeeded: list[int], failed: list[int], expected: Failures) -> None:
+    """TestNewBackoffRecord."""
+    good = [pod(f"s{second}", "Succeeded", finished=second) for second in succeeded]
+    bad = [pod(f"f{second}", "Failed", finished=second) for second in failed]
+    assert after(before, good, bad) == expected
+
+
+@pytest.mark.parametrize(
+    ("ended_pod", "expected"),
+    [
+        pytest.param(
+            pod("p", "Failed", containers=(ended("a", 1, seconds=5), ended("b", 1, seconds=9))), at(9), id="last"
+        ),
+        pytest.param(
+            pod("p", "Failed", containers=(ended("a", 1, seconds=5), ended("b", 1)), ready=False),
+            T0,
+            id="not ready since",
+        ),
+        pytest.param(pod("p", "Failed", deleted=30), at(30), id="to be deleted"),
+        pytest.param(pod("p", "Failed"), T0, id="made"),
+    ],
+)
+def test_when_a_pod_ended(ended_pod: Pod, expected: datetime.datetime) -> None:
+    """TestGetFinishedTime."""
+    assert finished_at(ended_pod) == expected
+
+
+@pytest.mark.parametrize(
+    ("failures", "second", "expected"),
+    [
+        pytest.param(NONE, 0, 0.0, id="no failure"),
+        pytest.param(Failures(1, T0), 0, 10.0, id="the first"),
+        pytest.param(Failures(2, T0), 5, 15.0, id="the second, some time ago"),
+        pytest.param(Failures(3, T0), 0, 40.0, id="the third"),
+        pytest.param(Failures(1, T0), 11, 0.0, id="long enough ago"),
+        pytest.param(Failures(7, T0), 0, 600.0, id="never more than ten minutes"),
+        pytest.param(Failures(1000, T0), 0, 600.0, id="however many"),
+    ],
+)
+def test_the_wait_after_failures(failures: Failures, second: int, expected: float) -> None:
+    """TestGetRemainingBackoffTime."""
+    assert remaining(failures, at(second)) == expected
