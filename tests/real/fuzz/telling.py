@@ -81,7 +81,7 @@ class Teller:
             exchange = Exchange(seed, story.info.group_resource, request, *answers)
             exchange.differences = self.comparison.differences(*answers, (theirs, ours))
             for _ in range(20):
-                if not (exchange.differences and ("resourceVersion", "0") in request.query):
+                if not (exchange.differences and any(name == "resourceVersion" for name, _value in request.query)):
                     break
                 # What comes from a cache may be a little old.
                 time.sleep(0.05)

@@ -464,7 +464,7 @@ KNOWN: Mapping[str, Chooser] = {
         {"url": "https://w.example.com/x"}, {"service": {"name": "s", "namespace": "default", "path": "/p"}}
     ),
     "CrossVersionObjectReference": one({"kind": "Deployment", "name": "d", "apiVersion": "apps/v1"}),
-    "HorizontalPodAutoscalerStatus.currentCPUUtilizationPercentage": one(None),
+    "HorizontalPodAutoscalerStatus.currentCPUUtilizationPercentage": number(1, 90),
     "HorizontalPodAutoscalerSpec.minReplicas": number(1, 3),
     "HorizontalPodAutoscalerSpec.maxReplicas": number(3, 9),
     "HorizontalPodAutoscalerSpec.targetCPUUtilizationPercentage": number(1, 90),

@@ -103,7 +103,7 @@ async def _store(core: Core, call: Call, obj: Object, options: WriteOptions, *, 
     info, store, strategy = call.info, core.store, call.strategy
     stored_as = strategy.stored_as(info)
     stored = strategy.to_storage(info, obj)
-    meta = obj["metadata"]
+    meta = stored["metadata"]
 
     def make(revision: int) -> bytes:
         meta["resourceVersion"] = str(revision)
@@ -114,7 +114,8 @@ async def _store(core: Core, call: Call, obj: Object, options: WriteOptions, *, 
         if options.dry_run:
             taken = store.staged(key)
             if taken is None:
-                return ObjectResult(201, info, encode_object(info, obj), tuple(call.warnings))
+                shown = core.view(info, encode_object(stored_as, stored))
+                return ObjectResult(201, info, shown, tuple(call.warnings))
         else:
             try:
                 staged = store.stage(key, make, expected=0)

@@ -241,6 +241,7 @@ async def _write(core: Core, call: Call, record: Record, obj: Object, options: D
         return Record(record.key, encode_object(call.info, obj), record.revision, record.created)
     strategy = call.strategy
     stored, stored_as = strategy.to_storage(call.info, obj), strategy.stored_as(call.info)
+    meta = stored["metadata"]
 
     def make(revision: int) -> bytes:
         meta["resourceVersion"] = str(revision)

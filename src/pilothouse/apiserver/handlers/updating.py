@@ -241,10 +241,10 @@ async def _replace(
         return await _remove(core, call, record, obj, options)
     if obj == old:
         return ObjectResult(200, info, core.view(info, record.value), warnings)
-    if options.dry_run:
-        return ObjectResult(200, info, encode_object(info, obj), warnings)
-
     stored, stored_as = strategy.to_storage(info, obj), strategy.stored_as(info)
+    if options.dry_run:
+        return ObjectResult(200, info, core.view(info, encode_object(stored_as, stored)), warnings)
+    meta = stored["metadata"]
 
     def make(revision: int) -> bytes:
         meta["resourceVersion"] = str(revision)

@@ -1,20 +1,19 @@
 """HorizontalPodAutoscalers: ``autoscaling/v1`` and ``v2`` are one kind of object, stored as v2.
 
-After kubernetes' ``pkg/apis/autoscaling/{v1,v2}`` (v1.36). v1 knows one metric, the use of CPU; upstream keeps all
-others in annotations of the v1 form; here a v1 client does not see them, and what it writes has no others.
+After kubernetes' ``pkg/apis/autoscaling/{v1,v2}`` (v1.36). v1 knows one metric, the use of CPU; everything else is in
+annotations of the v1 form (``autoscaler_forms``).
 """
 
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
 
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object, decode, encode_object
 from pilothouse.apiserver.resources import ResourceInfo, built_in
+from pilothouse.apiserver.strategies import autoscaler_forms as forms
 from pilothouse.apiserver.strategies.base import Strategy
 from pilothouse.apiserver.strategies.filling import child, fill
-
-_DEFAULT_UTILIZATION = 80
 
 
 @lru_cache(maxsize=1)
@@ -22,20 +21,18 @@ def _stored() -> ResourceInfo:
     return next(info for info in built_in() if info.resource == "horizontalpodautoscalers" and info.version == "v2")
 
 
-def _cpu(metrics: Any) -> Object | None:
-    """The metric that v1 can say."""
-    for metric in metrics or ():
-        resource = metric.get("resource") or {}
-        if metric.get("type") == "Resource" and resource.get("name") == "cpu":
-            return resource
-    return None
+def _is_v1(obj: Object) -> bool:
+    return obj.get("apiVersion") == "autoscaling/v1"
 
 
-def _cpu_metric(percent: int, field: str) -> Object:
-    value: Object = {"averageUtilization": percent}
-    if field == "target":
-        value["type"] = "Utilization"
-    return {"type": "Resource", "resource": {"name": "cpu", field: value}}
+def _keep(obj: Object, old: Object, names: Sequence[str]) -> None:
+    """Let these annotations of a v1 object be the stored ones: the write is not about what they stand for."""
+    meta = obj["metadata"]
+    stored = (old.get("metadata") or {}).get("annotations") or {}
+    given = meta.get("annotations") or {}
+    if any(name in stored or name in given for name in names):
+        others = {name: value for name, value in given.items() if name not in names}
+        meta["annotations"] = others | {name: stored[name] for name in names if name in stored}
 
 
 def _v2_status(status: Object) -> Object:
@@ -63,16 +60,35 @@ class AutoscalerStrategy(Strategy):
         spec: Object = obj.setdefault("spec", {})
         if spec.get("minReplicas") is None:
             spec["minReplicas"] = 1
-        if obj.get("apiVersion") == "autoscaling/v1":
-            if spec.get("targetCPUUtilizationPercentage") is None:
-                spec["targetCPUUtilizationPercentage"] = _DEFAULT_UTILIZATION
+        meta: Object = obj["metadata"]
+        if _is_v1(obj):
+            if spec.get("targetCPUUtilizationPercentage") is None and not forms.carried_metrics(meta):
+                spec["targetCPUUtilizationPercentage"] = forms.DEFAULT_UTILIZATION
             return
+        # In v2 they would stand for what has fields.
+        if meta.get("annotations"):
+            meta["annotations"] = forms.without_carried(meta)["annotations"]
         if not spec.get("metrics"):
-            spec["metrics"] = [_cpu_metric(_DEFAULT_UTILIZATION, "target")]
+            spec["metrics"] = [forms.cpu_metric(forms.DEFAULT_UTILIZATION, "target")]
         if spec.get("behavior") is not None:
             _default_behavior(spec["behavior"])
 
+    def prepare_create(self, obj: Object, now: str) -> None:
+        if _is_v1(obj):
+            _keep(obj, {}, forms.OF_STATUS)
+
+    def prepare_update(self, obj: Object, old: Object) -> None:
+        if _is_v1(obj):
+            _keep(obj, old, forms.OF_STATUS)
+
+    def prepare_status(self, obj: Object, old: Object, now: str) -> None:
+        if _is_v1(obj):
+            _keep(obj, old, forms.OF_SPEC)
+
     def validate(self, obj: Object) -> list[FieldError]:
+        if _is_v1(obj):
+            # The older form is judged as what it is stored as.
+            obj = forms.to_v2(obj)
         spec = obj["spec"]
         problems: list[FieldError] = []
         low, high = spec["minReplicas"], spec.get("maxReplicas") or 0
@@ -81,11 +97,6 @@ class AutoscalerStrategy(Strategy):
             if not any(metric.get("type") in ("Object", "External") for metric in spec.get("metrics") or ()):
                 text = "must specify at least one Object or External metric to support scaling to zero replicas"
                 problems.append(errors.not_allowed("spec.metrics", text))
-        percent = spec.get("targetCPUUtilizationPercentage")
-        if percent is not None and percent < 1:
-            # The older form is judged as what it is stored as.
-            path = "spec.metrics[0].resource.target.averageUtilization"
-            problems.append(errors.invalid_value(path, percent, "must be greater than 0"))
         if high < 1:
             problems.append(errors.required("spec.maxReplicas", "must be set and greater than 0"))
         elif high < low:
@@ -103,7 +114,7 @@ class AutoscalerStrategy(Strategy):
     def finish(self, obj: Object) -> None:
         # v1 prints both counts; v2 leaves out a current count of zero and prints metrics that are unset.
         status: Object = obj.get("status") or {}
-        if obj.get("apiVersion") == "autoscaling/v1":
+        if _is_v1(obj):
             obj["status"] = {"currentReplicas": 0, "desiredReplicas": 0, **status}
         else:
             obj["status"] = _v2_status(status)
@@ -114,25 +125,9 @@ class AutoscalerStrategy(Strategy):
     def to_storage(self, info: ResourceInfo, obj: Object) -> Object:
         if info.version != "v1":
             return obj
-        spec, status = dict(obj.get("spec") or {}), dict(obj.get("status") or {})
-        wanted = spec.pop("targetCPUUtilizationPercentage", None)
-        found = status.pop("currentCPUUtilizationPercentage", None)
-        if wanted is not None:
-            spec["metrics"] = [_cpu_metric(wanted, "target")]
-        if found is not None:
-            status["currentMetrics"] = [_cpu_metric(found, "current")]
-        return {"metadata": obj["metadata"], "spec": spec, "status": _v2_status(status)}
+        stored = forms.to_v2(obj)
+        return {**stored, "status": _v2_status(stored["status"])}
 
     def from_storage(self, info: ResourceInfo, value: bytes) -> bytes:
-        obj = decode(value)
-        spec, status = obj.get("spec") or {}, obj.get("status") or {}
-        wanted = _cpu(spec.pop("metrics", None))
-        found = _cpu(status.pop("currentMetrics", None))
-        spec.pop("behavior", None)
-        status.pop("conditions", None)
-        status.setdefault("currentReplicas", 0)
-        if wanted is not None and "averageUtilization" in (wanted.get("target") or {}):
-            spec["targetCPUUtilizationPercentage"] = wanted["target"]["averageUtilization"]
-        if found is not None and "averageUtilization" in (found.get("current") or {}):
-            status["currentCPUUtilizationPercentage"] = found["current"]["averageUtilization"]
-        return encode_object(info, {"metadata": obj["metadata"], "spec": spec, "status": status})
+        shown = forms.to_v1(decode(value))
+        return encode_object(info, {**shown, "status": {"currentReplicas": 0, **shown["status"]}})

@@ -147,7 +147,7 @@ class Strategy:
         return info
 
     def to_storage(self, info: ResourceInfo, obj: Object) -> Object:
-        """The object in the stored version. May share parts with ``obj``; the metadata is the same dict."""
+        """The object in the stored version. May share parts with ``obj``."""
         return obj
 
     def from_storage(self, info: ResourceInfo, value: bytes) -> bytes:
