@@ -14,11 +14,12 @@ from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.base import Strategy
 from pilothouse.apiserver.strategies.filling import IMMUTABLE, child, fill, fixed, go_named
-from pilothouse.apiserver.strategies.pod_templates import NON_NEGATIVE, default_template, validate_template
+from pilothouse.apiserver.strategies.pod_templates import NON_NEGATIVE, validate_template
 from pilothouse.apiserver.strategies.selectors import selector_problems
 from pilothouse.apiserver.strategies.warnings import pod_spec_warnings
 from pilothouse.machinery.cron import CronError, check_schedule
 from pilothouse.machinery.labels import SelectorError, selector_from
+from pilothouse.semantics.pod_defaults import default_template
 
 _MAX_INT32 = 2**31 - 1
 _MODES = ("Indexed", "NonIndexed")

@@ -1,11 +1,11 @@
-"""Pod specs, in pods and in templates: defaults and validation.
+"""Pod specs, in pods and in templates: validation. ``semantics.pod_defaults`` has the defaults.
 
-Defaults follow kubernetes' ``pkg/apis/core/v1/defaults.go``, validation ``pkg/apis/core/validation/validation.go``
-(v1.36), as far as controllers and their tests rely on them.
+Follows kubernetes' ``pkg/apis/core/validation/validation.go`` (v1.36), as far as controllers and their tests rely
+on it.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import lru_cache
 
 import msgspec
@@ -22,10 +22,9 @@ from pilothouse.machinery.names import (
     port_name_errors,
     qualified_name_errors,
 )
-from pilothouse.machinery.quantities import canonical, parse_quantity
+from pilothouse.machinery.quantities import parse_quantity
+from pilothouse.semantics.pod_defaults import PROBES, containers_of
 
-_CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")
-_PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _HANDLERS = ("exec", "grpc", "httpGet", "sleep", "tcpSocket")
 _RESTART_POLICIES = ("Always", "OnFailure", "Never")
 _DNS_POLICIES = ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")
@@ -33,202 +32,6 @@ _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _PROTOCOLS = ("SCTP", "TCP", "UDP")
 _TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _ENV_NAME = re.compile(r"^[ -<>-~]+$")
-_SOURCE_DEFAULTS: dict[str, Object] = {
-    "iscsi": {"iscsiInterface": "default"},
-    "rbd": {"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"},
-    "azureDisk": {"cachingMode": "ReadWrite", "fsType": "ext4", "readOnly": False, "kind": "Shared"},
-    "scaleIO": {"storageMode": "ThinProvisioned", "fsType": "xfs"},
-}
-_VOLUME_MODES = ("configMap", "secret", "projected", "downwardAPI")
-
-
-def containers_of(spec: Object) -> Iterator[tuple[str, Object]]:
-    """Every container of a pod spec with its path, init containers first."""
-    for field in _CONTAINER_LISTS:
-        for position, container in enumerate(spec.get(field) or ()):
-            yield f"{field}[{position}]", container
-
-
-# Defaults
-
-
-def default_template(template: Object) -> None:
-    """Fill in a pod template."""
-    template.setdefault("metadata", {})
-    spec = template.setdefault("spec", {})
-    default_pod_spec(spec)
-
-
-def default_pod_spec(spec: Object) -> None:
-    """Fill in a pod spec, as in templates; ``default_pod`` adds what only pods get."""
-    if not spec.get("restartPolicy"):
-        spec["restartPolicy"] = "Always"
-    if spec.get("terminationGracePeriodSeconds") is None:
-        spec["terminationGracePeriodSeconds"] = 30
-    if not spec.get("dnsPolicy"):
-        spec["dnsPolicy"] = "ClusterFirst"
-    account = spec.get("serviceAccountName") or spec.get("serviceAccount")
-    if account:
-        spec["serviceAccountName"] = spec["serviceAccount"] = account
-    if spec.get("securityContext") is None:
-        spec["securityContext"] = {}
-    if not spec.get("schedulerName"):
-        spec["schedulerName"] = "default-scheduler"
-    for field in _CONTAINER_LISTS:
-        for container in spec.get(field) or ():
-            _default_container(container)
-    for volume in spec.get("volumes") or ():
-        _default_volume(volume)
-
-
-def _default_container(container: Object) -> None:
-    resources = container.get("resources")
-    if not resources:
-        container["resources"] = {}
-    else:
-        for amounts in (resources.get("limits"), resources.get("requests")):
-            if amounts:
-                _canonicalize(amounts)
-    if not container.get("terminationMessagePath"):
-        container["terminationMessagePath"] = "/dev/termination-log"
-    if not container.get("terminationMessagePolicy"):
-        container["terminationMessagePolicy"] = "File"
-    if not container.get("imagePullPolicy"):
-        container["imagePullPolicy"] = pull_policy(container.get("image") or "")
-    for port in container.get("ports") or ():
-        if not port.get("protocol"):
-            port["protocol"] = "TCP"
-    for probe in _PROBES:
-        if container.get(probe) is not None:
-            _default_probe(container[probe])
-    for variable in container.get("env") or ():
-        reference = (variable.get("valueFrom") or {}).get("fieldRef")
-        if reference and not reference.get("apiVersion"):
-            reference["apiVersion"] = "v1"
-    lifecycle = container.get("lifecycle")
-    if lifecycle:
-        for hook in lifecycle.values():
-            if isinstance(hook, dict):
-                _default_http(hook)
-
-
-_IMAGE = re.compile(r"[A-Za-z0-9]")
-"""How names of images begin; what begins otherwise has no tag."""
-
-
-def pull_policy(image: str) -> str:
-    """``Always`` for ``:latest``, said or meant."""
-    if "@" in image or not _IMAGE.match(image):
-        return "IfNotPresent"
-    _path, separator, tag = image.rpartition("/")[2].partition(":")
-    return "Always" if not separator or tag == "latest" else "IfNotPresent"
-
-
-def _default_probe(probe: Object) -> None:
-    for field, value in (
-        ("timeoutSeconds", 1),
-        ("periodSeconds", 10),
-        ("successThreshold", 1),
-        ("failureThreshold", 3),
-    ):
-        if not probe.get(field):
-            probe[field] = value
-    grpc = probe.get("grpc")
-    if grpc is not None and grpc.get("service") is None:
-        grpc["service"] = ""
-    _default_http(probe)
-
-
-def _default_http(handler: Object) -> None:
-    http = handler.get("httpGet")
-    if http is not None:
-        http["path"] = http.get("path") or "/"
-        http["scheme"] = http.get("scheme") or "HTTP"
-
-
-def _default_volume(volume: Object) -> None:
-    if len(volume) == 1:
-        volume["emptyDir"] = {}
-        return
-    for field in _VOLUME_MODES:
-        source = volume.get(field)
-        if source is not None and source.get("defaultMode") is None:
-            source["defaultMode"] = 420
-    for source in (volume.get("projected") or {}).get("sources") or ():
-        token = source.get("serviceAccountToken")
-        if token is not None and token.get("expirationSeconds") is None:
-            token["expirationSeconds"] = 3600
-        for item in (source.get("downwardAPI") or {}).get("items") or ():
-            _default_field_ref(item)
-    for item in (volume.get("downwardAPI") or {}).get("items") or ():
-        _default_field_ref(item)
-    path = volume.get("hostPath")
-    if path is not None and path.get("type") is None:
-        path["type"] = ""
-    claim = (volume.get("ephemeral") or {}).get("volumeClaimTemplate")
-    if claim is not None:
-        claim.setdefault("metadata", {})
-        wanted = claim.setdefault("spec", {})
-        if not wanted.get("volumeMode"):
-            wanted["volumeMode"] = "Filesystem"
-    for field, defaults in _SOURCE_DEFAULTS.items():
-        source = volume.get(field)
-        if source is not None:
-            for name, value in defaults.items():
-                if source.get(name) in (None, ""):
-                    source[name] = value
-    image = volume.get("image")
-    if image is not None and not image.get("pullPolicy"):
-        image["pullPolicy"] = pull_policy(image.get("reference") or "")
-
-
-def _default_field_ref(item: Object) -> None:
-    reference = item.get("fieldRef")
-    if reference and not reference.get("apiVersion"):
-        reference["apiVersion"] = "v1"
-
-
-def _canonicalize(amounts: Object) -> None:
-    for name, text in amounts.items():
-        amounts[name] = canonical(str(text))
-
-
-def default_pod(pod: Object) -> None:
-    """What pods get and templates do not."""
-    spec = pod.setdefault("spec", {})
-    default_pod_spec(spec)
-    if spec.get("enableServiceLinks") is None:
-        spec["enableServiceLinks"] = True
-    whole = spec.get("resources")
-    if whole:
-        _default_pod_resources(spec, whole)
-    host_network = spec.get("hostNetwork")
-    for field in ("initContainers", "containers"):
-        for container in spec.get(field) or ():
-            limits = container["resources"].get("limits")
-            if limits:
-                requests = container["resources"].setdefault("requests", {})
-                for name, amount in limits.items():
-                    requests.setdefault(name, amount)
-            if host_network:
-                for port in container.get("ports") or ():
-                    if not port.get("hostPort") and "containerPort" in port:
-                        port["hostPort"] = port["containerPort"]
-
-
-def _default_pod_resources(spec: Object, whole: Object) -> None:
-    """Requests of the pod as a whole follow from its limits, unless its containers ask for something themselves."""
-    for amounts in (whole.get("limits"), whole.get("requests")):
-        if amounts:
-            _canonicalize(amounts)
-    asked = {
-        name
-        for _path, container in containers_of(spec)
-        for name in (container["resources"].get("requests") or container["resources"].get("limits") or ())
-    }
-    for name, amount in (whole.get("limits") or {}).items():
-        if name not in asked:
-            whole.setdefault("requests", {}).setdefault(name, amount)
 
 
 def qos_class(spec: Object) -> str:
@@ -406,7 +209,7 @@ def _validate_whole_container(
         if name in names:
             problems.append(errors.duplicate(f"{path}.name", name))
         names.add(name)
-    for probe in _PROBES:
+    for probe in PROBES:
         if container.get(probe) is not None:
             _validate_probe(container[probe], f"{path}.{probe}", problems)
             if probe != "readinessProbe" and container[probe].get("successThreshold") != 1:

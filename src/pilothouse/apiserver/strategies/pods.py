@@ -11,8 +11,9 @@ from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.base import Strategy
-from pilothouse.apiserver.strategies.pod_templates import default_pod, qos_class, validate_pod_spec
+from pilothouse.apiserver.strategies.pod_templates import qos_class, validate_pod_spec
 from pilothouse.apiserver.strategies.warnings import pod_spec_warnings
+from pilothouse.semantics.pod_defaults import default_pod
 
 _STATUSES = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
 _STATUS = (("name", ""), ("image", ""), ("imageID", ""), ("ready", False), ("restartCount", 0))
