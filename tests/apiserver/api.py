@@ -8,7 +8,7 @@ from pilothouse.api.wire import Request, Stream
 from pilothouse.apiserver import ApiServer, ServerOptions
 from pilothouse.env import Env
 from pilothouse.env.virtual import run
-from pilothouse.storage import MemoryStore
+from pilothouse.storage import MemoryStore, Retention
 
 T = TypeVar("T")
 Object = dict[str, Any]
@@ -49,9 +49,9 @@ class Answer:
 class Api:
     """One user of one server."""
 
-    def __init__(self, env: Env, options: ServerOptions | None = None) -> None:
+    def __init__(self, env: Env, options: ServerOptions | None = None, *, retention: Retention | None = None) -> None:
         self.env = env
-        self.store = MemoryStore(env)
+        self.store = MemoryStore(env, retention=retention or Retention())
         self.server = ApiServer(env, self.store, options=options)
         self.transport = self.server.transport("admin", ("system:masters",), user_agent="test/1")
 

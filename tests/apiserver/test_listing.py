@@ -1,12 +1,17 @@
 """get and list: resource versions, paging, selectors (facts from kube-apiserver v1.36.2)."""
 
 import asyncio
+import base64
+import json
 from urllib.parse import quote
 
 import pytest
-from tests.apiserver.api import CONFIG_MAPS, PODS, Answer, Api, config_map, on, pod
+from tests.apiserver.api import CONFIG_MAPS, PODS, Answer, Api, Object, config_map, on, pod
 
 from pilothouse.apiserver.handlers.reading import decode_token, encode_token
+from pilothouse.env import Env
+from pilothouse.env.virtual import run
+from pilothouse.storage import Retention
 
 
 def _names(answer: Answer) -> list[str]:
@@ -98,10 +103,70 @@ def test_an_expired_token_offers_one_to_go_on_with() -> None:
 
     gone, rest = on(main)
     assert (gone.status, gone.body["reason"]) == (410, "Expired")
-    assert gone.message.startswith("The provided continue parameter is too old to display a consistent list result.")
+    assert gone.message == (
+        "The provided continue parameter is too old to display a consistent list result. You can start a new list "
+        "without the continue parameter, or use the continue token in this response to retrieve the remainder of the "
+        "results. Continuing with the provided token results in an inconsistent list - objects that were created, "
+        "modified, or deleted between the time the first chunk was returned and now may show up in the list."
+    )
+    assert _token_of(gone.meta["continue"]) == {"v": "meta.k8s.io/v1", "rv": -1, "start": "/a\0"}
     assert "details" not in gone.body
     assert _names(rest) == ["b", "c", "d"]
     assert rest.meta["resourceVersion"] == "10"
+
+
+def test_history_is_forgotten_after_its_time() -> None:
+    """A token is good for as long as history is kept, and what went on meanwhile does not show in its pages."""
+
+    async def scenario(env: Env) -> list[Answer]:
+        api = Api(env, retention=Retention(seconds=10))
+        await _three(api)
+        first = await api.get(CONFIG_MAPS + "?limit=1")
+        rest = f"{CONFIG_MAPS}?limit=9&continue={first.meta['continue']}"
+        answers = []
+        for name in "defgh":
+            await api.made(CONFIG_MAPS, config_map(name))
+            answers.append(await api.get(rest))
+            await asyncio.sleep(4)
+        return answers
+
+    *good, gone = run(scenario)
+    assert [_names(page) for page in good] == [["b", "c"]] * 4
+    assert (gone.status, gone.body["reason"]) == (410, "Expired")
+
+
+@pytest.mark.parametrize(
+    ("token", "message"),
+    [
+        pytest.param(
+            {"v": "v2", "rv": 5, "start": "/a\0"}, "server does not recognize this encoded version v2", id="of others"
+        ),
+        pytest.param(
+            {"v": "meta.k8s.io/v1", "rv": 0, "start": "/a\0"},
+            "incorrect encoded start resourceVersion (version meta.k8s.io/v1)",
+            id="of no version",
+        ),
+        pytest.param(
+            {"v": "meta.k8s.io/v1", "rv": 5, "start": ""},
+            "encoded start key empty (version meta.k8s.io/v1)",
+            id="of no place",
+        ),
+        pytest.param({"v": "meta.k8s.io/v1", "rv": 5, "start": "/../x"}, "/../x", id="that leads elsewhere"),
+    ],
+)
+def test_a_token_that_no_server_gave_is_refused(token: Object, message: str) -> None:
+    """As ``DecodeContinue`` in apiserver ``pkg/storage/continue.go`` (v0.36)."""
+    text = base64.urlsafe_b64encode(json.dumps(token).encode()).decode().rstrip("=")
+    answer = on(lambda api: api.get(f"{CONFIG_MAPS}?continue={text}"))
+    assert (answer.status, answer.message) == (
+        400,
+        f"invalid continue token: continue key is not valid: {message}",
+    )
+
+
+def _token_of(text: str) -> Object:
+    token: Object = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+    return token
 
 
 # Options

@@ -70,6 +70,7 @@ KUBECONFIG = {
             id="two ranges of one family",
         ),
         pytest.param(["apiserver", "--replica-lag=-1s"], "--replica-lag can't be negative", id="a look ahead"),
+        pytest.param(["apiserver", "--history-retention=0s"], "--history-retention must be positive", id="no past"),
         pytest.param(["nodes", "--nodes"], "flag needs an argument: --nodes", id="a flag without its value"),
     ],
 )

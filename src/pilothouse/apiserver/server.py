@@ -165,6 +165,13 @@ class ApiServer:
                 watch.finish()
         self._lagging.store.set_lag(seconds)
 
+    def compact(self) -> None:
+        """Forget all changes up to now, as etcd does when it is compacted: what goes on from an older resource version
+        or ``continue`` token is told 410. Watches under way go on."""
+        self.store.compact(self.store.revision)
+        if self._lagging is not None:
+            self._lagging.store.compact(self._lagging.store.revision)
+
     async def close(self) -> None:
         """End every watch and close the store."""
         for watch in list(self.core.watches):

@@ -40,6 +40,12 @@ def server_flags(flags: FlagSet) -> None:
             "replica-lag", DURATION, 0.0, "How far behind watches and lists from the cache are, on purpose, for tests"
         ),
         Flag(
+            "history-retention",
+            DURATION,
+            300.0,
+            "How long changes are remembered: older resource versions and continue tokens get 410; short for tests",
+        ),
+        Flag(
             "service-cluster-ip-range", STRING, "10.0.0.0/24", "Addresses of services: one range, or one of each family"
         ),
         Flag("kubeconfig", STRING, KUBECONFIG, "Where to write a kubeconfig for the administrator"),
@@ -95,6 +101,8 @@ def open_server(env: Env, parsed: Parsed, *, service_accounts: bool = False) -> 
         raise UserError(f"--port must be between 0 and 65535, or -1 for 6443 or the next free one, got {port}", code=2)
     if parsed["replica-lag"] < 0:
         raise UserError("--replica-lag can't be negative: nothing is known before it happens", code=2)
+    if parsed["history-retention"] <= 0:
+        raise UserError("--history-retention must be positive: a watch begins after the list that it follows", code=2)
     ranges = parsed["service-cluster-ip-range"]
     try:
         ranges_of(ranges)
@@ -123,6 +131,7 @@ def open_server(env: Env, parsed: Parsed, *, service_accounts: bool = False) -> 
             service_range=ranges, pod_security=admission_config.pod_security_of(parsed[admission_config.FLAG])
         ),
         replica_lag=parsed["replica-lag"],
+        history=parsed["history-retention"],
     )
     try:
         return ServedApiServer(env, options)

@@ -7,6 +7,7 @@ that an API server that is restarted finds what it had.
 
 import asyncio
 import json
+import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -38,6 +39,7 @@ def flag_set(program: str) -> FlagSet:
     flags.add(
         "etcd",
         Flag("etcd-servers", STRINGS, (), "List of etcd servers to connect with (scheme://ip:port), comma separated"),
+        Flag("etcd-compaction-interval", DURATION, 300.0, "How long changes are remembered; 0 disables compaction"),
         Flag("event-ttl", DURATION, 3600.0, "Amount of time to retain events"),
     )
     flags.add(
@@ -159,6 +161,7 @@ def _options(parsed: Parsed, data: dict[str, Any]) -> "ServedOptions":
         verification_keys=tuple(parsed["service-account-key-file"]),
         anonymous=parsed["anonymous-auth"],
         admission_plugins=admission,
+        history=parsed["etcd-compaction-interval"] or math.inf,
         server=ServerOptions(
             event_ttl_seconds=int(parsed["event-ttl"]),
             min_watch_seconds=parsed["min-request-timeout"],

@@ -31,7 +31,7 @@ from pilothouse.serving.certificates import (
 )
 from pilothouse.serving.server import Server
 from pilothouse.serving.tls import ServerTls
-from pilothouse.storage import MemoryStore, Store
+from pilothouse.storage import MemoryStore, Retention, Store
 
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 ADMIN = Identity("kubernetes-admin", ("system:masters", "system:authenticated"))
@@ -57,6 +57,8 @@ class ServedOptions(msgspec.Struct, frozen=True, kw_only=True):
     """As in ``ServerOptions``."""
     replica_lag: float = 0.0
     """How far behind lists and watches from the cache are, in seconds (``apiserver.lagging``)."""
+    history: float = Retention().seconds
+    """How long changes are remembered, in seconds: what goes on from an older resource version is told 410."""
     certificate: tuple[str, str] | None = None
     """Files with the certificate to serve with and its key, in place of one that is issued."""
     client_authority: str = ""
@@ -182,11 +184,12 @@ class ServedApiServer:
 
 
 def _open_store(env: Env, options: ServedOptions) -> Store:
+    retention = Retention(seconds=options.history)
     if not options.data_dir:
-        return MemoryStore(env)
+        return MemoryStore(env, retention=retention)
     from pilothouse.storage.sqlite import SqliteStore
 
-    return SqliteStore.open(env, options.data_dir, fsync=options.fsync)
+    return SqliteStore.open(env, options.data_dir, fsync=options.fsync, retention=retention)
 
 
 def _read(path: str) -> bytes:

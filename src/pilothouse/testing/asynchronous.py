@@ -84,6 +84,11 @@ class AsyncCluster:
         """
         self.plane.server.set_lag(seconds)
 
+    def compact(self) -> None:
+        """Have the API server forget all changes up to now: who goes on from an older resource version or ``continue``
+        token is told 410, with reason Expired. Watches under way go on."""
+        self.plane.server.compact()
+
     async def reset(self, *, seconds: float = 10.0) -> None:
         """Bring the plane back to what it was when it was ready: what was created since goes, with its finalizers, and
         what was changed or deleted is as it was, but for its status. The whole plane sees it.

@@ -72,6 +72,15 @@ class Cluster:
 
         self._thread.call(on_loop())
 
+    def compact(self) -> None:
+        """Have the API server forget all changes up to now: who goes on from an older resource version or ``continue``
+        token is told 410, with reason Expired. Watches under way go on."""
+
+        async def on_loop() -> None:
+            self._cluster.compact()
+
+        self._thread.call(on_loop())
+
     def now(self) -> datetime.datetime:
         """The plane's wall time, in UTC."""
         return self._cluster.plane.env.now()

@@ -196,12 +196,16 @@ def decode_token(token: str) -> tuple[int, str]:
         if text[:1] not in b"{":
             why = f"invalid character {chr(text[0])!r} looking for beginning of value"
         raise errors.bad_request(f"invalid continue token: continue key is not valid: {why}") from None
+    why = ""
+    start = parsed.start if parsed.start.startswith("/") else "/" + parsed.start
     if parsed.v != _CONTINUE_VERSION:
-        raise errors.bad_request(
-            f"invalid continue token: continue key is not valid: server does not recognize {parsed.v}"
-        )
-    if not parsed.start.startswith("/"):
-        raise errors.bad_request(
-            "invalid continue token: continue key is not valid: encoded start key empty or invalid"
-        )
-    return parsed.rv, parsed.start[1:].rstrip("\0")
+        why = f"server does not recognize this encoded version {parsed.v}"
+    elif not parsed.rv:
+        why = f"incorrect encoded start resourceVersion (version {_CONTINUE_VERSION})"
+    elif not parsed.start:
+        why = f"encoded start key empty (version {_CONTINUE_VERSION})"
+    elif any(step in ("", ".", "..") for step in start[1:].split("/")):
+        why = parsed.start  # it would lead out of what is listed
+    if why:
+        raise errors.bad_request(f"invalid continue token: continue key is not valid: {why}")
+    return parsed.rv, start[1:].rstrip("\0")
