@@ -7,6 +7,7 @@ import datetime
 
 import msgspec
 
+from pilothouse.api import core
 from pilothouse.api.core import Container, ContainerStatus, Pod, PodSpec, PodStatus
 from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import View
@@ -38,18 +39,16 @@ class Running(View, frozen=True):
     started_at: datetime.datetime | None = None
 
 
-class Terminated(View, frozen=True):
+class Terminated(core.ContainerStateTerminated, frozen=True):
     """A container that ran."""
 
-    exit_code: int = 0
     reason: str = ""
     message: str = ""
     started_at: datetime.datetime | None = None
-    finished_at: datetime.datetime | None = None
     container_id: str = msgspec.field(default="", name="containerID")
 
 
-class ContainerState(View, frozen=True):
+class ContainerState(core.ContainerState, frozen=True):
     """One of three."""
 
     waiting: Waiting | None = None

@@ -1,10 +1,12 @@
 """Jobs and pods for tables."""
 
 import datetime
+from collections.abc import Mapping
 from typing import Any
 
 from pilothouse.api.batch import Job, JobSpec, JobStatus
 from pilothouse.api.core import (
+    Container,
     ContainerState,
     ContainerStateTerminated,
     ContainerStatus,
@@ -17,6 +19,7 @@ from pilothouse.api.meta import ObjectMeta
 from pilothouse.controllers.workloads.job.decide import TRACKING
 from pilothouse.controllers.workloads.job.indexes import INDEX
 
+NO_NOTES: Mapping[str, str] = {}
 T0 = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
 
@@ -51,9 +54,12 @@ def pod(
     init_containers: tuple[ContainerStatus, ...] = (),
     conditions: tuple[PodCondition, ...] = (),
     node: str = "n",
-    **annotations: str,
+    grace: int | None = None,
+    sidecars: tuple[str, ...] = (),
+    notes: Mapping[str, str] = NO_NOTES,
 ) -> Pod:
     """A pod of the Job; its uid is its name."""
+    annotations = dict(notes)
     if index is not None:
         annotations[INDEX] = str(index)
     if ready is not None:
@@ -67,10 +73,14 @@ def pod(
             uid=name,
             creation_timestamp=T0,
             deletion_timestamp=None if deleted is None else at(deleted),
+            deletion_grace_period_seconds=grace,
             finalizers=(TRACKING,) if tracked else (),
             annotations=annotations,
         ),
-        spec=PodSpec(node_name=node),
+        spec=PodSpec(
+            node_name=node,
+            init_containers=tuple(Container(name=name, restart_policy="Always") for name in sidecars),
+        ),
         status=PodStatus(
             phase=phase,
             conditions=conditions,

@@ -277,6 +277,25 @@ def test_pods_lose_their_finalizer_when_their_job_goes() -> None:
     telling(story, seconds=1000)
 
 
+def test_a_pod_keeps_its_finalizer_while_its_job_is_only_too_new_for_the_cache() -> None:
+    """As after a takeover, when pods are listed later than Jobs."""
+
+    async def story(world: World, kubelet: Kubelet) -> None:
+        world.faults.add(Rule(delay(30.0, 30.0), verb="watch", resource="jobs.batch"))
+        await make(world, managedBy="example.com/other")
+        uid = (await world.see(WORK))["metadata"]["uid"]
+        for name, owner in (("its", uid), ("gone", "another-uid")):
+            reference = {"apiVersion": "batch/v1", "kind": "Job", "name": "work", "uid": owner, "controller": True}
+            meta = {"name": name, "finalizers": [TRACKING], "ownerReferences": [reference]}
+            spec = {"containers": [{"name": "c", "image": "i"}]}
+            await world.request("POST", PODS, {"metadata": meta, "spec": spec})
+        await asyncio.sleep(10)
+        assert [line for line in world.requests() if not line.startswith("get jobs")] == ["patch pods gone"]
+        assert (await world.see(f"{PODS}/its"))["metadata"]["finalizers"] == [TRACKING]
+
+    telling(story, seconds=1000)
+
+
 FAULTS: dict[str, tuple[Any, Doc]] = {
     "conflicts": (conflict(), {"verb": "update", "resource": "jobs.batch", "probability": 0.3}),
     "failing patches": (fail(500), {"verb": "patch", "resource": "pods", "probability": 0.4}),

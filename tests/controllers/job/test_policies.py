@@ -14,7 +14,7 @@ from pilothouse.api.batch import (
     SuccessPolicy,
     SuccessPolicyRule,
 )
-from pilothouse.api.core import Pod, PodCondition
+from pilothouse.api.core import ContainerStatus, Pod, PodCondition
 from pilothouse.controllers.workloads.job.backoff import NONE, Failures, after, finished_at, remaining
 from pilothouse.controllers.workloads.job.indexes import Indexes
 from pilothouse.controllers.workloads.job.pod_failure_policy import NO_RULE, Verdict, judge
@@ -82,11 +82,105 @@ def fails(text: str) -> Verdict:
             id="evicted, and the Job fails",
         ),
         pytest.param([codes("FailIndex", "In", 2)], EXIT_2, Verdict(action="FailIndex"), id="the index fails"),
+        pytest.param(
+            [condition("FailIndex", "DisruptionTarget")],
+            EVICTED,
+            Verdict(action="FailIndex"),
+            id="evicted, and the index fails",
+        ),
+        pytest.param(
+            [condition("Count", "DisruptionTarget")], EVICTED, Verdict(action="Count"), id="evicted, and it counts"
+        ),
+        pytest.param(
+            [codes("Unknown", "In", 1, 2), codes("FailJob", "In", 2, 3)],
+            EXIT_2,
+            fails("Container main for pod default/p failed with exit code 2 matching FailJob rule at index 1"),
+            id="an unknown action about exit codes is passed over",
+        ),
+        pytest.param(
+            [condition("Unknown", "DisruptionTarget"), condition("Ignore", "DisruptionTarget")],
+            EVICTED,
+            Verdict(counts=False, action="Ignore"),
+            id="an unknown action about conditions is passed over",
+        ),
+        pytest.param(
+            [codes("Ignore", "Unknown", 1, 2), codes("FailJob", "In", 2, 3)],
+            EXIT_2,
+            fails("Container main for pod default/p failed with exit code 2 matching FailJob rule at index 1"),
+            id="an unknown operator fits nothing",
+        ),
+        pytest.param(
+            [codes("FailJob", "NotIn", 111)],
+            pod(
+                "p",
+                "Failed",
+                containers=(ended("main", 111), ended("support", 0)),
+                init_containers=(ended("init", 0),),
+            ),
+            NO_RULE,
+            id="containers that succeeded are passed over",
+        ),
+        pytest.param(
+            [codes("FailJob", "NotIn", 0)],
+            pod("p", "Failed", containers=(ended("main", 1), ended("support", 0))),
+            fails("Container main for pod default/p failed with exit code 1 matching FailJob rule at index 0"),
+            id="any failure",
+        ),
+        pytest.param(
+            [codes("Count", "In", 1, 2, 3), codes("FailJob", "In", 4, 5, 6)],
+            pod("p", "Failed", containers=(ended("main", 6),)),
+            fails("Container main for pod default/p failed with exit code 6 matching FailJob rule at index 1"),
+            id="the second rule fits",
+        ),
+        pytest.param(
+            [codes("Count", "In", 1, 2, 3)],
+            pod("p", "Failed", containers=(ContainerStatus(name="foo"), ended("bar", 2))),
+            Verdict(action="Count"),
+            id="a container that has not ended is passed over",
+        ),
+        pytest.param(
+            [condition("Ignore", "DisruptionTarget", "Unknown")],
+            pod("p", "Failed", conditions=(PodCondition(type="DisruptionTarget", status="Unknown"),)),
+            Verdict(counts=False, action="Ignore"),
+            id="a status of Unknown, asked for",
+        ),
+        pytest.param(
+            [condition("Ignore", "DisruptionTarget", "False")],
+            pod("p", "Failed", conditions=(PodCondition(type="DisruptionTarget", status="False"),)),
+            Verdict(counts=False, action="Ignore"),
+            id="a status of False, asked for",
+        ),
+        pytest.param(
+            [condition("Ignore", "DisruptionTarget")],
+            pod("p", "Failed", conditions=(PodCondition(type="DisruptionTarget", status="False"),)),
+            NO_RULE,
+            id="a status of False, not asked for",
+        ),
+        pytest.param(
+            [
+                codes("Count", "NotIn", 8),
+                codes("Ignore", "In", 1, 2, 3),
+                codes("FailJob", "NotIn", 5, 6, 7),
+                condition("Count", "ResourceLimitExceeded"),
+                condition("Ignore", "DisruptionTarget"),
+            ],
+            pod("p", "Failed", containers=(ended("main", 32),)),
+            Verdict(action="Count"),
+            id="the first of many",
+        ),
     ],
 )
 def test_what_becomes_of_a_failed_pod(rules: list[PodFailurePolicyRule], failed: Pod, expected: Verdict) -> None:
     """TestMatchPodFailurePolicy."""
     assert judge(PodFailurePolicy(rules=tuple(rules)), failed) == expected
+
+
+@pytest.mark.parametrize("rule", [codes("FailIndex", "In", 2), condition("FailIndex", "DisruptionTarget")])
+def test_without_a_limit_per_index_no_index_fails(rule: PodFailurePolicyRule) -> None:
+    """TestMatchPodFailurePolicy, the rows without JobBackoffLimitPerIndex; and no policy at all."""
+    failed = pod("p", "Failed", containers=EXIT_2.status.container_statuses, conditions=EVICTED.status.conditions)
+    assert judge(PodFailurePolicy(rules=(rule,)), failed, per_index=False) == NO_RULE
+    assert judge(None, failed) == NO_RULE
 
 
 @pytest.mark.parametrize(
@@ -102,6 +196,32 @@ def test_what_becomes_of_a_failed_pod(rules: list[PodFailurePolicyRule], failed:
         pytest.param([("0,2", None), ("4", None)], "4", 1, id="the second rule"),
         pytest.param([("a", None), (None, 1)], "4", 1, id="a rule that makes no sense is left out"),
         pytest.param([("1-3,5-9", None)], "0-6,7-9", 0, id="across intervals"),
+        pytest.param([], "0", None, id="no rules"),
+        pytest.param([("invalid-form", None)], "0", None, id="no list"),
+        pytest.param([("0-2", None)], "0-2,4-7", 0, id="an interval of two"),
+        pytest.param([("3", None)], "0-2", None, id="another index"),
+        pytest.param([("9", None), ("4,6", None)], "0-2,4-7", 1, id="one of two rules"),
+        pytest.param([("0,1", None), ("5", None)], "0-2,4-7", 0, id="both rules: the first"),
+        pytest.param([("3-6", 2)], "0-2,4-7", 0, id="two of an interval"),
+        pytest.param([("3-6", 2)], "0-2,6,7", None, id="one of an interval is not two"),
+        pytest.param([(None, 4)], "", None, id="a number, and none has succeeded"),
+        pytest.param([("2-4,6-8", None)], "1-9", 0, id="a subset"),
+        pytest.param([("2-4,6-9", None)], "2-4,6-9", 0, id="the same"),
+        pytest.param([("", None)], "1-3", None, id="an empty list"),
+        pytest.param([("", None)], "", None, id="an empty list, and none has succeeded"),
+        pytest.param([("10-12,14-16", None)], "1-3,5-7", None, id="all past the last"),
+        pytest.param([("1-3,5-7", None)], "2-4,6-8", None, id="overlapping in front"),
+        pytest.param([("1-3,5-7", 4)], "2-4,6-8", 0, id="overlapping in front, enough of them"),
+        pytest.param([("2-4,6-9", None)], "1-3,5-7", None, id="overlapping behind"),
+        pytest.param([("2-4,6-9", 4)], "1-3,5-7", 0, id="overlapping behind, enough of them"),
+        pytest.param([("0-4,6-9", None)], "1-3,7,8", None, id="around"),
+        pytest.param([("0-4,6-9", 5)], "1-3,7,8", 0, id="around, enough of them"),
+        pytest.param([("0-6,8-9", None)], "1-3,5-9", None, id="overlapping two behind"),
+        pytest.param([("0-6,8-9", 7)], "1-3,5-9", 0, id="overlapping two behind, enough of them"),
+        pytest.param([("0-5,7-9", None)], "1-5,7-9", None, id="overlapping in front, the same behind"),
+        pytest.param([("0-5,7-9", 8)], "1-5,7-9", 0, id="overlapping in front, the same behind, enough of them"),
+        pytest.param([("0-3,6-9", None)], "1-9", None, id="two in one, the first overlapping"),
+        pytest.param([("0-3,6-9", 7)], "1-9", 0, id="two in one, the first overlapping, enough of them"),
     ],
 )
 def test_which_rule_is_met(rules: list[tuple[str | None, int | None]], succeeded: str, expected: int | None) -> None:
@@ -121,6 +241,12 @@ def test_which_rule_is_met(rules: list[tuple[str | None, int | None]], succeeded
         pytest.param(Failures(3, at(5)), [10], [], NONE, id="a success ends the row"),
         pytest.param(Failures(3, at(5)), [10], [9, 11, 12], Failures(2, at(12)), id="only those after the success"),
         pytest.param(Failures(3, at(5)), [10], [9], NONE, id="all before the success"),
+        pytest.param(NONE, [], [10], Failures(1, at(10)), id="the first failure"),
+        pytest.param(Failures(2), [], [10], Failures(3, at(10)), id="two without a time before it"),
+        pytest.param(NONE, [8], [10, 6, 7, 9], Failures(2, at(10)), id="two failures, a success, two failures"),
+        pytest.param(NONE, [10], [10], NONE, id="success and failure at once"),
+        pytest.param(NONE, [10], [], NONE, id="a success"),
+        pytest.param(NONE, [], [], NONE, id="nothing ever"),
     ],
 )
 def test_failures_in_a_row(before: Failures, succeeded: list[int], failed: list[int], expected: Failures) -> None:
@@ -142,6 +268,28 @@ def test_failures_in_a_row(before: Failures, succeeded: list[int], failed: list[
             id="not ready since",
         ),
         pytest.param(pod("p", "Failed", deleted=30), at(30), id="to be deleted"),
+        pytest.param(pod("p", "Failed", deleted=30, grace=30), at(0), id="told to go before its grace period"),
+        pytest.param(
+            pod("p", "Failed", containers=(ended("a", 1, seconds=5), ContainerStatus(name="b")), deleted=7),
+            at(7),
+            id="one container runs on: to be deleted",
+        ),
+        pytest.param(
+            pod("p", "Failed", containers=(ended("a", 1),), ready=True, deleted=7),
+            at(7),
+            id="ready since is no end",
+        ),
+        pytest.param(
+            pod(
+                "p",
+                "Failed",
+                containers=(ended("a", 1, seconds=5),),
+                init_containers=(ended("i", 0, seconds=9), ended("s", 0, seconds=8)),
+                sidecars=("s",),
+            ),
+            at(8),
+            id="a sidecar ends last; other init containers do not count",
+        ),
         pytest.param(pod("p", "Failed"), T0, id="made"),
     ],
 )
@@ -158,6 +306,9 @@ def test_when_a_pod_ended(ended_pod: Pod, expected: datetime.datetime) -> None:
         pytest.param(Failures(2, T0), 5, 15.0, id="the second, some time ago"),
         pytest.param(Failures(3, T0), 0, 40.0, id="the third"),
         pytest.param(Failures(1, T0), 11, 0.0, id="long enough ago"),
+        pytest.param(Failures(1, T0), 1, 9.0, id="the first, a second ago"),
+        pytest.param(Failures(1, T0), 10, 0.0, id="exactly long enough ago"),
+        pytest.param(Failures(6, T0), 0, 320.0, id="the sixth, still below ten minutes"),
         pytest.param(Failures(7, T0), 0, 600.0, id="never more than ten minutes"),
         pytest.param(Failures(1000, T0), 0, 600.0, id="however many"),
     ],

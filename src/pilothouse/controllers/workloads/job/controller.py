@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from pilothouse.api.batch import JOBS, Job, JobStatus, UncountedTerminatedPods
 from pilothouse.api.core import PODS, Pod
-from pilothouse.api.meta import Object, ObjectMeta
+from pilothouse.api.meta import Object, ObjectMeta, OwnerReference
 from pilothouse.client import strategic_merge_patch
 from pilothouse.client.errors import ApiError, NotFound, has_cause
 from pilothouse.controllers.shared.own_writes import OwnWrites
@@ -31,9 +31,9 @@ from pilothouse.controllers.workloads.job.decide import (
     is_indexed,
     is_suspended,
     next_failure_counts,
-    replaces_only_failed,
     take_census,
     until_deadline,
+    why_created,
 )
 from pilothouse.controllers.workloads.job.indexes import Indexes, pod_name_prefix
 from pilothouse.controllers.workloads.job.measures import Measures
@@ -44,6 +44,7 @@ from pilothouse.env import TaskGroup
 from pilothouse.env.clock import whole_seconds
 from pilothouse.machinery.labels import Selector
 from pilothouse.machinery.owners import controller_of, new_controller_reference
+from pilothouse.machinery.resource_versions import compare
 from pilothouse.machinery.splice import replace_fields, take_field
 from pilothouse.runtime import (
     ConsistencyGuard,
@@ -368,6 +369,7 @@ class JobController(Controller):
         return look.error is None
 
     async def _manage(self, key: str, look: _Look, seen: Seen, census: Census, blueprint: Blueprint) -> None:
+        look.action = "tracking"
         match decide_pods(seen, census):
             case RemovePods(pods):
                 look.action = "pods_deleted"
@@ -376,6 +378,7 @@ class JobController(Controller):
                 look.action = "pods_created"
                 await self._create(key, look, action, census, blueprint)
             case Wait(seconds):
+                look.action = "pods_created"
                 look.again_in(seconds)
             case None:
                 pass
@@ -418,9 +421,7 @@ class JobController(Controller):
         about = object_reference(JOBS, meta)
         reference = new_controller_reference(meta, JOBS)
         per_index = job.spec.backoff_limit_per_index is not None
-        reason = "new"
-        if census.terminating or census.new_failed:
-            reason = "recreate_failed" if replaces_only_failed(job) else "recreate_terminating_or_failed"
+        reason = why_created(job, census)
 
         async def create(number: int) -> None:
             template, prefix = blueprint.template, ""
@@ -474,20 +475,20 @@ class JobController(Controller):
         plan = tracking.plan(seen, census, status, ending)
         if plan.status != job.status:
             await self._put_status(key, look, plan.status)
+            self._count(job, job.status, plan.status)
         self._failures[key] = (job.metadata.uid, failures)
-        self._count_indexes(job, census)
         for action in plan.handled:
             self._measures.handled.labels_of(action).inc()
         tracked, error = await self._release(key, look, seen, plan)
         status = tracking.settle(plan.status, tracked)
         if is_indexed(job):
             status = replace(status, succeeded=plan.status.succeeded)
-        self._count_pods(job, census, status)
         over = ending is not None and error is None and tracking.has_ended(plan, status, ending)
         if ending is not None and over:
             status = finished(status, ending, self.env.now())
         if status != plan.status:
             await self._put_status(key, look, status)
+            self._count(job, plan.status, status)
         if ending is not None and over:
             self._finished[key] = job.metadata.uid
             self._tell_end(job, ending, status)
@@ -501,8 +502,6 @@ class JobController(Controller):
         tracked = set(seen.tracked)
         if not plan.release:
             return tracked, None
-        if look.action == "reconciling":
-            look.action = "tracking"
 
         async def take(pod: Pod) -> None:
             try:
@@ -546,27 +545,30 @@ class JobController(Controller):
         result = "succeeded" if ending.success else "failed"
         self._measures.finished.labels_of(mode, result, ending.reason).inc()
 
-    def _count_pods(self, job: Job, census: Census, status: JobStatus) -> None:
+    def _count(self, job: Job, before: JobStatus, after: JobStatus) -> None:
+        """What a written status says more than the one before (``recordJobPodFinished``).
+
+        Indexes are compared under the completions of now: a Job that was made smaller has not lost any.
+        """
         mode = job.spec.completion_mode or "NonIndexed"
-        for result, more in (
-            ("succeeded", status.succeeded - job.status.succeeded),
-            ("failed", status.failed - job.status.failed),
-        ):
+        succeeded = after.succeeded - before.succeeded
+        if is_indexed(job):
+            label = "global" if job.spec.backoff_limit_per_index is None else "perIndex"
+            succeeded = self._more(job, before.completed_indexes, after.completed_indexes)
+            more_failed = self._more(job, before.failed_indexes or "", after.failed_indexes or "")
+            for result, more in (("succeeded", succeeded), ("failed", more_failed)):
+                if more > 0:
+                    self._measures.finished_indexes.labels_of(result, label).inc(more)
+        for result, more in (("succeeded", succeeded), ("failed", after.failed - before.failed)):
             if more > 0:
                 self._measures.pods_finished.labels_of(mode, result).inc(more)
 
-    def _count_indexes(self, job: Job, census: Census) -> None:
-        if not is_indexed(job):
-            return
-        per_index = job.spec.backoff_limit_per_index is not None
-        label = "perIndex" if per_index else "global"
-        more = census.completed.total - census.completed_before.total
-        if more > 0:
-            self._measures.finished_indexes.labels_of("succeeded", label).inc(more)
-        if census.failed_indexes is not None:
-            known = Indexes.parse(job.status.failed_indexes or "", job.spec.completions or 0).total
-            if census.failed_indexes.total > known:
-                self._measures.finished_indexes.labels_of("failed", label).inc(census.failed_indexes.total - known)
+    @staticmethod
+    def _more(job: Job, before: str, after: str) -> int:
+        if before == after:
+            return 0
+        completions = job.spec.completions or 0
+        return Indexes.parse(after, completions).total - Indexes.parse(before, completions).total
 
     # Orphans
 
@@ -581,11 +583,28 @@ class JobController(Controller):
             job = self._jobs.get(f"{pod.metadata.namespace}/{reference.name}")
         if not may_be_released(pod, job):
             return None
+        if job is None and reference is not None and not await self._is_gone(pod, reference):
+            return None
         try:
             await self._pod_control.patch_pod(pod.metadata.namespace, pod.metadata.name, _RELEASE)
         except NotFound:
             return None
         return None
+
+    async def _is_gone(self, pod: Pod, reference: OwnerReference) -> bool:
+        """Whether the owner that the cache does not show is gone, and not just too new for it.
+
+        After a takeover the pods may be listed later than the Jobs. The owner was there before its pod: a cache that
+        has read as far as the pod's version would show it. Otherwise the server is asked.
+        """
+        order = compare(self._jobs.resource_version, pod.metadata.resource_version)
+        if order is not None and order >= 0:
+            return True
+        try:
+            live = await self._client.get(JOBS.read_as(Object), reference.name, pod.metadata.namespace)
+        except NotFound:
+            return True
+        return live.metadata.uid != reference.uid
 
 
 def _adopted(pod: Pod) -> Pod:

@@ -16,7 +16,7 @@ from pilothouse.controllers.workloads.job.pod_failure_policy import judge
 from pilothouse.controllers.workloads.job.status import FAILURE_TARGET, SUCCESS_CRITERIA_MET, Ending
 from pilothouse.controllers.workloads.job.success_policy import met_rule
 from pilothouse.semantics.jobs import true_condition
-from pilothouse.semantics.pods import is_active, is_ready, is_terminating, ready_condition
+from pilothouse.semantics.pods import is_active, is_ready, is_terminating, max_restart_counts, ready_condition
 
 TRACKING = "batch.kubernetes.io/job-tracking"
 FAILURE_COUNT = "batch.kubernetes.io/job-index-failure-count"
@@ -24,6 +24,7 @@ IGNORED_FAILURE_COUNT = "batch.kubernetes.io/job-index-ignored-failure-count"
 BURST = 500
 """At most so many creates or deletes in one look (``MaxPodCreateDeletePerSync``)."""
 _SHORTEST_WAIT = 1.0
+_LARGEST = 2**31 - 1
 _LONG_AGO = datetime.datetime.min.replace(tzinfo=datetime.UTC)
 
 
@@ -141,12 +142,14 @@ def _index_has_failed(job: Job, pod: Pod) -> bool:
         return True
     limit = job.spec.backoff_limit_per_index
     assert limit is not None, "asked only where there is a limit per index"
-    return verdict.counts and _count(pod, FAILURE_COUNT) >= limit
+    return verdict.counts and failures_noted(pod) >= limit
 
 
-def _count(pod: Pod, annotation: str) -> int:
+def failures_noted(pod: Pod, annotation: str = FAILURE_COUNT) -> int:
+    """The number that the annotation holds. What is none, or none that upstream could have written, reads as 0."""
     text = pod.metadata.annotations.get(annotation, "")
-    return int(text) if text.isascii() and text.isdigit() else 0
+    number = int(text) if text.isascii() and text.isdigit() else 0
+    return number if number <= _LARGEST else 0
 
 
 def _kept(seen: Seen, active: Iterable[Pod], completed: Indexes, failed: Indexes) -> dict[int, Pod]:
@@ -166,7 +169,7 @@ def _kept(seen: Seen, active: Iterable[Pod], completed: Indexes, failed: Indexes
 
 
 def _history(pod: Pod) -> tuple[int, datetime.datetime, str]:
-    total = _count(pod, FAILURE_COUNT) + _count(pod, IGNORED_FAILURE_COUNT)
+    total = failures_noted(pod) + failures_noted(pod, IGNORED_FAILURE_COUNT)
     return total, backoff.finished_at(pod) or _LONG_AGO, pod.metadata.uid
 
 
@@ -174,7 +177,7 @@ def next_failure_counts(job: Job, last: Pod | None) -> dict[str, str]:
     """The annotations of the pod that follows ``last`` at its index. None before it: the first."""
     if last is None:
         return {FAILURE_COUNT: "0"}
-    failures, ignored = _count(last, FAILURE_COUNT), _count(last, IGNORED_FAILURE_COUNT)
+    failures, ignored = failures_noted(last), failures_noted(last, IGNORED_FAILURE_COUNT)
     if failure_counts(job, last):
         failures += 1
     else:
@@ -332,15 +335,22 @@ def decide_pods(seen: Seen, census: Census) -> RemovePods | CreatePods | Wait | 
         waits = {index: until_replaced(job, census.kept.get(index), seen.now) for index in indexes}
         indexes = [index for index in indexes if not waits[index]]
         if not indexes and waits:
-            return Wait(min(waits.values()))
+            return Wait(max(_SHORTEST_WAIT, min(waits.values())))
     return CreatePods(len(indexes), tuple(indexes)) if indexes else None
+
+
+def why_created(job: Job, census: Census) -> str:
+    """The ``reason`` under which new pods are counted (``recordJobPodsCreationTotal``)."""
+    if job.spec.pod_replacement_policy == "Failed" and census.failed:
+        return "recreate_failed"
+    return "recreate_terminating_or_failed" if census.failed or census.terminating else "new"
 
 
 def until_replaced(job: Job, last: Pod | None, now: datetime.datetime) -> float:
     """Seconds until the pod that follows ``last`` at its index may be made. ``last`` itself is a failure, too."""
     if last is None:
         return 0.0
-    count = _count(last, FAILURE_COUNT) + _count(last, IGNORED_FAILURE_COUNT) + 1
+    count = failures_noted(last) + failures_noted(last, IGNORED_FAILURE_COUNT) + 1
     return backoff.remaining(backoff.Failures(count, backoff.finished_at(last)), now)
 
 
@@ -376,13 +386,14 @@ def _cheapness(pod: Pod) -> tuple[object, ...]:
     ready = condition is not None and condition.status == "True"
     since = condition.last_transition_time if ready and condition is not None else None
     created = pod.metadata.creation_timestamp
-    restarts = max((status.restart_count for status in pod.status.container_statuses), default=0)
+    regular, sidecar = max_restart_counts(pod)
     return (
         pod.spec.node_name != "",
         _PHASES.get(pod.status.phase, 0),
         ready,
         -since.timestamp() if since is not None else float("-inf"),
-        -restarts,
+        -regular,
+        -sidecar,
         -created.timestamp() if created is not None else float("-inf"),
         pod.metadata.name,
     )

@@ -39,15 +39,15 @@ class Indexes:
 
     @classmethod
     def parse(cls, text: str, completions: int) -> "Indexes":
-        """What ``text`` says, without indexes from ``completions`` on. Text that is no list reads as nothing: better
-        run an index again than take it for done (upstream does the same)."""
+        """What ``text`` says, without indexes from ``completions`` on. Parts that say nothing are left out, the others
+        are heeded (``parseIndexesFromString``)."""
         if not text:
             return cls()
         intervals: list[Interval] = []
         for part in text.split(","):
-            ends = part.split("-", 1)
+            ends = part.split("-")[:2]
             if not all(_number.fullmatch(end) for end in ends):
-                return cls()
+                continue
             first, last = int(ends[0]), int(ends[-1])
             if first >= completions:
                 break

@@ -1,0 +1,402 @@
+"""What is counted and which finalizers go, conditions, and finalizers that nobody needs. Rows mirror v1.36
+``pkg/controller/job/job_controller_test.go``."""
+
+import pytest
+from msgspec.structs import replace
+from tests.controllers.job.builders import T0, at, ended, job, pod
+
+from pilothouse.api.batch import (
+    ExitCodesRequirement,
+    Job,
+    JobCondition,
+    JobStatus,
+    PodFailurePolicy,
+    PodFailurePolicyRule,
+    UncountedTerminatedPods,
+)
+from pilothouse.api.core import Pod
+from pilothouse.api.meta import OwnerReference
+from pilothouse.controllers.workloads.job.decide import FAILURE_COUNT, Census, Seen, take_census
+from pilothouse.controllers.workloads.job.orphans import may_be_released
+from pilothouse.controllers.workloads.job.status import (
+    FAILURE_TARGET,
+    SUCCESS_CRITERIA_MET,
+    SUSPENDED,
+    Ending,
+    finished,
+    with_condition,
+)
+from pilothouse.controllers.workloads.job.tracking import has_ended, plan, settle
+
+R, P, S, F = "Running", "Pending", "Succeeded", "Failed"
+FAILS = Ending(FAILURE_TARGET, "BackoffLimitExceeded", "m")
+SUCCEEDS = Ending(SUCCESS_CRITERIA_MET, "SuccessPolicy", "m")
+Uids = tuple[str, ...]
+Counts = tuple[Uids, Uids, int, int]
+"""Uids of pods that succeeded and failed and are not yet in the counters; the counters of both."""
+
+
+def look(owner: Job, pods: list[Pod], awaited: Uids = ()) -> tuple[Seen, Census]:
+    tracked = frozenset(each.metadata.uid for each in pods if each.metadata.finalizers)
+    seen = Seen(job=owner, pods=tuple(pods), tracked=tracked - set(awaited), now=T0)
+    return seen, take_census(seen)
+
+
+def status(succeeded: int = 0, failed: int = 0, good: Uids = (), bad: Uids = (), completed: str = "") -> JobStatus:
+    uncounted = UncountedTerminatedPods(succeeded=good, failed=bad)
+    return JobStatus(
+        succeeded=succeeded, failed=failed, uncounted_terminated_pods=uncounted, completed_indexes=completed
+    )
+
+
+def counts(said: JobStatus) -> Counts:
+    uncounted = said.uncounted_terminated_pods or UncountedTerminatedPods()
+    return uncounted.succeeded, uncounted.failed, said.succeeded, said.failed
+
+
+@pytest.mark.parametrize(
+    ("before", "pods", "awaited", "ending", "released", "first", "then"),
+    [
+        pytest.param(status(), [], (), None, 0, ((), (), 0, 0), ((), (), 0, 0), id="nothing"),
+        pytest.param(
+            status(),
+            [
+                pod("a", S),
+                pod("b", F),
+                pod("c", S, deleted=0),
+                pod("d", F, deleted=0),
+                pod("e", P, deleted=0),
+                pod("x", P),
+                pod("y", R),
+            ],
+            (),
+            None,
+            5,
+            (("a", "c"), ("b", "d", "e"), 0, 0),
+            ((), (), 2, 3),
+            id="some have ended",
+        ),
+        pytest.param(
+            status(2, 3, ("a", "e"), ("b", "f")),
+            [
+                pod("e", S, tracked=False),
+                pod("x", F, tracked=False),
+                pod("y", P, tracked=False),
+                pod("a", S),
+                pod("b", F),
+                pod("c", S),
+                pod("d", F),
+            ],
+            (),
+            None,
+            4,
+            (("a", "c"), ("b", "d"), 3, 4),
+            ((), (), 5, 6),
+            id="some before, some now",
+        ),
+        pytest.param(
+            status(2, 3, ("a", "g"), ("b", "h")),
+            [pod(name, S if name in "aceg" else F) for name in "abcdefgh"],
+            ("c", "d", "g", "h"),
+            None,
+            4,
+            (("a", "e"), ("b", "f"), 3, 4),
+            ((), (), 5, 6),
+            id="finalizers that were taken away and still show",
+        ),
+        pytest.param(
+            status(),
+            [pod("a", S), pod("b", F), pod("c", P)],
+            (),
+            SUCCEEDS,
+            3,
+            (("a",), ("b",), 0, 0),
+            ((), (), 1, 1),
+            id="it succeeds: what runs on has not failed",
+        ),
+        pytest.param(
+            status(),
+            [pod("a", S), pod("b", F), pod("c", R)],
+            (),
+            FAILS,
+            3,
+            (("a",), ("b", "c"), 0, 0),
+            ((), (), 1, 2),
+            id="it fails: what runs has failed",
+        ),
+        pytest.param(
+            status(bad=("a", "b")),
+            [pod("a", F), pod("b", S)],
+            (),
+            FAILS,
+            2,
+            ((), ("a", "b"), 0, 0),
+            ((), (), 0, 2),
+            id="one that counts as failed succeeds after all: it stays failed",
+        ),
+        pytest.param(
+            status(bad=("a",)),
+            [pod("a", R, deleted=0, tracked=False)],
+            (),
+            FAILS,
+            0,
+            ((), (), 0, 1),
+            ((), (), 0, 1),
+            id="one that goes has been counted",
+        ),
+        pytest.param(
+            status(bad=("a", "b")),
+            [*(pod(f"{number}", S) for number in range(500)), pod("b", F)],
+            (),
+            None,
+            499,
+            (tuple(f"{number}" for number in range(499)), ("b",), 0, 1),
+            ((), ("b",), 499, 1),
+            id="more than fit into one status",
+        ),
+    ],
+)
+def test_counting(
+    before: JobStatus,
+    pods: list[Pod],
+    awaited: Uids,
+    ending: Ending | None,
+    released: int,
+    first: Counts,
+    then: Counts,
+) -> None:
+    """TestTrackJobStatusAndRemoveFinalizers: the first status, and the second once the finalizers are gone."""
+    seen, census = look(job(before), pods, awaited)
+    decided = plan(seen, census, before, ending)
+    assert len(decided.release) == released
+    assert counts(decided.status) == first
+    gone = {each.metadata.uid for each in decided.release}
+    assert counts(settle(decided.status, seen.tracked - gone)) == then
+
+
+def test_what_could_not_be_released_is_not_counted_yet() -> None:
+    """TestTrackJobStatusAndRemoveFinalizers, "pod patch errors with partial success"."""
+    before = status(good=("a",), bad=("b",))
+    seen, census = look(job(before), [pod("a", S, tracked=False), pod("c", S), pod("d", F)])
+    decided = plan(seen, census, before, None)
+    assert counts(decided.status) == (("c",), ("d",), 1, 1)
+    assert settle(decided.status, seen.tracked) == decided.status
+
+
+def test_of_a_deleted_job_all_finalizers_go_and_what_runs_has_not_failed() -> None:
+    """TestTrackJobStatusAndRemoveFinalizers, "deleted job"."""
+    seen, census = look(job(deleted=True), [pod("a", S), pod("b", F), pod("c", R)])
+    decided = plan(seen, census, status(), None)
+    assert len(decided.release) == 3
+    assert counts(decided.status) == (("a",), ("b",), 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("completions", "before", "pods", "released", "completed", "expected"),
+    [
+        pytest.param(
+            6,
+            status(),
+            [
+                pod("a", S, index=1),
+                pod("b", S, index=3),
+                pod("c", S, index=3),
+                pod("d", R, index=5),
+                pod("e", S),
+            ],
+            4,
+            "1,3",
+            ((), (), 2, 0),
+            id="new ones, one twice, one without index",
+        ),
+        pytest.param(
+            2,
+            status(1, completed="3"),
+            [pod("a", R, index=0), pod("b", R, index=1)],
+            0,
+            "",
+            ((), (), 0, 0),
+            id="made smaller: an old one is out of range",
+        ),
+        pytest.param(
+            2,
+            status(1, completed="3"),
+            [pod("a", R, index=0), pod("b", S, index=1)],
+            1,
+            "1",
+            ((), (), 1, 0),
+            id="made smaller, and a new one in range",
+        ),
+        pytest.param(
+            6,
+            status(),
+            [
+                pod("a", F, index=1),
+                pod("b", F, index=3),
+                pod("c", F, index=3),
+                pod("d", R, index=5),
+                pod("e", F),
+            ],
+            4,
+            "",
+            ((), ("a", "b", "c"), 0, 0),
+            id="failures count, but those of no index",
+        ),
+        pytest.param(
+            7,
+            status(5, 2, completed="0-2,4,6,7"),
+            [
+                pod("x", S, index=0, tracked=False),
+                pod("y", F, index=1, tracked=False),
+                pod("c", S, index=1),
+                pod("d", S, index=3),
+                pod("a", F, index=2),
+                pod("b", F, index=5),
+            ],
+            4,
+            "0-4,6",
+            ((), ("a", "b"), 6, 2),
+            id="some before, some now",
+        ),
+        pytest.param(
+            501,
+            status(),
+            [pod(f"{number}", S, index=number) for number in range(501)],
+            500,
+            "0-499",
+            ((), (), 500, 0),
+            id="more than fit into one status",
+        ),
+    ],
+)
+def test_counting_indexes(
+    completions: int, before: JobStatus, pods: list[Pod], released: int, completed: str, expected: Counts
+) -> None:
+    """TestTrackJobStatusAndRemoveFinalizers, its indexed Jobs."""
+    seen, census = look(job(before, completion_mode="Indexed", completions=completions), pods)
+    decided = plan(seen, census, before, None)
+    assert (len(decided.release), decided.status.completed_indexes) == (released, completed)
+    assert counts(decided.status) == expected
+    assert decided.full is (released == 500)
+
+
+@pytest.mark.parametrize(
+    ("pods", "released", "failed_indexes", "bad"),
+    [
+        pytest.param([pod("a", F, index=1, notes={FAILURE_COUNT: "0"})], 0, "", (), id="kept for its index"),
+        pytest.param(
+            [pod("a", F, index=1, notes={FAILURE_COUNT: "0"}), pod("b", R, index=1, notes={FAILURE_COUNT: "1"})],
+            1,
+            "",
+            ("a",),
+            id="replaced",
+        ),
+        pytest.param([pod("a", F, index=1, notes={FAILURE_COUNT: "1"})], 1, "1", ("a",), id="its index has failed"),
+    ],
+)
+def test_counting_with_a_limit_per_index(pods: list[Pod], released: int, failed_indexes: str, bad: Uids) -> None:
+    """TestTrackJobStatusAndRemoveFinalizers, with JobBackoffLimitPerIndex."""
+    seen, census = look(job(completion_mode="Indexed", completions=6, backoff_limit_per_index=1), pods)
+    decided = plan(seen, census, status(), None)
+    assert (len(decided.release), decided.status.failed_indexes) == (released, failed_indexes)
+    assert counts(decided.status)[1] == bad
+
+
+@pytest.mark.parametrize(
+    ("after", "ending", "expected"),
+    [
+        pytest.param(status(1), FAILS, True, id="all is counted, none runs"),
+        pytest.param(status(1), None, False, id="nothing is decided"),
+        pytest.param(status(good=("a",)), SUCCEEDS, False, id="one that succeeded is not counted"),
+        pytest.param(status(bad=("a",)), FAILS, False, id="one that failed is not counted"),
+        pytest.param(replace(status(), terminating=1), SUCCEEDS, False, id="one still goes"),
+        pytest.param(replace(status(), active=1), SUCCEEDS, False, id="one still runs"),
+    ],
+)
+def test_when_it_has_ended(after: JobStatus, ending: Ending | None, expected: bool) -> None:
+    """TestTrackJobStatusAndRemoveFinalizers: "condition is delayed"; ``enactJobFinished``."""
+    seen, census = look(job(), [])
+    assert has_ended(plan(seen, census, after, None), after, ending) is expected
+
+
+@pytest.mark.parametrize(
+    ("before", "type_", "value", "expected", "changed"),
+    [
+        pytest.param((), SUSPENDED, "True", [(SUSPENDED, "True")], True, id="a new one"),
+        pytest.param((), SUSPENDED, "False", [], False, id="a new one is not added as False"),
+        pytest.param(((SUSPENDED, "True"),), SUSPENDED, "True", [(SUSPENDED, "True")], False, id="as before"),
+        pytest.param(((SUSPENDED, "True"),), SUSPENDED, "False", [(SUSPENDED, "False")], True, id="another status"),
+        pytest.param(
+            (("Other", "True"), (SUSPENDED, "False"), ("More", "True")),
+            SUSPENDED,
+            "True",
+            [("Other", "True"), (SUSPENDED, "True"), ("More", "True")],
+            True,
+            id="in its place",
+        ),
+        pytest.param(
+            (("Other", "True"),), SUSPENDED, "True", [("Other", "True"), (SUSPENDED, "True")], True, id="behind others"
+        ),
+    ],
+)
+def test_conditions(
+    before: tuple[tuple[str, str], ...], type_: str, value: str, expected: list[tuple[str, str]], changed: bool
+) -> None:
+    """TestEnsureJobConditions."""
+    old = tuple(JobCondition(type=name, status=said, reason="r", message="m") for name, said in before)
+    found, different = with_condition(old, type_, value, "r", "m", at(1.5))
+    assert [(condition.type, condition.status) for condition in found] == expected
+    assert different is changed
+    assert all(condition.last_transition_time == at(1) for condition in found if condition not in old)
+
+
+@pytest.mark.parametrize(
+    ("ending", "type_", "completed"), [(SUCCEEDS, "Complete", True), (FAILS, "Failed", False)], ids=["well", "badly"]
+)
+def test_a_job_that_has_ended(ending: Ending, type_: str, completed: bool) -> None:
+    """``enactJobFinished``: only who completes has a completion time."""
+    said = finished(JobStatus(), ending, at(3))
+    assert [(c.type, c.status, c.reason, c.message) for c in said.conditions] == [(type_, "True", ending.reason, "m")]
+    assert said.completion_time == (at(3) if completed else None)
+
+
+def owned(kind: str = "Job", api_version: str = "batch/v1", uid: str = "job", tracked: bool = True) -> Pod:
+    reference = OwnerReference(api_version=api_version, kind=kind, name="work", uid=uid, controller=True)
+    made = pod("a", R, tracked=tracked)
+    return replace(made, metadata=replace(made.metadata, owner_references=(reference,)))
+
+
+OVER = JobStatus(conditions=(JobCondition(type="Complete", status="True"),))
+
+
+@pytest.mark.parametrize(
+    ("candidate", "owner", "expected"),
+    [
+        pytest.param(owned(), None, True, id="its Job is gone"),
+        pytest.param(owned(uid="other"), job(), True, id="another Job has the name by now"),
+        pytest.param(owned(), job(), False, id="its Job runs"),
+        pytest.param(owned(), job(OVER), True, id="its Job is over"),
+        pytest.param(owned(), job(managed_by="example.com/other"), False, id="somebody else looks after its Job"),
+        pytest.param(owned(), job(OVER, managed_by="example.com/other"), False, id="somebody else's Job that is over"),
+        pytest.param(owned(), job(managed_by="kubernetes.io/job-controller"), False, id="ours by name"),
+        pytest.param(pod("a", R), None, True, id="nobody's"),
+        pytest.param(owned(tracked=False), None, False, id="has none"),
+        pytest.param(owned(kind="StatefulSet", api_version="apps/v1"), None, False, id="of another kind of owner"),
+        pytest.param(owned(api_version="example.com/v1"), None, False, id="of another kind of Job"),
+    ],
+)
+def test_finalizers_that_nobody_needs(candidate: Pod, owner: Job | None, expected: bool) -> None:
+    """TestSyncOrphanPod; kubernetes#124798 for the last two."""
+    assert may_be_released(candidate, owner) is expected
+
+
+def test_actions_of_the_policy_are_told_once_for_each_pod() -> None:
+    """TestSyncJobWithJobPodFailurePolicy, its metrics."""
+    codes = ExitCodesRequirement(operator="In", values=(5,))
+    rules = (PodFailurePolicyRule(action="Ignore", on_exit_codes=codes),)
+    pods = [pod("a", F, containers=(ended("c", 5),)), pod("b", F), pod("c", F, containers=(ended("c", 5),))]
+    seen, census = look(job(pod_failure_policy=PodFailurePolicy(rules=rules)), pods)
+    decided = plan(seen, census, status(), None)
+    assert decided.handled == ("Ignore", "Ignore")
+    assert counts(decided.status) == ((), ("b",), 0, 0)
+    assert len(decided.release) == 3
