@@ -1,10 +1,15 @@
-"""Large blocks go back to the system."""
+"""Large blocks go back to the system, and Python looks for cycles seldom."""
 
 import ctypes
+import gc
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
+
+from pilothouse.env import Env, virtual
+from pilothouse.env.memory import seldom_collecting
 
 GLIBC = sys.platform == "linux" and hasattr(ctypes.CDLL(None), "mallopt")
 COME_AND_GO = """
@@ -44,3 +49,45 @@ def test_buffers_that_come_and_go(settings: dict[str, str], stays: bool) -> None
     assert most > 50 << 20
     assert (left > 20 << 20) is stays
     assert (left < 10 << 20) is not stays
+
+
+@pytest.fixture
+def threshold() -> Iterator[None]:
+    before = gc.get_threshold()
+    yield
+    gc.set_threshold(*before)
+    gc.enable()
+
+
+@pytest.mark.parametrize(
+    ("before", "within"),
+    [
+        pytest.param((700, 10, 10), (10_000, 10, 10), id="Python's own number is raised"),
+        pytest.param((50_000, 5, 5), (50_000, 5, 5), id="a higher one stays"),
+        pytest.param((0, 10, 10), (0, 10, 10), id="never stays never"),
+    ],
+)
+def test_how_often_python_looks_for_cycles(
+    threshold: None, before: tuple[int, int, int], within: tuple[int, int, int]
+) -> None:
+    gc.set_threshold(*before)
+    with seldom_collecting():
+        assert gc.get_threshold() == within
+    assert gc.get_threshold() == before
+
+
+def test_a_collector_that_is_switched_off_is_left_alone(threshold: None) -> None:
+    before = gc.get_threshold()
+    gc.disable()
+    with seldom_collecting():
+        assert gc.get_threshold() == before
+    assert not gc.isenabled()
+
+
+def test_a_run_in_virtual_time_looks_seldom_and_leaves_no_trace(threshold: None) -> None:
+    async def main(_env: Env) -> int:
+        return gc.get_threshold()[0]
+
+    gc.set_threshold(700, 10, 10)
+    assert virtual.run(main) == 10_000
+    assert gc.get_threshold() == (700, 10, 10)

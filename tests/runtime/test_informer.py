@@ -93,10 +93,10 @@ def test_there_is_no_second_one_of_what_a_new_list_shows_unchanged() -> None:
     told: dict[str, Pod] = {}
 
     async def main(env: Env) -> None:
-        answers = [listed(3, pod("a", 1), pod("b", 2)), CLOSED_410, listed(9, pod("a", 1), pod("b", 8))]
-        informer: SharedInformer[Pod] = SharedInformer(
-            Client(ScriptedServer(env, answers), env), env, PODS, stream_first=False
+        server = ScriptedServer(
+            env, [listed(3, pod("a", 1), pod("b", 2)), CLOSED_410, listed(9, pod("a", 1), pod("b", 8))]
         )
+        informer: SharedInformer[Pod] = SharedInformer(Client(server, env), env, PODS, stream_first=False)
 
         def on_add(obj: Pod, _initial: bool) -> None:
             told[obj.metadata.name] = obj

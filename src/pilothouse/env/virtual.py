@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from pilothouse.env.chance import Chance
 from pilothouse.env.environment import Env
+from pilothouse.env.memory import seldom_collecting
 
 T = TypeVar("T")
 
@@ -245,7 +246,8 @@ def run(main: Callable[[Env], Coroutine[Any, Any, T]], *, seed: int = 0, start: 
     loop = VirtualLoop()  # type: ignore[abstract]  # what needs sockets or processes is absent on purpose
     env = Env(clock=VirtualClock(loop, start), chance=Chance(seed))
     try:
-        return _run_and_drain(loop, main(env))
+        with seldom_collecting():
+            return _run_and_drain(loop, main(env))
     finally:
         loop.close()
 
