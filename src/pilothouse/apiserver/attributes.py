@@ -53,7 +53,7 @@ class AttributeCache:
         if index is None:
             index = self._indexes[prefix] = _Index(field, reader)
             for record in self._store.list(prefix).records:
-                index.put(record.key, self.of(prefix, reader, record).fields[field])
+                index.put(record.key, self.of(prefix, reader, record).field(field))
         return index.keys(value)
 
     def _follow(self, changes: list[Change]) -> None:
@@ -72,7 +72,7 @@ class AttributeCache:
             elif index is not None:
                 attributes = index.reader.read(change.value)
                 readers.setdefault(index.reader, {})[key] = (change.revision, attributes)
-                index.put(key, attributes.fields[index.field])
+                index.put(key, attributes.field(index.field))
 
 
 class _Index:

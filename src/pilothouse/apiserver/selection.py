@@ -22,11 +22,25 @@ METADATA_FIELDS: Fields = {"metadata.name": ("metadata", "name"), "metadata.name
 NAME_ONLY: Fields = {"metadata.name": ("metadata", "name")}
 
 
-class Attributes(msgspec.Struct, gc=False):
-    """What selectors look at."""
+class Attributes:
+    """What selectors look at: the labels, and the fields that the kind lets callers select by."""
 
-    labels: Mapping[str, str]
-    fields: Mapping[str, str]
+    __slots__ = ("_reader", "_seen", "labels")
+
+    def __init__(self, reader: "AttributeReader", seen: Any) -> None:
+        self._reader = reader
+        self._seen = seen
+        self.labels: Mapping[str, str] = seen.metadata.labels or {}
+
+    def field(self, label: str) -> str:
+        """The value of a field; only those that somebody asks for are looked up."""
+        path, default = self._reader.fields[label]
+        node = self._seen
+        for part in path:
+            node = getattr(node, part, None)
+            if node is None:
+                return default
+        return _text(node)
 
 
 def _text(value: Any) -> str:
@@ -45,7 +59,8 @@ class AttributeReader:
     """Reads ``Attributes`` of one kind from stored bytes, skipping everything else."""
 
     def __init__(self, fields: Fields, defaults: Mapping[str, str]) -> None:
-        self._fields = tuple((label, path, defaults.get(label, "")) for label, path in fields.items())
+        self.fields = {label: (path, defaults.get(label, "")) for label, path in fields.items()}
+        """By label: the path in the object, and what counts where there is nothing."""
         tree: dict[str, Any] = {}
         for path in (("metadata", "labels"), *fields.values()):
             node = tree
@@ -56,16 +71,7 @@ class AttributeReader:
 
     def read(self, value: bytes) -> Attributes:
         """The attributes of a stored object."""
-        seen = self._decode(value)
-        fields = {}
-        for label, path, default in self._fields:
-            node = seen
-            for part in path:
-                node = getattr(node, part, None)
-                if node is None:
-                    break
-            fields[label] = default if node is None else _text(node)
-        return Attributes(seen.metadata.labels or {}, fields)
+        return Attributes(self, self._decode(value))
 
 
 def _struct(name: str, tree: Mapping[str, Any]) -> type[msgspec.Struct]:
@@ -103,7 +109,7 @@ class Selection:
         if not self._labels.empty and not self._labels.matches(attributes.labels):
             return False
         fields = self._fields
-        return fields is None or fields.matches(attributes.fields.__getitem__)
+        return fields is None or fields.matches(attributes.field)
 
 
 ALL = Selection(EVERYTHING, None)

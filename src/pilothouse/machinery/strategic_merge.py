@@ -257,8 +257,12 @@ def _merge_lists(live: list[Any], patch: list[Any], field: Field, type_: Type, *
     live, patch = _follow_item_directives(live, patch, field.merge_key)
     merged = list(live)
     element = field.type.element or type_
+    places = _places([item.get(field.merge_key) for item in live])
     for item in patch:
-        index = _find(merged, _key_of(item, field.merge_key), field.merge_key)
+        key = _key_of(item, field.merge_key)
+        index = _position(places, key) if type(places) is dict else None
+        if index is None:  # among those that the patch has brought, or none of them is text
+            index = _find(merged, key, field.merge_key)
         if index is None:
             merged.append(item)
         else:
@@ -295,6 +299,8 @@ def _in_order(merged: list[Any], patch_order: Sequence[Any], live_order: Sequenc
     """``merged`` in the order that the module promises."""
     patch_keys = _places([_key_of(item, merge_key) for item in patch_order])
     live_keys = _places([_key_of(item, merge_key) for item in live_order])
+    if _stands_already(merged, patch_keys, live_keys, merge_key):
+        return merged
     from_patch: list[tuple[int, Any]] = []
     only_live: list[tuple[int, Any]] = []
     for item in merged:
@@ -322,6 +328,30 @@ def _in_order(merged: list[Any], patch_order: Sequence[Any], live_order: Sequenc
         result.append(following[1])
         result.extend(item for _, item in rest)
     return result
+
+
+def _stands_already(
+    merged: list[Any], patch_keys: "list[Any] | dict[Any, int]", live_keys: "list[Any] | dict[Any, int]", merge_key: str
+) -> bool:
+    """Whether all items were live, in this order, and the patch has those that it names in this order too: then there
+    is nothing to sort. So it is with nearly every patch of conditions and the like."""
+    if type(patch_keys) is not dict or type(live_keys) is not dict:
+        return False
+    last_live = last_patch = -1
+    for item in merged:
+        key = _key_of(item, merge_key)
+        if type(key) is not str:
+            return False
+        place = live_keys.get(key, -1)
+        if place <= last_live:
+            return False
+        last_live = place
+        named = patch_keys.get(key)
+        if named is not None:
+            if named <= last_patch:
+                return False
+            last_patch = named
+    return True
 
 
 def _key_of(item: Any, merge_key: str) -> Any:
@@ -378,8 +408,9 @@ def _require_one_kind(live: Sequence[Any], patch: Sequence[Any]) -> bool:
     kind = type(items[0])
     if kind is list:
         raise PatchNotApplicable("lists of lists are not supported")
-    if any(type(item) is not kind for item in items):
-        raise PatchFormatError(f"list element types are not identical: {print_value([live, patch])}")
+    for item in items:
+        if type(item) is not kind:
+            raise PatchFormatError(f"list element types are not identical: {print_value([live, patch])}")
     return kind is dict
 
 
