@@ -27,8 +27,29 @@ _PRINTED = {
 _SIGNS = (b"[]", b"{}", b"false", b'""', b":0", b": 0")
 
 
+KEPT = (
+    "lastState:{}",
+    "state:{}",
+    "securityContext:{}",
+    "emptyDir:{}",
+    "restartCount:0",
+    "ready:false",
+    "started:false",
+)
+"""What is printed although it is empty, whatever has it; every pod and its status are full of these."""
+_KEPT = tuple(b'"%s":%s' % tuple(part.encode() for part in text.split(":")) for text in KEPT)
+
+
 def may_have_empties(text: bytes) -> bool:
     """Whether there can be something to drop in a document; most have nothing."""
+    if not _has_signs(text):
+        return False
+    for kept in _KEPT:
+        text = text.replace(kept, b"")
+    return _has_signs(text)
+
+
+def _has_signs(text: bytes) -> bool:
     for sign in _SIGNS:  # noqa: SIM110  # half of what ``any`` takes
         if sign in text:
             return True

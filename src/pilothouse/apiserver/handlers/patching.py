@@ -37,7 +37,9 @@ async def patch(core: Core, call: Call) -> ObjectResult:
     if call.content_type == APPLY_PATCH:
         return await applying.apply(core, call, options)
     apply = patch_function(call, call.info, options)
-    return await change(core, call, apply, options, with_owners=names_owners(call))
+    with_owners = names_owners(call)
+    shares_rest = call.asked.subresource == "status" and call.info.custom is None and not with_owners
+    return await change(core, call, apply, options, with_owners=with_owners, shares_rest=shares_rest)
 
 
 def names_owners(call: Call) -> bool:

@@ -100,6 +100,7 @@ async def change(
     builds_on_old: bool = True,
     tracked: bool = True,
     with_owners: bool = False,
+    shares_rest: bool = False,
     applied: Callable[[Object, bytes], tuple[Object, bytes]] | None = None,
 ) -> ObjectResult:
     """Store what ``wanted`` makes of the object.
@@ -108,8 +109,9 @@ async def change(
     says itself whether it insists on one. ``main`` treats the write as one to the object itself, whatever the
     subresource. ``builds_on_old`` False: ``wanted`` does not look at what it is handed. ``prepare`` replaces the
     ordinary separation of spec and status, for subresources with rules of their own. ``tracked`` False: the write
-    changes nobody's ownership. ``with_owners``: ``wanted`` looks at managedFields. ``applied``
-    takes the place of ``wanted``: it knows managedFields and says what becomes of them.
+    changes nobody's ownership. ``with_owners``: ``wanted`` looks at managedFields. ``shares_rest``: it is about the
+    status and changes nothing that it is handed, so that the rest need not be there twice. ``applied`` takes the place
+    of ``wanted``: it knows managedFields and says what becomes of them.
     """
     for attempt in range(_ATTEMPTS):
         record = core.store.staged(call.key)
@@ -118,7 +120,9 @@ async def change(
         plain, owners = split(core.view(call.info, record.value))
         old = decode(plain, record.key)
         base = old
-        if builds_on_old:
+        if shares_rest:
+            base = {**old, "metadata": dict(old["metadata"])}
+        elif builds_on_old:
             base = decode(plain, record.key)
             if with_owners and owners:
                 base["metadata"]["managedFields"] = decode_list(owners)
