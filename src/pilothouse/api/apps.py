@@ -1,4 +1,4 @@
-"""``apps/v1``: Deployments, ReplicaSets, DaemonSets and the revisions of what they were made from."""
+"""``apps/v1``: Deployments, ReplicaSets, DaemonSets, StatefulSets and the revisions of what they were made from."""
 
 import datetime
 
@@ -160,6 +160,20 @@ class DaemonSet(View, frozen=True):
     status: DaemonSetStatus = DaemonSetStatus()
 
 
+class StatefulSetSpec(View, frozen=True):
+    """What a StatefulSet should be."""
+
+    replicas: int | None = None
+    selector: LabelSelector | None = None
+
+
+class StatefulSet(View, frozen=True):
+    """A StatefulSet."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: StatefulSetSpec = StatefulSetSpec()
+
+
 class ControllerRevision(View, frozen=True):
     """One state that the template of a DaemonSet or StatefulSet has had. ``data`` is whatever its owner put there."""
 
@@ -170,4 +184,5 @@ class ControllerRevision(View, frozen=True):
 
 DEPLOYMENTS = Kind("apps", "v1", "deployments", "Deployment", True, Deployment)
 DAEMON_SETS = Kind("apps", "v1", "daemonsets", "DaemonSet", True, DaemonSet)
+STATEFUL_SETS = Kind("apps", "v1", "statefulsets", "StatefulSet", True, StatefulSet)
 CONTROLLER_REVISIONS = Kind("apps", "v1", "controllerrevisions", "ControllerRevision", True, ControllerRevision)

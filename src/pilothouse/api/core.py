@@ -408,6 +408,20 @@ class Endpoints(View, frozen=True):
     subsets: tuple[EndpointSubset, ...] = ()
 
 
+class ReplicationControllerSpec(View, frozen=True):
+    """What a ReplicationController should be."""
+
+    replicas: int | None = None
+    selector: dict[str, str] = {}
+
+
+class ReplicationController(View, frozen=True):
+    """A ReplicationController."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ReplicationControllerSpec = ReplicationControllerSpec()
+
+
 PODS = Kind("", "v1", "pods", "Pod", True, Pod)
 NODES = Kind("", "v1", "nodes", "Node", False, Node)
 NAMESPACES = Kind("", "v1", "namespaces", "Namespace", False, Namespace)
@@ -416,3 +430,4 @@ CONFIG_MAPS = Kind("", "v1", "configmaps", "ConfigMap", True, ConfigMap)
 SERVICE_ACCOUNTS = Kind("", "v1", "serviceaccounts", "ServiceAccount", True, ServiceAccount)
 SERVICES = Kind("", "v1", "services", "Service", True, Service)
 ENDPOINTS = Kind("", "v1", "endpoints", "Endpoints", True, Endpoints)
+REPLICATION_CONTROLLERS = Kind("", "v1", "replicationcontrollers", "ReplicationController", True, ReplicationController)

@@ -11,6 +11,7 @@ from pilothouse.controllers.node.node_ipam import DESCRIPTOR as NODE_IPAM
 from pilothouse.controllers.node.node_lifecycle import DESCRIPTOR as NODE_LIFECYCLE
 from pilothouse.controllers.node.taint_eviction import DESCRIPTOR as TAINT_EVICTION
 from pilothouse.controllers.node.ttl import DESCRIPTOR as TTL
+from pilothouse.controllers.policy.disruption import DESCRIPTOR as DISRUPTION
 from pilothouse.controllers.workloads.daemonset import DESCRIPTOR as DAEMON_SET
 from pilothouse.controllers.workloads.deployment import DESCRIPTOR as DEPLOYMENT
 from pilothouse.controllers.workloads.job import DESCRIPTOR as JOB
@@ -20,6 +21,7 @@ from pilothouse.runtime.descriptor import Descriptor
 DESCRIPTORS: tuple[Descriptor, ...] = (
     DAEMON_SET,
     DEPLOYMENT,
+    DISRUPTION,
     ENDPOINT_SLICE,
     GARBAGE_COLLECTOR,
     JOB,

@@ -30,6 +30,7 @@ USERS = {
     "06b-job-backofflimit": {"job-controller"},
     "06c-job-indexed": {"job-controller"},
     "06e-job-suspend-resume": {"job-controller"},
+    "10a-disruption": {"disruption-controller"},
     "11-namespace-deletion": {"namespace-controller"},
     "12-garbage-collector": {"generic-garbage-collector"},
     "13-node-silent": {"node-controller", "pod-garbage-collector", "replicaset-controller", "ttl-controller"},
@@ -43,6 +44,7 @@ USERS = {
 ACCOUNTS = {
     "daemon-set-controller",
     "deployment-controller",
+    "disruption-controller",
     "endpoint-controller",
     "endpointslice-controller",
     "endpointslicemirroring-controller",
