@@ -219,7 +219,7 @@ def test_a_pod_is_its_template_with_the_spec_byte_for_byte() -> None:
     )
     named = msgspec.json.decode(pod_body(TEMPLATE, "web", MINE, name="web-0"))
     assert named["metadata"]["name"] == "web-0"
-    assert "generateName" not in named["metadata"]
+    assert named["metadata"]["generateName"] == "web-"
     with pytest.raises(NoLabels, match="unable to create pods, no labels"):
         pod_body(b'{"metadata":{},"spec":{}}', "web", MINE)
     with pytest.raises(ValueError, match="controller"):

@@ -3,6 +3,8 @@
 Feeds ``canonical``, which makes two records comparable.
 """
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +68,9 @@ class Record(msgspec.Struct, rename="camel", kw_only=True):
 _line = msgspec.json.Decoder(Record)
 
 
-def recorded(scenario: str) -> list[Record]:
-    """What upstream sent."""
-    text = (DATA / f"{scenario}.jsonl").read_bytes().replace(b"HASH1", HASH.encode())
+def recorded(scenario: str, hashes: Sequence[str] = (HASH,)) -> list[Record]:
+    """What upstream sent, with the hashes that the placeholders HASH1, HASH2 … stand for."""
+    text = (DATA / f"{scenario}.jsonl").read_bytes()
+    for number, each in enumerate(hashes, 1):
+        text = re.sub(rb"HASH%d\b" % number, each.encode(), text)
     return [_line.decode(line) for line in text.splitlines()]

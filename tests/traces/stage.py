@@ -35,6 +35,8 @@ _PLURALS = {
     "ReplicaSet": "apis/apps/v1/namespaces/{}/replicasets",
     "Job": "apis/batch/v1/namespaces/{}/jobs",
     "Deployment": "apis/apps/v1/namespaces/{}/deployments",
+    "StatefulSet": "apis/apps/v1/namespaces/{}/statefulsets",
+    "PersistentVolumeClaim": "api/v1/namespaces/{}/persistentvolumeclaims",
 }
 
 

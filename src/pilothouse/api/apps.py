@@ -160,11 +160,61 @@ class DaemonSet(View, frozen=True):
     status: DaemonSetStatus = DaemonSetStatus()
 
 
+class RollingUpdateStatefulSet(View, frozen=True):
+    """Which ordinals an update leaves alone, and how many pods may be missing: a number, or a percentage as text."""
+
+    partition: int | None = None
+    max_unavailable: int | str | None = None
+
+
+class StatefulSetUpdateStrategy(View, frozen=True):
+    """How pods of older templates are replaced."""
+
+    type: str = ""
+    rolling_update: RollingUpdateStatefulSet | None = None
+
+
+class StatefulSetOrdinals(View, frozen=True):
+    """How pods are numbered."""
+
+    start: int = 0
+
+
+class PersistentVolumeClaimRetentionPolicy(View, frozen=True):
+    """Whether claims go with their StatefulSet, and with a pod that is one too many."""
+
+    when_deleted: str = ""
+    when_scaled: str = ""
+
+
 class StatefulSetSpec(View, frozen=True):
-    """What a StatefulSet should be."""
+    """What a StatefulSet should be. Templates stay raw, as in ``ReplicaSetSpec``."""
 
     replicas: int | None = None
     selector: LabelSelector | None = None
+    template: msgspec.Raw = msgspec.Raw(b"{}")
+    volume_claim_templates: msgspec.Raw = msgspec.Raw(b"[]")
+    service_name: str = ""
+    pod_management_policy: str = ""
+    update_strategy: StatefulSetUpdateStrategy = StatefulSetUpdateStrategy()
+    revision_history_limit: int | None = None
+    min_ready_seconds: int = 0
+    persistent_volume_claim_retention_policy: PersistentVolumeClaimRetentionPolicy | None = None
+    ordinals: StatefulSetOrdinals | None = None
+
+
+class StatefulSetStatus(View, frozen=True):
+    """What a StatefulSet is."""
+
+    observed_generation: int = 0
+    replicas: int = 0
+    ready_replicas: int = 0
+    current_replicas: int = 0
+    updated_replicas: int = 0
+    current_revision: str = ""
+    update_revision: str = ""
+    collision_count: int | None = None
+    available_replicas: int | None = None
 
 
 class StatefulSet(View, frozen=True):
@@ -172,6 +222,7 @@ class StatefulSet(View, frozen=True):
 
     metadata: ObjectMeta = ObjectMeta()
     spec: StatefulSetSpec = StatefulSetSpec()
+    status: StatefulSetStatus = StatefulSetStatus()
 
 
 class ControllerRevision(View, frozen=True):

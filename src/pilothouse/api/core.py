@@ -150,6 +150,19 @@ class PodReadinessGate(View, frozen=True):
     condition_type: str = ""
 
 
+class PersistentVolumeClaimVolumeSource(View, frozen=True):
+    """A volume that a claim stands for."""
+
+    claim_name: str = ""
+
+
+class Volume(View, frozen=True):
+    """A volume of a pod. ``persistent_volume_claim`` is None for those of other kinds."""
+
+    name: str = ""
+    persistent_volume_claim: PersistentVolumeClaimVolumeSource | None = None
+
+
 class PodSpec(View, frozen=True):
     """What a pod should be."""
 
@@ -172,6 +185,7 @@ class PodSpec(View, frozen=True):
     priority: int | None = None
     preemption_policy: str = ""
     topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
+    volumes: tuple[Volume, ...] = ()
 
 
 class ContainerStateTerminated(View, frozen=True):
@@ -408,18 +422,10 @@ class Endpoints(View, frozen=True):
     subsets: tuple[EndpointSubset, ...] = ()
 
 
-class ReplicationControllerSpec(View, frozen=True):
-    """What a ReplicationController should be."""
-
-    replicas: int | None = None
-    selector: dict[str, str] = {}
-
-
-class ReplicationController(View, frozen=True):
-    """A ReplicationController."""
+class PersistentVolumeClaim(View, frozen=True):
+    """A wish for a volume. It is written back whole, so its spec needs no view."""
 
     metadata: ObjectMeta = ObjectMeta()
-    spec: ReplicationControllerSpec = ReplicationControllerSpec()
 
 
 PODS = Kind("", "v1", "pods", "Pod", True, Pod)
@@ -430,4 +436,6 @@ CONFIG_MAPS = Kind("", "v1", "configmaps", "ConfigMap", True, ConfigMap)
 SERVICE_ACCOUNTS = Kind("", "v1", "serviceaccounts", "ServiceAccount", True, ServiceAccount)
 SERVICES = Kind("", "v1", "services", "Service", True, Service)
 ENDPOINTS = Kind("", "v1", "endpoints", "Endpoints", True, Endpoints)
-REPLICATION_CONTROLLERS = Kind("", "v1", "replicationcontrollers", "ReplicationController", True, ReplicationController)
+PERSISTENT_VOLUME_CLAIMS = Kind(
+    "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", True, PersistentVolumeClaim
+)

@@ -11,17 +11,16 @@ from pilothouse.controllers.node.node_ipam import DESCRIPTOR as NODE_IPAM
 from pilothouse.controllers.node.node_lifecycle import DESCRIPTOR as NODE_LIFECYCLE
 from pilothouse.controllers.node.taint_eviction import DESCRIPTOR as TAINT_EVICTION
 from pilothouse.controllers.node.ttl import DESCRIPTOR as TTL
-from pilothouse.controllers.policy.disruption import DESCRIPTOR as DISRUPTION
 from pilothouse.controllers.workloads.daemonset import DESCRIPTOR as DAEMON_SET
 from pilothouse.controllers.workloads.deployment import DESCRIPTOR as DEPLOYMENT
 from pilothouse.controllers.workloads.job import DESCRIPTOR as JOB
 from pilothouse.controllers.workloads.replicaset import DESCRIPTOR as REPLICA_SET
+from pilothouse.controllers.workloads.statefulset import DESCRIPTOR as STATEFUL_SET
 from pilothouse.runtime.descriptor import Descriptor
 
 DESCRIPTORS: tuple[Descriptor, ...] = (
     DAEMON_SET,
     DEPLOYMENT,
-    DISRUPTION,
     ENDPOINT_SLICE,
     GARBAGE_COLLECTOR,
     JOB,
@@ -32,6 +31,7 @@ DESCRIPTORS: tuple[Descriptor, ...] = (
     REPLICA_SET,
     ROOT_CA_PUBLISHER,
     SERVICE_ACCOUNT,
+    STATEFUL_SET,
     TAINT_EVICTION,
     TTL,
     TTL_AFTER_FINISHED,

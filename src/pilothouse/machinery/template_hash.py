@@ -22,6 +22,14 @@ def fnv32a(data: bytes) -> int:
     return value
 
 
+def fnv32(data: bytes) -> int:
+    """FNV-1, 32 bits: as FNV-1a, but each byte comes in after the multiplication."""
+    value = _FNV_OFFSET
+    for byte in data:
+        value = ((value * _FNV_PRIME) & 0xFFFFFFFF) ^ byte
+    return value
+
+
 def safe_text(text: str) -> str:
     """Every character replaced by one of the alphabet."""
     return "".join(_ALPHABET[ord(character) % len(_ALPHABET)] for character in text)

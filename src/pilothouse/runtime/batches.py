@@ -12,9 +12,10 @@ INITIAL_BATCH = 1
 
 
 async def slow_start(
-    count: int, initial: int, call: Callable[[int], Awaitable[object]]
+    count: int, initial: int, call: Callable[[int], Awaitable[object]], *, most: int = 0
 ) -> tuple[int, Exception | None]:
-    """Run ``call(0)`` … ``call(count - 1)`` in batches of ``initial``, 2·``initial``, 4·``initial`` …
+    """Run ``call(0)`` … ``call(count - 1)`` in batches of ``initial``, 2·``initial``, 4·``initial`` …, none larger
+    than ``most`` if that is given.
 
     The calls of a batch run together and are all waited for. After the first batch in which any failed nothing more is
     started. Returns how many succeeded, and the failure of the lowest index. Example: count 10, initial 1 makes batches
@@ -30,7 +31,7 @@ async def slow_start(
         if errors:
             return succeeded, errors[0]
         done += batch
-        batch = min(count - done, batch * 2)
+        batch = min(count - done, batch * 2, most or count)
     return succeeded, None
 
 

@@ -55,7 +55,8 @@ class NoLabels(ValueError):
 def pod_body(template: msgspec.Raw | bytes, owner_name: str, controller: OwnerReference, *, name: str = "") -> bytes:
     """The pod that a template describes: its labels, annotations and finalizers, and its spec byte for byte.
 
-    The name is generated from the owner's unless one is given. Raises ``NoLabels``.
+    The name is generated from the owner's unless one is given (what it would have been generated from is there all the
+    same, as upstream has it). Raises ``NoLabels``.
     """
     read = _template.decode(template)
     meta = read.metadata
@@ -71,7 +72,7 @@ def pod_body(template: msgspec.Raw | bytes, owner_name: str, controller: OwnerRe
         api_version="v1",
         kind="Pod",
         metadata=_NewMeta(
-            generate_name="" if name else generate_name,
+            generate_name=generate_name,
             name=name,
             labels=meta.labels,
             annotations=meta.annotations,

@@ -7,7 +7,7 @@ v1.36, ``pkg/api/v1/pod/util.go``, ``pkg/controller/controller_utils.go``,
 
 import datetime
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from pilothouse.api.core import Pod, PodCondition
 from pilothouse.machinery.quantities import parse_quantity
@@ -71,6 +71,20 @@ def time_until_available(pod: Pod, min_ready_seconds: int, now: datetime.datetim
         return None
     left = (since - now).total_seconds() + min_ready_seconds
     return left if left > 0 else 0
+
+
+def seconds_until_next_available(
+    pods: Iterable[Pod], min_ready_seconds: int, counted_at: datetime.datetime, now: datetime.datetime
+) -> float:
+    """Until the first of those that were not available at ``counted_at`` is, seen from ``now``.
+
+    ``min_ready_seconds`` if there is none of which that is known.
+    """
+    waits = [time_until_available(pod, min_ready_seconds, counted_at) for pod in pods]
+    earliest = min((wait for wait in waits if wait), default=None)
+    if earliest is None:
+        return float(min_ready_seconds)
+    return max(0.0, earliest - max(0.0, (now - counted_at).total_seconds()))
 
 
 def deletion_cost(annotations: Mapping[str, str]) -> int:

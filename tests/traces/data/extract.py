@@ -30,7 +30,8 @@ USERS = {
     "06b-job-backofflimit": {"job-controller"},
     "06c-job-indexed": {"job-controller"},
     "06e-job-suspend-resume": {"job-controller"},
-    "10a-disruption": {"disruption-controller"},
+    "07a-statefulset-ordered": {"statefulset-controller"},
+    "07b-statefulset-volumeclaims": {"statefulset-controller"},
     "11-namespace-deletion": {"namespace-controller"},
     "12-garbage-collector": {"generic-garbage-collector"},
     "13-node-silent": {"node-controller", "pod-garbage-collector", "replicaset-controller", "ttl-controller"},
@@ -44,7 +45,6 @@ USERS = {
 ACCOUNTS = {
     "daemon-set-controller",
     "deployment-controller",
-    "disruption-controller",
     "endpoint-controller",
     "endpointslice-controller",
     "endpointslicemirroring-controller",
@@ -56,6 +56,7 @@ ACCOUNTS = {
     "replicaset-controller",
     "root-ca-cert-publisher",
     "service-account-controller",
+    "statefulset-controller",
     "ttl-after-finished-controller",
     "ttl-controller",
 }

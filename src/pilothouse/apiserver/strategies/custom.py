@@ -7,7 +7,6 @@ from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.apiserver.selection import Fields
 from pilothouse.apiserver.strategies.base import Strategy
-from pilothouse.apiserver.strategies.judgements import GENERIC
 
 
 class CustomStrategy(Strategy):
@@ -19,7 +18,6 @@ class CustomStrategy(Strategy):
     tracked = ("",)
     unconditional_update = False
     status_keeps = "metadata"
-    judgements = GENERIC
     storage: ResourceInfo
 
     def __init__(

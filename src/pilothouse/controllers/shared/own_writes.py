@@ -2,7 +2,7 @@
 
 Three things are kept per owner: the consistency guard's versions, the newest pod that was created, and whether some
 request is without an answer. Used by controllers whose owners have pods with generated names, of which a second one
-would do harm.
+would do harm; where names are fixed the guard is enough, and nothing else is told.
 """
 
 from collections.abc import Callable

@@ -10,8 +10,22 @@ from pilothouse.controllers.shared.history.revisions import (
     new_revision,
     newest,
     next_number,
+    revision_hash,
+    revision_name,
     same_data,
+    template_in,
     template_patch,
 )
 
-__all__ = ["History", "doomed", "new_revision", "newest", "next_number", "same_data", "template_patch"]
+__all__ = [
+    "History",
+    "doomed",
+    "new_revision",
+    "newest",
+    "next_number",
+    "revision_hash",
+    "revision_name",
+    "same_data",
+    "template_in",
+    "template_patch",
+]

@@ -28,18 +28,23 @@ class History:
         reference: OwnerReference,
         selector: Selector,
         read_live: Callable[[], Awaitable[ObjectMeta]],
+        *,
+        releasing: bool = True,
     ) -> list[ControllerRevision]:
-        """The revisions that belong to the owner, after adopting and releasing what must be. By name."""
+        """The revisions that belong to the owner, after adopting and releasing what must be. By name.
+
+        Without ``releasing``, own ones that no longer match are left alone and left out.
+        """
         index = controller_index_key(owner.namespace, reference.kind, owner.name, owner.uid)
         own = self._revisions.by_index(CONTROLLER_INDEX, index)
         matches = selector.matches
         orphans = self._revisions.by_index(CONTROLLER_INDEX, owner.namespace)
-        doubtful = [revision for revision in own if not matches(revision.metadata.labels)]
+        kept = [revision for revision in own if matches(revision.metadata.labels)]
+        doubtful = [revision for revision in own if releasing and not matches(revision.metadata.labels)]
         doubtful += [revision for revision in orphans if matches(revision.metadata.labels)]
         if not doubtful:
-            return own
+            return kept
         claims = Claims(self._client, CONTROLLER_REVISIONS, owner, reference, selector, read_live=read_live)
-        kept = [revision for revision in own if matches(revision.metadata.labels)]
         return kept + await claims.claim(doubtful)
 
     async def create(

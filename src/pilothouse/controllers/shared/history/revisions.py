@@ -12,8 +12,11 @@ import msgspec
 from pilothouse.api.apps import ControllerRevision
 from pilothouse.api.meta import OwnerReference
 from pilothouse.machinery.go_text import compact_json
+from pilothouse.machinery.splice import replace_fields, take_field
+from pilothouse.machinery.template_hash import fnv32, safe_text
 
 REVISIONS_KEPT_DECODED = 1024
+LONGEST_OWNER = 223
 
 
 def template_patch(template: bytes | msgspec.Raw) -> bytes:
@@ -68,6 +71,22 @@ def _sorted(value: Any) -> Any:
     if isinstance(value, list):
         return [_sorted(each) for each in value]
     return value
+
+
+def revision_hash(data: bytes | msgspec.Raw, collision_count: int) -> str:
+    """The hash in the name of a revision with this data; another one for another count (``HashControllerRevision``)."""
+    return safe_text(str(fnv32(bytes(data) + str(collision_count).encode())))
+
+
+def revision_name(owner: str, suffix: str) -> str:
+    """What a revision is called; the owner's name is cut so that it fits (``ControllerRevisionName``)."""
+    return f"{owner[:LONGEST_OWNER]}-{suffix}"
+
+
+def template_in(data: bytes | msgspec.Raw) -> bytes:
+    """The template that the data of a revision brings back."""
+    template = take_field(data, "spec.template")
+    return b"{}" if template is None else replace_fields(template, {"$patch": None})
 
 
 def new_revision(

@@ -8,7 +8,6 @@ Most looks only report or make pods, and take their numbers from the census; del
 Only when pods may have to be adopted or released, or when time decides which are available, every one is looked at.
 """
 
-import datetime
 from collections import Counter
 from collections.abc import Callable, Mapping
 
@@ -46,7 +45,7 @@ from pilothouse.runtime import (
 from pilothouse.runtime.batches import INITIAL_BATCH
 from pilothouse.runtime.claims import CONTROLLER_INDEX, Claims
 from pilothouse.runtime.metrics import exponential_buckets
-from pilothouse.semantics.pods import is_active, is_terminating, time_until_available
+from pilothouse.semantics.pods import is_active, is_terminating, seconds_until_next_available
 
 CONTROLLER_UID_INDEX = "controllerUID"
 """Index of owners by the uid of what controls them: the ReplicaSets of one Deployment."""
@@ -269,7 +268,9 @@ class ReplicaSetController(Controller):
             raise error
         if seen.ready == seen.available:
             return self._again(key)
-        return self._again(key, self._until_next_available(owner, pods, now))
+        seconds = owner.spec.min_ready_seconds
+        # The report in between has taken its time.
+        return self._again(key, seconds_until_next_available(pods, seconds, now, self.env.now()))
 
     def _lineup(self, owner: ReplicaSet) -> Lineup:
         """Its active pods, when the census says that all of them match."""
@@ -426,15 +427,6 @@ class ReplicaSetController(Controller):
 
     def _reported(self, terminating: int) -> int | None:
         return None if self._terminating_is_dropped or not self._options.report_terminating else terminating
-
-    def _until_next_available(self, owner: ReplicaSet, pods: list[Pod], counted_at: datetime.datetime) -> float:
-        """Until the first of those that were not available then is. The report in between has taken its time."""
-        seconds = owner.spec.min_ready_seconds
-        waits = [time_until_available(pod, seconds, counted_at) for pod in pods]
-        earliest = min((wait for wait in waits if wait), default=None)
-        if earliest is None:
-            return float(seconds)
-        return max(0.0, earliest - max(0.0, (self.env.now() - counted_at).total_seconds()))
 
     def _index_key(self, meta: ObjectMeta) -> str:
         return controller_index_key(meta.namespace, self._kind.kind, meta.name, meta.uid)

@@ -1,1 +1,0 @@
-"""Controllers of what others must respect: disruption budgets."""

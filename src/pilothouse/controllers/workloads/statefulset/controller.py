@@ -1,0 +1,421 @@
+"""The wiring: observe → decide → apply → report.
+
+The shared pod handlers say what wakes a key; ``lineup``, ``decide`` and ``status`` are pure. Upstream: v1.36
+``pkg/controller/statefulset``.
+"""
+
+import datetime
+from collections.abc import Sequence
+
+from pilothouse.api.apps import CONTROLLER_REVISIONS, STATEFUL_SETS, ControllerRevision, StatefulSet, StatefulSetStatus
+from pilothouse.api.core import PERSISTENT_VOLUME_CLAIMS, PODS, PersistentVolumeClaim, Pod
+from pilothouse.api.meta import Object, ObjectMeta
+from pilothouse.client.errors import NotFound
+from pilothouse.controllers.shared.conflicts import RETRY, retry_on_conflict
+from pilothouse.controllers.shared.history import History, template_in
+from pilothouse.controllers.shared.own_writes import OwnWrites
+from pilothouse.controllers.shared.pod_events import PodEvents
+from pilothouse.controllers.workloads.statefulset import StatefulSetOptions
+from pilothouse.controllers.workloads.statefulset.blueprint import Blueprint, Blueprints
+from pilothouse.controllers.workloads.statefulset.decide import (
+    Action,
+    CreatePod,
+    DeletePod,
+    FillClaims,
+    Observed,
+    Plan,
+    RepairPod,
+    SettleClaims,
+    decide,
+    missed_slots,
+)
+from pilothouse.controllers.workloads.statefulset.identity import is_member, revision_of
+from pilothouse.controllers.workloads.statefulset.lineup import Rules, Tally, line_up, rules_of, tally
+from pilothouse.controllers.workloads.statefulset.pod_template import numbered_template
+from pilothouse.controllers.workloads.statefulset.retention import policy_of
+from pilothouse.controllers.workloads.statefulset.revisions import Revisions, StatefulHistory
+from pilothouse.controllers.workloads.statefulset.status import encode, next_status
+from pilothouse.controllers.workloads.statefulset.writes import TROUBLE, Writes
+from pilothouse.env import TaskGroup
+from pilothouse.machinery.labels import Selector
+from pilothouse.machinery.owners import new_controller_reference
+from pilothouse.machinery.splice import replace_fields, take_field
+from pilothouse.runtime import (
+    Claims,
+    ConsistencyGuard,
+    Controller,
+    ControllerContext,
+    EventRecorder,
+    Requeue,
+    UidTrackingExpectations,
+    controller_index_key,
+    index_by_controller,
+    object_key,
+    object_reference,
+    pod_body,
+    slow_start,
+)
+from pilothouse.runtime.batches import INITIAL_BATCH
+from pilothouse.runtime.claims import CONTROLLER_INDEX
+from pilothouse.semantics.pods import seconds_until_next_available
+
+LARGEST_BATCH = 500
+"""``MaxBatchSize``: so many at once with parallel management."""
+
+
+def build(context: ControllerContext) -> "StatefulSetController":
+    """The controller of StatefulSets."""
+    return StatefulSetController(context)
+
+
+class _Look:
+    """What one reconcile knows of its owner."""
+
+    def __init__(self, key: str, owner: StatefulSet, raw: bytes, blueprint: Blueprint, rules: Rules) -> None:
+        self.key = key
+        self.owner = owner
+        self.raw = raw
+        self.blueprint = blueprint
+        self.rules = rules
+        self.about = object_reference(STATEFUL_SETS, owner.metadata)
+
+    @property
+    def meta(self) -> ObjectMeta:
+        return self.owner.metadata
+
+
+class StatefulSetController(Controller):
+    """See the package."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        options = context.options_as(StatefulSetOptions)
+        owners = context.informers.informer(STATEFUL_SETS, keep_raw=True)
+        revisions = context.informers.informer(CONTROLLER_REVISIONS, keep_raw=True)
+        pods = context.informers.informer(PODS)
+        claims = context.informers.informer(PERSISTENT_VOLUME_CLAIMS, keep_raw=True)
+        name = "statefulset-controller"
+        super().__init__(
+            name,
+            context.env,
+            workers=options.workers,
+            waits_for=(pods, owners, claims, revisions),
+            metrics=context.metrics,
+            queue_name="statefulset",
+            log=context.log,
+        )
+        self._options = options
+        self._client = context.client
+        self._owners = owners.cache
+        self._pods = pods.cache
+        self._claims = claims.cache
+        self._recorder = EventRecorder(context.client, context.env, name)
+        guard: ConsistencyGuard | None = None
+        if options.wait_for_own_writes:
+            guard = ConsistencyGuard(
+                {
+                    PODS.group_resource: lambda: pods.heard_version,
+                    PERSISTENT_VOLUME_CLAIMS.group_resource: lambda: claims.heard_version,
+                    STATEFUL_SETS.group_resource: lambda: owners.heard_version,
+                    CONTROLLER_REVISIONS.group_resource: lambda: revisions.heard_version,
+                },
+                prefix="statefulset",
+                metrics=context.metrics,
+            )
+        # Nothing is ever expected: what was made is known by its name, and the guard waits for it.
+        expectations = UidTrackingExpectations(context.env)
+        self._writes = OwnWrites(context.client, expectations, guard, pods_read=lambda: pods.heard_version)
+        self._blueprints = Blueprints(self.log)
+        revisions.cache.add_index(CONTROLLER_INDEX, index_by_controller)
+        self._pods.add_index(CONTROLLER_INDEX, index_by_controller)
+        self._history = StatefulHistory(
+            History(context.client, revisions.cache),
+            compare_by_meaning=options.compare_by_meaning,
+            wrote=self._wrote_revision,
+        )
+        self._available_is_dropped = False
+        labels = ("statefulset_namespace", "statefulset_name", "pod_management_policy")
+        self._max_unavailable = context.metrics.gauge(
+            "statefulset_controller_statefulset_max_unavailable",
+            "[ALPHA] Maximum number of unavailable pods allowed during StatefulSet rolling updates",
+            labels,
+        )
+        self._unavailable = context.metrics.gauge(
+            "statefulset_controller_statefulset_unavailable_replicas",
+            "[ALPHA] Current number of unavailable pods in StatefulSet",
+            labels,
+        )
+        self.events = PodEvents(
+            STATEFUL_SETS,
+            owners=self._owners,
+            queue=self.queue,
+            expectations=expectations,
+            guard=guard,
+            selector_of=lambda owner: self._blueprints.of(owner).selector,
+            ready_delay=lambda owner: owner.spec.min_ready_seconds,
+            log=self.log,
+        )
+        owners.add_handler(self.events.owner_added, self.events.owner_changed, self.events.owner_gone)
+        pods.add_handler(self.events.pod_added, self.events.pod_changed, self.events.pod_gone)
+
+    async def run(self) -> None:
+        async with TaskGroup(self.name) as group:
+            group.start(self._recorder.run(), name=f"{self.name}-events")
+            await super().run()
+
+    async def reconcile(self, key: str) -> Requeue | None:
+        self._writes.check(key)
+        owner, raw = self._owners.get(key), self._owners.raw(key)
+        if owner is None:
+            self._writes.forget(key)
+            self._blueprints.forget(key)
+            return None
+        if self._writes.is_known_gone(key, owner.metadata.uid):
+            return None  # the cache will hear of it, and the key comes back
+        assert raw is not None, "what is written back whole is cached with its JSON"
+        blueprint = self._blueprints.of(owner)
+        if blueprint.selector is None:
+            return None
+        rules = rules_of(owner, use_max_unavailable=self._options.use_max_unavailable)
+        look = _Look(key, owner, raw, blueprint, rules)
+        selector = blueprint.selector
+        revisions = await self._history.claimed(owner, selector, lambda: self._read_live(look.meta))
+        pods = await self._claimed(look, selector)
+        if not self._is_still_there(look):
+            return None  # the event has brought the key back
+        live = {revision_of(pod.metadata) for pod in pods}
+        try:
+            settled = await self._history.settle(owner, blueprint, revisions)
+            live |= {settled.current.metadata.name, settled.update.metadata.name}
+            wish = await self._act(look, settled, pods)
+        except TROUBLE as error:
+            try:
+                await self._history.truncate(owner, revisions, live)
+            except TROUBLE as second:
+                # The first failure is the one that is told; this one is only in the log.
+                self.log.warning("Failed to clean up revisions", key=key, problem=str(second), first=str(error))
+            raise
+        await self._history.truncate(owner, revisions, live)
+        return wish
+
+    # Observe
+
+    async def _claimed(self, look: _Look, selector: Selector) -> list[Pod]:
+        """The pods that belong to the owner, after adopting and releasing what must be."""
+        meta = look.meta
+
+        def belongs(pod: Pod) -> bool:
+            return is_member(meta.name, pod.metadata.name)
+
+        matches = selector.matches
+        index_key = controller_index_key(meta.namespace, STATEFUL_SETS.kind, meta.name, meta.uid)
+        kept: list[Pod] = []
+        doubtful: list[Pod] = []
+        for pod in self._pods.by_index(CONTROLLER_INDEX, index_key):
+            (kept if matches(pod.metadata.labels) and belongs(pod) else doubtful).append(pod)
+        orphans = self._pods.by_index(CONTROLLER_INDEX, meta.namespace)
+        doubtful += [pod for pod in orphans if matches(pod.metadata.labels) and belongs(pod)]
+        if not doubtful or meta.deletion_timestamp is not None:
+            return kept
+        claims = Claims(
+            self._client,
+            PODS,
+            meta,
+            new_controller_reference(meta, STATEFUL_SETS),
+            selector,
+            read_live=lambda: self._read_live(meta),
+            on_write=lambda written: self._writes.patched(look.key, meta.uid, written),
+        )
+        return kept + await claims.claim(doubtful, where=belongs)
+
+    async def _read_live(self, meta: ObjectMeta) -> ObjectMeta:
+        return (await self._client.get(STATEFUL_SETS.read_as(Object), meta.name, meta.namespace)).metadata
+
+    def _is_still_there(self, look: _Look) -> bool:
+        current = self._owners.get(look.key)
+        return current is not None and current.metadata.uid == look.meta.uid
+
+    def _newest(self, pods: Sequence[Pod]) -> list[Pod]:
+        """The pods as the cache has them by now: claiming and the revisions may have taken a while."""
+        found = [(pod, self._pods.get(object_key(pod.metadata))) for pod in pods]
+        return [now for pod, now in found if now is not None and now.metadata.uid == pod.metadata.uid]
+
+    def _observe(self, look: _Look, settled: Revisions, pods: Sequence[Pod], now: datetime.datetime) -> Observed:
+        lineup = line_up(pods, look.rules, now)
+        templates = look.blueprint.claims
+        claims: dict[str, PersistentVolumeClaim] = {}
+        if templates:
+            names = [slot.name for slot in lineup.slots] + [pod.metadata.name for pod in lineup.condemned]
+            for claim in (template.claim_name(name) for name in names for template in templates):
+                cached = self._claims.get(f"{look.meta.namespace}/{claim}")
+                if cached is not None:
+                    claims[claim] = cached
+        return Observed(
+            rules=look.rules,
+            lineup=lineup,
+            current=settled.current.metadata.name,
+            update=settled.update.metadata.name,
+            current_replicas=look.owner.status.current_replicas,
+            being_deleted=look.meta.deletion_timestamp is not None,
+            uid=look.meta.uid,
+            policy=policy_of(look.owner),
+            templates=templates,
+            claims=claims,
+            now=now,
+        )
+
+    # Decide and apply
+
+    async def _act(self, look: _Look, settled: Revisions, pods: Sequence[Pod]) -> Requeue | None:
+        now = self.env.now()
+        pods = self._newest(pods)
+        seen = self._observe(look, settled, pods, now)
+        plan = decide(seen)
+        self._measure(look, seen)
+        replaced = 0
+        failure: Exception | None = None
+        if not seen.being_deleted:
+            pods = seen.lineup.pods()
+            apply = _Apply(self._writes_for(look, seen), look, settled, seen)
+            try:
+                await apply.carry_out(plan)
+            except TROUBLE as error:
+                failure = error
+            replaced = apply.replaced
+        counted = tally(pods, look.rules, seen.current, seen.update, now)
+        try:
+            await self._report(look, settled, counted, replaced)
+        except TROUBLE as error:
+            if failure is None:
+                raise
+            self.log.warning("Could not update status", key=look.key, problem=str(error))
+        if failure is not None:
+            raise failure
+        seconds = look.rules.min_ready_seconds
+        if seconds > 0 and counted.ready != counted.available:
+            return Requeue(seconds_until_next_available(pods, seconds, now, self.env.now()))
+        return None
+
+    def _writes_for(self, look: _Look, seen: Observed) -> Writes:
+        return Writes(
+            self._client,
+            self._recorder,
+            self._claims,
+            look.owner,
+            look.about,
+            look.blueprint.claims,
+            keeping=seen.keeping,
+            wrote=lambda group_resource, version: self._writes.wrote(look.key, look.meta.uid, group_resource, version),
+        )
+
+    def _measure(self, look: _Look, seen: Observed) -> None:
+        """Only behind upstream's gate, as there."""
+        if look.rules.max_unavailable is None:
+            return
+        labels = (look.meta.namespace, look.meta.name, look.owner.spec.pod_management_policy)
+        self._max_unavailable.labels_of(*labels).set(look.rules.max_unavailable)
+        self._unavailable.labels_of(*labels).set(missed_slots(seen))
+
+    # Report
+
+    async def _report(self, look: _Look, settled: Revisions, counted: Tally, replaced: int) -> None:
+        status = next_status(
+            look.owner,
+            look.rules,
+            counted,
+            current=settled.current.metadata.name,
+            update=settled.update.metadata.name,
+            collision_count=settled.collision_count,
+            replaced=replaced,
+            report_available=not self._available_is_dropped,
+        )
+        if status is None:
+            return
+        found = status
+
+        async def write(attempt: int) -> None:
+            raw = look.raw
+            if attempt and self._is_still_there(look):
+                raw = self._owners.raw(look.key) or raw
+            await self._put_status(look, raw, found)
+
+        try:
+            await retry_on_conflict(write, RETRY)
+        except NotFound as error:
+            self._writes.owner_missing(look.key, look.meta, error)
+            raise
+
+    async def _put_status(self, look: _Look, raw: bytes, status: StatefulSetStatus) -> None:
+        meta = look.meta
+        body = encode(status, take_field(raw, "status"))
+        whole = replace_fields(raw, {"status": body, "metadata.managedFields": None})
+        answer = await self._client.update(STATEFUL_SETS, meta.name, whole, meta.namespace, subresource="status")
+        self._writes.wrote(look.key, meta.uid, STATEFUL_SETS.group_resource, answer.metadata.resource_version)
+        # Servers before v1.22 do not know the field. Reporting it again and again to one that drops it would be a
+        # request per look for nothing.
+        self._available_is_dropped = answer.status.available_replicas is None
+
+    def _wrote_revision(self, owner: StatefulSet, revision: ControllerRevision) -> None:
+        meta = owner.metadata
+        version = revision.metadata.resource_version
+        self._writes.wrote(object_key(meta), meta.uid, CONTROLLER_REVISIONS.group_resource, version)
+
+
+class _Apply:
+    """Carries out one plan, up to the first failure."""
+
+    def __init__(self, writes: Writes, look: _Look, settled: Revisions, seen: Observed) -> None:
+        self._writes = writes
+        self._look = look
+        self._settled = settled
+        self._seen = seen
+        self._uids = {pod.metadata.name: pod.metadata.uid for pod in seen.lineup.pods()}
+        self.replaced = 0
+        """How many current pods the update has deleted."""
+
+    async def carry_out(self, plan: Plan) -> None:
+        """The groups one after the other."""
+        await self._group(plan.living, ordered=plan.ordered)
+        await self._group([(each,) for each in plan.settle], ordered=plan.ordered)
+        await self._group([(each,) for each in plan.condemned], ordered=plan.ordered)
+        for old in plan.update:
+            await self._do(old)
+            # Upstream takes one off for each, also for pods of neither revision, down to -1 (kubernetes#58347).
+            self.replaced += old.revision == self._seen.current
+
+    async def _group(self, steps: Sequence[Sequence[Action]], *, ordered: bool) -> None:
+        async def take(index: int) -> None:
+            for action in steps[index]:
+                await self._do(action)
+
+        if ordered:
+            for index in range(len(steps)):
+                await take(index)
+            return
+        _done, first = await slow_start(len(steps), INITIAL_BATCH, take, most=LARGEST_BATCH)
+        if first is not None:
+            raise first
+
+    async def _do(self, action: Action) -> None:
+        match action:
+            case CreatePod(name=name, from_current=from_current):
+                await self._writes.create_pod(name, self._body(name, from_current=from_current))
+            case DeletePod(name=name):
+                await self._writes.delete_pod(name)
+            case FillClaims(name=name):
+                await self._writes.fill_claims(name, self._uids[name])
+            case RepairPod(name=name):
+                await self._writes.repair_pod(name)
+            case SettleClaims(name=name):
+                await self._writes.settle_claims(name, self._uids[name])
+
+    def _body(self, pod: str, *, from_current: bool) -> bytes:
+        revision = self._settled.current if from_current else self._settled.update
+        meta = self._look.meta
+        template = numbered_template(
+            template_in(revision.data),
+            pod=pod,
+            subdomain=self._look.owner.spec.service_name,
+            revision=revision.metadata.name,
+            claims=self._look.blueprint.claims,
+        )
+        return pod_body(template, meta.name, new_controller_reference(meta, STATEFUL_SETS), name=pod)

@@ -1,0 +1,235 @@
+"""What happens to whom in one look. Pure: ``controller`` carries the plan out, in its order, up to the first failure.
+
+First the pods that there should be, in ascending order; then those that are too many, and then the update, both from
+the top. An ordered StatefulSet stops at the first pod that is not as it should be. Upstream: ``updateStatefulSet``,
+``processReplica``, ``processCondemned`` and ``updateStatefulSetAfterInvariantEstablished``, v1.36
+``pkg/controller/statefulset/stateful_set_control.go``.
+"""
+
+import datetime
+from collections.abc import Mapping
+
+import msgspec
+
+from pilothouse.api.core import PersistentVolumeClaim, Pod
+from pilothouse.controllers.workloads.statefulset.identity import has_identity, ordinal_of, revision_of
+from pilothouse.controllers.workloads.statefulset.lineup import (
+    ON_DELETE,
+    ROLLING_UPDATE,
+    Lineup,
+    Rules,
+    Slot,
+    is_over,
+    is_serving,
+)
+from pilothouse.controllers.workloads.statefulset.retention import (
+    Keeping,
+    Policy,
+    is_stale,
+    is_up_to_date,
+    pod_holder,
+    set_holder,
+)
+from pilothouse.controllers.workloads.statefulset.volume_claims import ClaimTemplate, has_volumes
+
+
+class CreatePod(msgspec.Struct, frozen=True):
+    """Make the pod, after its claims, from the current revision or from the one of the update."""
+
+    name: str
+    from_current: bool = False
+
+
+class DeletePod(msgspec.Struct, frozen=True):
+    """Delete the pod."""
+
+    name: str
+    revision: str = ""
+
+
+class FillClaims(msgspec.Struct, frozen=True):
+    """Make the claims that a pod waits for, and give all of its claims the owners that they should have."""
+
+    name: str
+
+
+class RepairPod(msgspec.Struct, frozen=True):
+    """Put the pod's labels and volumes right, and the owners of its claims."""
+
+    name: str
+
+
+class SettleClaims(msgspec.Struct, frozen=True):
+    """Give the claims of a pod that is too many the owners that they should have."""
+
+    name: str
+
+
+Action = CreatePod | DeletePod | FillClaims | RepairPod | SettleClaims
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """One look's work."""
+
+    ordered: bool = True
+    """One after the other; else those of each group together, carefully at first."""
+    living: tuple[tuple[Action, ...], ...] = ()
+    """For pods that there should be: what to do with each, in this order."""
+    settle: tuple[SettleClaims, ...] = ()
+    condemned: tuple[DeletePod, ...] = ()
+    update: tuple[DeletePod, ...] = ()
+    """Old pods to replace. They are deleted one by one, and no longer count as current."""
+
+
+class Observed(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything one decision may look at, read at one instant."""
+
+    rules: Rules
+    lineup: Lineup
+    current: str
+    update: str
+    """The names of the revisions."""
+    current_replicas: int = 0
+    """As the status has it."""
+    being_deleted: bool = False
+    uid: str = ""
+    policy: Policy = Policy()
+    templates: tuple[ClaimTemplate, ...] = ()
+    claims: Mapping[str, PersistentVolumeClaim] = {}
+    """Those of its pods that there are, by name."""
+    now: datetime.datetime
+
+    def keeping(self, pod: str, uid: str) -> Keeping:
+        """What decides about the owners of this pod's claims."""
+        wanted = self.rules.is_wanted(ordinal_of(pod))
+        return Keeping(self.policy, set_holder(self.rules.name, self.uid), pod_holder(pod, uid), wanted)
+
+    def claims_of(self, pod: str) -> list[PersistentVolumeClaim | None]:
+        """The claims of a pod, in the order of the templates."""
+        return [self.claims.get(template.claim_name(pod)) for template in self.templates]
+
+    def keeps_well(self, pod: Pod) -> bool:
+        """Whether the claims of the pod have the owners that they should have. Missing ones do not matter."""
+        keeping = self.keeping(pod.metadata.name, pod.metadata.uid)
+        return all(
+            claim is None or is_up_to_date(claim.metadata.owner_references, keeping)
+            for claim in self.claims_of(pod.metadata.name)
+        )
+
+
+def decide(seen: Observed) -> Plan:
+    """The plan of this look."""
+    if seen.being_deleted:
+        return Plan()
+    rules = seen.rules
+    living: list[tuple[Action, ...]] = []
+    for slot in seen.lineup.slots:
+        actions, held = _attend(seen, slot)
+        if actions:
+            living.append(actions)
+        if held and rules.ordered:
+            return Plan(living=tuple(living))
+    condemned = seen.lineup.condemned
+    doomed = _condemn(seen)
+    update = _roll(seen) if not (rules.ordered and condemned) else ()
+    return Plan(
+        ordered=rules.ordered,
+        living=tuple(living),
+        settle=tuple(SettleClaims(pod.metadata.name) for pod in condemned if not seen.keeps_well(pod)),
+        condemned=doomed,
+        update=update,
+    )
+
+
+def _attend(seen: Observed, slot: Slot) -> tuple[tuple[Action, ...], bool]:
+    """What a pod that there should be needs, and whether the ones after it must wait."""
+    pod = slot.pod
+    if pod is None:
+        if _waits_for_old_claim(seen, slot.name):
+            return (), True
+        return (CreatePod(slot.name, _is_made_from_current(seen, slot.ordinal)),), True
+    terminating = pod.metadata.deletion_timestamp is not None
+    if is_over(pod):
+        # How it ended does not matter: an evicted pod, or one of a node that was restarted, may count as Succeeded.
+        return (() if terminating else (DeletePod(slot.name, revision_of(pod.metadata)),)), True
+    actions: list[Action] = []
+    if pod.status.phase == "Pending" and not _has_all_claims(seen, pod):
+        actions.append(FillClaims(slot.name))
+    ready = not terminating and is_serving(pod) and seen.rules.is_available(pod, seen.now)
+    if seen.rules.ordered and not ready:
+        return tuple(actions), True
+    if not (has_identity(pod.metadata) and has_volumes(pod, seen.templates) and (actions or seen.keeps_well(pod))):
+        actions.append(RepairPod(slot.name))
+    return tuple(actions), False
+
+
+def _waits_for_old_claim(seen: Observed, pod: str) -> bool:
+    """Whether a claim still belongs to the pod that had this name before. It will be deleted with it, so a new pod must
+    not be given it (``PodClaimIsStale``)."""
+    if seen.policy.retains_when_scaled:
+        return False
+    to_be_made = pod_holder(pod, "")
+    return any(
+        claim is not None and is_stale(claim.metadata.owner_references, to_be_made) for claim in seen.claims_of(pod)
+    )
+
+
+def _has_all_claims(seen: Observed, pod: Pod) -> bool:
+    claims = seen.claims_of(pod.metadata.name)
+    if any(claim is None or claim.metadata.deletion_timestamp is not None for claim in claims):
+        return False
+    return seen.keeps_well(pod)
+
+
+def _is_made_from_current(seen: Observed, ordinal: int) -> bool:
+    """Whether a missing pod comes back as it was, or is updated while it is at it (``newVersionedStatefulSetPod``)."""
+    rules = seen.rules
+    position = ordinal - rules.start
+    if rules.partition is None:
+        return rules.strategy == ROLLING_UPDATE and position < seen.current_replicas
+    return position < rules.partition
+
+
+def _condemn(seen: Observed) -> tuple[DeletePod, ...]:
+    doomed: list[DeletePod] = []
+    for pod in seen.lineup.condemned:
+        meta = pod.metadata
+        if meta.deletion_timestamp is not None:
+            if seen.rules.ordered:
+                break
+            continue
+        healthy = is_serving(pod) and seen.rules.is_available(pod, seen.now)
+        if seen.rules.ordered and not healthy and meta.name != seen.lineup.first_missed:
+            break  # of those that are not well only the lowest may go
+        doomed.append(DeletePod(meta.name, revision_of(meta)))
+        if seen.rules.ordered:
+            break
+    return tuple(doomed)
+
+
+def _roll(seen: Observed) -> tuple[DeletePod, ...]:
+    """Old pods to replace now."""
+    rules = seen.rules
+    if rules.strategy == ON_DELETE:
+        return ()
+    old: list[DeletePod] = []
+    room = 1
+    if rules.max_unavailable is not None:
+        room = rules.max_unavailable - missed_slots(seen)
+    for slot in reversed(seen.lineup.slots[rules.first_to_update :]):
+        if len(old) >= room:
+            break
+        pod = slot.pod
+        if pod is not None and not is_over(pod):
+            revision = revision_of(pod.metadata)
+            if revision != seen.update and pod.metadata.deletion_timestamp is None:
+                old.append(DeletePod(slot.name, revision))
+                continue
+        if rules.max_unavailable is None and (pod is None or rules.is_missed(pod, seen.now)):
+            break  # an updated one must be there first
+    return tuple(old)
+
+
+def missed_slots(seen: Observed) -> int:
+    """How many of the pods that there should be serve nobody, whatever the partition."""
+    return sum(1 for slot in seen.lineup.slots if slot.pod is None or seen.rules.is_missed(slot.pod, seen.now))

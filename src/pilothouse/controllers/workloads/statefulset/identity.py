@@ -1,0 +1,55 @@
+"""Who a pod is: the name and ordinal that it keeps when it is made again. Pure.
+
+Upstream: v1.36 ``pkg/controller/statefulset/stateful_set_utils.go``.
+"""
+
+from pilothouse.api.meta import ObjectMeta
+
+NAME_LABEL = "statefulset.kubernetes.io/pod-name"
+INDEX_LABEL = "apps.kubernetes.io/pod-index"
+REVISION_LABEL = "controller-revision-hash"
+
+NO_ORDINAL = -1
+_LARGEST = 2**31 - 1
+
+
+def parent_and_ordinal(name: str) -> tuple[str, int]:
+    """``web-2`` is the third of ``web``. Without a number at its end a name is nobody's: ``("", -1)``.
+
+    A number that is too large for 32 bits is no ordinal, though the parent is known.
+    """
+    parent, dash, digits = name.rpartition("-")
+    if not dash or not (digits.isascii() and digits.isdecimal()):
+        return "", NO_ORDINAL
+    ordinal = int(digits)
+    return parent, ordinal if ordinal <= _LARGEST else NO_ORDINAL
+
+
+def ordinal_of(name: str) -> int:
+    """The number at the end of a pod's name, or ``NO_ORDINAL``."""
+    return parent_and_ordinal(name)[1]
+
+
+def is_member(owner: str, name: str) -> bool:
+    """Whether a pod of this name belongs to the StatefulSet of that name, if its labels do."""
+    return parent_and_ordinal(name)[0] == owner
+
+
+def pod_name(owner: str, ordinal: int) -> str:
+    """What the pod is called, and its hostname."""
+    return f"{owner}-{ordinal}"
+
+
+def has_identity(meta: ObjectMeta) -> bool:
+    """Whether it carries its name as a label, by which a service can select it alone. The index is not looked at."""
+    return meta.labels.get(NAME_LABEL) == meta.name
+
+
+def identity_labels(name: str) -> dict[str, str]:
+    """The labels that say who a pod is."""
+    return {NAME_LABEL: name, INDEX_LABEL: str(ordinal_of(name))}
+
+
+def revision_of(meta: ObjectMeta) -> str:
+    """The name of the ControllerRevision that a pod was made from."""
+    return meta.labels.get(REVISION_LABEL, "")

@@ -1,0 +1,66 @@
+"""What a pod of a StatefulSet is made from, and what is put right on one that is there. Pure, and raw: fields that
+nobody here knows stay as they are.
+
+Upstream: ``newStatefulSetPod``, ``initIdentity``, ``updateStorage``, v1.36 ``pkg/controller/statefulset/
+stateful_set_utils.go``.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from pilothouse.api.core import Pod
+from pilothouse.controllers.workloads.statefulset.identity import REVISION_LABEL, has_identity, identity_labels
+from pilothouse.controllers.workloads.statefulset.volume_claims import ClaimTemplate, has_volumes
+from pilothouse.machinery.splice import replace_fields, take_field
+
+_encode = msgspec.json.Encoder().encode
+_raws = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+class _Named(msgspec.Struct):
+    name: str = ""
+
+
+def numbered_template(
+    template: bytes | msgspec.Raw, *, pod: str, subdomain: str, revision: str, claims: tuple[ClaimTemplate, ...]
+) -> bytes:
+    """The template of the pod of that name: its labels, hostname and volumes put in."""
+    labels = {**_labels(take_field(template, "metadata.labels")), **identity_labels(pod), REVISION_LABEL: revision}
+    spec: dict[str, bytes | msgspec.Raw | None] = {
+        "spec.hostname": _encode(pod),
+        # Also over what the template says: a pod is found under the name of the set's service or not at all.
+        "spec.subdomain": _encode(subdomain) if subdomain else None,
+    }
+    if claims:
+        spec["spec.volumes"] = _volumes(take_field(template, "spec.volumes"), pod, claims)
+    return replace_fields(template, {"metadata.labels": _encode(labels), **spec})
+
+
+def repaired(raw: bytes | msgspec.Raw, pod: Pod, claims: tuple[ClaimTemplate, ...]) -> bytes | None:
+    """The pod with its own labels and volumes, or ``None`` if it has them."""
+    changes: dict[str, bytes | msgspec.Raw | None] = {}
+    name = pod.metadata.name
+    if not has_identity(pod.metadata):
+        changes["metadata.labels"] = _encode({**pod.metadata.labels, **identity_labels(name)})
+    if not has_volumes(pod, claims):
+        changes["spec.volumes"] = _volumes(take_field(raw, "spec.volumes"), name, claims)
+    if not changes:
+        return None
+    return replace_fields(raw, {**changes, "metadata.managedFields": None})
+
+
+def _labels(raw: msgspec.Raw | None) -> dict[str, str]:
+    return {} if raw is None else msgspec.json.decode(raw, type=dict[str, str])
+
+
+def _volumes(raw: msgspec.Raw | None, pod: str, claims: Iterable[ClaimTemplate]) -> bytes:
+    """The claims, and of the other volumes those whose name no claim has."""
+    made: list[Any] = [
+        {"name": each.name, "persistentVolumeClaim": {"claimName": each.claim_name(pod)}} for each in claims
+    ]
+    taken = {each.name for each in claims}
+    others = [] if raw is None else _raws.decode(raw)
+    made += [each for each in others if msgspec.json.decode(each, type=_Named).name not in taken]
+    return _encode(made)

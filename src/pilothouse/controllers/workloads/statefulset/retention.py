@@ -1,0 +1,153 @@
+"""Whom a claim goes with: its owners by the retention policy. Pure; deleting is the garbage collector's work.
+
+========  ===========  ===================  ==============================
+scaled    deleted      the pod is wanted    the pod is one too many
+========  ===========  ===================  ==============================
+Retain    Retain       nobody               nobody
+Retain    Delete       the StatefulSet      the StatefulSet
+Delete    Retain       nobody               the pod
+Delete    Delete       the StatefulSet      the pod
+========  ===========  ===================  ==============================
+
+Upstream: ``isClaimOwnerUpToDate``, ``updateClaimOwnerRefForSetAndPod`` and around, v1.36
+``pkg/controller/statefulset/stateful_set_utils.go``.
+"""
+
+import msgspec
+
+from pilothouse.api.apps import STATEFUL_SETS, StatefulSet
+from pilothouse.api.core import PODS
+from pilothouse.api.meta import OwnerReference
+
+RETAIN = "Retain"
+DELETE = "Delete"
+
+Owners = tuple[OwnerReference, ...]
+
+
+class Policy(msgspec.Struct, frozen=True):
+    """``persistentVolumeClaimRetentionPolicy``. What is neither Retain nor Delete counts as Retain, for both."""
+
+    when_deleted: str = RETAIN
+    when_scaled: str = RETAIN
+
+    @property
+    def retains(self) -> bool:
+        """Whether claims always stay."""
+        return DELETE not in (self.when_deleted, self.when_scaled)
+
+    @property
+    def retains_when_scaled(self) -> bool:
+        """Whether the claim of a pod that is one too many stays."""
+        return self.when_scaled == RETAIN
+
+
+def policy_of(owner: StatefulSet) -> Policy:
+    """What the spec says."""
+    written = owner.spec.persistent_volume_claim_retention_policy
+    if written is None:
+        return Policy()
+    if {written.when_deleted, written.when_scaled} <= {RETAIN, DELETE}:
+        return Policy(written.when_deleted, written.when_scaled)
+    return Policy()
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """The StatefulSet or the pod that may own a claim."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+
+    def is_named_by(self, reference: OwnerReference) -> bool:
+        """Whether the reference is to an object of that kind and name, be it this one or one before."""
+        return (reference.api_version, reference.kind, reference.name) == (self.api_version, self.kind, self.name)
+
+    def reference(self) -> OwnerReference:
+        """The reference that makes it the claim's controller."""
+        return OwnerReference(
+            api_version=self.api_version,
+            kind=self.kind,
+            name=self.name,
+            uid=self.uid,
+            controller=True,
+            block_owner_deletion=True,
+        )
+
+
+def set_holder(name: str, uid: str) -> Holder:
+    """The StatefulSet."""
+    return Holder(STATEFUL_SETS.api_version, STATEFUL_SETS.kind, name, uid)
+
+
+def pod_holder(name: str, uid: str) -> Holder:
+    """A pod; without uid one that is yet to be made."""
+    return Holder(PODS.api_version, PODS.kind, name, uid)
+
+
+class Keeping(msgspec.Struct, frozen=True):
+    """Everything that decides about the owners of one pod's claims."""
+
+    policy: Policy
+    owner: Holder
+    pod: Holder
+    wanted: bool
+    """Whether the pod's ordinal is among those that there should be."""
+
+    def wanted_owners(self) -> tuple[Holder, ...]:
+        """Whom the claim should go with."""
+        policy = self.policy
+        if self.wanted or policy.when_scaled != DELETE:
+            return (self.owner,) if policy.when_deleted == DELETE else ()
+        return (self.pod,)
+
+
+def is_stale(owners: Owners, holder: Holder) -> bool:
+    """Whether the claim goes with an earlier object of that name: it will be deleted, or was forgotten."""
+    for reference in owners:
+        if holder.is_named_by(reference):
+            return reference.uid != holder.uid
+    return False
+
+
+def has_unexpected_controller(owners: Owners, keeping: Keeping) -> bool:
+    """Whether somebody else rules the claim that is to be deleted with us. Then we keep out of it."""
+    if keeping.policy.retains:
+        return False
+    for reference in owners:
+        ours = next((holder for holder in (keeping.owner, keeping.pod) if holder.is_named_by(reference)), None)
+        if ours is not None:
+            if reference.uid != ours.uid:
+                return True
+        elif reference.controller:
+            return True
+    return False
+
+
+def is_up_to_date(owners: Owners, keeping: Keeping) -> bool:
+    """Whether the claim's owners need no change. What goes with an earlier object of our name is left alone."""
+    owner, pod = keeping.owner, keeping.pod
+    if is_stale(owners, owner) or is_stale(owners, pod):
+        return True
+    by_set = [reference for reference in owners if reference.uid == owner.uid]
+    by_pod = [reference for reference in owners if pod.uid and reference.uid == pod.uid]
+    if has_unexpected_controller(owners, keeping):
+        return not (by_set or by_pod)
+    if any(not reference.controller for reference in by_set + by_pod):
+        return False
+    wanted = keeping.wanted_owners()
+    return (bool(by_set), bool(by_pod)) == (owner in wanted, pod in wanted)
+
+
+def settled(owners: Owners, keeping: Keeping) -> Owners:
+    """The owners that the claim should have. Others' references stay."""
+    others = tuple(
+        reference
+        for reference in owners
+        if not keeping.owner.is_named_by(reference) and not keeping.pod.is_named_by(reference)
+    )
+    if has_unexpected_controller(owners, keeping):
+        return others
+    known = {reference.uid for reference in others}
+    return others + tuple(holder.reference() for holder in keeping.wanted_owners() if holder.uid not in known)

@@ -1,0 +1,175 @@
+"""The history of one StatefulSet: the revision that its pods are of, and the one that they are to be of.
+
+Upstream: ``getStatefulSetRevisions`` and ``truncateHistory``, v1.36
+``pkg/controller/statefulset/stateful_set_control.go``.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from pilothouse.api.apps import STATEFUL_SETS, ControllerRevision, StatefulSet
+from pilothouse.api.meta import ObjectMeta
+from pilothouse.client.errors import AlreadyExists
+from pilothouse.controllers.shared.conflicts import BACKOFF, retry_on_conflict
+from pilothouse.controllers.shared.history import (
+    History,
+    next_number,
+    revision_hash,
+    revision_name,
+    same_data,
+    template_in,
+)
+from pilothouse.controllers.workloads.statefulset.blueprint import Blueprint
+from pilothouse.machinery.labels import Selector
+from pilothouse.machinery.owners import new_controller_reference
+from pilothouse.semantics.pod_defaults import default_template
+
+HASH_LABEL = "controller.kubernetes.io/hash"
+DEFAULT_LIMIT = 10
+
+
+class Revisions(msgspec.Struct, frozen=True):
+    """The two that matter, and how often a name was taken so far."""
+
+    current: ControllerRevision
+    update: ControllerRevision
+    collision_count: int
+
+
+def in_order(revisions: Iterable[ControllerRevision]) -> list[ControllerRevision]:
+    """By number, then by age, then by name."""
+
+    def rank(revision: ControllerRevision) -> tuple[int, float, str]:
+        created = revision.metadata.creation_timestamp
+        return revision.revision, created.timestamp() if created is not None else 0.0, revision.metadata.name
+
+    return sorted(revisions, key=rank)
+
+
+def means_the_same(one: bytes | msgspec.Raw, other: bytes | msgspec.Raw) -> bool:
+    """Whether two revisions come to the same template once today's defaults are filled in.
+
+    A server that was upgraded fills in fields that older revisions lack. Without this every StatefulSet would then
+    roll, for nothing (gate ``StatefulSetSemanticRevisionComparison``).
+    """
+    return _filled_in(bytes(one)) == _filled_in(bytes(other))
+
+
+@lru_cache(maxsize=1024)
+def _filled_in(data: bytes) -> bytes:
+    template: dict[str, Any] = msgspec.json.decode(template_in(data))
+    _drop_empty(template)
+    default_template(template)
+    return msgspec.json.encode(template, order="sorted")
+
+
+def _drop_empty(value: Any) -> None:
+    """Null, and a list without items, mean the same as absent; an empty object may be a selector of everything."""
+    if isinstance(value, dict):
+        for key in [key for key, each in value.items() if each is None or each == []]:
+            del value[key]
+        for each in value.values():
+            _drop_empty(each)
+    elif isinstance(value, list):
+        for each in value:
+            _drop_empty(each)
+
+
+def surplus(revisions: Sequence[ControllerRevision], live: frozenset[str], limit: int) -> list[ControllerRevision]:
+    """Those to delete, the oldest first, so that ``limit`` of those that nobody needs are left. Below 0: none."""
+    if limit < 0:
+        return []
+    past = [revision for revision in revisions if revision.metadata.name not in live]
+    return past[: max(0, len(past) - limit)]
+
+
+class StatefulHistory:
+    """``claimed`` first, then ``settle``; ``truncate`` at the end of every look, also of one that failed."""
+
+    def __init__(
+        self, history: History, *, compare_by_meaning: bool, wrote: Callable[[StatefulSet, ControllerRevision], None]
+    ) -> None:
+        self._history = history
+        self._compare_by_meaning = compare_by_meaning
+        self._wrote = wrote
+
+    async def claimed(
+        self, owner: StatefulSet, selector: Selector, read_live: Callable[[], Awaitable[ObjectMeta]]
+    ) -> list[ControllerRevision]:
+        """All revisions of the owner in their order, after adopting those that match and have no controller."""
+        meta = owner.metadata
+        reference = new_controller_reference(meta, STATEFUL_SETS)
+        return in_order(await self._history.claim(meta, reference, selector, read_live, releasing=False))
+
+    async def settle(
+        self, owner: StatefulSet, blueprint: Blueprint, revisions: Sequence[ControllerRevision]
+    ) -> Revisions:
+        """Find the revision of the template as it is, make it the newest, or make one if there is none.
+
+        The current one is the one that the status names; where that is gone, or there was none yet, pods count as being
+        of the new one.
+        """
+        collisions = owner.status.collision_count or 0
+        newest = revisions[-1] if revisions else None
+        number = next_number(revisions)
+        equal = [revision for revision in revisions if same_data(revision.data, blueprint.patch)]
+        update: ControllerRevision
+        if newest is not None and equal and same_data(newest.data, equal[-1].data):
+            update = newest
+        elif equal:
+            update = await self._renumber(owner, equal[-1], number)
+        elif newest is not None and self._compare_by_meaning and means_the_same(newest.data, blueprint.patch):
+            update = newest
+        else:
+            update, collisions = await self._create(owner, blueprint, number, collisions)
+        current = next((each for each in revisions if each.metadata.name == owner.status.current_revision), update)
+        return Revisions(current, update, collisions)
+
+    async def _renumber(self, owner: StatefulSet, revision: ControllerRevision, number: int) -> ControllerRevision:
+        """Back to an older template: its revision becomes the newest."""
+        meta = revision.metadata
+
+        async def write(attempt: int) -> ControllerRevision:
+            found = revision if attempt == 0 else await self._history.read(meta.namespace, meta.name)
+            return found if found.revision == number else await self._history.renumber(found, number)
+
+        renumbered = await retry_on_conflict(write, BACKOFF)
+        self._wrote(owner, renumbered)
+        return renumbered
+
+    async def _create(
+        self, owner: StatefulSet, blueprint: Blueprint, number: int, collisions: int
+    ) -> tuple[ControllerRevision, int]:
+        meta = owner.metadata
+        while True:
+            suffix = revision_hash(blueprint.patch, collisions)
+            name = revision_name(meta.name, suffix)
+            try:
+                made = await self._history.create(
+                    meta.namespace,
+                    name=name,
+                    labels={**blueprint.template_labels, HASH_LABEL: suffix},
+                    annotations=meta.annotations,
+                    owner=new_controller_reference(meta, STATEFUL_SETS),
+                    data=blueprint.patch,
+                    number=number,
+                )
+            except AlreadyExists:
+                # Made by an earlier look that the cache does not show yet, or by another StatefulSet long ago: what it
+                # holds decides.
+                existing = await self._history.read(meta.namespace, name)
+                if same_data(existing.data, blueprint.patch):
+                    return existing, collisions
+                collisions += 1
+            else:
+                self._wrote(owner, made)
+                return made, collisions
+
+    async def truncate(self, owner: StatefulSet, revisions: Sequence[ControllerRevision], live: Iterable[str]) -> None:
+        """Delete what is over the limit and needed by nobody."""
+        limit = owner.spec.revision_history_limit
+        for revision in surplus(revisions, frozenset(live), DEFAULT_LIMIT if limit is None else limit):
+            await self._history.delete(revision)

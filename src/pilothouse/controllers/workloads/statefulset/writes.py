@@ -1,0 +1,230 @@
+"""The requests of one look, with the events that tell of them. ``decide`` says which, ``controller`` in which order.
+
+Upstream: v1.36 ``pkg/controller/statefulset/stateful_pod_control.go``.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from pilothouse.api.apps import StatefulSet
+from pilothouse.api.core import PERSISTENT_VOLUME_CLAIMS, PODS, ObjectReference, PersistentVolumeClaim, Pod
+from pilothouse.api.meta import Object
+from pilothouse.client import Client
+from pilothouse.client.errors import AlreadyExists, ApiError, NotFound
+from pilothouse.controllers.shared.conflicts import BACKOFF, retry_on_conflict
+from pilothouse.controllers.workloads.statefulset.pod_template import repaired
+from pilothouse.controllers.workloads.statefulset.retention import (
+    Keeping,
+    has_unexpected_controller,
+    is_up_to_date,
+    settled,
+)
+from pilothouse.controllers.workloads.statefulset.volume_claims import ClaimTemplate
+from pilothouse.machinery.splice import replace_fields
+from pilothouse.runtime import Cache, EventRecorder
+from pilothouse.runtime.events import NORMAL, WARNING
+
+_POD_META = PODS.read_as(Object)
+_CLAIM_META = PERSISTENT_VOLUME_CLAIMS.read_as(Object)
+_pod = msgspec.json.Decoder(Pod)
+
+KeepingOf = Callable[[str, str], Keeping]
+"""What decides about the claims of a pod, by its name and uid."""
+
+
+class ClaimsNotReady(Exception):
+    """Claims of a pod could not be made, or one is on its way out."""
+
+    def __init__(self, problems: list[str]) -> None:
+        # apimachinery's Aggregate prints one error as itself and several in brackets, each text once.
+        texts = list(dict.fromkeys(problems))
+        super().__init__(texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
+
+
+class ClaimNotSettled(Exception):
+    """A claim could not be given its owners."""
+
+
+TROUBLE = (ApiError, OSError, ClaimsNotReady, ClaimNotSettled)
+"""What a step may fail with."""
+
+
+class Writes:
+    """The writes for one StatefulSet. ``wrote`` hears of what the caches will show: group-resource and version."""
+
+    def __init__(
+        self,
+        client: Client,
+        recorder: EventRecorder,
+        claims: Cache[PersistentVolumeClaim],
+        owner: StatefulSet,
+        about: ObjectReference,
+        templates: tuple[ClaimTemplate, ...],
+        *,
+        keeping: KeepingOf,
+        wrote: Callable[[str, str], None],
+    ) -> None:
+        self._client = client
+        self._recorder = recorder
+        self._claims = claims
+        self._namespace = owner.metadata.namespace
+        self._set = owner.metadata.name
+        self._about = about
+        self._templates = templates
+        self._keeping = keeping
+        self._wrote = wrote
+
+    # Pods
+
+    async def create_pod(self, name: str, body: bytes) -> None:
+        """Make a pod after its claims. One that is there already makes no event: the cache will show it soon."""
+        try:
+            await self._make_claims(name)
+        except ClaimsNotReady as error:
+            self._tell_pod("create", name, error)
+            raise
+        failure: ApiError | OSError | None = None
+        try:
+            pod = await self._client.create(_POD_META, body, self._namespace)
+            self._wrote(PODS.group_resource, pod.metadata.resource_version)
+        except AlreadyExists:
+            raise
+        except (ApiError, OSError) as error:
+            failure = error
+        # As much as can be done about the claims by now: those just made are hardly in the cache yet.
+        await self._settle_telling(name, "")
+        self._tell_pod("create", name, failure)
+        if failure is not None:
+            raise failure
+
+    async def delete_pod(self, name: str) -> None:
+        """Delete a pod with its own grace period, without preconditions. One that is gone already is as good."""
+        try:
+            await self._client.delete(PODS, name, self._namespace)
+        except NotFound:
+            pass
+        except (ApiError, OSError) as error:
+            self._tell_pod("delete", name, error)
+            raise
+        self._tell_pod("delete", name, None)
+
+    async def repair_pod(self, name: str) -> None:
+        """Put labels, volumes and the owners of claims right, on the pod as the server has it."""
+        attempted = False
+
+        async def write(_attempt: int) -> None:
+            nonlocal attempted
+            raw = await self._client.get(PODS.raw, name, self._namespace)
+            pod = _pod.decode(raw)
+            better = repaired(raw, pod, self._templates)
+            if better is not None:
+                attempted = True
+                await self._make_claims(name)
+            if await self._settle(name, pod.metadata.uid):
+                attempted = True
+            if better is not None:
+                answer = await self._client.update(_POD_META, name, better, self._namespace)
+                self._wrote(PODS.group_resource, answer.metadata.resource_version)
+
+        try:
+            await retry_on_conflict(write, BACKOFF)
+        except NotFound:
+            return  # it went meanwhile; the event brings the key back
+        except TROUBLE as error:
+            self._tell_pod("update", name, error)
+            raise
+        if attempted:
+            self._tell_pod("update", name, None)
+
+    # Claims
+
+    async def fill_claims(self, name: str, uid: str) -> None:
+        """Make the claims that a pod waits for, and settle all of them."""
+        await self._make_claims(name)
+        await self._settle_telling(name, uid)
+
+    async def settle_claims(self, name: str, uid: str) -> None:
+        """Give the claims of a pod the owners that they should have."""
+        await self._settle(name, uid)
+
+    async def _make_claims(self, pod: str) -> None:
+        problems: list[str] = []
+        for template in self._templates:
+            name = template.claim_name(pod)
+            cached = self._claims.get(f"{self._namespace}/{name}")
+            if cached is not None:
+                if cached.metadata.deletion_timestamp is not None:
+                    problems.append(f"pvc {name} is being deleted")
+                continue
+            failure: Exception | None = None
+            try:
+                claim = await self._client.create(_CLAIM_META, template.claim(pod, self._namespace), self._namespace)
+                self._wrote(PERSISTENT_VOLUME_CLAIMS.group_resource, claim.metadata.resource_version)
+            except (ApiError, OSError) as error:
+                failure = error
+                problems.append(f"failed to create PVC {name}: {error}")
+            if not isinstance(failure, AlreadyExists):
+                self._tell_claim(name, pod, failure)
+        if problems:
+            raise ClaimsNotReady(problems)
+
+    async def _settle_telling(self, pod: str, uid: str) -> None:
+        try:
+            await self._settle(pod, uid)
+        except ClaimNotSettled as error:
+            self._tell_pod("update", pod, error)
+            raise
+
+    async def _settle(self, pod: str, uid: str) -> bool:
+        """Give claims their owners; whether any needed it. Missing ones are left for the next look."""
+        keeping = self._keeping(pod, uid)
+        changed = False
+        for template in self._templates:
+            name = template.claim_name(pod)
+            key = f"{self._namespace}/{name}"
+            claim, raw = self._claims.get(key), self._claims.raw(key)
+            if claim is None:
+                continue
+            assert raw is not None, "what is written back whole is cached with its JSON"
+            owners = claim.metadata.owner_references
+            if has_unexpected_controller(owners, keeping):
+                self._recorder.event(
+                    self._about,
+                    WARNING,
+                    "ConflictingController",
+                    f"PersistentVolumeClaim {name} has a conflicting OwnerReference that acts as a manging controller, "
+                    "the retention policy is ignored for this claim",
+                )
+            if is_up_to_date(owners, keeping):
+                continue
+            changed = True
+            after = settled(owners, keeping)
+            changes = {
+                "metadata.ownerReferences": msgspec.json.encode(after) if after else None,
+                "metadata.managedFields": None,
+            }
+            try:
+                answer = await self._client.update(_CLAIM_META, name, replace_fields(raw, changes), self._namespace)
+            except (ApiError, OSError) as error:
+                raise ClaimNotSettled(f"could not update claim {name} for delete policy ownerRefs: {error}") from error
+            self._wrote(PERSISTENT_VOLUME_CLAIMS.group_resource, answer.metadata.resource_version)
+        return changed
+
+    # Events
+
+    def _tell_pod(self, verb: str, pod: str, failure: Exception | None) -> None:
+        title = verb.title()
+        what = f"{title} Pod {pod} in StatefulSet {self._set}"
+        if failure is None:
+            self._recorder.event(self._about, NORMAL, f"Successful{title}", f"{what} successful")
+        else:
+            self._recorder.event(self._about, WARNING, f"Failed{title}", f"{what} failed error: {failure}")
+
+    def _tell_claim(self, claim: str, pod: str, failure: Exception | None) -> None:
+        if failure is None:
+            message = f"Create Claim {claim} Pod {pod} in StatefulSet {self._set} success"
+            self._recorder.event(self._about, NORMAL, "SuccessfulCreate", message)
+        else:
+            message = f"Create Claim {claim} for Pod {pod} in StatefulSet {self._set} failed error: {failure}"
+            self._recorder.event(self._about, WARNING, "FailedCreate", message)

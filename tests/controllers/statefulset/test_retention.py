@@ -1,0 +1,134 @@
+"""Whom claims go with. Mirrors ``TestIsClaimOwnerUpToDate``, ``TestUpdateClaimOwnerRefForSetAndPod``,
+``TestHasOwnerRef``, ``TestHasStaleOwnerRef``, ``TestHasUnexpectedController`` and ``TestHasNonController`` of v1.36
+``stateful_set_utils_test.go``."""
+
+import itertools
+from typing import Any
+
+import pytest
+from tests.controllers.statefulset.builders import BY_SET, SET_UID, by_pod, owned_by, stateful_set
+
+from pilothouse.api.meta import OwnerReference
+from pilothouse.controllers.workloads.statefulset.retention import (
+    DELETE,
+    RETAIN,
+    Keeping,
+    Policy,
+    has_unexpected_controller,
+    is_stale,
+    is_up_to_date,
+    pod_holder,
+    policy_of,
+    set_holder,
+    settled,
+)
+
+POD = by_pod("web-1")
+OTHER = owned_by("Thing", "other", "other-uid", controller=False)
+RULER = owned_by("Thing", "ruler", "ruler-uid")
+OLD_SET = owned_by("StatefulSet", "web", "an earlier one")
+OLD_POD = by_pod("web-1", "an earlier one")
+LOOSE_SET = owned_by("StatefulSet", "web", SET_UID, controller=False)
+LOOSE_POD = owned_by("Pod", "web-1", "uid-web-1", controller=False)
+
+
+def keeping(scaled: str, deleted: str, *, wanted: bool) -> Keeping:
+    policy = Policy(when_deleted=deleted, when_scaled=scaled)
+    return Keeping(policy, set_holder("web", SET_UID), pod_holder("web-1", "uid-web-1"), wanted)
+
+
+RULES: list[Any] = [
+    (RETAIN, RETAIN, True, ()),
+    (RETAIN, RETAIN, False, ()),
+    (RETAIN, DELETE, True, (BY_SET,)),
+    (RETAIN, DELETE, False, (BY_SET,)),
+    (DELETE, RETAIN, True, ()),
+    (DELETE, RETAIN, False, (POD,)),
+    (DELETE, DELETE, True, (BY_SET,)),
+    (DELETE, DELETE, False, (POD,)),
+]
+
+
+@pytest.mark.parametrize(("scaled", "deleted", "wanted", "owners"), RULES)
+def test_a_claim_has_the_owners_of_its_policy(
+    scaled: str, deleted: str, wanted: bool, owners: tuple[OwnerReference, ...]
+) -> None:
+    rule = keeping(scaled, deleted, wanted=wanted)
+    for before in ((), (BY_SET,), (POD,), (BY_SET, POD)):
+        for others in ((), (OTHER,)):
+            assert is_up_to_date((*others, *before), rule) == (set_of(before) == set_of(owners)), before
+            after = settled((*before, *others), rule)
+            assert after == (*others, *owners)
+            assert is_up_to_date(after, rule), "what was settled stays"
+
+
+def set_of(owners: tuple[OwnerReference, ...]) -> set[str]:
+    return {owner.uid for owner in owners}
+
+
+@pytest.mark.parametrize(("scaled", "deleted"), list(itertools.product((RETAIN, DELETE), repeat=2)))
+@pytest.mark.parametrize("wanted", [True, False])
+@pytest.mark.parametrize("stale", [OLD_SET, OLD_POD])
+def test_what_goes_with_an_earlier_one_is_left_alone(
+    scaled: str, deleted: str, wanted: bool, stale: OwnerReference
+) -> None:
+    assert is_up_to_date((stale,), keeping(scaled, deleted, wanted=wanted))
+
+
+@pytest.mark.parametrize("loose", [LOOSE_SET, LOOSE_POD])
+def test_owners_that_are_no_controllers_are_replaced(loose: OwnerReference) -> None:
+    for scaled, deleted, wanted, owners in RULES:
+        rule = keeping(scaled, deleted, wanted=wanted)
+        assert not is_up_to_date((loose,), rule)
+        assert settled((loose,), rule) == owners
+
+
+def test_a_claim_that_somebody_else_rules_is_left_to_them() -> None:
+    for scaled, deleted, wanted, owners in RULES:
+        rule = keeping(scaled, deleted, wanted=wanted)
+        retains = (scaled, deleted) == (RETAIN, RETAIN)
+        assert has_unexpected_controller((RULER,), rule) != retains
+        assert is_up_to_date((RULER,), rule), owners
+        for ours in (BY_SET, POD):
+            assert not is_up_to_date((RULER, ours), rule)
+            assert settled((RULER, ours), rule) == (RULER,)
+
+
+@pytest.mark.parametrize(
+    ("owners", "unexpected"),
+    [
+        ((), False),
+        ((BY_SET,), False),
+        ((POD,), False),
+        ((BY_SET, POD), False),
+        ((OTHER,), False),
+        ((OLD_SET,), True),
+        ((OLD_POD,), True),
+        ((BY_SET, RULER), True),
+    ],
+)
+def test_who_is_not_expected_to_rule(owners: tuple[OwnerReference, ...], unexpected: bool) -> None:
+    assert has_unexpected_controller(owners, keeping(DELETE, DELETE, wanted=True)) == unexpected
+    assert not has_unexpected_controller(owners, keeping(RETAIN, RETAIN, wanted=True))
+
+
+def test_references_to_earlier_objects_are_stale() -> None:
+    holder = set_holder("web", SET_UID)
+    assert is_stale((OLD_SET,), holder)
+    assert not is_stale((BY_SET,), holder)
+    assert not is_stale((owned_by("StatefulSet", "other", "x"),), holder)
+    assert not is_stale((owned_by("Thing", "web", "x"),), holder)
+    assert is_stale((POD,), pod_holder("web-1", "")), "a pod that is yet to be made owns nothing"
+
+
+@pytest.mark.parametrize(
+    ("written", "policy"),
+    [
+        pytest.param({}, Policy(), id="nothing: kept"),
+        pytest.param({"whenDeleted": "Delete", "whenScaled": "Retain"}, Policy(DELETE, RETAIN), id="as written"),
+        pytest.param({"whenDeleted": "Delete", "whenScaled": "Maybe"}, Policy(), id="what nobody knows: kept"),
+    ],
+)
+def test_the_policy_of_a_spec(written: dict[str, str], policy: Policy) -> None:
+    spec = {"persistentVolumeClaimRetentionPolicy": written} if written else {}
+    assert policy_of(stateful_set(spec=spec)) == policy

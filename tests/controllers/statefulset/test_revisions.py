@@ -1,0 +1,120 @@
+"""The names and the number of revisions. Mirrors v1.36 ``stateful_set_control_test.go`` (getSetRevisions,
+LimitsHistory), ``controller_history_test.go`` and the tests of semantic comparison."""
+
+import datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from pilothouse.api.apps import ControllerRevision
+from pilothouse.api.meta import ObjectMeta
+from pilothouse.controllers.shared.history import revision_hash, revision_name, template_in, template_patch
+from pilothouse.controllers.workloads.statefulset.revisions import in_order, means_the_same, surplus
+from pilothouse.machinery.template_hash import fnv32
+
+DAY = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+
+TEMPLATE: dict[str, Any] = {
+    "metadata": {"labels": {"app": "db"}},
+    "spec": {
+        "containers": [
+            {
+                "name": "main",
+                "image": "registry.k8s.io/pause:3.10",
+                "resources": {},
+                "terminationMessagePath": "/dev/termination-log",
+                "terminationMessagePolicy": "File",
+                "imagePullPolicy": "IfNotPresent",
+            }
+        ],
+        "restartPolicy": "Always",
+        "terminationGracePeriodSeconds": 30,
+        "dnsPolicy": "ClusterFirst",
+        "securityContext": {},
+        "schedulerName": "default-scheduler",
+    },
+}
+
+
+def data(**spec: Any) -> bytes:
+    return template_patch(msgspec.json.encode({**TEMPLATE, "spec": {**TEMPLATE["spec"], **spec}}))
+
+
+def revision(name: str, number: int = 0, *, day: int = 0) -> ControllerRevision:
+    meta = ObjectMeta(name=name, creation_timestamp=DAY + datetime.timedelta(days=day))
+    return ControllerRevision(metadata=meta, revision=number)
+
+
+@pytest.mark.parametrize(("text", "expected"), [(b"", 0x811C9DC5), (b"a", 0x050C5D7E), (b"foobar", 0x31F0B262)])
+def test_fnv_1(text: bytes, expected: int) -> None:
+    """The test vectors of the algorithm's authors."""
+    assert fnv32(text) == expected
+
+
+def test_a_revision_is_named_as_upstream_names_it() -> None:
+    """What v1.36.2 named the revision of this template (trace 07a); each collision gives another name."""
+    assert revision_hash(data(), 0) == "58b9955788"
+    assert len({revision_hash(data(), count) for count in range(20)}) == 20
+
+
+def test_a_long_name_is_cut() -> None:
+    """TestControllerRevisionName."""
+    assert revision_name("web", "abc") == "web-abc"
+    assert revision_name("x" * 230, "abc") == "x" * 223 + "-abc"
+
+
+def test_a_revision_brings_its_template_back() -> None:
+    """TestApplyRevision's part that can be judged alone."""
+    assert msgspec.json.decode(template_in(data())) == TEMPLATE
+
+
+def test_revisions_are_in_order() -> None:
+    """TestSortControllerRevisions: by number, then age, then name."""
+    found = in_order([revision("b", 2), revision("z", 1, day=1), revision("a", 2), revision("y", 1, day=2)])
+    assert [each.metadata.name for each in found] == ["z", "y", "a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "live", "gone"),
+    [
+        pytest.param(1, {"d"}, ["a", "b"], id="the oldest go"),
+        pytest.param(3, {"d"}, [], id="no more than the limit"),
+        pytest.param(0, {"d"}, ["a", "b", "c"], id="none is kept"),
+        pytest.param(0, {"d", "a"}, ["b", "c"], id="but what a pod carries"),
+        pytest.param(-1, {"d"}, [], id="below zero: all are kept"),
+    ],
+)
+def test_what_is_over_the_limit_and_needed_by_nobody_goes(limit: int, live: set[str], gone: list[str]) -> None:
+    """TestStatefulSetControlLimitsHistory."""
+    found = [revision(name, number) for number, name in enumerate("abcd")]
+    assert [each.metadata.name for each in surplus(found, frozenset(live), limit)] == gone
+
+
+@pytest.mark.parametrize(
+    ("older", "same"),
+    [
+        pytest.param({}, True, id="the same"),
+        pytest.param({"schedulerName": None, "dnsPolicy": None}, True, id="defaults that were not there then"),
+        pytest.param({"tolerations": []}, True, id="a list without items"),
+        pytest.param({"nodeSelector": None}, True, id="null"),
+        pytest.param({"schedulerName": "mine"}, False, id="another value"),
+        pytest.param({"hostNetwork": True}, False, id="something more"),
+        pytest.param(
+            {"containers": [{"name": "main", "image": "registry.k8s.io/pause:3.10"}]}, True, id="a bare container"
+        ),
+        pytest.param(
+            {"containers": [{"name": "main", "image": "registry.k8s.io/pause:3.9"}]}, False, id="another image"
+        ),
+    ],
+)
+def test_what_differs_only_by_defaults_means_the_same(older: dict[str, Any], same: bool) -> None:
+    """TestStatefulSetCompatibility (1.33 → 1.34), kubernetes#135017."""
+    assert means_the_same(data(**older), data()) == same
+
+
+def test_a_selector_of_everything_is_not_one_of_nothing() -> None:
+    def spread(**selector: Any) -> bytes:
+        return data(topologySpreadConstraints=[{"maxSkew": 1, "topologyKey": "zone", **selector}])
+
+    assert not means_the_same(spread(labelSelector={}), spread())

@@ -1,0 +1,180 @@
+"""What is counted and reported. Mirrors ``TestCompleteRollingUpdate``, ``TestInconsistentStatus`` and what is counted
+in v1.36 ``stateful_set_control_test.go``."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from tests.controllers.statefulset.builders import NEW, NOW, OLD, pod, pods, stateful_set
+
+from pilothouse.controllers.workloads.statefulset.lineup import Rules, Tally, line_up, rules_of, tally
+from pilothouse.controllers.workloads.statefulset.status import encode, next_status
+
+RULES = Rules(name="web", wanted=3)
+SAME: dict[str, Any] = {
+    "observedGeneration": 1,
+    "replicas": 3,
+    "readyReplicas": 3,
+    "availableReplicas": 3,
+    "currentReplicas": 2,
+    "updatedReplicas": 1,
+    "currentRevision": OLD,
+    "updateRevision": NEW,
+    "collisionCount": 0,
+}
+SEEN = Tally(replicas=3, ready=3, available=3, current=2, updated=1)
+
+
+@pytest.mark.parametrize(
+    ("states", "counted"),
+    [
+        pytest.param([], Tally(), id="nobody"),
+        pytest.param(["+", "+o"], Tally(replicas=2, ready=2, available=2, current=1, updated=1), id="one of each"),
+        pytest.param(["x", "xo"], Tally(replicas=2, ready=2, available=2), id="on their way out: of no revision"),
+        pytest.param(["-", "p"], Tally(replicas=2, updated=2), id="not ready"),
+        pytest.param(["f"], Tally(replicas=1, updated=1), id="one that failed is there"),
+    ],
+)
+def test_pods_are_counted(states: list[str], counted: Tally) -> None:
+    assert tally(pods(*states), RULES, OLD, NEW, NOW) == counted
+
+
+def test_available_is_who_has_been_ready_for_long_enough() -> None:
+    found = [pod("web-0", since=5), pod("web-1", since=50)]
+    counted = tally(found, Rules(name="web", min_ready_seconds=10), OLD, NEW, NOW)
+    assert (counted.ready, counted.available) == (2, 1)
+
+
+def test_one_that_is_ready_but_does_not_run_is_not_counted_as_ready() -> None:
+    assert tally([pod("web-0", phase="Pending", ready=True)], RULES, OLD, NEW, NOW).ready == 0
+
+
+def report(seen: Tally = SEEN, *, status: dict[str, Any] | None = None, rules: Rules = RULES, **more: Any) -> Any:
+    owner = stateful_set(status=SAME if status is None else status)
+    return next_status(owner, rules, seen, current=OLD, update=NEW, **{"collision_count": 0, **more})
+
+
+def test_nothing_is_written_that_is_there() -> None:
+    assert report() is None
+    assert report(collision_count=7) is None, "a collision alone is not told"
+    assert report(status={**SAME, "observedGeneration": 2}) is None, "somebody has reported on a newer generation"
+
+
+@pytest.mark.parametrize(
+    "changed",
+    ["replicas", "readyReplicas", "availableReplicas", "currentReplicas", "updatedReplicas"],
+)
+def test_a_number_that_differs_is_written(changed: str) -> None:
+    assert report(status={**SAME, changed: 9}) is not None
+
+
+@pytest.mark.parametrize("changed", ["currentRevision", "updateRevision"])
+def test_a_revision_that_differs_is_written(changed: str) -> None:
+    assert report(status={**SAME, changed: "other"}) is not None
+
+
+def test_a_new_generation_is_written() -> None:
+    assert report(status={**SAME, "observedGeneration": 0}).observed_generation == 1
+
+
+def test_what_the_server_drops_is_no_difference() -> None:
+    dropped = {name: value for name, value in SAME.items() if name != "availableReplicas"}
+    assert report(status=dropped) is not None
+    assert report(status=dropped, report_available=False) is None
+
+
+DONE = Tally(replicas=3, ready=3, available=0, current=0, updated=3)
+
+
+@pytest.mark.parametrize(
+    ("seen", "rules", "current"),
+    [
+        pytest.param(DONE, RULES, NEW, id="all there are ready and updated: done, available or not"),
+        pytest.param(Tally(replicas=3, ready=2, updated=3), RULES, OLD, id="one is not ready"),
+        pytest.param(Tally(replicas=3, ready=3, updated=2, current=1), RULES, OLD, id="one is not updated"),
+        pytest.param(Tally(replicas=4, ready=4, updated=4), RULES, OLD, id="one is too many"),
+        pytest.param(Tally(replicas=2, ready=2, updated=2), RULES, OLD, id="one is missing"),
+        pytest.param(DONE, Rules(name="web", wanted=3, strategy="OnDelete"), OLD, id="OnDelete never ends"),
+        pytest.param(Tally(), Rules(name="web", wanted=0), NEW, id="nobody is wanted: done"),
+    ],
+)
+def test_an_update_is_over_when_all_are_ready_and_updated(seen: Tally, rules: Rules, current: str) -> None:
+    found = report(seen, rules=rules)
+    assert found.current_revision == current
+    assert found.current_replicas == (seen.updated if current == NEW else seen.current)
+
+
+def test_current_pods_that_were_just_deleted_no_longer_count() -> None:
+    assert report(replaced=1).current_replicas == 1
+
+
+def test_a_status_is_written_with_what_else_was_there() -> None:
+    before = b'{"replicas":9,"conditions":[{"type":"Mine"}],"newerThanUs":1.50,"currentReplicas":4}'
+    body = encode(report(Tally(), collision_count=2), before)
+    assert b'"newerThanUs":1.50' in body
+    assert msgspec.json.decode(body) == {
+        "conditions": [{"type": "Mine"}],
+        "newerThanUs": 1.5,
+        "observedGeneration": 1,
+        "replicas": 0,
+        "availableReplicas": 0,
+        "currentRevision": OLD,
+        "updateRevision": NEW,
+        "collisionCount": 2,
+    }
+
+
+# Rules and places
+
+
+@pytest.mark.parametrize(
+    ("bound", "wanted", "expected"),
+    [(None, 10, 1), (3, 10, 3), ("25%", 10, 2), ("5%", 10, 1), ("100%", 10, 10), ("33%", 3, 1), ("10%", 0, 1)],
+)
+def test_max_unavailable_is_rounded_down_but_not_to_nothing(
+    bound: int | str | None, wanted: int, expected: int
+) -> None:
+    """TestGetStatefulSetMaxUnavailable."""
+    rolling = {"partition": 0} | ({} if bound is None else {"maxUnavailable": bound})
+    owner = stateful_set(
+        spec={"replicas": wanted, "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": rolling}}
+    )
+    assert rules_of(owner, use_max_unavailable=True).max_unavailable == expected
+    assert rules_of(owner, use_max_unavailable=False).max_unavailable is None
+
+
+def test_rules_of_a_spec() -> None:
+    assert rules_of(stateful_set(), use_max_unavailable=False) == Rules(name="web", strategy="", partition=None)
+    spec = {
+        "replicas": 4,
+        "ordinals": {"start": 2},
+        "podManagementPolicy": "Parallel",
+        "minReadySeconds": 5,
+        "updateStrategy": {"type": "OnDelete", "rollingUpdate": {"partition": 3}},
+    }
+    assert rules_of(stateful_set(spec=spec), use_max_unavailable=True) == Rules(
+        name="web",
+        wanted=4,
+        start=2,
+        ordered=False,
+        min_ready_seconds=5,
+        strategy="OnDelete",
+        partition=3,
+        max_unavailable=1,
+    )
+
+
+def test_pods_stand_in_their_places() -> None:
+    """TestAscendingOrdinal; the sorting of what is too many."""
+    found = [pod(name) for name in ("web-1", "web-10", "web-9", "web-01", "web-99999999999", "web-0")]
+    lineup = line_up(found, Rules(name="web", wanted=2), NOW)
+    assert [slot.pod.metadata.name for slot in lineup.slots if slot.pod is not None] == ["web-0", "web-1"]
+    assert [each.metadata.name for each in lineup.condemned] == ["web-10", "web-9"]
+    assert lineup.first_missed == ""
+
+
+def test_the_lowest_that_serves_nobody() -> None:
+    rules = Rules(name="web", wanted=2)
+    assert line_up(pods("+", "+", "-", "-"), rules, NOW).first_missed == "web-2"
+    assert line_up(pods("+", ".", "-"), rules, NOW).first_missed == "web-1"
+    assert line_up(pods("x", "-"), rules, NOW).first_missed == "web-0"

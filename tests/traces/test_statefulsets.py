@@ -1,0 +1,121 @@
+"""StatefulSets, replayed: the writes and events are those of kube-controller-manager v1.36.2, in their order.
+
+How many statuses there are between two of them depends on when a pod is seen; where each number goes does not.
+"""
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from tests.traces.canonical import Trace, assert_same
+from tests.traces.records import Record, recorded
+from tests.traces.stage import Scene, Stage, play
+
+USER = "statefulset-controller"
+MILLISECONDS = (0.001, 0.004)
+IMAGE = "registry.k8s.io/pause:3.1"
+
+TEMPLATE = f"""
+  template:
+    metadata:
+      labels: {{app: db}}
+    spec:
+      containers:
+      - {{name: main, image: "{IMAGE}0"}}
+"""
+HEAD = """
+apiVersion: apps/v1
+kind: StatefulSet
+metadata:
+  name: db
+spec:
+  serviceName: db
+  selector:
+    matchLabels: {app: db}
+"""
+CLAIMS = """
+  persistentVolumeClaimRetentionPolicy: {whenScaled: Delete, whenDeleted: Delete}
+  volumeClaimTemplates:
+  - metadata: {name: data}
+    spec:
+      accessModes: [ReadWriteOnce]
+      storageClassName: manual
+      resources: {requests: {storage: 1Gi}}
+"""
+
+
+async def scale(stage: Stage, replicas: int) -> None:
+    path = stage.path("StatefulSet", "db") + "/scale"
+    await stage.request("PATCH", path, {"spec": {"replicas": replicas}}, "application/merge-patch+json")
+
+
+async def ordered(stage: Stage) -> None:
+    await stage.create(HEAD + "  replicas: 3" + TEMPLATE)
+    await stage.at(3.148)
+    container = {"name": "main", "image": f"{IMAGE}1"}
+    await stage.patch("StatefulSet", "db", {"spec": {"template": {"spec": {"containers": [container]}}}}, STRATEGIC)
+    await stage.at(10.966)
+    await scale(stage, 1)
+    await stage.at(15.376)
+    await stage.delete("StatefulSet", "db")
+    await stage.at(20.0)
+
+
+async def volume_claims(stage: Stage) -> None:
+    await stage.create(HEAD + "  replicas: 2" + CLAIMS + TEMPLATE)
+    await stage.at(5.107)
+    await scale(stage, 1)
+    await stage.at(9.4)
+    await stage.delete("StatefulSet", "db")
+    await stage.at(13.0)
+
+
+STRATEGIC = "strategic-merge"
+SCENES: dict[str, Scene] = {"07a-statefulset-ordered": ordered, "07b-statefulset-volumeclaims": volume_claims}
+
+
+HASHES = ("58b9955788", "5695789457")
+"""Of the two templates, as the notes on the traces have them."""
+
+
+def plain(record: Record) -> Record:
+    """A new object without its namespace, which is in the path; and a claim without what other controllers have put
+    into it when it is written: a finalizer, a volume."""
+    if record.verb == "create" and record.resource != "events":
+        body: dict[str, Any] = copy.deepcopy(record.body)
+        body["metadata"].pop("namespace", None)
+        return replace(record, body=body)
+    if record.resource != "persistentvolumeclaims" or record.verb != "update":
+        return record
+    body = copy.deepcopy(record.body)
+    body["metadata"].pop("finalizers", None)
+    body["metadata"].pop("annotations", None)
+    body["spec"].pop("volumeName", None)
+    body.pop("status", None)
+    return replace(record, body=body)
+
+
+def writes_of(trace: Trace) -> Iterator[Record]:
+    """All but statuses, and without refusals: whether another one has just written a claim is chance."""
+    for record in trace.of(USER):
+        if not (record.is_status or record.is_read) and record.code < 400:
+            yield record
+
+
+def numbers(record: Record) -> dict[str, Any]:
+    return {name: value for name, value in record.status.items() if not name.endswith("Revision")}
+
+
+@pytest.mark.parametrize("latency", [None, MILLISECONDS], ids=["at once", "with latency"])
+@pytest.mark.parametrize("scenario", SCENES)
+def test_a_stateful_set_is_as_recorded(scenario: str, latency: tuple[float, float] | None) -> None:
+    played = play(scenario, SCENES[scenario], latency=latency, seed=1).records
+    ours, theirs = Trace(map(plain, played)), Trace(map(plain, recorded(scenario, HASHES)))
+    assert_same(ours.lines(list(writes_of(ours))), theirs.lines(list(writes_of(theirs))))
+    assert [record for record in ours.of(USER) if record.is_read] == []
+    statuses = [[numbers(each) for each in trace.of(USER) if each.is_status] for trace in (ours, theirs)]
+    assert statuses[0][0] == statuses[1][0]
+    assert statuses[0][-1] == statuses[1][-1]
+    assert {frozenset(each) for each in statuses[0]} == {frozenset(each) for each in statuses[1]}, "the same fields"
