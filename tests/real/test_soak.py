@@ -56,6 +56,10 @@ EXPECTED = "|".join(
         # A pod was given up while the garbage collector took the same owner off it; upstream's patch and answer, and
         # the next look finds nothing to do.
         "is invalid: .*ownerReferences.apiVersion",
+        # Its owner was deleted while the watch that would have told so was broken.
+        "can't adopt .* has just been deleted at",
+        # Its node was silent, and somebody else wrote its status first.
+        "Failed to mark a pod NotReady.* the object has been modified",
     ]
 )
 """What managers may complain of at any time: connections are cut, and objects changed under their hands."""
