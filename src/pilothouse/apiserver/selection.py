@@ -22,15 +22,12 @@ METADATA_FIELDS: Fields = {"metadata.name": ("metadata", "name"), "metadata.name
 NAME_ONLY: Fields = {"metadata.name": ("metadata", "name")}
 
 
-class Attributes:
+class Attributes(msgspec.Struct, gc=False):
     """What selectors look at: the labels, and the fields that the kind lets callers select by."""
 
-    __slots__ = ("_reader", "_seen", "labels")
-
-    def __init__(self, reader: "AttributeReader", seen: Any) -> None:
-        self._reader = reader
-        self._seen = seen
-        self.labels: Mapping[str, str] = seen.metadata.labels or {}
+    labels: Mapping[str, str]
+    _seen: Any
+    _reader: "AttributeReader"
 
     def field(self, label: str) -> str:
         """The value of a field; only those that somebody asks for are looked up."""
@@ -71,7 +68,8 @@ class AttributeReader:
 
     def read(self, value: bytes) -> Attributes:
         """The attributes of a stored object."""
-        return Attributes(self, self._decode(value))
+        seen = self._decode(value)
+        return Attributes(seen.metadata.labels or {}, seen, self)
 
 
 def _struct(name: str, tree: Mapping[str, Any]) -> type[msgspec.Struct]:
