@@ -39,6 +39,7 @@ class Story:
         self._garbage()
         self._custom_garbage()
         self._identities()
+        self._roles()
         self._namespace()
         self._pages()
         self._end_what_takes_long()
@@ -298,6 +299,18 @@ class Story:
         self._ask("PATCH", authority, {"data": {"ca.crt": "another's"}})
         until(lambda: self._is_there(account), "the account is made again")
         until(lambda: "BEGIN CERT" in self._ask("GET", authority)["data"]["ca.crt"], "the authority is put right")
+
+    # Roles
+
+    def _roles(self) -> None:
+        roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+        picks = {"clusterRoleSelectors": [{"matchLabels": {"rights": "part"}}]}
+        self._ask("POST", roles, {"metadata": {"name": "whole"}, "aggregationRule": picks})
+        rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}
+        self._ask("POST", roles, {"metadata": {"name": "part", "labels": {"rights": "part"}}, "rules": [rule]})
+        until(lambda: self._ask("GET", f"{roles}/whole").get("rules") == [rule], "a role is made of another")
+        self._ask("DELETE", f"{roles}/part")
+        until(lambda: not self._ask("GET", f"{roles}/whole").get("rules"), "and loses what that had")
 
     # Namespaces
 

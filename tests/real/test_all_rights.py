@@ -195,6 +195,9 @@ def granted(account: str) -> Iterator[tuple[str, list[str], list[str]]]:
 
 
 UNUSED = {
+    ("clusterrole-aggregation-controller", "escalate", "clusterroles"): "what an API server asks itself, no request",
+    ("clusterrole-aggregation-controller", "get", "clusterroles"): "the cache does it",
+    ("clusterrole-aggregation-controller", "update", "clusterroles"): "for servers without server-side apply",
     ("daemon-set-controller", "create", "pods/binding"): "binding is the scheduler's since v1.12",
     ("daemon-set-controller", "get", "controllerrevisions"): "after a collision of hashes only",
     ("daemon-set-controller", "update", "daemonsets/finalizers"): "for OwnerReferencesPermissionEnforcement",
@@ -285,6 +288,7 @@ def test_every_queue_of_upstreams_is_told_of(told: Told) -> None:
 
 
 QUEUES = {
+    "ClusterRoleAggregator",
     "replicaset",
     "daemonset",
     "daemonset-node-updates",

@@ -10,6 +10,9 @@ from tests.traces.audit import AuditedServer, Traced
 from tests.traces.stage import OPTIONS
 
 from pilothouse.api import wire
+from pilothouse.api.rbac import CLUSTER_ROLES
+from pilothouse.apiserver.bootstrap_roles import bootstrap_objects
+from pilothouse.client import Client
 from pilothouse.client.interceptor import Interceptor, Rule, delay, refuse
 from pilothouse.controllermanager.manager import Manager
 from pilothouse.controllermanager.options import LeaderElection
@@ -47,10 +50,14 @@ class Process:
 
 
 def start_up(seconds: float = 22.0) -> AuditedServer:
-    """14: a manager starts on an empty cluster."""
+    """14: a manager starts on a cluster that has nothing but the roles of the beginning."""
 
     async def main(env: Env) -> AuditedServer:
         server = AuditedServer(env, MemoryStore(env))
+        admin = Client(server.transport("admin", ["system:masters"]), env)
+        for resource, role in bootstrap_objects():
+            if resource == "clusterroles":
+                await admin.create(CLUSTER_ROLES, role)
         async with TaskGroup("processes") as group:
             Process("A", env, server, group)
             await asyncio.sleep(seconds)

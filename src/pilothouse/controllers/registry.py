@@ -4,6 +4,7 @@ from pilothouse.controllers.cleanup.garbage_collector import DESCRIPTOR as GARBA
 from pilothouse.controllers.cleanup.namespace import DESCRIPTOR as NAMESPACE
 from pilothouse.controllers.cleanup.pod_garbage_collector import DESCRIPTOR as POD_GARBAGE_COLLECTOR
 from pilothouse.controllers.cleanup.ttl_after_finished import DESCRIPTOR as TTL_AFTER_FINISHED
+from pilothouse.controllers.identity.clusterrole_aggregation import DESCRIPTOR as CLUSTER_ROLE_AGGREGATION
 from pilothouse.controllers.identity.root_ca_certificate_publisher import DESCRIPTOR as ROOT_CA_PUBLISHER
 from pilothouse.controllers.identity.serviceaccount import DESCRIPTOR as SERVICE_ACCOUNT
 from pilothouse.controllers.network.endpointslice import DESCRIPTOR as ENDPOINT_SLICE
@@ -19,6 +20,7 @@ from pilothouse.controllers.workloads.statefulset import DESCRIPTOR as STATEFUL_
 from pilothouse.runtime.descriptor import Descriptor
 
 DESCRIPTORS: tuple[Descriptor, ...] = (
+    CLUSTER_ROLE_AGGREGATION,
     DAEMON_SET,
     DEPLOYMENT,
     ENDPOINT_SLICE,

@@ -36,13 +36,20 @@ USERS = {
     "12-garbage-collector": {"generic-garbage-collector"},
     "13-node-silent": {"node-controller", "pod-garbage-collector", "replicaset-controller", "ttl-controller"},
     "13b-node-deleted": {"node-controller", "pod-garbage-collector", "replicaset-controller", "ttl-controller"},
-    "14-startup": {"kube-controller-manager", "generic-garbage-collector", "namespace-controller"},
+    "14-startup": {
+        "clusterrole-aggregation-controller",
+        "kube-controller-manager",
+        "generic-garbage-collector",
+        "namespace-controller",
+    },
     "15b-namespace-defaults": {"root-ca-cert-publisher", "service-account-controller"},
+    "15c-clusterrole-aggregation": {"clusterrole-aggregation-controller"},
     "16-leader-election": {"kube-controller-manager"},
 }
 """Whose requests are kept, by scenario."""
 
 ACCOUNTS = {
+    "clusterrole-aggregation-controller",
     "daemon-set-controller",
     "deployment-controller",
     "endpoint-controller",

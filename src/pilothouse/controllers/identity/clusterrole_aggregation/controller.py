@@ -1,0 +1,76 @@
+"""Looks at every aggregated role whenever any role comes, changes or goes."""
+
+import msgspec
+
+from pilothouse.api.rbac import CLUSTER_ROLES, ClusterRole
+from pilothouse.client import apply_patch
+from pilothouse.client.errors import UnsupportedMediaType
+from pilothouse.controllers.identity.clusterrole_aggregation import DESCRIPTOR
+from pilothouse.controllers.identity.clusterrole_aggregation.decide import missing_rules, rules_to_apply
+from pilothouse.machinery.labels import SelectorError
+from pilothouse.machinery.splice import replace_fields
+from pilothouse.runtime import Controller, ControllerContext, Requeue, TerminalError
+
+WORKERS = 5
+FIELD_MANAGER = "clusterrole-aggregation-controller"
+AGGREGATED = "aggregated"
+
+
+def build(context: ControllerContext) -> "ClusterRoleAggregation":
+    """The factory of the descriptor."""
+    return ClusterRoleAggregation(context)
+
+
+def _is_aggregated(role: ClusterRole) -> tuple[str, ...]:
+    return () if role.aggregation_rule is None else ("",)
+
+
+class ClusterRoleAggregation(Controller):
+    """See the package for the promises. Keys are names of roles."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        roles = context.informers.informer(CLUSTER_ROLES, keep_raw=True)
+        super().__init__(
+            DESCRIPTOR.name,
+            context.env,
+            workers=WORKERS,
+            waits_for=(roles,),
+            metrics=context.metrics,
+            queue_name="ClusterRoleAggregator",
+            log=context.log,
+        )
+        self._client = context.client
+        self._roles = roles.cache
+        self._roles.add_index(AGGREGATED, _is_aggregated)
+        roles.add_handler(
+            lambda _role, _initial: self._enqueue_all(),
+            lambda _old, _new: self._enqueue_all(),
+            lambda _role, _unknown: self._enqueue_all(),
+        )
+
+    def _enqueue_all(self) -> None:
+        # There are few, and whom a role concerns is found out fastest by looking at each (as upstream).
+        for role in self._roles.by_index(AGGREGATED, ""):
+            self.queue.add(role.metadata.name)
+
+    async def reconcile(self, key: str) -> Requeue | None:
+        """Write the rules if they are not what the other roles make them."""
+        role = self._roles.get(key)
+        if role is None:
+            return None
+        try:
+            rules = missing_rules(role, self._roles.list())
+        except SelectorError as error:
+            raise TerminalError(f"the aggregation rule of {key} cannot be used: {error}") from error
+        if rules is None:
+            return None
+        raw = self._roles.raw(key)
+        try:
+            await self._client.patch(
+                CLUSTER_ROLES, key, apply_patch(rules_to_apply(key, rules)), field_manager=FIELD_MANAGER, force=True
+            )
+        except UnsupportedMediaType:
+            # A server without server-side apply: feature gate off, or v1.15 and older.
+            assert raw is not None, "the informer keeps roles as they came"
+            await self._client.update(CLUSTER_ROLES, key, replace_fields(raw, {"rules": msgspec.json.encode(rules)}))
+        return None

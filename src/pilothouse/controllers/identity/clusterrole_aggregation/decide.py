@@ -1,0 +1,52 @@
+"""What the rules of an aggregated role are. Pure. Upstream: v1.36
+``pkg/controller/clusterroleaggregation/clusterroleaggregation_controller.go``."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from pilothouse.api.rbac import CLUSTER_ROLES, ClusterRole, PolicyRule
+from pilothouse.machinery.labels import selector_from
+
+Rules = tuple[PolicyRule, ...]
+
+
+def missing_rules(role: ClusterRole, roles: Sequence[ClusterRole]) -> Rules | None:
+    """The rules to be written into the role; ``None`` if there is nothing to write. Raises ``SelectorError``."""
+    if role.aggregation_rule is None:
+        return None
+    picked = _picked(role, roles)
+    rules = aggregated_rules(picked)
+    if rules == role.rules:
+        return None
+    # Roles that pick each other can hand two orders to and fro for ever: A is B's rules and y, B is A's and x, so that
+    # (x y), (y x) becomes (y x), (x y). Upstream writes on and on as long as both are looked at in step.
+    nested = any(other.aggregation_rule is not None for other in picked)
+    if nested and len(rules) == len(role.rules) and set(rules) == set(role.rules):
+        return None
+    return rules
+
+
+def _picked(role: ClusterRole, roles: Sequence[ClusterRole]) -> list[ClusterRole]:
+    """Of which roles it is made: selector by selector, and by name, so that every look gives the same."""
+    assert role.aggregation_rule is not None, "it is made of others"
+    by_name = sorted(roles, key=lambda other: other.metadata.name)
+    found = []
+    for each in role.aggregation_rule.cluster_role_selectors:
+        matches = selector_from(each).matches
+        found += [o for o in by_name if o.metadata.name != role.metadata.name and matches(o.metadata.labels)]
+    return found
+
+
+def aggregated_rules(picked: Sequence[ClusterRole]) -> Rules:
+    """All their rules, each once: two are the same if all their lists are, in their order."""
+    return tuple(dict.fromkeys(rule for role in picked for rule in role.rules))
+
+
+def rules_to_apply(name: str, rules: Rules) -> dict[str, Any]:
+    """The apply configuration: the rules and nothing else, also when there are none."""
+    return {
+        "kind": CLUSTER_ROLES.kind,
+        "apiVersion": CLUSTER_ROLES.api_version,
+        "metadata": {"name": name},
+        "rules": rules,
+    }

@@ -1,0 +1,280 @@
+"""Roles that are made of others. Rows mirror ``TestSyncClusterRole`` in
+``pkg/controller/clusterroleaggregation/clusterroleaggregation_controller_test.go`` of v1.36."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+import pytest
+from tests.controllers.node_world import Doc, World, play
+from tests.programs import ROOT
+
+from pilothouse.api.meta import LabelSelector, LabelSelectorRequirement, ObjectMeta
+from pilothouse.api.rbac import AggregationRule, ClusterRole, PolicyRule
+from pilothouse.client.interceptor import Rule, delay, fail, gone, lose_answer
+from pilothouse.controllers.identity.clusterrole_aggregation import DESCRIPTOR
+from pilothouse.controllers.identity.clusterrole_aggregation.decide import missing_rules, rules_to_apply
+
+ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+BOOTSTRAP = ROOT / "tests/apiserver/data/rbac.json"
+BAR, NOT_BAR = {"foo": "bar"}, {"foo": "not-bar"}
+NAILS = PolicyRule(verbs=("hammer",), resources=("nails",))
+WEDGES = PolicyRule(verbs=("hammer",), resources=("wedges",))
+MORTISES = PolicyRule(verbs=("chisel",), resources=("mortises",))
+BOARDS = PolicyRule(verbs=("saw",), resources=("boards",))
+
+
+def role(name: str, labels: dict[str, str], *rules: PolicyRule) -> ClusterRole:
+    return ClusterRole(metadata=ObjectMeta(name=name, labels=labels), rules=rules)
+
+
+def combined(*selectors: dict[str, str], rules: tuple[PolicyRule, ...] = ()) -> ClusterRole:
+    picks = tuple(LabelSelector(match_labels=labels) for labels in selectors)
+    rule = AggregationRule(cluster_role_selectors=picks)
+    return ClusterRole(metadata=ObjectMeta(name="combined", labels=BAR), rules=rules, aggregation_rule=rule)
+
+
+HAMMER = role("hammer", BAR, NAILS, WEDGES)
+CHISEL = role("chisel", BAR, MORTISES)
+SAW = role("saw", NOT_BAR, BOARDS)
+
+
+@pytest.mark.parametrize(
+    ("roles", "aggregate", "expected"),
+    [
+        pytest.param([HAMMER], combined(BAR, rules=(BOARDS,)), (NAILS, WEDGES), id="dead rules go"),
+        pytest.param([SAW], combined(BAR, rules=(NAILS, WEDGES)), (), id="nobody is picked: all rules go"),
+        pytest.param([HAMMER, CHISEL, SAW], combined(BAR), (MORTISES, NAILS, WEDGES), id="who is picked, by name"),
+        pytest.param(
+            [HAMMER, CHISEL, SAW],
+            combined(BAR, NOT_BAR),
+            (MORTISES, NAILS, WEDGES, BOARDS),
+            id="selector by selector",
+        ),
+        pytest.param(
+            [HAMMER, CHISEL, SAW],
+            combined(NOT_BAR, BAR),
+            (BOARDS, MORTISES, NAILS, WEDGES),
+            id="the order of selectors goes before that of names",
+        ),
+        pytest.param(
+            [HAMMER, CHISEL, role("saw", BAR, BOARDS), role("other-saw", NOT_BAR, BOARDS)],
+            combined(BAR, NOT_BAR),
+            (MORTISES, NAILS, WEDGES, BOARDS),
+            id="a rule that another role has too comes once",
+        ),
+        pytest.param(
+            [role("a", BAR, NAILS, NAILS), role("b", BAR, NAILS)], combined(BAR), (NAILS,), id="also within one role"
+        ),
+        pytest.param(
+            [
+                role("a", BAR, PolicyRule(verbs=("get", "list"), resources=("nails",))),
+                role("b", BAR, PolicyRule(verbs=("list", "get"), resources=("nails",))),
+            ],
+            combined(BAR),
+            (
+                PolicyRule(verbs=("get", "list"), resources=("nails",)),
+                PolicyRule(verbs=("list", "get"), resources=("nails",)),
+            ),
+            id="the same verbs in another order are another rule",
+        ),
+        pytest.param([HAMMER], combined({}, rules=(NAILS,)), (NAILS, WEDGES), id="an empty selector picks all others"),
+        pytest.param([], combined(BAR, rules=(NAILS,)), (), id="a role does not pick itself"),
+        pytest.param([HAMMER], SAW, None, id="no aggregation rule: the rules are its own"),
+        pytest.param([HAMMER], combined(BAR, rules=(NAILS, WEDGES)), None, id="they are right: nothing to write"),
+        pytest.param([SAW], combined(BAR), None, id="none, and none are there"),
+        pytest.param([HAMMER], combined(BAR, rules=(WEDGES, NAILS)), (NAILS, WEDGES), id="another order is put right"),
+        pytest.param(
+            [HAMMER, msgspec.structs.replace(combined(NOT_BAR), metadata=ObjectMeta(name="zzz", labels=BAR))],
+            combined(BAR, rules=(WEDGES, NAILS)),
+            None,
+            id="but not among roles that could pick each other",
+        ),
+    ],
+)
+def test_what_a_role_made_of_others_allows(
+    roles: list[ClusterRole], aggregate: ClusterRole, expected: tuple[PolicyRule, ...] | None
+) -> None:
+    for order in (1, -1):
+        assert missing_rules(aggregate, [*roles, aggregate][::order]) == expected
+
+
+def test_expressions_select_as_well() -> None:
+    picks = LabelSelector(match_expressions=(LabelSelectorRequirement(key="foo", operator="Exists"),))
+    aggregate = msgspec.structs.replace(combined(), aggregation_rule=AggregationRule(cluster_role_selectors=(picks,)))
+    assert missing_rules(aggregate, [HAMMER, SAW, role("x", {})]) == (NAILS, WEDGES, BOARDS)
+
+
+def test_what_is_sent_is_the_rules_alone() -> None:
+    sent = msgspec.json.decode(msgspec.json.encode(rules_to_apply("combined", (NAILS,))))
+    assert sent == {
+        "kind": "ClusterRole",
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "metadata": {"name": "combined"},
+        "rules": [{"verbs": ["hammer"], "resources": ["nails"]}],
+    }
+    url = PolicyRule(verbs=("get",), non_resource_urls=("/healthz",))
+    assert msgspec.json.decode(msgspec.json.encode(url)) == {"verbs": ["get"], "nonResourceURLs": ["/healthz"]}
+
+
+# The controller
+
+
+def rule(*resources: str) -> Doc:
+    return {"verbs": ["get"], "apiGroups": [""], "resources": list(resources)}
+
+
+def picking(name: str, **labels: str) -> Doc:
+    return {"metadata": {"name": name}, "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": labels}]}}
+
+
+def part(name: str, *rules: Doc, **labels: str) -> Doc:
+    return {"metadata": {"name": name, "labels": labels}, "rules": list(rules)}
+
+
+async def rules_of(world: World, name: str) -> list[list[str]]:
+    """The resources that each rule of the role is about."""
+    return [one["resources"] for one in (await world.see(f"{ROLES}/{name}")).get("rules") or ()]
+
+
+def running(story: Callable[[World], Awaitable[None]]) -> None:
+    async def with_controller(world: World) -> None:
+        await world.start(DESCRIPTOR)
+        await asyncio.sleep(1)
+        world.seen.clear()
+        await story(world)
+
+    play(with_controller)
+
+
+def test_the_roles_for_users_are_filled_level_by_level() -> None:
+    async def story(world: World) -> None:
+        for name, one in json.loads(BOOTSTRAP.read_text())["clusterroles"].items():
+            if name in ("view", "edit", "admin") or name.startswith("system:aggregate-to-"):
+                await world.request("POST", ROLES, {"metadata": {"name": name, "labels": one["labels"]}, **one})
+        await world.start(DESCRIPTOR)
+        await asyncio.sleep(5)
+        by_name = {one["metadata"]["name"]: one for one in (await world.see(ROLES))["items"]}
+        view, edit, admin = (by_name[name]["rules"] for name in ("view", "edit", "admin"))
+        own = {who: by_name[f"system:aggregate-to-{who}"]["rules"] for who in ("view", "edit", "admin")}
+        assert view == own["view"]
+        assert edit == [*own["edit"], *view]
+        assert admin == [*edit, *own["admin"]]
+        owner = by_name["admin"]["metadata"]["managedFields"][0]
+        assert (owner["manager"], owner["operation"]) == (DESCRIPTOR.name, "Apply")
+        # Three levels and five workers: what was applied too early is applied again (upstream: six patches).
+        assert 3 <= len(world.requests()) <= 6
+        await asyncio.sleep(3600)
+        assert len(world.requests()) <= 6, "and then there is nothing more to do"
+
+    play(story)
+
+
+def test_parts_come_change_and_go() -> None:
+    """15c-clusterrole-aggregation, step by step."""
+
+    async def story(world: World) -> None:
+        await world.request("POST", ROLES, picking("sum", part="yes"))
+        await asyncio.sleep(1)
+        assert world.requests() == [], "it has no rules, and is to have none"
+        for name in "ba":
+            await world.request("POST", ROLES, part(f"part-{name}", rule(f"part-{name}s"), part="yes"))
+            await asyncio.sleep(1)
+        assert await rules_of(world, "sum") == [["part-as"], ["part-bs"]]
+        await world.merge(f"{ROLES}/part-a", {"rules": [rule("other"), rule("part-bs")]})
+        await asyncio.sleep(1)
+        assert await rules_of(world, "sum") == [["other"], ["part-bs"]]
+        await world.merge(f"{ROLES}/part-a", {"metadata": {"labels": {"part": None}}})
+        await asyncio.sleep(1)
+        assert await rules_of(world, "sum") == [["part-bs"]]
+        await world.delete(f"{ROLES}/part-b")
+        await asyncio.sleep(1)
+        assert await rules_of(world, "sum") == []
+        assert set(world.requests()) == {"patch clusterroles sum"} and len(world.requests()) == 5
+
+    running(story)
+
+
+@pytest.mark.parametrize("parts", [1, 0], ids=["what the parts say is put back", "without parts nothing is left"])
+def test_rules_written_by_hand_do_not_stay(parts: int) -> None:
+    async def story(world: World) -> None:
+        for number in range(parts):
+            await world.request("POST", ROLES, part(f"part-{number}", rule("mine"), part="yes"))
+        await world.request("POST", ROLES, {**picking("sum", part="yes"), "rules": [rule("secrets")]})
+        await asyncio.sleep(1)
+        assert await rules_of(world, "sum") == [["mine"]] * parts
+        await world.merge(f"{ROLES}/sum", {"rules": [rule("secrets")], "metadata": {"labels": {"kept": "yes"}}})
+        await asyncio.sleep(1)
+        assert await rules_of(world, "sum") == [["mine"]] * parts
+        assert (await world.see(f"{ROLES}/sum"))["metadata"]["labels"] == {"kept": "yes"}
+        sent = len(world.requests())
+        await asyncio.sleep(3600)
+        assert len(world.requests()) == sent, "nothing is applied over and over"
+
+    running(story)
+
+
+def test_two_roles_that_pick_each_other_come_to_rest() -> None:
+    async def story(world: World) -> None:
+        one, other = picking("one", part="two"), picking("two", part="one")
+        one["metadata"]["labels"], other["metadata"]["labels"] = {"part": "one"}, {"part": "two"}
+        for each in (one, other, part("x", rule("xs"), part="one"), part("y", rule("ys"), part="two")):
+            await world.request("POST", ROLES, each)
+        await asyncio.sleep(5)
+        assert sorted(await rules_of(world, "one")) == sorted(await rules_of(world, "two")) == [["xs"], ["ys"]]
+        sent = len(world.requests())
+        await asyncio.sleep(600)
+        assert len(world.requests()) == sent
+
+    running(story)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(Rule(fail(409), verb="patch", resource="clusterroles", nth=1), id="a conflict"),
+        pytest.param(Rule(fail(500), verb="patch", resource="clusterroles", nth=1), id="an error of the server"),
+        pytest.param(Rule(delay(7.0), verb="watch", resource="clusterroles"), id="a cache that lags"),
+        pytest.param(Rule(lose_answer(), verb="patch", resource="clusterroles", nth=1), id="an answer that is lost"),
+    ],
+)
+def test_what_fails_is_tried_again(fault: Any) -> None:
+    async def story(world: World) -> None:
+        world.faults.add(fault)
+        await world.request("POST", ROLES, picking("sum", part="yes"))
+        await world.request("POST", ROLES, part("part-a", rule("things"), part="yes"))
+        await asyncio.sleep(30)
+        assert await rules_of(world, "sum") == [["things"]]
+
+    running(story)
+
+
+def test_a_server_without_server_side_apply_is_sent_the_whole_role() -> None:
+    async def story(world: World) -> None:
+        world.faults.add(Rule(fail(415), verb="patch", resource="clusterroles"))
+        await world.request("POST", ROLES, {**picking("sum", part="yes"), "rules": [rule("secrets")]})
+        await world.merge(f"{ROLES}/sum", {"metadata": {"annotations": {"kept": "yes"}}})
+        await world.request("POST", ROLES, part("part-a", rule("things"), part="yes"))
+        await asyncio.sleep(10)
+        assert await rules_of(world, "sum") == [["things"]]
+        found = await world.see(f"{ROLES}/sum")
+        assert found["metadata"]["annotations"] == {"kept": "yes"}
+        assert found["aggregationRule"] == picking("sum", part="yes")["aggregationRule"]
+        sent = world.requests()
+        assert sent.count("patch clusterroles sum") == sent.count("update clusterroles sum") >= 1
+
+    running(story)
+
+
+def test_a_watch_that_breaks_costs_no_change() -> None:
+    async def story(world: World) -> None:
+        await world.request("POST", ROLES, picking("sum", part="yes"))
+        await asyncio.sleep(1)
+        world.faults.end_watches(resource="clusterroles", with_=gone())
+        await world.request("POST", ROLES, part("part-a", rule("things"), part="yes"))
+        await asyncio.sleep(30)
+        assert await rules_of(world, "sum") == [["things"]]
+
+    running(story)

@@ -1,0 +1,48 @@
+"""15c-clusterrole-aggregation, replayed, and what of 14-startup fills the roles for users."""
+
+from tests.traces.canonical import Trace, assert_same
+from tests.traces.managers import start_up
+from tests.traces.records import recorded
+from tests.traces.stage import Stage, play
+
+SCENARIO = "15c-clusterrole-aggregation"
+USER = "clusterrole-aggregation-controller"
+ROLES = "apis/rbac.authorization.k8s.io/v1/clusterroles"
+
+
+async def story(stage: Stage) -> None:
+    """As recorded."""
+    picks = {"clusterRoleSelectors": [{"matchLabels": {"agg": "yes"}}]}
+    await stage.request("POST", ROLES, {"metadata": {"name": "sum"}, "aggregationRule": picks, "rules": []})
+    for at, name in ((2.103, "part-b"), (4.218, "part-a")):
+        await stage.at(at)
+        rule = {"apiGroups": [""], "resources": [f"{name}s"], "verbs": ["get"]}
+        labels = {"agg": "yes"}
+        await stage.request("POST", ROLES, {"metadata": {"name": name, "labels": labels}, "rules": [rule]})
+    await stage.at(6.346)
+    changed, merge = {"metadata": {"labels": {"agg": "no"}}}, "application/merge-patch+json"
+    await stage.request("PATCH", f"{ROLES}/part-b", changed, merge)
+    await stage.at(8.448)
+    for name in ("sum", "part-a", "part-b"):
+        await stage.request("DELETE", f"{ROLES}/{name}")
+    await stage.at(12.0)
+
+
+def test_a_role_made_of_others_follows_them(seed: int) -> None:
+    server = play(SCENARIO, story, seed=seed, latency=(0.001, 0.004) if seed else None)
+    ours, theirs = Trace(server.records), Trace(recorded(SCENARIO))
+    assert_same(ours.lines(ours.of(USER)), theirs.lines(theirs.of(USER)))
+    assert [r.body["rules"] for r in ours.of(USER)] == [r.body["rules"] for r in theirs.of(USER)]
+
+
+def test_the_roles_for_users_end_as_upstreams() -> None:
+    """How often each is written on the way depends on what is looked at first; how it ends does not. The order in which
+    the roles of the beginning list their rules is not among the facts that they were copied from."""
+    ours, theirs = Trace(start_up().records), Trace(recorded("14-startup"))
+    last = [{doc["where"]: doc for doc in trace.docs(trace.of(USER))} for trace in (ours, theirs)]
+    for doc in (*last[0].values(), *last[1].values()):
+        doc["body"]["rules"].sort(key=str)
+    assert set(last[0]) == {"/admin", "/edit", "/view"}
+    assert last[0] == last[1]
+    assert len(theirs.of(USER)) == 6
+    assert len(ours.of(USER)) < 12
