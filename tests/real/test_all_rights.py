@@ -31,8 +31,9 @@ from pilothouse.controllers.registry import DESCRIPTORS
 # One story for all tests of this module: it must not be told by each worker of its own.
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("rights")]
 
-NOT_SERVED = {"endpointslice-controller"}
-"""v1.20 lacks ``discovery.k8s.io/v1``, so that they are left out. Their requests are judged by replays (09)."""
+NOT_SERVED = {"disruption-controller", "endpointslice-controller"}
+"""v1.20 lacks ``discovery.k8s.io/v1`` and ``policy/v1``, so that they are left out. Their requests are judged by
+replays (09, 10a)."""
 CLIENTS = sorted({descriptor.client_name for descriptor in DESCRIPTORS} - NOT_SERVED)
 FLAGS = (
     "--use-service-account-credentials",

@@ -428,6 +428,20 @@ class PersistentVolumeClaim(View, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
 
 
+class ReplicationControllerSpec(View, frozen=True):
+    """What a ReplicationController should be."""
+
+    replicas: int | None = None
+    selector: dict[str, str] = {}
+
+
+class ReplicationController(View, frozen=True):
+    """A ReplicationController."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ReplicationControllerSpec = ReplicationControllerSpec()
+
+
 PODS = Kind("", "v1", "pods", "Pod", True, Pod)
 NODES = Kind("", "v1", "nodes", "Node", False, Node)
 NAMESPACES = Kind("", "v1", "namespaces", "Namespace", False, Namespace)
@@ -439,3 +453,4 @@ ENDPOINTS = Kind("", "v1", "endpoints", "Endpoints", True, Endpoints)
 PERSISTENT_VOLUME_CLAIMS = Kind(
     "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", True, PersistentVolumeClaim
 )
+REPLICATION_CONTROLLERS = Kind("", "v1", "replicationcontrollers", "ReplicationController", True, ReplicationController)

@@ -3,20 +3,28 @@
 import datetime
 
 from pilothouse.api.kinds import Kind
-from pilothouse.api.meta import LabelSelector, ObjectMeta, View
+from pilothouse.api.meta import Condition, LabelSelector, ObjectMeta, View
 
 
 class PodDisruptionBudgetSpec(View, frozen=True):
-    """Which pods it is about."""
+    """Which pods it is about, and how many of them must be there or may be missing: a number, or a percentage as text.
+    At most one of the two is set."""
 
     selector: LabelSelector | None = None
+    min_available: int | str | None = None
+    max_unavailable: int | str | None = None
 
 
 class PodDisruptionBudgetStatus(View, frozen=True):
     """How many of them may go now. ``disrupted_pods`` are on their way out already, by name."""
 
+    observed_generation: int = 0
     disruptions_allowed: int = 0
+    current_healthy: int = 0
+    desired_healthy: int = 0
+    expected_pods: int = 0
     disrupted_pods: dict[str, datetime.datetime] = {}
+    conditions: tuple[Condition, ...] = ()
 
 
 class PodDisruptionBudget(View, frozen=True):

@@ -12,6 +12,7 @@ from pilothouse.controllers.node.node_ipam import DESCRIPTOR as NODE_IPAM
 from pilothouse.controllers.node.node_lifecycle import DESCRIPTOR as NODE_LIFECYCLE
 from pilothouse.controllers.node.taint_eviction import DESCRIPTOR as TAINT_EVICTION
 from pilothouse.controllers.node.ttl import DESCRIPTOR as TTL
+from pilothouse.controllers.policy.disruption import DESCRIPTOR as DISRUPTION
 from pilothouse.controllers.workloads.daemonset import DESCRIPTOR as DAEMON_SET
 from pilothouse.controllers.workloads.deployment import DESCRIPTOR as DEPLOYMENT
 from pilothouse.controllers.workloads.job import DESCRIPTOR as JOB
@@ -23,6 +24,7 @@ DESCRIPTORS: tuple[Descriptor, ...] = (
     CLUSTER_ROLE_AGGREGATION,
     DAEMON_SET,
     DEPLOYMENT,
+    DISRUPTION,
     ENDPOINT_SLICE,
     GARBAGE_COLLECTOR,
     JOB,

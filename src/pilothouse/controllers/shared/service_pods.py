@@ -9,23 +9,12 @@ from collections.abc import Callable
 
 from pilothouse.api.core import Pod, Service
 from pilothouse.api.meta import ObjectMeta
+from pilothouse.controllers.shared.pods_by_label import LABEL_INDEX, index_by_label, labelled
 from pilothouse.runtime import Cache, SharedInformer, object_key
 from pilothouse.semantics.pods import is_ready, is_terminal
 
-LABEL_INDEX = "namespacedLabel"
-"""Pods by each of their labels; see ``index_by_label``."""
 SELECTOR_INDEX = "firstSelectorLabel"
 """Services by one of the labels that they ask for; see ``index_by_selector``."""
-
-
-def _value(namespace: str, key: str, value: str) -> str:
-    return f"{namespace}/{key}={value}"
-
-
-def index_by_label(pod: Pod) -> tuple[str, ...]:
-    """The index function of ``LABEL_INDEX``."""
-    meta = pod.metadata
-    return tuple([_value(meta.namespace, key, value) for key, value in meta.labels.items()])
 
 
 def index_by_selector(service: Service) -> tuple[str, ...]:
@@ -33,7 +22,7 @@ def index_by_selector(service: Service) -> tuple[str, ...]:
     if not service.spec.selector:
         return ()
     key, value = min(service.spec.selector.items())
-    return (_value(service.metadata.namespace, key, value),)
+    return (labelled(service.metadata.namespace, key, value),)
 
 
 class ServicePods:
@@ -61,7 +50,7 @@ class ServicePods:
         # A label such as ``tier=web`` may be on every pod; the one that fewest carry has the least to look through.
         found = min(
             (
-                self._pods.by_index(LABEL_INDEX, _value(namespace, key, value))
+                self._pods.by_index(LABEL_INDEX, labelled(namespace, key, value))
                 for key, value in sorted(selector.items())
             ),
             key=len,
@@ -74,7 +63,7 @@ class ServicePods:
         carried = meta.labels.items()
         keys: list[str] = []
         for key, value in carried:
-            for service in self._services.by_index(SELECTOR_INDEX, _value(meta.namespace, key, value)):
+            for service in self._services.by_index(SELECTOR_INDEX, labelled(meta.namespace, key, value)):
                 if service.spec.selector and service.spec.selector.items() <= carried:
                     keys.append(object_key(service.metadata))
         return sorted(keys)

@@ -1,0 +1,1 @@
+"""Controllers of what others must respect: disruption budgets."""

@@ -1,0 +1,307 @@
+"""The wiring: what wakes which budget, and one look at it; and the pods whose disruption did not come.
+
+Three queues, one worker each, as upstream (v1.36 ``pkg/controller/disruption/disruption.go``): budgets, budgets that
+are to be looked at again when an eviction is overdue, and pods with a stale condition.
+"""
+
+from pilothouse.api.apps import DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, Deployment, ReplicaSet, StatefulSet
+from pilothouse.api.core import PODS, REPLICATION_CONTROLLERS, Pod, ReplicationController
+from pilothouse.api.meta import LabelSelector, Object
+from pilothouse.api.policy import POD_DISRUPTION_BUDGETS, PodDisruptionBudget, PodDisruptionBudgetStatus
+from pilothouse.client import strategic_merge_patch
+from pilothouse.client.errors import ApiError, Conflict, NotFound, UndecodableObject
+from pilothouse.controllers.policy.disruption import DESCRIPTOR
+from pilothouse.controllers.policy.disruption.decide import count, count_healthy, follow, needs_scale
+from pilothouse.controllers.policy.disruption.membership import Membership
+from pilothouse.controllers.policy.disruption.owners import Caches, Expected, NoScale, Owners, Undiscovered
+from pilothouse.controllers.policy.disruption.stale import reset_patch, seconds_until_stale
+from pilothouse.controllers.policy.disruption.status import body, failed, reported
+from pilothouse.env import TaskGroup
+from pilothouse.machinery.go_text import quote
+from pilothouse.machinery.int_or_percent import InvalidBound
+from pilothouse.machinery.labels import SelectorError
+from pilothouse.machinery.owners import controller_of
+from pilothouse.runtime import (
+    Controller,
+    ControllerContext,
+    EventRecorder,
+    Requeue,
+    RetryLater,
+    WorkerPool,
+    WorkQueue,
+    object_key,
+    object_reference,
+)
+from pilothouse.runtime.events import NORMAL, WARNING
+from pilothouse.semantics.pods import is_ready
+
+COMPONENT = "controllermanager"
+"""Under this name upstream's events come."""
+
+Workload = ReplicationController | ReplicaSet | Deployment | StatefulSet
+
+PASSING = (ApiError, OSError, Undiscovered)
+"""What the server or the way to it had, and may not have the next time."""
+
+_POD_META = PODS.read_as(Object)
+
+
+def build(context: ControllerContext) -> "DisruptionController":
+    """The factory of the descriptor."""
+    return DisruptionController(context)
+
+
+class DisruptionController(Controller):
+    """See the package for the promises."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        budgets = context.informers.informer(POD_DISRUPTION_BUDGETS, keep_raw=True)
+        pods = context.informers.informer(PODS)
+        controllers = context.informers.informer(REPLICATION_CONTROLLERS)
+        replica_sets = context.informers.informer(REPLICA_SETS)
+        deployments = context.informers.informer(DEPLOYMENTS)
+        stateful_sets = context.informers.informer(STATEFUL_SETS)
+        super().__init__(
+            DESCRIPTOR.name,
+            context.env,
+            waits_for=(budgets, pods, controllers, replica_sets, deployments, stateful_sets),
+            metrics=context.metrics,
+            queue_name="disruption",
+            log=context.log,
+        )
+        self._client = context.client
+        self._budgets = budgets.cache
+        self._pods = pods.cache
+        self._members = Membership(budgets.cache, pods.cache)
+        self._owners = Owners(
+            context.client,
+            context.rest_mapper,
+            Caches(
+                controllers=controllers.cache,
+                replica_sets=replica_sets.cache,
+                deployments=deployments.cache,
+                stateful_sets=stateful_sets.cache,
+            ),
+        )
+        self._recorder = EventRecorder(context.client, context.env, COMPONENT)
+        self._failed: set[str] = set()  # keys of budgets that could not be computed; never iterated
+        self._rechecks: WorkQueue[str] = WorkQueue(context.env, "disruption_recheck", context.metrics)
+        self._stale: WorkQueue[str] = WorkQueue(context.env, "stale_pod_disruption", context.metrics)
+        self._pools = (
+            WorkerPool(f"{self.name}-recheck", self._rechecks, self._recheck, metrics=context.metrics, log=self.log),
+            WorkerPool(f"{self.name}-stale-pods", self._stale, self._reset, metrics=context.metrics, log=self.log),
+        )
+        budgets.add_handler(
+            lambda budget, _initial: self._wake(budget),
+            lambda _old, budget: self._wake(budget),
+            lambda budget, _unknown: self._wake(budget),
+        )
+        pods.add_handler(self._pod_added, self._pod_changed, self._pod_gone)
+        for informer in (controllers, replica_sets, deployments, stateful_sets):
+            informer.add_handler(self._workload_added, self._workload_changed, _ignore_gone)
+
+    async def run(self) -> None:
+        async with TaskGroup(self.name) as group:
+            group.start(self._recorder.run(), name=f"{self.name}-events")
+            for informer in self._waits_for:
+                await informer.wait_synced()
+            for pool in self._pools:
+                group.start(pool.run(), name=pool.name)
+            await super().run()
+
+    # What wakes a budget
+
+    def _wake(self, budget: PodDisruptionBudget) -> None:
+        self.queue.add(object_key(budget.metadata))
+
+    def _wake_for(self, pod: Pod, *, only_failed: bool = False) -> None:
+        budgets = self._members.budgets_of(pod.metadata)
+        if only_failed:
+            budgets = [each for each in budgets if object_key(each.metadata) in self._failed]
+        elif len(budgets) > 1:
+            meta = pod.metadata
+            message = (
+                f"Pod {quote(meta.namespace)}/{quote(meta.name)} matches multiple PodDisruptionBudgets.  "
+                f"Chose {quote(budgets[0].metadata.name)} arbitrarily."
+            )
+            self._recorder.event(object_reference(PODS, meta), WARNING, "MultiplePodDisruptionBudgets", message)
+        for each in budgets:
+            self._wake(each)
+
+    def _pod_added(self, pod: Pod, _initial: bool) -> None:
+        self._wake_for(pod)
+        self._watch_condition(pod)
+
+    def _pod_changed(self, old: Pod, new: Pod) -> None:
+        # A resync shows the same object twice: nothing changed, and all is to be looked at.
+        if old is new or _matters(old, new):
+            self._wake_for(new)
+            if old.metadata.labels != new.metadata.labels:
+                self._wake_for(old)
+        elif self._failed:
+            self._wake_for(new, only_failed=True)
+        self._watch_condition(new)
+
+    def _pod_gone(self, pod: Pod, _unknown: bool) -> None:
+        self._wake_for(pod)
+
+    def _watch_condition(self, pod: Pod) -> None:
+        seconds = seconds_until_stale(pod, self.env.now())
+        if seconds is not None:
+            self._stale.add_after(object_key(pod.metadata), seconds)
+
+    def _workload_added(self, workload: Workload, initial: bool) -> None:
+        if not initial:
+            self._wake_of(workload)
+
+    def _workload_changed(self, old: Workload, new: Workload) -> None:
+        if old.spec.replicas != new.spec.replicas or controller_of(old.metadata) != controller_of(new.metadata):
+            self._wake_of(new)
+
+    def _wake_of(self, workload: Workload) -> None:
+        """Pods tell of a change of size only when it is carried out, and may be heard of before it is."""
+        selector = workload.spec.selector
+        labels = selector.match_labels if isinstance(selector, LabelSelector) else selector or {}
+        for budget in self._budgets.list(workload.metadata.namespace):
+            if needs_scale(budget.spec) and self._members.may_concern(budget, labels):
+                self._wake(budget)
+
+    async def _recheck(self, key: str) -> Requeue | None:
+        self.queue.add_rate_limited(key)
+        return None
+
+    # One look
+
+    async def reconcile(self, key: str) -> Requeue | None:
+        """Have the budget's status say what it leaves."""
+        budget, raw = self._budgets.get(key), self._budgets.raw(key)
+        if budget is None:
+            self._failed.discard(key)
+            return None
+        assert raw is not None, "what is written back whole is cached with its JSON"
+        try:
+            await self._look_at(budget, raw)
+        except Conflict as error:
+            # Somebody was evicted, or the budget changed, and the cache is about to show it.
+            raise RetryLater(str(error)) from error
+        except (SelectorError, InvalidBound, NoScale, UndecodableObject, *PASSING) as error:
+            await self._fail_safe(budget, raw, error)
+        else:
+            self._failed.discard(key)
+        return None
+
+    async def _look_at(self, budget: PodDisruptionBudget, raw: bytes) -> None:
+        try:
+            pods = self._members.pods_of(budget)
+        except SelectorError as error:
+            self._tell(budget, WARNING, "NoPods", f"Failed to get pods: {error}")
+            raise
+        if not pods:
+            self._tell(budget, NORMAL, "NoPods", "No matching pods found")
+        try:
+            owned = await self._owners.expected(pods) if needs_scale(budget.spec) else Expected(0)
+            counts = count(budget.spec, len(pods), owned.replicas)
+        except (InvalidBound, NoScale, UndecodableObject, *PASSING) as error:
+            message = f"Failed to calculate the number of expected pods: {error}"
+            self._tell(budget, WARNING, "CalculateExpectedPodCountFailed", message)
+            raise
+        if owned.unmanaged:
+            self._tell(budget, WARNING, "UnmanagedPods", _unmanaged(budget.spec.selector))
+        now = self.env.now()
+        evicted = follow(pods, budget.status.disrupted_pods, now)
+        for pod in evicted.overdue:
+            self._tell_overdue(budget, pod)
+        status = reported(budget, counts, count_healthy(pods, evicted.awaited, now), evicted.awaited, now)
+        if status is not None:
+            await self._write(budget, raw, status)
+        if evicted.recheck_at is not None:
+            self._rechecks.add_after(object_key(budget.metadata), (evicted.recheck_at - now).total_seconds())
+
+    async def _fail_safe(self, budget: PodDisruptionBudget, raw: bytes, error: Exception) -> None:
+        """Allow nothing, so that nobody is evicted on figures that may be wrong."""
+        key = object_key(budget.metadata)
+        self.log.error("Failed to sync PDB", error=error, podDisruptionBudget=key)
+        self._failed.add(key)
+        try:
+            await self._write(budget, raw, failed(budget, str(error), self.env.now()))
+        except Conflict as conflict:
+            raise RetryLater(str(conflict)) from conflict
+        if isinstance(error, PASSING):
+            raise RetryLater(str(error)) from error
+
+    async def _write(self, budget: PodDisruptionBudget, raw: bytes, status: PodDisruptionBudgetStatus) -> None:
+        meta = budget.metadata
+        try:
+            await self._client.update(
+                POD_DISRUPTION_BUDGETS, meta.name, body(raw, status), meta.namespace, subresource="status"
+            )
+        except NotFound:
+            self.log.info("podDisruptionBudget has been deleted", v=4, key=object_key(meta))
+
+    def _tell(self, budget: PodDisruptionBudget, kind: str, reason: str, message: str) -> None:
+        self._recorder.event(object_reference(POD_DISRUPTION_BUDGETS, budget.metadata), kind, reason, message)
+
+    def _tell_overdue(self, budget: PodDisruptionBudget, pod: Pod) -> None:
+        namespace = budget.metadata.namespace
+        # The namespace stands for the name, too: upstream's words.
+        message = f"Pod was expected by PDB {namespace}/{namespace} to be deleted but it wasn't"
+        self._recorder.event(object_reference(PODS, pod.metadata), WARNING, "NotDeleted", message)
+
+    # Pods whose disruption did not come
+
+    async def _reset(self, key: str) -> Requeue | None:
+        pod = self._pods.get(key)
+        seconds = seconds_until_stale(pod, self.env.now()) if pod is not None else None
+        if pod is None or seconds is None:
+            return None
+        if seconds > 0:
+            return Requeue(seconds)
+        meta = pod.metadata
+        patch = strategic_merge_patch(reset_patch(pod, self.env.now()))
+        try:
+            await self._client.patch(_POD_META, meta.name, patch, meta.namespace, subresource="status")
+        except NotFound:
+            return None
+        except Conflict as error:
+            raise RetryLater(str(error)) from error
+        self.log.info("Reset stale DisruptionTarget condition to False", v=2, pod=key)
+        return None
+
+
+def _matters(old: Pod, new: Pod) -> bool:
+    """Whether a budget may come to something else because of this change of a pod."""
+    before, after = old.metadata, new.metadata
+    return (
+        before.uid != after.uid
+        or before.labels != after.labels
+        or (before.deletion_timestamp is None) != (after.deletion_timestamp is None)
+        or is_ready(old) != is_ready(new)
+        or before.owner_references != after.owner_references
+    )
+
+
+def _ignore_gone(_workload: Workload, _unknown: bool) -> None:
+    """Its pods go too, or are nobody's: they tell."""
+
+
+def _unmanaged(selector: LabelSelector | None) -> str:
+    return (
+        f"Pods selected by this PodDisruptionBudget (selector: {_go_selector(selector)}) were found to be unmanaged. "
+        "As a result, the status of the PDB cannot be calculated correctly, which may result in undefined behavior. To "
+        'account for these pods please set ".spec.minAvailable" field of the PDB to an integer value.'
+    )
+
+
+def _go_selector(selector: LabelSelector | None) -> str:
+    """As Go prints it with ``%v`` (generated ``String`` of apimachinery ``meta/v1``)."""
+    if selector is None:
+        return "nil"
+    labels = "".join(f"{key}: {value}," for key, value in sorted(selector.match_labels.items()))
+    expressions = "".join(
+        f"LabelSelectorRequirement{{Key:{each.key},Operator:{each.operator},Values:[{' '.join(each.values)}],}},"
+        for each in selector.match_expressions
+    )
+    return (
+        f"&LabelSelector{{MatchLabels:map[string]string{{{labels}}},"
+        f"MatchExpressions:[]LabelSelectorRequirement{{{expressions}}},}}"
+    )

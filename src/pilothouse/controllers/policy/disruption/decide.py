@@ -1,0 +1,87 @@
+"""What a budget comes to, from its pods and the size of their workloads. Pure.
+
+Upstream: ``getExpectedPodCount``, ``buildDisruptedPodMap`` and ``countHealthyPods`` of v1.36
+``pkg/controller/disruption/disruption.go``.
+"""
+
+import datetime
+from collections.abc import Collection, Mapping, Sequence
+
+import msgspec
+
+from pilothouse.api.core import Pod
+from pilothouse.api.policy import PodDisruptionBudgetSpec
+from pilothouse.machinery.int_or_percent import scaled
+from pilothouse.semantics.pods import is_ready
+
+DELETION_TIMEOUT = datetime.timedelta(minutes=2)
+"""How long after its eviction a pod is taken to be on its way out without being seen deleted."""
+
+
+class Counts(msgspec.Struct, frozen=True, kw_only=True):
+    """How many pods there should be, and how many of them must be healthy."""
+
+    expected: int
+    desired: int
+
+
+class Evicted(msgspec.Struct, frozen=True, kw_only=True):
+    """The pods that were evicted and are not gone yet."""
+
+    awaited: Mapping[str, datetime.datetime]
+    """When each was evicted, by name."""
+    overdue: tuple[Pod, ...]
+    """Those that nobody deleted; they count again."""
+    recheck_at: datetime.datetime | None
+    """When the first of those awaited will be overdue."""
+
+
+def needs_scale(spec: PodDisruptionBudgetSpec) -> bool:
+    """Whether the budget is a part of something, whose size must be known."""
+    return spec.max_unavailable is not None or isinstance(spec.min_available, str)
+
+
+def count(spec: PodDisruptionBudgetSpec, pods: int, scale: int) -> Counts:
+    """``scale`` is the size of all workloads that own the pods; it matters only if ``needs_scale``.
+
+    Percentages are rounded up both ways: of 7 pods 30 % may be missing, which are 3, and 34 % must be there, also 3.
+    Raises ``InvalidBound``.
+    """
+    if spec.max_unavailable is not None:
+        return Counts(expected=scale, desired=max(0, scale - scaled(spec.max_unavailable, scale, up=True)))
+    if isinstance(spec.min_available, str):
+        return Counts(expected=scale, desired=scaled(spec.min_available, scale, up=True))
+    if spec.min_available is not None:
+        return Counts(expected=pods, desired=spec.min_available)
+    return Counts(expected=0, desired=0)
+
+
+def follow(pods: Sequence[Pod], disrupted: Mapping[str, datetime.datetime], now: datetime.datetime) -> Evicted:
+    """Who of the ``disrupted`` is still awaited. A pod that is gone, or marked for deletion, no longer is."""
+    awaited = {}
+    overdue = []
+    recheck_at: datetime.datetime | None = None
+    if disrupted:
+        for pod in pods:
+            at = disrupted.get(pod.metadata.name)
+            if at is None or pod.metadata.deletion_timestamp is not None:
+                continue
+            until = at + DELETION_TIMEOUT
+            if until < now:
+                overdue.append(pod)
+                continue
+            awaited[pod.metadata.name] = at
+            recheck_at = until if recheck_at is None else min(recheck_at, until)
+    return Evicted(awaited=awaited, overdue=tuple(overdue), recheck_at=recheck_at)
+
+
+def count_healthy(pods: Collection[Pod], awaited: Mapping[str, datetime.datetime], now: datetime.datetime) -> int:
+    """How many are ready and stay. The phase is not looked at, as upstream."""
+    healthy = 0
+    for pod in pods:
+        if pod.metadata.deletion_timestamp is not None or not is_ready(pod):
+            continue
+        at = awaited.get(pod.metadata.name)
+        if at is None or at + DELETION_TIMEOUT <= now:
+            healthy += 1
+    return healthy

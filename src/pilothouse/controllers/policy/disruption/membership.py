@@ -1,0 +1,85 @@
+"""Which budget is about which pod, both ways, by indexes on labels.
+
+Upstream (v1.36 ``GetPodPodDisruptionBudgets`` and ``getPodsForPdb``) walks all budgets of a namespace for each event of
+a pod, and all its pods for each look at a budget.
+"""
+
+from collections.abc import Mapping
+
+from pilothouse.api.core import Pod
+from pilothouse.api.meta import ObjectMeta
+from pilothouse.api.policy import PodDisruptionBudget
+from pilothouse.controllers.shared.pods_by_label import LABEL_INDEX, index_by_label, labelled
+from pilothouse.machinery.labels import Selector, SelectorError, selector_from
+from pilothouse.runtime import Cache
+
+SELECTOR_INDEX = "selectedLabel"
+
+
+def fixed_label(selector: Selector) -> tuple[str, str] | None:
+    """A label that every pod of the selector carries, if it names one."""
+    for requirement in selector.requirements:
+        value = selector.exact(requirement.key)
+        if value is not None:
+            return requirement.key, value
+    return None
+
+
+def index_by_selector(budget: PodDisruptionBudget) -> tuple[str, ...]:
+    """The index function of ``SELECTOR_INDEX``: budgets by a label that their pods carry; others by their namespace."""
+    namespace = budget.metadata.namespace
+    try:
+        selector = selector_from(budget.spec.selector)
+    except SelectorError:
+        return ()  # selects nobody; a look at it says why
+    if selector.selects_nothing:
+        return ()
+    fixed = fixed_label(selector)
+    return (labelled(namespace, *fixed) if fixed is not None else namespace,)
+
+
+class Membership:
+    """On the caches of two informers, to which it adds its indexes."""
+
+    def __init__(self, budgets: Cache[PodDisruptionBudget], pods: Cache[Pod]) -> None:
+        self._budgets = budgets
+        self._pods = pods
+        budgets.add_index(SELECTOR_INDEX, index_by_selector)
+        pods.add_index(LABEL_INDEX, index_by_label)
+
+    def pods_of(self, budget: PodDisruptionBudget) -> list[Pod]:
+        """Its pods in any phase, sorted by name. Raises ``SelectorError``."""
+        selector = selector_from(budget.spec.selector)
+        if selector.selects_nothing:
+            return []
+        namespace = budget.metadata.namespace
+        fixed = fixed_label(selector)
+        found = (
+            self._pods.list(namespace)
+            if fixed is None
+            else self._pods.by_index(LABEL_INDEX, labelled(namespace, *fixed))
+        )
+        if len(selector.requirements) <= (fixed is not None):
+            return found
+        matches = selector.matches
+        return [pod for pod in found if matches(pod.metadata.labels)]
+
+    def budgets_of(self, meta: ObjectMeta) -> list[PodDisruptionBudget]:
+        """The budgets that select a pod with this metadata, sorted by name."""
+        index = self._budgets.by_index
+        found = index(SELECTOR_INDEX, meta.namespace)
+        for key, value in meta.labels.items():
+            found += index(SELECTOR_INDEX, labelled(meta.namespace, key, value))
+        if not found:
+            return found
+        chosen = [each for each in found if selector_from(each.spec.selector).matches(meta.labels)]
+        chosen.sort(key=lambda each: each.metadata.name)
+        return chosen
+
+    def may_concern(self, budget: PodDisruptionBudget, labels: Mapping[str, str]) -> bool:
+        """Whether there may be pods of the budget among those that carry these labels and maybe others."""
+        try:
+            fixed = fixed_label(selector_from(budget.spec.selector))
+        except SelectorError:
+            return False
+        return fixed is None or labels.get(fixed[0], fixed[1]) == fixed[1]

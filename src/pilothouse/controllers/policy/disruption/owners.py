@@ -1,0 +1,192 @@
+"""How many pods the workloads are to have that own some pods.
+
+Known workloads are looked up in caches; for all others, and for those that a cache does not have (yet), the server is
+asked for the scale subresource. Upstream: ``getExpectedScale`` and the finders of v1.36
+``pkg/controller/disruption/disruption.go``.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from pilothouse.api.apps import Deployment, ReplicaSet, StatefulSet
+from pilothouse.api.core import Pod, ReplicationController
+from pilothouse.api.kinds import Kind
+from pilothouse.api.meta import ObjectMeta, OwnerReference, View
+from pilothouse.client import Client
+from pilothouse.client.discovery import Resource, RestMapper
+from pilothouse.client.errors import NotFound
+from pilothouse.machinery.go_text import quote
+from pilothouse.machinery.owners import controller_of
+from pilothouse.runtime import Cache
+
+APPS = ("apps", "extensions")
+
+
+class NoScale(Exception):
+    """The size of a workload cannot be told, and asking again does not help."""
+
+
+class Undiscovered(Exception):
+    """The server could not say just now whether it serves the workload."""
+
+
+class Scale(msgspec.Struct, frozen=True):
+    """How large a workload is to be."""
+
+    uid: str
+    replicas: int
+
+
+class Expected(msgspec.Struct, frozen=True):
+    """The sum over all workloads, and the names of pods that belong to none."""
+
+    replicas: int
+    unmanaged: tuple[str, ...] = ()
+
+
+class Caches(msgspec.Struct, frozen=True, kw_only=True):
+    """Where workloads are looked up."""
+
+    controllers: Cache[ReplicationController]
+    replica_sets: Cache[ReplicaSet]
+    deployments: Cache[Deployment]
+    stateful_sets: Cache[StatefulSet]
+
+
+def group_of(api_version: str) -> str:
+    """``apps`` of ``apps/v1``, nothing of ``v1``. Raises ``NoScale`` for what is neither."""
+    if api_version.count("/") > 1:
+        raise NoScale(f"unexpected GroupVersion string: {api_version}")
+    return api_version.rpartition("/")[0]
+
+
+def cached_scale(caches: Caches, owner: OwnerReference, namespace: str) -> Scale | None:
+    """The size of a workload that a cache has, under this name and uid. Of a ReplicaSet that a Deployment controls the
+    Deployment's counts: in the middle of a rollout the ReplicaSets are neither what was nor what will be."""
+    group, key = group_of(owner.api_version), f"{namespace}/{owner.name}"
+    match owner.kind:
+        case "ReplicationController" if group == "":
+            return _scale(caches.controllers.get(key), owner)
+        case "StatefulSet" if group == "apps":
+            return _scale(caches.stateful_sets.get(key), owner)
+        case "ReplicaSet" if group in APPS:
+            found = caches.replica_sets.get(key)
+            if found is None or found.metadata.uid != owner.uid:
+                return None
+            above = controller_of(found.metadata)
+            if above is None or above.kind != "Deployment":
+                return _scale(found, owner)
+            if group_of(above.api_version) in APPS:
+                return _scale(caches.deployments.get(f"{namespace}/{above.name}"), above)
+    return None
+
+
+def _scale(
+    found: ReplicationController | ReplicaSet | Deployment | StatefulSet | None, owner: OwnerReference
+) -> Scale | None:
+    if found is None or found.metadata.uid != owner.uid:
+        return None
+    # The server fills in 1 where nobody says how many.
+    return Scale(owner.uid, 1 if found.spec.replicas is None else found.spec.replicas)
+
+
+class Owners:
+    """Asks caches first, then the server."""
+
+    def __init__(self, client: Client, mapper: RestMapper | None, caches: Caches) -> None:
+        self._client = client
+        self._mapper = mapper if mapper is not None else RestMapper(client)
+        self._caches = caches
+
+    async def expected(self, pods: Sequence[Pod]) -> Expected:
+        """What the owners of the pods are to have together.
+
+        Raises ``NoScale`` for the first pod whose owner has no size, ``Undiscovered``, and what the client raises.
+        """
+        scales: dict[str, int] = {}
+        known: set[str] = set()  # uids of owners whose scale is in the sum; never iterated
+        unmanaged = []
+        for pod in pods:
+            owner = controller_of(pod.metadata)
+            if owner is None:
+                unmanaged.append(pod.metadata.name)
+                continue
+            if owner.uid in known:
+                continue
+            namespace = pod.metadata.namespace
+            scale = cached_scale(self._caches, owner, namespace) or await self._ask(owner, namespace)
+            if scale is None:
+                raise NoScale(f"found no controllers for pod {quote(pod.metadata.name)}")
+            known.add(owner.uid)
+            scales[scale.uid] = scale.replicas
+        return Expected(sum(scales.values()), tuple(unmanaged))
+
+    async def _ask(self, owner: OwnerReference, namespace: str) -> Scale | None:
+        """The scale subresource of the owner; ``None`` if there is no such owner."""
+        try:
+            resource = await self._mapper.resource_for(owner.api_version, owner.kind)
+        except LookupError as error:
+            raise Undiscovered(str(error)) from error
+        if resource is None:
+            raise NoScale(f"no matches for kind {quote(owner.kind)} in version {quote(owner.api_version)}")
+        served = await self._preferred(resource)
+        # Whoever owns a pod is either in its namespace or, as nodes own static pods, has no size.
+        kind = Kind(served.group, served.version, served.name, served.kind, True, _ScaleView)
+        try:
+            found = await self._client.get(kind, owner.name, namespace, subresource="scale")
+        except NotFound:
+            if await self._has_scale(resource):
+                return None
+            raise NoScale(f"{resource.group_resource} does not implement the scale subresource") from None
+        if found.metadata.uid != owner.uid:
+            return None
+        return Scale(owner.uid, found.spec.replicas)
+
+    async def _preferred(self, resource: Resource) -> Resource:
+        """The same in the version that the server likes best."""
+        discovery = await self._mapper.discovery()
+        for each in discovery.preferred_resources():
+            if (each.group, each.name) == (resource.group, resource.name):
+                return each
+        return resource
+
+    async def _has_scale(self, resource: Resource) -> bool:
+        """Whether 404 meant the object and not its scale. Asked of the server each time: it is rare, and what is
+        remembered may be what the error is about."""
+        root = f"/apis/{resource.api_version}" if resource.group else f"/api/{resource.version}"
+        answer = await self._client.request("GET", root)
+        listed = msgspec.json.decode(answer.body, type=_Resources)
+        return any(
+            each.name == f"{resource.name}/scale" and (each.group, each.version, each.kind) in SCALE_FORMS
+            for each in listed.resources
+        )
+
+
+SCALE_FORMS = (
+    ("autoscaling", "v1", "Scale"),
+    ("apps", "v1beta1", "Scale"),
+    ("apps", "v1beta2", "Scale"),
+    ("extensions", "v1beta1", "Scale"),
+)
+"""What client-go v0.36 reads as a scale (``scale/util.go``)."""
+
+
+class _ScaleSpec(View, frozen=True):
+    replicas: int = 0
+
+
+class _ScaleView(View, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: _ScaleSpec = _ScaleSpec()
+
+
+class _ResourceEntry(View, frozen=True):
+    name: str = ""
+    group: str = ""
+    version: str = ""
+    kind: str = ""
+
+
+class _Resources(View, frozen=True):
+    resources: tuple[_ResourceEntry, ...] = ()

@@ -1,0 +1,48 @@
+"""The condition ``DisruptionTarget`` on pods that were to be disrupted and were not. Pure.
+
+Upstream: ``nonTerminatingPodHasStaleDisruptionCondition`` and ``syncStalePodDisruption`` of v1.36
+``pkg/controller/disruption/disruption.go``.
+"""
+
+import datetime
+from typing import Any
+
+from pilothouse.api.core import Pod
+from pilothouse.controllers.shared.disruption import DISRUPTION_TARGET
+from pilothouse.machinery.conditions import find_condition
+from pilothouse.machinery.times import format_time
+from pilothouse.semantics.pods import is_terminal
+
+STALE_SECONDS = 120.0
+BY_KUBELET = "TerminationByKubelet"
+"""A kubelet may take any time from its announcement to the end of the pod."""
+
+
+def seconds_until_stale(pod: Pod, now: datetime.datetime) -> float | None:
+    """When the pod's condition is to be reset, in seconds, 0 for now; ``None`` if it is right or there is none."""
+    if pod.metadata.deletion_timestamp is not None or is_terminal(pod):
+        return None
+    condition = find_condition(pod.status.conditions, DISRUPTION_TARGET)
+    if condition is None or condition.status != "True" or condition.reason == BY_KUBELET:
+        return None
+    since = condition.last_transition_time
+    return 0.0 if since is None else max(0.0, STALE_SECONDS - (now - since).total_seconds())
+
+
+def reset_patch(pod: Pod, now: datetime.datetime) -> dict[str, Any]:
+    """The strategic merge patch of ``pods/status``. It is about the pod as it was seen: a newer condition stays."""
+    condition = {
+        "type": DISRUPTION_TARGET,
+        "status": "False",
+        "reason": None,
+        "message": None,
+        "observedGeneration": pod.metadata.generation or None,
+        "lastTransitionTime": format_time(now),
+    }
+    return {
+        "metadata": {"uid": pod.metadata.uid, "resourceVersion": pod.metadata.resource_version},
+        "status": {
+            "$setElementOrder/conditions": [{"type": known.type} for known in pod.status.conditions],
+            "conditions": [condition],
+        },
+    }

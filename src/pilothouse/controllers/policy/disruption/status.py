@@ -1,0 +1,107 @@
+"""What a budget reports. Pure.
+
+Upstream: ``updatePdbStatus`` and ``failSafe`` of v1.36 ``pkg/controller/disruption/disruption.go``, and
+``component-helpers/apps/poddisruptionbudget/helpers.go``.
+"""
+
+import datetime
+from collections.abc import Mapping
+
+import msgspec
+from msgspec.structs import replace
+
+from pilothouse.api.meta import Condition
+from pilothouse.api.policy import PodDisruptionBudget, PodDisruptionBudgetStatus
+from pilothouse.controllers.policy.disruption.decide import Counts
+from pilothouse.machinery.conditions import find_condition, with_condition
+from pilothouse.machinery.splice import replace_fields
+from pilothouse.machinery.times import format_time
+
+DISRUPTION_ALLOWED = "DisruptionAllowed"
+SUFFICIENT = "SufficientPods"
+INSUFFICIENT = "InsufficientPods"
+SYNC_FAILED = "SyncFailed"
+
+
+def reported(
+    budget: PodDisruptionBudget,
+    counts: Counts,
+    healthy: int,
+    awaited: Mapping[str, datetime.datetime],
+    now: datetime.datetime,
+) -> PodDisruptionBudgetStatus | None:
+    """The new status; ``None`` where the old one says all of it.
+
+    A budget without expected pods allows nothing: its first pods may come before this controller sees them.
+    """
+    allowed = max(0, healthy - counts.desired) if counts.expected > 0 else 0
+    generation = budget.metadata.generation
+    old = budget.status
+    status, reason = _verdict(allowed)
+    told = find_condition(old.conditions, DISRUPTION_ALLOWED)
+    new = replace(
+        old,
+        observed_generation=generation,
+        disruptions_allowed=allowed,
+        current_healthy=healthy,
+        desired_healthy=counts.desired,
+        expected_pods=counts.expected,
+        disrupted_pods=dict(awaited),
+    )
+    # Neither the condition's message nor its generation counts, as upstream.
+    if new == old and told is not None and (told.status, told.reason) == (status, reason):
+        return None
+    condition = Condition(
+        type=DISRUPTION_ALLOWED,
+        status=status,
+        reason=reason,
+        observed_generation=generation,
+        last_transition_time=now,
+    )
+    return replace(new, conditions=with_condition(old.conditions, condition))
+
+
+def failed(budget: PodDisruptionBudget, why: str, now: datetime.datetime) -> PodDisruptionBudgetStatus:
+    """Nothing is allowed while nobody can say what is. All else stays, also the generation that it is about."""
+    old = budget.status
+    condition = Condition(
+        type=DISRUPTION_ALLOWED,
+        status="False",
+        reason=SYNC_FAILED,
+        message=why,
+        observed_generation=old.observed_generation,
+        last_transition_time=now,
+    )
+    return replace(old, disruptions_allowed=0, conditions=with_condition(old.conditions, condition))
+
+
+def body(raw: bytes, status: PodDisruptionBudgetStatus) -> bytes:
+    """The whole object as it is to be sent: ``raw`` with this status. Fields of a newer server stay in it."""
+    disrupted = {name: format_time(at) for name, at in sorted(status.disrupted_pods.items())}
+    encode = msgspec.json.encode
+    return replace_fields(
+        raw,
+        {
+            "status.observedGeneration": encode(status.observed_generation) if status.observed_generation else None,
+            "status.disruptedPods": encode(disrupted) if disrupted else None,
+            "status.disruptionsAllowed": encode(status.disruptions_allowed),
+            "status.currentHealthy": encode(status.current_healthy),
+            "status.desiredHealthy": encode(status.desired_healthy),
+            "status.expectedPods": encode(status.expected_pods),
+            "status.conditions": encode([_condition(each) for each in status.conditions]),
+        },
+    )
+
+
+def _verdict(allowed: int) -> tuple[str, str]:
+    return ("True", SUFFICIENT) if allowed > 0 else ("False", INSUFFICIENT)
+
+
+def _condition(condition: Condition) -> dict[str, object]:
+    """As the API wants it: reason and message are there also when they are empty."""
+    at = condition.last_transition_time
+    document: dict[str, object] = {"type": condition.type, "status": condition.status}
+    if condition.observed_generation:
+        document["observedGeneration"] = condition.observed_generation
+    document["lastTransitionTime"] = format_time(at) if at is not None else None
+    return {**document, "reason": condition.reason, "message": condition.message}
