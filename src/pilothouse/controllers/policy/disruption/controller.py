@@ -22,6 +22,7 @@ from pilothouse.machinery.int_or_percent import InvalidBound
 from pilothouse.machinery.labels import SelectorError
 from pilothouse.machinery.owners import controller_of
 from pilothouse.runtime import (
+    ConsistencyGuard,
     Controller,
     ControllerContext,
     EventRecorder,
@@ -84,6 +85,12 @@ class DisruptionController(Controller):
             ),
         )
         self._recorder = EventRecorder(context.client, context.env, COMPONENT)
+        # Upstream has none here: a look that comes before the event of the last write ends in a conflict there.
+        self._guard = ConsistencyGuard(
+            {POD_DISRUPTION_BUDGETS.group_resource: lambda: budgets.heard_version},
+            prefix="pilothouse_disruption",
+            metrics=context.metrics,
+        )
         self._failed: set[str] = set()  # keys of budgets that could not be computed; never iterated
         self._rechecks: WorkQueue[str] = WorkQueue(context.env, "disruption_recheck", context.metrics)
         self._stale: WorkQueue[str] = WorkQueue(context.env, "stale_pod_disruption", context.metrics)
@@ -174,9 +181,11 @@ class DisruptionController(Controller):
 
     async def reconcile(self, key: str) -> Requeue | None:
         """Have the budget's status say what it leaves."""
+        self._guard.check(key)
         budget, raw = self._budgets.get(key), self._budgets.raw(key)
         if budget is None:
             self._failed.discard(key)
+            self._guard.forget(key)
             return None
         assert raw is not None, "what is written back whole is cached with its JSON"
         try:
@@ -231,12 +240,15 @@ class DisruptionController(Controller):
 
     async def _write(self, budget: PodDisruptionBudget, raw: bytes, status: PodDisruptionBudgetStatus) -> None:
         meta = budget.metadata
+        key = object_key(meta)
         try:
-            await self._client.update(
+            written = await self._client.update(
                 POD_DISRUPTION_BUDGETS, meta.name, body(raw, status), meta.namespace, subresource="status"
             )
         except NotFound:
-            self.log.info("podDisruptionBudget has been deleted", v=4, key=object_key(meta))
+            self.log.info("podDisruptionBudget has been deleted", v=4, key=key)
+            return
+        self._guard.wrote(key, meta.uid, POD_DISRUPTION_BUDGETS.group_resource, written.metadata.resource_version)
 
     def _tell(self, budget: PodDisruptionBudget, kind: str, reason: str, message: str) -> None:
         self._recorder.event(object_reference(POD_DISRUPTION_BUDGETS, budget.metadata), kind, reason, message)

@@ -1,0 +1,152 @@
+"""10a-disruption, replayed: the statuses that upstream wrote of a budget, one by one, around an eviction.
+
+What differs from run to run: whether pods that become ready together are one write or several, whether the budget's
+event or the evicted pod's is first, and conflicts, which here are avoided (docs/controllers/disruption.md).
+"""
+
+import functools
+import json
+from typing import Any
+
+import pytest
+from tests.traces.audit import AuditedServer
+from tests.traces.records import Record, recorded
+from tests.traces.stage import Stage, play
+
+SCENARIO = "10a-disruption"
+USER = "disruption-controller"
+BUDGETS = f"apis/policy/v1/namespaces/{SCENARIO}/poddisruptionbudgets"
+WEB = """
+apiVersion: apps/v1
+kind: ReplicaSet
+metadata:
+  name: web
+spec:
+  replicas: 3
+  selector:
+    matchLabels: {app: web}
+  template:
+    metadata:
+      labels: {app: web}
+    spec:
+      containers:
+      - {name: main, image: "registry.k8s.io/pause:3.10"}
+"""
+
+
+async def story(stage: Stage) -> None:
+    """Its steps."""
+    spec = {"minAvailable": 2, "selector": {"matchLabels": {"app": "web"}}}
+    await stage.request("POST", BUDGETS, {"metadata": {"name": "web"}, "spec": spec})
+    await stage.at(2.173)
+    await stage.create(WEB)
+    await stage.at(4.889)
+    first, *others = await stage.names("Pod")
+    for name in (first, *others):
+        await stage.label(name, x="y")
+    await stage.at(7.089)
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": first}}
+    await stage.request("POST", f"{stage.path('Pod', first)}/eviction", eviction)
+    await stage.at(10.759)
+    change = {"spec": {"minAvailable": "50%"}}
+    await stage.request("PATCH", f"{BUDGETS}/web", change, "application/merge-patch+json")
+    await stage.at(12.857)
+    await stage.request("DELETE", f"{BUDGETS}/web", {"propagationPolicy": "Background"})
+    await stage.at(14.955)
+    await stage.delete("ReplicaSet", "web")
+    await stage.at(20.0)
+
+
+@functools.cache
+def played(seed: int) -> AuditedServer:
+    """Once per seed; without one nothing takes any time."""
+    return play(SCENARIO, story, seed=seed, latency=(0.001, 0.004) if seed else None)
+
+
+def statuses(records: list[Record]) -> list[Record]:
+    """What was written, and how, without what the server refused."""
+    mine = [each for each in records if each.user == USER and not each.is_read and not each.is_event]
+    assert {(each.verb, each.resource) for each in mine} == {("update", "poddisruptionbudgets/status")}
+    return [each for each in mine if each.code == 200]
+
+
+def figures(record: Record) -> tuple[int, int, int, int, int, int]:
+    """Generation, allowed, healthy, desired, expected, and how many are on their way out."""
+    status = record.status
+    names = ("observedGeneration", "disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
+    return (*(status[name] for name in names), len(status.get("disruptedPods", {})))
+
+
+def essence(record: Record) -> str:
+    """The whole body without what differs between any two runs."""
+    body: dict[str, Any] = json.loads(json.dumps(record.body))
+    for name in ("uid", "resourceVersion", "creationTimestamp"):
+        assert body["metadata"].pop(name)
+    assert body["status"]["conditions"][0].pop("lastTransitionTime")
+    body["status"]["disruptedPods"] = len(body["status"].get("disruptedPods", {}))
+    return json.dumps(body, sort_keys=True)
+
+
+MILESTONES = [
+    pytest.param((1, 0, 0, 2, 0, 0), id="no pods"),
+    pytest.param((1, 0, 0, 2, 3, 0), id="all pods"),
+    pytest.param((1, 1, 3, 2, 3, 0), id="all are ready"),
+    pytest.param((1, 0, 2, 2, 4, 0), id="one was evicted, its successor is there"),
+    pytest.param((1, 1, 3, 2, 4, 0), id="and ready"),
+    pytest.param((1, 1, 3, 2, 3, 0), id="the evicted one is gone"),
+    pytest.param((2, 1, 3, 2, 3, 0), id="a share, of the ReplicaSet"),
+]
+STEPS = [figures_ for (figures_,) in (each.values for each in MILESTONES)]
+SOMETIMES = {
+    (1, 0, 0, 2, 1, 0),
+    (1, 0, 0, 2, 2, 0),
+    (1, 0, 1, 2, 3, 0),
+    (1, 0, 2, 2, 3, 0),
+    (1, 0, 2, 2, 3, 1),
+}
+"""Between these: some are there, or ready; the evicted one is noted, or seen to be deleted."""
+
+
+@pytest.mark.parametrize("run", ["upstream", "0", "1", "2", "3"])
+def test_the_figures_are_those_of_upstream(run: str) -> None:
+    """Upstream's own are held against the same list."""
+    records = recorded(SCENARIO) if run == "upstream" else played(int(run)).records
+    found = [figures(each) for each in statuses(records)]
+    assert [each for each in found if each not in SOMETIMES] == STEPS
+    assert any(each in SOMETIMES for each in found)
+
+
+@pytest.mark.parametrize("which", range(4))
+def test_what_is_sent_is_what_upstream_sent(which: int) -> None:
+    theirs = {figures(each): essence(each) for each in statuses(recorded(SCENARIO))}
+    compared = 0
+    for each in statuses(played(which).records):
+        if figures(each) in theirs and each.t > 0:
+            assert essence(each) == theirs[figures(each)]
+            compared += 1
+    assert compared >= len(STEPS) - 1
+
+
+@pytest.mark.parametrize("which", range(4))
+def test_nothing_is_refused_for_want_of_our_own_last_write(which: int) -> None:
+    codes = [each.code for each in played(which).records if each.user == USER and not each.is_read]
+    assert codes.count(409) <= 1, "an eviction may come between"
+
+
+@pytest.mark.parametrize("which", range(4))
+def test_the_bootstrap_roles_allow_every_request(which: int) -> None:
+    assert not [str(asked) for _who, asked, decision in played(which).decisions if not decision.allowed]
+
+
+def test_the_events_are_those_of_upstream() -> None:
+    def told(records: list[Record]) -> list[tuple[str, int, str]]:
+        mine = [each for each in records if each.user == USER and each.is_event]
+        return [(each.verb, each.body["count"], each.body["message"]) for each in mine]
+
+    ours, theirs = played(0).records, recorded(SCENARIO)
+    assert told(ours) == told(theirs)
+    (first,) = [each.body for each in ours if each.user == USER and each.is_event and each.verb == "create"]
+    (other,) = [each.body for each in theirs if each.user == USER and each.is_event and each.verb == "create"]
+    for name in ("reason", "type", "source", "reportingComponent", "reportingInstance"):
+        assert first.get(name) == other.get(name), name
+    assert first["involvedObject"].keys() == other["involvedObject"].keys()
