@@ -1,6 +1,7 @@
 """update and patch: conflicts, no-ops, generation, what a client cannot change (facts from kube-apiserver v1.36.2)."""
 
 import copy
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -511,3 +512,45 @@ def test_an_update_by_dry_run_stores_nothing() -> None:
     assert dry.body["data"] == {"a": "2"}
     assert found.body["data"] == {"a": "1"}
     assert dry.meta["resourceVersion"] == found.meta["resourceVersion"]
+
+
+SETS = "/apis/apps/v1/namespaces/default/daemonsets"
+ROLES = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles"
+
+
+@pytest.mark.parametrize(
+    ("path", "obj", "fields"),
+    [
+        pytest.param(
+            CONFIG_MAPS,
+            {},
+            {"metadata.labels": 4, "metadata.finalizers": 2, "metadata.finalizers[0]": 2},
+            id="the whole object and the change",
+        ),
+        pytest.param(
+            LEASES,
+            {"spec": {"holderIdentity": "a"}},
+            {"metadata.labels": 3, "metadata.finalizers": 1},
+            id="the change only, by those who know no finalizers of the server's",
+        ),
+        pytest.param(
+            ROLES,
+            {"rules": []},
+            {"metadata.labels": 5, "metadata.finalizers": 3, "metadata.finalizers[0]": 3},
+            id="the whole object twice",
+        ),
+    ],
+)
+def test_causes_are_listed_as_often_as_they_are_found(path: str, obj: Object, fields: dict[str, int]) -> None:
+    """The numbers are a real server's. The message names each once."""
+
+    async def main(api: Api) -> Answer:
+        made = await api.made(path, {"metadata": {"name": "x"}, **obj})
+        made["metadata"] |= {"labels": {"a b": "c"}, "finalizers": ["unqualified name"]}
+        return await api.put(f"{path}/x", made)
+
+    answer = on(main)
+    assert answer.status == 422
+    found = Counter(cause["field"] for cause in answer.body["details"]["causes"])
+    assert found == fields
+    assert answer.message.count("metadata.labels:") == 1

@@ -10,6 +10,7 @@ from typing import Any
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.strategies.judgements import ONCE, Judgements
 from pilothouse.apiserver.strategies.selectors import label_problems_in
 from pilothouse.machinery.names import path_segment_errors, qualified_name_errors
 
@@ -67,8 +68,13 @@ def without_duplicate_owners(metadata: Object) -> list[str]:
     return [DUPLICATE_OWNERS.format(", ".join(dict.fromkeys(repeated)))]
 
 
-def validate(metadata: Object, name_problems: Callable[[str], list[str]]) -> list[FieldError]:
-    """What is wrong with the metadata of an object that is to be created."""
+def validate(
+    metadata: Object, name_problems: Callable[[str], list[str]], judgements: Judgements = ONCE
+) -> list[FieldError]:
+    """What is wrong with the metadata of an object that is to be created, by the kind's own rules. (``validate_common``
+    is asked where these find nothing.)"""
+    if not judgements.created:
+        return []
     problems: list[FieldError] = []
     prefix = metadata.get("generateName")
     if prefix:
@@ -77,20 +83,30 @@ def validate(metadata: Object, name_problems: Callable[[str], list[str]]) -> lis
         problems += [errors.invalid_value("metadata.generateName", prefix, text) for text in name_problems(masked)]
     name = metadata.get("name") or ""
     if not name:
-        problems.append(errors.required("metadata.name", "name or generateName is required"))
+        problems.append(errors.required("metadata.name", _NO_NAME))
     else:
         problems += [errors.invalid_value("metadata.name", name, text) for text in name_problems(name)]
-    return problems + validate_user_fields(metadata)
+    problems += _user_field_problems(metadata) + _finalizer_problems(metadata)
+    if judgements.finalizers:
+        problems += _own_finalizer_problems(metadata)
+    return problems * judgements.created
 
 
-def validate_path_segment(metadata: Object) -> list[FieldError]:
-    """What keeps a name out of a URL. Upstream looks at it where nothing else is wrong."""
-    name = metadata["name"]
-    return [errors.invalid_value("metadata.name", name, text) for text in path_segment_errors(name)]
+def validate_common(metadata: Object) -> list[FieldError]:
+    """What is wrong with the metadata of a new object whatever its kind. Upstream looks at it where nothing else is
+    wrong."""
+    name = metadata.get("name") or ""
+    if not name:
+        return [errors.required("metadata.name", _NO_NAME), *_user_field_problems(metadata)]
+    problems = [errors.invalid_value("metadata.name", name, text) for text in path_segment_errors(name)]
+    return problems + _user_field_problems(metadata) + _finalizer_problems(metadata)
 
 
-def validate_user_fields(metadata: Object) -> list[FieldError]:
-    """What is wrong with labels, annotations, owner references and finalizers."""
+_NO_NAME = "name or generateName is required"
+
+
+def _user_field_problems(metadata: Object) -> list[FieldError]:
+    """What is wrong with labels, annotations and owner references."""
     problems: list[FieldError] = []
     if metadata.get("labels"):
         problems += label_problems_in(metadata["labels"], "metadata.labels")
@@ -98,8 +114,6 @@ def validate_user_fields(metadata: Object) -> list[FieldError]:
         problems += annotation_problems(metadata["annotations"], "metadata.annotations")
     if metadata.get("ownerReferences"):
         problems += _owner_problems(metadata["ownerReferences"])
-    if metadata.get("finalizers"):
-        problems += _finalizer_problems(metadata["finalizers"])
     return problems
 
 
@@ -155,15 +169,34 @@ def finalizer_name_problems(finalizers: Sequence[str], field: str) -> list[Field
     for position, name in enumerate(finalizers):
         path = f"{field}[{position}]"
         problems += [errors.invalid_value(path, name, text) for text in qualified_name_errors(name)]
-        if "/" not in name and name not in STANDARD_FINALIZERS:
-            problems.append(
-                errors.invalid_value(path, name, "name is neither a standard finalizer name nor is it fully qualified")
-            )
+        if not _is_known_finalizer(name):
+            problems.append(errors.invalid_value(path, name, _NO_FINALIZER))
     return problems
 
 
-def _finalizer_problems(finalizers: Sequence[str]) -> list[FieldError]:
-    problems = finalizer_name_problems(finalizers, "metadata.finalizers")
+def _own_finalizer_problems(metadata: Object) -> list[FieldError]:
+    """What the server's own kinds ask of finalizers besides."""
+    return [
+        errors.invalid_value(f"metadata.finalizers[{position}]", name, _NO_FINALIZER)
+        for position, name in enumerate(metadata.get("finalizers") or ())
+        if not _is_known_finalizer(name)
+    ]
+
+
+_NO_FINALIZER = "name is neither a standard finalizer name nor is it fully qualified"
+
+
+def _is_known_finalizer(name: str) -> bool:
+    return "/" in name or name in STANDARD_FINALIZERS
+
+
+def _finalizer_problems(metadata: Object) -> list[FieldError]:
+    finalizers: Sequence[str] = metadata.get("finalizers") or ()
+    problems = [
+        errors.invalid_value("metadata.finalizers", name, text)
+        for name in finalizers
+        for text in qualified_name_errors(name)
+    ]
     if "orphan" in finalizers and "foregroundDeletion" in finalizers:
         problems.append(
             errors.invalid_value(
@@ -175,31 +208,42 @@ def _finalizer_problems(finalizers: Sequence[str]) -> list[FieldError]:
     return problems
 
 
-def validate_update(metadata: Object, old: Object) -> list[FieldError]:
-    """What is wrong with a change of metadata. What is unchanged was valid before."""
+def validate_update(metadata: Object, old: Object, judgements: Judgements = ONCE) -> list[FieldError]:
+    """What is wrong with a change of metadata. What is unchanged was valid before.
+
+    Upstream looks at the metadata of an object, then at that of a change, and then the kind does both in its own way.
+    """
+    changed = {
+        name: value
+        for name in ("labels", "annotations", "ownerReferences", "finalizers")
+        if (value := metadata.get(name)) and value != old.get(name)
+    }
+    user_fields = _user_field_problems(changed) if changed else []
+    finalizers = _finalizer_problems(changed) if "finalizers" in changed else []
+    own = _own_finalizer_problems(changed) if judgements.finalizers and "finalizers" in changed else []
+    whole = user_fields + finalizers
+    change = _change_problems(metadata, old) + user_fields
+    if not whole and not change and not own:
+        return []
+    return whole + change + (change + own) * judgements.change + (whole + own) * judgements.whole
+
+
+def _change_problems(metadata: Object, old: Object) -> list[FieldError]:
     problems: list[FieldError] = []
     if old.get("deletionTimestamp"):
         known = old.get("finalizers") or ()
         added = [name for name in metadata.get("finalizers") or () if name not in known]
         if added:
             listed = ", ".join(errors.shown(name) for name in added)
-            problem = errors.not_allowed(
-                "metadata.finalizers",
-                "no new finalizers can be added if the object is being deleted, found new finalizers "
-                f"[]string{{{listed}}}",
+            problems.append(
+                errors.not_allowed(
+                    "metadata.finalizers",
+                    "no new finalizers can be added if the object is being deleted, found new finalizers "
+                    f"[]string{{{listed}}}",
+                )
             )
-            # Upstream validates the metadata of an update in two places, and lists the cause twice.
-            problems += [problem, problem]
-    problems += [
+    return problems + [
         errors.invalid_value(f"metadata.{name}", metadata.get(name), "field is immutable")
         for name in _GONE_ALREADY
         if metadata.get(name) != old.get(name)
     ]
-    changed = {
-        name: value
-        for name in ("labels", "annotations", "ownerReferences", "finalizers")
-        if (value := metadata.get(name)) and value != old.get(name)
-    }
-    if changed:
-        problems += validate_user_fields(changed)
-    return problems

@@ -20,6 +20,7 @@ from pilothouse.apiserver.objects import Object, decode, encode_object, ordered_
 from pilothouse.apiserver.options import WriteOptions, read_write_options
 from pilothouse.apiserver.ownership import put_entries, same_but_for_times, split, without_known
 from pilothouse.apiserver.results import ObjectResult
+from pilothouse.apiserver.strategies.judgements import ONCE
 from pilothouse.storage import Mismatch, Record
 
 _ATTEMPTS = 5
@@ -136,8 +137,8 @@ async def change(
         if uid and uid != old["metadata"]["uid"]:
             if call.request.method == "PATCH":
                 problem = errors.invalid_value("metadata.uid", uid, "field is immutable")
-                # Upstream validates the metadata of an update in two places, and lists the cause twice.
-                raise errors.invalid(call.info.group, call.info.kind, call.name, [problem, problem])
+                again = 1 + call.strategy.judgements.change
+                raise errors.invalid(call.info.group, call.info.kind, call.name, [problem] * again)
             raise errors.wrong_uid(
                 call.info, call.namespace, call.name, uid, old["metadata"]["uid"], dry_run=options.dry_run
             )
@@ -230,7 +231,8 @@ async def _replace(
         _prepare(core, call, obj, old)
     call.warnings += metadata.without_duplicate_owners(meta)
     meta = obj["metadata"] = ordered_metadata(obj["metadata"])
-    problems = metadata.validate_update(meta, old_meta)
+    judged = ONCE if subresource == "status" and strategy.judgements.finalizers else strategy.judgements
+    problems = metadata.validate_update(meta, old_meta, judged)
     if subresource == "status":
         problems += strategy.validate_status(obj, old)
     elif prepare is None:

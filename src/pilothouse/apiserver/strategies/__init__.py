@@ -29,6 +29,7 @@ from pilothouse.apiserver.strategies import (
 )
 from pilothouse.apiserver.strategies.base import Strategy
 from pilothouse.apiserver.strategies.custom import CustomStrategy
+from pilothouse.apiserver.strategies.judgements import OF_KIND, ONCE
 
 __all__ = ["CustomStrategy", "Strategy", "strategy_for"]
 
@@ -195,6 +196,7 @@ def strategy_for(group: str, resource: str) -> Strategy:
     """The strategy of a built-in resource; one for all servers, it keeps nothing."""
     name = f"{resource}.{group}" if group else resource
     strategy = _SPECIAL.get(name, Strategy)()
+    strategy.judgements = OF_KIND.get(name, ONCE)
     strategy.unconditional_update = name not in _NO_UNCONDITIONAL_UPDATE
     strategy.create_on_update = name in _CREATE_ON_UPDATE
     strategy.returns_deleted = name in _RETURN_DELETED

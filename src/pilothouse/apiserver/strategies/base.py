@@ -13,6 +13,7 @@ from pilothouse.apiserver.identity import Identity
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.apiserver.selection import METADATA_FIELDS, NAME_ONLY, AttributeReader, Fields
+from pilothouse.apiserver.strategies.judgements import ONCE, Judgements
 from pilothouse.machinery.names import dns_subdomain_errors
 
 StatusKeeps = Literal["spec", "labels", "user metadata", "metadata", "pod"]
@@ -61,6 +62,9 @@ class Strategy:
     selectable_defaults: Mapping[str, str] = {}
     selectable_namespace = True
 
+    judgements: Judgements = ONCE
+    """How often each problem of an object is listed."""
+
     def __init__(self, **differences: Any) -> None:
         for name, value in differences.items():
             assert hasattr(self, name), f"a strategy has no {name}"
@@ -106,9 +110,13 @@ class Strategy:
         """What is wrong with an object, apart from its metadata."""
         return []
 
+    def validate_again(self, obj: Object) -> list[FieldError]:
+        """``validate`` on an update, each problem as often as upstream lists it."""
+        return self.validate(obj) * self.judgements.spec
+
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
         """What is wrong with a change. An unchanged spec was valid before."""
-        return self.validate(obj)
+        return self.validate_again(obj)
 
     def validate_status(self, obj: Object, old: Object) -> list[FieldError]:
         """What is wrong with a change of the status."""

@@ -60,7 +60,7 @@ class ConfigMapStrategy(Strategy):
         return problems
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        return _immutable_problems(obj, old, ("data", "binaryData")) + self.validate(obj)
+        return _immutable_problems(obj, old, ("data", "binaryData")) + self.validate_again(obj)
 
 
 _REQUIRED_KEYS = {
@@ -109,7 +109,7 @@ class SecretStrategy(Strategy):
         problems = _immutable_problems(obj, old, ("data",))
         if obj.get("type") != old.get("type"):
             problems.insert(0, errors.invalid_value("type", obj.get("type"), "field is immutable"))
-        return problems + self.validate(obj)
+        return problems + self.validate_again(obj)
 
     def refuses_field(self, path: str) -> str:
         return f"field label not supported: {path}"

@@ -7,6 +7,7 @@ from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.apiserver.selection import Fields
 from pilothouse.apiserver.strategies.base import Strategy
+from pilothouse.apiserver.strategies.judgements import GENERIC
 
 
 class CustomStrategy(Strategy):
@@ -18,6 +19,7 @@ class CustomStrategy(Strategy):
     tracked = ("",)
     unconditional_update = False
     status_keeps = "metadata"
+    judgements = GENERIC
     storage: ResourceInfo
 
     def __init__(

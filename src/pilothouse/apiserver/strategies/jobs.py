@@ -177,8 +177,11 @@ class JobStrategy(Strategy):
 
     def validate(self, obj: Object) -> list[FieldError]:
         spec = obj["spec"]
-        problems = self._generated_problems(obj)
-        problems += _job_spec_problems(spec, "spec")
+        return self._generated_problems(obj) + self._spec_problems(spec)
+
+    @staticmethod
+    def _spec_problems(spec: Object) -> list[FieldError]:
+        problems = _job_spec_problems(spec, "spec")
         selector = spec.get("selector")
         labels = _labels(spec.get("template") or {})
         if selector is None:
@@ -219,7 +222,8 @@ class JobStrategy(Strategy):
         spec, before = obj["spec"], old["spec"]
         if spec == before:
             return []
-        problems = _job_spec_problems(spec, "spec")
+        # The whole job, and its spec again.
+        problems = self._generated_problems(obj) + self._spec_problems(spec) * self.judgements.spec
         problems += _completions_problems(spec, before)
         problems += fixed(spec, before, "spec", ("selector",))
         if _fixed_template(spec["template"], before) != _fixed_template(before["template"], before):
@@ -315,7 +319,7 @@ class CronJobStrategy(Strategy):
         return problems
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        return [] if obj["spec"] == old["spec"] else self.validate(obj)
+        return [] if obj["spec"] == old["spec"] else self.validate_again(obj)
 
 
 def _schedule_problems(schedule: str, zone: str | None) -> list[FieldError]:

@@ -165,7 +165,7 @@ class QuotaStrategy(Strategy):
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
         spec, before = obj["spec"], old["spec"]
-        problems = self.validate(obj)
+        problems = self.validate_again(obj)
         if sorted(spec.get("scopes") or ()) != sorted(before.get("scopes") or ()):
             problems.append(errors.invalid_value("spec.scopes", spec.get("scopes"), IMMUTABLE))
         return problems
@@ -291,7 +291,7 @@ class RuntimeClassStrategy(Strategy):
         ]
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        return self.validate(obj) + fixed(obj, old, "", ("handler",))
+        return self.validate_again(obj) + fixed(obj, old, "", ("handler",))
 
 
 class RevisionStrategy(Strategy):
@@ -306,4 +306,4 @@ class RevisionStrategy(Strategy):
         return problems
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        return self.validate(obj) + fixed(obj, old, "", ("data",))
+        return self.validate_again(obj) + fixed(obj, old, "", ("data",))

@@ -141,7 +141,7 @@ class SliceStrategy(Strategy):
         return problems
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        return self.validate(obj) + fixed(obj, old, "", ("addressType",))
+        return self.validate_again(obj) + fixed(obj, old, "", ("addressType",))
 
 
 def _addresses_problems(addresses: list[str], kind: str, path: str) -> list[FieldError]:
@@ -204,7 +204,7 @@ class IngressStrategy(Strategy):
         return problems
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        return [] if obj["spec"] == old["spec"] else self.validate(obj)
+        return [] if obj["spec"] == old["spec"] else self.validate_again(obj)
 
 
 def _host_problems(host: str, path: str) -> list[FieldError]:
@@ -300,7 +300,7 @@ class IngressClassStrategy(Strategy):
         return problems
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        return self.validate(obj) + fixed(obj["spec"], old["spec"], "spec", ("controller",))
+        return self.validate_again(obj) + fixed(obj["spec"], old["spec"], "spec", ("controller",))
 
 
 class NetworkPolicyStrategy(Strategy):

@@ -81,7 +81,7 @@ class NodeStrategy(Strategy):
         spec, before = obj.get("spec") or {}, old.get("spec") or {}
         if spec == before:
             return []
-        problems = self.validate(obj)
+        problems = self.validate_again(obj)
         for field, shown in (("podCIDRs", "podCIDR"), ("providerID", "providerID")):
             if before.get(field) and spec.get(field) != before[field]:
                 problems.append(

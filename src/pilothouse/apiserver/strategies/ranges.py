@@ -43,7 +43,7 @@ class RangeStrategy(Strategy):
                 for position, cidr in enumerate(before)
                 if after[position] != cidr
             ]
-            return problems or (self.validate(obj) if len(after) != len(before) else [])
+            return problems or (self.validate_again(obj) if len(after) != len(before) else [])
         return [errors.invalid_value("spec.cidrs", list(after), IMMUTABLE)]
 
 
@@ -83,7 +83,7 @@ class AddressStrategy(Strategy):
         return problems
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        return self.validate(obj) + fixed(obj.get("spec") or {}, old.get("spec") or {}, "spec", ("parentRef",))
+        return self.validate_again(obj) + fixed(obj.get("spec") or {}, old.get("spec") or {}, "spec", ("parentRef",))
 
     @staticmethod
     def name_problems(name: str) -> list[str]:

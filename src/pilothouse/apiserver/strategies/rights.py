@@ -123,7 +123,7 @@ class BindingStrategy(_RightsStrategy):
         return problems
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        problems = self.validate(obj)
+        problems = self.validate_again(obj)
         if obj["roleRef"] != old["roleRef"]:
             reference = obj["roleRef"]
             shown = {

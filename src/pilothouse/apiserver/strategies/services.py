@@ -289,7 +289,7 @@ class ServiceStrategy(Strategy):
         known_port, port = before.get("healthCheckNodePort"), spec.get("healthCheckNodePort")
         if needs_health_check_port(before) and needs_health_check_port(spec) and known_port and port != known_port:
             problems.append(errors.invalid_value("spec.healthCheckNodePort", port, "field is immutable"))
-        return problems + self.validate(obj)
+        return problems + self.validate_again(obj)
 
     def refuses_field(self, path: str) -> str:
         return f"field label not supported: {path}"

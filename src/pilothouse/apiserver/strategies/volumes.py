@@ -119,7 +119,7 @@ class VolumeStrategy(Strategy):
         spec, before = obj["spec"], old["spec"]
         if spec == before:
             return []
-        problems = self.validate(obj)
+        problems = self.validate_again(obj)
         sources = [{k: v for k, v in each.items() if k not in _NOT_A_SOURCE} for each in (spec, before)]
         if sources[0] != sources[1]:
             problems.append(
@@ -182,7 +182,7 @@ class ClaimStrategy(Strategy):
         spec, before = obj["spec"], old["spec"]
         if spec == before:
             return []
-        problems = self.validate(obj)
+        problems = self.validate_again(obj)
         amounts = [each["resources"].get("requests") for each in (spec, before)]
         is_bound = (old.get("status") or {}).get("phase") == "Bound"
         if _fixed_claim(spec, before) != _fixed_claim(before, before) or (not is_bound and amounts[0] != amounts[1]):
@@ -227,7 +227,7 @@ class StorageClassStrategy(Strategy):
         return problems
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        problems = self.validate(obj)
+        problems = self.validate_again(obj)
         if (obj.get("parameters") or {}) != (old.get("parameters") or {}):
             problems.append(errors.not_allowed("parameters", "updates to parameters are forbidden."))
         if obj.get("provisioner") != old.get("provisioner"):
@@ -267,7 +267,9 @@ class DriverStrategy(Strategy):
         return problems
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        return self.validate(obj) + fixed(obj["spec"], old["spec"], "spec", ("attachRequired", "volumeLifecycleModes"))
+        return self.validate_again(obj) + fixed(
+            obj["spec"], old["spec"], "spec", ("attachRequired", "volumeLifecycleModes")
+        )
 
 
 class DriverNodeStrategy(Strategy):
@@ -296,7 +298,7 @@ class DriverNodeStrategy(Strategy):
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
         before = {driver.get("name"): driver for driver in (old.get("spec") or {}).get("drivers") or ()}
-        problems = self.validate(obj)
+        problems = self.validate_again(obj)
         for driver in (obj.get("spec") or {}).get("drivers") or ():
             known = before.get(driver.get("name"))
             if known is not None and {"topologyKeys": None, **driver} != {"topologyKeys": None, **known}:
@@ -336,7 +338,7 @@ class AttachmentStrategy(Strategy):
         return problems
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        return self.validate(obj) + fixed(obj, old, "", ("spec",))
+        return self.validate_again(obj) + fixed(obj, old, "", ("spec",))
 
 
 class AttributesClassStrategy(Strategy):
@@ -346,7 +348,7 @@ class AttributesClassStrategy(Strategy):
         return [] if obj.get("driverName") else [errors.required("driverName")]
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        return self.validate(obj) + fixed(obj, old, "", ("driverName", "parameters"))
+        return self.validate_again(obj) + fixed(obj, old, "", ("driverName", "parameters"))
 
 
 class CapacityStrategy(Strategy):
@@ -361,7 +363,7 @@ class CapacityStrategy(Strategy):
         return [] if obj.get("storageClassName") else [errors.required("storageClassName")]
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        return self.validate(obj) + fixed(obj, old, "", ("nodeTopology", "storageClassName"))
+        return self.validate_again(obj) + fixed(obj, old, "", ("nodeTopology", "storageClassName"))
 
 
 def canonicalize_field(obj: Object, field: str) -> None:

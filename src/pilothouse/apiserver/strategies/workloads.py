@@ -136,7 +136,7 @@ class _Workload(Strategy):
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
         if obj["spec"] == old["spec"]:
             return []
-        return self.validate(obj) + _immutable_selector(obj, old)
+        return self.validate_again(obj) + _immutable_selector(obj, old)
 
 
 class ReplicaSetStrategy(_Workload):
@@ -453,7 +453,7 @@ class StatefulSetStrategy(_Workload):
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
         if obj["spec"] == old["spec"]:
             return []
-        problems = self.validate(obj)
+        problems = self.validate_again(obj)
         fixed = [{k: v for k, v in each["spec"].items() if k not in _STATEFUL_MUTABLE} for each in (obj, old)]
         if fixed[0] != fixed[1]:
             problems.append(errors.not_allowed("spec", _STATEFUL_FORBIDDEN))
