@@ -85,7 +85,7 @@ _FIXED: list[tuple[str, Object, str, str]] = [
     ("StorageClass", {"parameters": {"z": "y"}}, "parameters", "updates to parameters are forbidden."),
     ("StorageClass", {"reclaimPolicy": "Retain"}, "reclaimPolicy", "updates to reclaimPolicy are forbidden."),
     ("StorageClass", {"volumeBindingMode": "WaitForFirstConsumer"}, "volumeBindingMode", FIXED),
-    ("CSIDriver", {"spec": {"attachRequired": False}}, "spec.attachRequired", FIXED),
+    ("CSIDriver", {"spec": {"attachRequired": False}}, "spec.attachedRequired", FIXED),
     ("VolumeAttachment", {"spec": {"nodeName": "other"}}, "spec", FIXED),
     ("VolumeAttributesClass", {"driverName": "other"}, "driverName", FIXED),
     ("CSIStorageCapacity", {"storageClassName": "other"}, "storageClassName", FIXED),

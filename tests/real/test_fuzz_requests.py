@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.clients.embedded_server import ADMIN_TOKEN, EmbeddedServer
 from tests.real.fuzz.known import ROWS, table
+from tests.real.fuzz.known_causes import CAUSES, causes_table
 from tests.real.fuzz.servers import Asked
 from tests.real.fuzz.shared_schema import SharedSchema
 from tests.real.fuzz.telling import Exchange, Report, Teller
@@ -55,6 +56,7 @@ def test_generated_requests_get_the_same_answers(
     with capsys.disabled():
         print(f"\n{report.summary()}")
     _judge(report)
+    assert len(report.details) * 20 <= report.refused, "nearly all that is refused is refused for the same causes"
     assert report.accepted * 2 >= report.requests, "at least half of the requests are granted by both"
 
 
@@ -72,8 +74,10 @@ def _print(exchange: Exchange) -> None:
 def test_the_page_shows_the_rows() -> None:
     text = (Path(__file__).resolve().parents[2] / "docs" / "conformance.md").read_text(encoding="utf-8")
     assert table() in text
+    assert causes_table() in text
 
 
 def test_the_rows_are_few_and_told_apart() -> None:
     assert len(ROWS) <= 40
     assert len({row.id for row in ROWS}) == len(ROWS)
+    assert len({row.id for row in CAUSES}) == len(CAUSES)

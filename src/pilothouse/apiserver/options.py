@@ -143,7 +143,7 @@ def read_delete_options(query: Query, body: bytes) -> DeleteOptions:
                 "propagationPolicy", policy, "orphanDependents and deletionPropagation cannot be both set"
             )
         )
-    elif policy is not None and policy not in ("Foreground", "Background", "Orphan"):
+    if policy is not None and policy not in ("Foreground", "Background", "Orphan"):
         problems.append(
             errors.not_supported("propagationPolicy", policy, ("Foreground", "Background", "Orphan", "nil"))
         )

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from tests.real.fuzz.comparing import Comparison, Difference
-from tests.real.fuzz.known import Row, explain
+from tests.real.fuzz.known import Row, Seen, explain
+from tests.real.fuzz.known_causes import explain_cause
 from tests.real.fuzz.servers import Answer, Asked, Known, Request
 from tests.real.fuzz.shared_schema import SharedSchema
 from tests.real.fuzz.stories import Story
@@ -38,6 +39,10 @@ class Report:
     rows: Counter[str] = field(default_factory=Counter)
     unexplained: list[Exchange] = field(default_factory=list)
     details: list[Exchange] = field(default_factory=list)
+    """Refused by both for their fields, with causes that differ and that no row explains."""
+    told: Counter[str] = field(default_factory=Counter)
+    """Rows about causes, and how many requests showed them."""
+    told_otherwise: int = 0
     refused: int = 0
     broken: list[Exchange] = field(default_factory=list)
     resources: Counter[str] = field(default_factory=Counter)
@@ -48,7 +53,8 @@ class Report:
             f"{self.requests} requests about {len(self.resources)} kinds, {self.accepted} granted by both, "
             f"{sum(self.rows.values())} differences of {len(self.rows)} known kinds, "
             f"{len(self.unexplained) + len(self.broken)} unexplained; "
-            f"{len(self.details)} of {self.refused} refused for their fields name other fields or say it otherwise"
+            f"{self.refused} refused by both for their fields, with causes that differ in {self.told_otherwise} as "
+            f"{len(self.told)} rows say, in {len(self.details)} otherwise"
         )
 
     def text(self) -> str:
@@ -95,7 +101,9 @@ class Teller:
             unexplained, rows = _explained(exchange)
             report.rows.update([row.id for row in rows])
             report.refused += exchange.theirs.code == exchange.ours.code == 422
-            details = [difference for difference in unexplained if difference.is_detail]
+            details, causes = _told(exchange, unexplained)
+            report.told.update(causes)
+            report.told_otherwise += bool(causes) and not details
             if details:
                 report.details.append(replace(exchange, differences=details))
             unexplained = [difference for difference in unexplained if not difference.is_detail]
@@ -119,6 +127,21 @@ def _learn(request: Request, known: Known, answer: Answer) -> None:
             known.objects.clear()
         return
     known.learn(request.name, answer)
+
+
+def _told(exchange: Exchange, found: list[Difference]) -> tuple[list[Difference], list[str]]:
+    """Differences in causes that no row explains, and the rows of the others."""
+    left: list[Difference] = []
+    rows: list[str] = []
+    for difference in found:
+        if not difference.is_detail:
+            continue
+        row = explain_cause(Seen(difference, exchange.resource, exchange.request, exchange.theirs, exchange.ours))
+        if row is None:
+            left.append(difference)
+        else:
+            rows.append(row.id)
+    return left, list(dict.fromkeys(rows))
 
 
 def _explained(exchange: Exchange) -> tuple[list[Difference], list[Row]]:

@@ -68,7 +68,8 @@ async def create_object(
     strategy.note_requester(obj, call.identity)
     strategy.prepare_create(obj, core.time.now())
     call.warnings += metadata.without_duplicate_owners(meta)
-    problems = metadata.validate(meta, strategy.name_problems, strategy.judgements) + strategy.validate(obj)
+    problems = metadata.validate(meta, strategy.name_problems, strategy.judgements)
+    problems += strategy.validate(obj) * max(1, strategy.judgements.created)
     problems = problems or metadata.validate_common(meta)
     if problems:
         raise errors.invalid(strategy.error_group(info), info.kind, meta.get("name") or "", problems)

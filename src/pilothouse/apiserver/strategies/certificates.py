@@ -99,7 +99,7 @@ class CertificateRequestStrategy(Strategy):
         problems = _request_problems(spec.get("request"))
         usages: Sequence[str] = spec.get("usages") or ()
         if not usages:
-            problems.append(errors.required("spec.usages"))
+            problems.append(errors.required("spec.usages", "usages must be provided"))
         for position, usage in enumerate(usages):
             path = f"spec.usages[{position}]"
             if usage not in _USAGES:

@@ -11,9 +11,9 @@ import msgspec
 
 
 class Judgements(msgspec.Struct, frozen=True):
-    """Of one kind. ``created``: its own looks at the metadata of a new object. ``whole`` and ``change``: those at the
-    metadata of an update, as that of an object and as that of a change. ``spec``: looks at all the rest on an
-    update. ``finalizers``: whether its own looks know which finalizers are the server's."""
+    """Of one kind. ``created``: its own looks at a new object, none if they leave out the metadata. ``whole`` and
+    ``change``: those at the metadata of an update, as that of an object and as that of a change. ``spec``: looks at
+    all the rest on an update. ``finalizers``: whether its own looks know which finalizers are the server's."""
 
     created: int = 1
     whole: int = 0
@@ -40,7 +40,7 @@ OF_KIND: dict[str, Judgements] = {
     "events": Judgements(created=0, change=0, finalizers=False),
     "limitranges": _WHOLE,
     "namespaces": _AGAIN,
-    "nodes": _AGAIN,
+    "nodes": _SPEC_AGAIN,
     "persistentvolumeclaims": _RIGHTS,
     "persistentvolumes": _TWICE,
     "pods": _AGAIN,

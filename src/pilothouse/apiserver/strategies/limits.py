@@ -283,7 +283,7 @@ class RuntimeClassStrategy(Strategy):
         handler = obj.get("handler") or ""
         problems = [errors.invalid_value("handler", handler, text) for text in dns_label_errors(handler)]
         tolerations = (obj.get("scheduling") or {}).get("tolerations") or []
-        problems += toleration_problems(tolerations, "scheduling.tolerations")
+        problems += toleration_problems(tolerations, "scheduling.tolerations.tolerations")
         return problems + [
             errors.duplicate(f"scheduling.tolerations[{position}]", toleration)
             for position, toleration in enumerate(tolerations)

@@ -278,6 +278,9 @@ def _backend_problems(backend: Object, path: str) -> list[FieldError]:
     return problems
 
 
+_LONGEST_CONTROLLER = 250
+
+
 class IngressClassStrategy(Strategy):
     """Who serves ingresses of a class: that never changes."""
 
@@ -289,6 +292,8 @@ class IngressClassStrategy(Strategy):
     def validate(self, obj: Object) -> list[FieldError]:
         controller, parameters = obj["spec"].get("controller") or "", obj["spec"].get("parameters")
         problems: list[FieldError] = []
+        if len(controller.encode()) > _LONGEST_CONTROLLER:
+            problems.append(errors.too_long("spec.controller", _LONGEST_CONTROLLER))
         if not controller:
             problems.append(errors.required("spec.controller"))
         elif "/" not in controller:

@@ -27,6 +27,12 @@ _NODE_INFO = (
 )
 
 
+def _told_twice(path: str, taint: Object) -> FieldError:
+    shown = {name: taint.get(wire) or "" for name, wire in (("Key", "key"), ("Value", "value"), ("Effect", "effect"))}
+    found = errors.duplicate(path, {**shown, "TimeAdded": taint.get("timeAdded")})
+    return FieldError(found.field, found.reason, f"{found.text}: taints must be unique by key and effect pair")
+
+
 class NodeStrategy(Strategy):
     """Unschedulable, taints and configSource are free to change."""
 
@@ -73,7 +79,7 @@ class NodeStrategy(Strategy):
             elif effect not in _EFFECTS:
                 problems.append(errors.not_supported(f"{path}.effect", effect, _EFFECTS))
             if (key, effect) in seen:
-                problems.append(errors.duplicate(f"spec.taints[{position}]", taint))
+                problems.append(_told_twice(path, taint))
             seen.add((key, effect))
         return problems
 

@@ -286,14 +286,20 @@ _MESSAGE_POLICIES = ("File", "FallbackToLogsOnError")
 def container_problems(container: Object, path: str, volumes: set[str]) -> list[FieldError]:
     """What is wrong with the rarer parts of a container; ``volumes`` are the names that the pod has."""
     problems: list[FieldError] = []
-    for position, device in enumerate(container.get("volumeDevices") or ()):
+    devices = container.get("volumeDevices") or ()
+    for position, device in enumerate(devices):
         where = f"{path}.volumeDevices[{position}]"
+        before = devices[:position]
         if not device.get("name"):
             problems.append(errors.required(f"{where}.name"))
         elif device["name"] not in volumes:
             problems.append(errors.value_not_found(f"{where}.name", device["name"]))
+        if any(other.get("name") == device.get("name") for other in before):
+            problems.append(errors.invalid_value(f"{where}.name", device.get("name") or "", "must be unique"))
         if not device.get("devicePath"):
             problems.append(errors.required(f"{where}.devicePath"))
+        elif any(other.get("devicePath") == device["devicePath"] for other in before):
+            problems.append(errors.invalid_value(f"{where}.devicePath", device["devicePath"], "must be unique"))
     for position, variable in enumerate(container.get("env") or ()):
         if "valueFrom" in variable:
             problems += _value_problems(variable, f"{path}.env[{position}]")

@@ -23,7 +23,7 @@ from pilothouse.machinery.names import (
     qualified_name_errors,
 )
 from pilothouse.machinery.quantities import parse_quantity
-from pilothouse.semantics.pod_defaults import PROBES, containers_of
+from pilothouse.semantics.pod_defaults import PROBES
 
 _HANDLERS = ("exec", "grpc", "httpGet", "sleep", "tcpSocket")
 _RESTART_POLICIES = ("Always", "OnFailure", "Never")
@@ -77,8 +77,10 @@ def validate_pod_spec(spec: Object, path: str) -> list[FieldError]:
     if not spec.get("containers"):
         problems.append(errors.required(f"{path}.containers"))
     host_ports: set[tuple[str, str, int]] = set()
-    for where, container in containers_of(spec):
-        _validate_container(container, f"{path}.{where}", names, volumes, host_ports, problems)
+    # Regular containers first: an init container that has the name of one is the one too many.
+    for field in ("containers", "initContainers", "ephemeralContainers"):
+        for position, container in enumerate(spec.get(field) or ()):
+            _validate_container(container, f"{path}.{field}[{position}]", names, volumes, host_ports, problems)
     policy = spec.get("restartPolicy")
     if policy not in _RESTART_POLICIES:
         problems.append(errors.not_supported(f"{path}.restartPolicy", policy, _RESTART_POLICIES))
@@ -109,6 +111,18 @@ def validate_pod_spec(spec: Object, path: str) -> list[FieldError]:
     return problems
 
 
+_SOURCES = {
+    name: name
+    for name in (
+        *("emptyDir", "hostPath", "gitRepo", "gcePersistentDisk", "awsElasticBlockStore", "secret", "nfs", "iscsi"),
+        *("glusterfs", "flocker", "persistentVolumeClaim", "rbd", "cinder", "cephfs", "quobyte", "downwardAPI", "fc"),
+        *("flexVolume", "configMap", "azureFile", "vsphereVolume", "photonPersistentDisk", "portworxVolume"),
+        *("azureDisk", "storageos", "projected", "scaleIO", "csi", "ephemeral", "image"),
+    )
+} | {"cephfs": "cephFS", "downwardAPI": "downwarAPI"}
+"""Where volumes come from, in the order in which upstream looks, and what errors call it, misspelt or not."""
+
+
 def _validate_volumes(volumes: Iterable[Object], path: str, problems: list[FieldError]) -> set[str]:
     names: set[str] = set()
     for position, volume in enumerate(volumes):
@@ -122,10 +136,13 @@ def _validate_volumes(volumes: Iterable[Object], path: str, problems: list[Field
                 problems.append(errors.duplicate(f"{where}.name", name))
             names.add(name)
         sources = [field for field in volume if field != "name"]
+        if len(sources) > 1:
+            sources = [field for field in _SOURCES if field in volume]
         if not sources:
             problems.append(errors.required(where, "must specify a volume type"))
         problems += [
-            errors.not_allowed(f"{where}.{field}", "may not specify more than 1 volume type") for field in sources[1:]
+            errors.not_allowed(f"{where}.{_SOURCES[field]}", "may not specify more than 1 volume type")
+            for field in sources[1:]
         ]
     return names
 

@@ -11,7 +11,7 @@ from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.base import Strategy
-from pilothouse.apiserver.strategies.pod_templates import qos_class, validate_pod_spec
+from pilothouse.apiserver.strategies.pod_templates import qos_class, toleration_problems, validate_pod_spec
 from pilothouse.apiserver.strategies.warnings import pod_spec_warnings
 from pilothouse.semantics.pod_defaults import default_pod
 
@@ -223,7 +223,7 @@ def _toleration_problems(spec: Object, before: Object) -> list[FieldError]:
 
     kept = [bare(toleration) for toleration in spec.get("tolerations") or ()]
     if all(bare(toleration) in kept for toleration in before.get("tolerations") or ()):
-        return []
+        return toleration_problems(spec.get("tolerations") or (), "spec.tolerations")
     return [
         errors.not_allowed("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")
     ]

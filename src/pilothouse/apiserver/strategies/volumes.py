@@ -31,6 +31,15 @@ _NOT_A_SOURCE = (
     "volumeAttributesClassName",
     "volumeMode",
 )
+_SOURCES = {
+    name: name
+    for name in (
+        *("hostPath", "gcePersistentDisk", "awsElasticBlockStore", "glusterfs", "flocker", "nfs", "rbd", "quobyte"),
+        *("cephfs", "iscsi", "cinder", "fc", "flexVolume", "azureFile", "vsphereVolume", "photonPersistentDisk"),
+        *("portworxVolume", "azureDisk", "scaleIO", "local", "storageos", "csi"),
+    )
+} | {"cephfs": "cephFS"}
+"""Where volumes come from, in the order in which upstream looks, and what errors call it."""
 _POSITIVE = "must be greater than zero"
 _IMMUTABLE_CLAIM = (
     "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
@@ -102,15 +111,18 @@ class VolumeStrategy(Strategy):
         policy = spec.get("persistentVolumeReclaimPolicy")
         if policy not in _RECLAIM:
             problems.append(errors.not_supported("spec.persistentVolumeReclaimPolicy", policy, _RECLAIM))
-        sources = [name for name in spec if name not in _NOT_A_SOURCE]
+        sources = [name for name in _SOURCES if spec.get(name) is not None]
         if not sources:
             problems.append(errors.required("spec", "must specify a volume type"))
         problems += [
-            errors.not_allowed(f"spec.{name}", "may not specify more than 1 volume type") for name in sources[1:]
+            errors.not_allowed(f"spec.{_SOURCES[name]}", "may not specify more than 1 volume type")
+            for name in sources[1:]
         ]
-        if spec.get("hostPath") is not None and not spec["hostPath"].get("path"):
-            problems.append(errors.required("spec.hostPath.path"))
-        problems += host_path_problems(spec.get("hostPath"), "spec.hostPath")
+        # What is wrong with a source is only said of the first.
+        if sources[:1] == ["hostPath"]:
+            if not spec["hostPath"].get("path"):
+                problems.append(errors.required("spec.hostPath.path"))
+            problems += host_path_problems(spec["hostPath"], "spec.hostPath")
         if "local" in sources and not (spec.get("nodeAffinity") or {}).get("required"):
             problems.append(errors.required("spec.nodeAffinity", "Local volume requires node affinity"))
         return problems
@@ -267,9 +279,11 @@ class DriverStrategy(Strategy):
         return problems
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        return self.validate_again(obj) + fixed(
-            obj["spec"], old["spec"], "spec", ("attachRequired", "volumeLifecycleModes")
-        )
+        problems = self.validate_again(obj)
+        required = obj["spec"].get("attachRequired")
+        if required != old["spec"].get("attachRequired"):
+            problems.append(errors.invalid_value("spec.attachedRequired", required, IMMUTABLE))  # called so upstream
+        return problems + fixed(obj["spec"], old["spec"], "spec", ("volumeLifecycleModes",))
 
 
 class DriverNodeStrategy(Strategy):
@@ -301,9 +315,19 @@ class DriverNodeStrategy(Strategy):
         problems = self.validate_again(obj)
         for driver in (obj.get("spec") or {}).get("drivers") or ():
             known = before.get(driver.get("name"))
-            if known is not None and {"topologyKeys": None, **driver} != {"topologyKeys": None, **known}:
-                problems.append(errors.invalid_value("spec.drivers", driver, IMMUTABLE))
+            if known is not None and _fixed_driver(driver) != _fixed_driver(known):
+                problems.append(errors.invalid_value("spec.drivers", _fixed_driver(driver), IMMUTABLE))
         return problems
+
+
+def _fixed_driver(driver: Object) -> Object:
+    """What of a driver never changes, as messages print it. How many volumes it can attach may."""
+    return {
+        "Name": driver.get("name") or "",
+        "NodeID": driver.get("nodeID") or "",
+        "TopologyKeys": driver.get("topologyKeys"),
+        "Allocatable": None,
+    }
 
 
 class AttachmentStrategy(Strategy):
@@ -314,31 +338,41 @@ class AttachmentStrategy(Strategy):
 
     def validate(self, obj: Object) -> list[FieldError]:
         spec = obj.get("spec") or {}
-        attacher, node = spec.get("attacher") or "", spec.get("nodeName") or ""
-        problems = [] if attacher else [errors.required("spec.attacher")]
-        # Upstream looks at the names of those that have none, too.
+        attacher, name = spec.get("attacher") or "", (spec.get("source") or {}).get("persistentVolumeName")
+        problems = self._problems(spec)
+        # Asked of new ones only, and the first question once more.
+        problems += [] if attacher else [errors.required("spec.attacher")]
         told = dns_subdomain_errors(attacher.lower())
         problems += [errors.invalid_value("spec.attacher", attacher, text) for text in told]
-        problems += [errors.invalid_value("spec.nodeName", node, text) for text in dns_subdomain_errors(node)]
-        source = spec.get("source") or {}
-        name, inline = source.get("persistentVolumeName"), source.get("inlineVolumeSpec")
-        if not name and inline is None:
-            problems.append(
-                errors.required("spec.source", "must specify exactly one of inlineVolumeSpec and persistentVolumeName")
-            )
-        elif name and inline is not None:
-            problems.append(
-                errors.not_allowed(
-                    "spec.source", "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
-                )
-            )
         if name:
             told = dns_subdomain_errors(name)
             problems += [errors.invalid_value("spec.source.persistentVolumeName", name, text) for text in told]
         return problems
 
+    @staticmethod
+    def _problems(spec: Object) -> list[FieldError]:
+        attacher, node = spec.get("attacher") or "", spec.get("nodeName") or ""
+        problems = [] if attacher else [errors.required("spec.attacher")]
+        nodes = [errors.invalid_value("spec.nodeName", node, text) for text in dns_subdomain_errors(node)]
+        source = spec.get("source") or {}
+        name, inline = source.get("persistentVolumeName"), source.get("inlineVolumeSpec")
+        if name is None and inline is None:
+            problems.append(
+                errors.required("spec.source", "must specify exactly one of inlineVolumeSpec and persistentVolumeName")
+            )
+        elif name is not None and inline is not None:
+            problems.append(
+                errors.not_allowed(
+                    "spec.source", "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
+                )
+            )
+        elif name is not None and not name:
+            text = "must specify non empty persistentVolumeName"
+            problems.append(errors.required("spec.source.persistentVolumeName", text))
+        return problems + nodes
+
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        return self.validate_again(obj) + fixed(obj, old, "", ("spec",))
+        return self._problems(obj.get("spec") or {}) * self.judgements.spec + fixed(obj, old, "", ("spec",))
 
 
 class AttributesClassStrategy(Strategy):

@@ -56,10 +56,18 @@ def _selector_and_template_problems(
     else:
         problems += selector_problems(selector, "spec.selector")
         if not selector.get("matchLabels") and not selector.get("matchExpressions"):
-            problems.append(errors.invalid_value("spec.selector", selector, f"empty selector is invalid for {kind}"))
+            problems.append(
+                errors.invalid_value(
+                    "spec.selector", selector, f"empty selector is invalid for {_CALLED.get(kind, kind)}"
+                )
+            )
     if not template:
         problems.append(errors.required("spec.template"))
         return problems
+    if selector and kind != "daemonset" and not _is_selector(selector):
+        text = "" if kind == "statefulset" else "invalid label selector"
+        problems.append(errors.invalid_value("spec.selector", selector, text))
+        return problems  # the template is only looked at with a selector to hold against it
     if selector is None or selector:
         labels = (template.get("metadata") or {}).get("labels")
         # No selector at all selects nothing.
@@ -78,6 +86,18 @@ def _selector_and_template_problems(
             )
         )
     return problems
+
+
+_CALLED = {"replicaset": "deployment"}
+"""As upstream says it."""
+
+
+def _is_selector(selector: Object) -> bool:
+    try:
+        selector_from(msgspec.convert(selector, LabelSelector))
+    except (SelectorError, msgspec.ValidationError):
+        return False
+    return True
 
 
 def _matches(selector: Object, labels: Object) -> bool:

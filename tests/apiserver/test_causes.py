@@ -1,0 +1,142 @@
+"""Which fields of a refused object are named, in which order, and how often (kubernetes ``pkg/apis/*/validation``,
+v1.36, where a kube-apiserver v1.20 says the same)."""
+
+from typing import Any
+
+import pytest
+from tests.apiserver.api import PODS, Answer, Api, Object, on, pod
+
+APPS = "/apis/apps/v1/namespaces/default/"
+STORAGE = "/apis/storage.k8s.io/v1/"
+VOLUMES = "/api/v1/persistentvolumes"
+CONTAINER: Object = {"name": "c", "image": "x"}
+VOLUME: Object = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}
+DEVICES = [{"name": "v", "devicePath": "/x"}, {"name": "v", "devicePath": "/x"}]
+TEMPLATE = {"metadata": {"labels": {"app": "a/b"}}, "spec": {"containers": []}}
+BAD_SELECTOR = {"selector": {"matchLabels": {"app": "a/b"}}, "template": TEMPLATE}
+
+
+def causes(answer: Answer) -> list[tuple[str, str]]:
+    """Fields and reasons, as they are listed."""
+    assert answer.status == 422, answer.text
+    return [(cause["field"], cause["reason"].removeprefix("FieldValue")) for cause in answer.body["details"]["causes"]]
+
+
+@pytest.mark.parametrize(
+    ("path", "obj", "expected"),
+    [
+        pytest.param(
+            PODS,
+            pod("x", initContainers=[CONTAINER]),
+            [("spec.initContainers[0].name", "Duplicate")],
+            id="of two containers with one name the init container is the one too many",
+        ),
+        pytest.param(
+            PODS,
+            pod("x", containers=[{"name": "c"}], initContainers=[{"name": "i"}]),
+            [("spec.containers[0].image", "Required"), ("spec.initContainers[0].image", "Required")],
+            id="regular containers come first",
+        ),
+        pytest.param(
+            PODS,
+            pod(
+                "x", volumes=[{"name": "v", "configMap": {"name": "c"}, "secret": {"secretName": "s"}, "emptyDir": {}}]
+            ),
+            [("spec.volumes[0].secret", "Forbidden"), ("spec.volumes[0].configMap", "Forbidden")],
+            id="of several sources the first in upstream's order is the right one",
+        ),
+        pytest.param(
+            PODS,
+            pod(
+                "x",
+                containers=[{**CONTAINER, "volumeDevices": DEVICES}],
+                volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}],
+            ),
+            [
+                ("spec.containers[0].volumeDevices[1].name", "Invalid"),
+                ("spec.containers[0].volumeDevices[1].devicePath", "Invalid"),
+            ],
+            id="devices are told apart by name and path",
+        ),
+        pytest.param(
+            VOLUMES,
+            {"spec": {**VOLUME, "cephfs": {"monitors": ["a"]}, "nfs": {"server": "s", "path": "/"}}},
+            [("spec.cephFS", "Forbidden")],
+            id="sources of volumes by their own names",
+        ),
+        pytest.param(
+            APPS + "deployments",
+            {"spec": BAD_SELECTOR},
+            [("spec.selector.matchLabels", "Invalid"), ("spec.selector", "Invalid")],
+            id="without a selector the template is not looked at",
+        ),
+        pytest.param(
+            STORAGE + "csinodes",
+            {"spec": {"drivers": [{"name": "d.example.com", "nodeID": ""}]}},
+            [("spec.drivers[0].nodeID", "Required"), ("spec.drivers[0].nodeID", "Required")],
+            id="new CSINodes are judged twice",
+        ),
+        pytest.param(
+            STORAGE + "volumeattachments",
+            {"spec": {"attacher": "", "nodeName": "n", "source": {"persistentVolumeName": "p"}}},
+            [("spec.attacher", "Required"), ("spec.attacher", "Required"), ("spec.attacher", "Invalid")],
+            id="attachers of v1",
+        ),
+        pytest.param(
+            "/apis/networking.k8s.io/v1/ingressclasses",
+            {"spec": {"controller": "example.com/" + "x" * 250}},
+            [("spec.controller", "TooLong")],
+            id="names of controllers have an end",
+        ),
+        pytest.param(
+            "/api/v1/nodes",
+            {"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}] * 2}},
+            [("metadata.taints[1]", "Duplicate")],
+            id="taints are metadata to upstream",
+        ),
+        pytest.param(
+            "/apis/node.k8s.io/v1/runtimeclasses",
+            {"handler": "h", "scheduling": {"tolerations": [{"operator": "Exists", "effect": "Odd"}]}},
+            [("scheduling.tolerations.tolerations[0].effect", "NotSupported")],
+            id="tolerations of runtime classes, one step too deep",
+        ),
+    ],
+)
+def test_causes(path: str, obj: Object, expected: list[tuple[str, str]]) -> None:
+    body = {**obj, "metadata": {"name": "x", **obj.get("metadata", {})}}
+    assert causes(on(lambda api: api.post(path, body))) == expected
+
+
+def test_a_changed_template_is_judged_twice() -> None:
+    """By the rules of a DaemonSet, and again by those of a change of one."""
+
+    async def main(api: Api) -> Answer:
+        template: Any = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [CONTAINER]}}
+        made = await api.made(
+            APPS + "daemonsets",
+            {"metadata": {"name": "x"}, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template}},
+        )
+        made["spec"]["template"]["spec"]["containers"] = []
+        return await api.put(APPS + "daemonsets/x", made)
+
+    assert causes(on(main)) == [("spec.template.spec.containers", "Required")] * 2
+
+
+def test_options_of_a_delete_are_judged_one_by_one() -> None:
+    answer = on(lambda api: api.delete(PODS + "/x?propagationPolicy=Bad&orphanDependents=true"))
+    assert causes(answer) == [("propagationPolicy", "Invalid"), ("propagationPolicy", "NotSupported")]
+
+
+def test_how_much_a_driver_can_attach_may_change() -> None:
+    driver = {"name": "d.example.com", "nodeID": "n", "allocatable": {"count": 3}}
+
+    async def main(api: Api) -> list[Answer]:
+        await api.made(STORAGE + "csinodes", {"metadata": {"name": "x"}, "spec": {"drivers": [driver]}})
+        changes: list[Object] = [{"allocatable": {"count": 4}}, {"nodeID": "m"}]
+        return [
+            await api.patch(STORAGE + "csinodes/x", {"spec": {"drivers": [{**driver, **change}]}}) for change in changes
+        ]
+
+    more, other = on(main)
+    assert more.status == 200
+    assert causes(other) == [("spec.drivers", "Invalid")]

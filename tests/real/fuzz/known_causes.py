@@ -1,0 +1,171 @@
+"""Why a kube-apiserver v1.20 names other fields of a refused object than one of the release that we follow, or says it
+otherwise. Where it is, code and reason are the same.
+
+``docs/conformance.md`` shows these rows, below those of ``known``. What no row explains is counted.
+"""
+
+import re
+from collections.abc import Callable
+
+from tests.real.fuzz.comparing import ABSENT
+from tests.real.fuzz.known import Row, Seen, release_of
+
+
+def _cause(seen: Seen, field: str, theirs: str = "", ours: str = "") -> bool:
+    """Whether it is a cause about such a field, with such texts; "" is any, absent included."""
+    if re.fullmatch(f"cause ({field})", seen.path) is None:
+        return False
+    return all(
+        not wanted or (value is not ABSENT and re.search(wanted, str(value)) is not None)
+        for wanted, value in ((theirs, seen.difference.theirs), (ours, seen.difference.ours))
+    )
+
+
+def _of(field: str, theirs: str = "", ours: str = "", *, resources: str = ".*") -> Callable[[Seen], bool]:
+    return lambda seen: re.fullmatch(resources, seen.resource) is not None and _cause(seen, field, theirs, ours)
+
+
+def _any(*applies: Callable[[Seen], bool]) -> Callable[[Seen], bool]:
+    return lambda seen: any(one(seen) for one in applies)
+
+
+def _looks(seen: Seen) -> bool:
+    """StatefulSets and quotas: causes that both have, one time less."""
+    if seen.resource not in ("statefulsets.apps", "resourcequotas") or seen.difference.theirs is ABSENT:
+        return False
+    field, text = seen.path.removeprefix("cause "), seen.difference.theirs[1]
+    causes = (seen.ours.body.get("details") or {}).get("causes") or ()
+    return any(cause["field"] == field and cause["message"].endswith(text[-20:]) for cause in causes)
+
+
+CAUSES: tuple[Row, ...] = (
+    Row(
+        "types in patches",
+        "v1.23",
+        "what is wrong with the types in a patch is said in the words of Go's decoder",
+        _of("patch"),
+    ),
+    Row(
+        "differences",
+        "v1.34",
+        "what would change in a pod, a claim or the source of a volume is shown as JSON; more of it may change",
+        _any(
+            _of("spec", "may not change fields|immutable after creation", resources="pods|persistentvolumeclaims"),
+            _of("spec.persistentvolumesource"),
+        ),
+    ),
+    Row(
+        "what stays in a StatefulSet",
+        "v1.33",
+        "more of a StatefulSet may change, which the error lists",
+        _of("spec", "updates to statefulset spec"),
+    ),
+    Row(
+        "looks",
+        "v1.23",
+        "updates of StatefulSets and quotas are judged once, so that each cause is listed less often",
+        _looks,
+    ),
+    Row(
+        "templates of StatefulSets",
+        "v1.26",
+        "the pod template of a StatefulSet is validated like all others",
+        lambda seen: seen.resource == "statefulsets.apps" and seen.path.startswith("cause spec.template.spec."),
+    ),
+    Row(
+        "services",
+        "v1.23",
+        "what is wrong with a service is found in one place, with other words for addresses of two families",
+        lambda seen: seen.resource == "services" and seen.path != "cause patch",
+    ),
+    Row(
+        "nodes",
+        "v1.24",
+        "of a node's spec the field is named that may not change, not all of it",
+        _of(r"\[\]|spec.externalID", resources="nodes"),
+    ),
+    Row(
+        "CSI drivers",
+        "v1.22",
+        "of a CSIDriver two fields may not change, before it was the whole spec",
+        _of(r"spec(\..*)?", resources="csidrivers.storage.k8s.io"),
+    ),
+    Row(
+        "CSI nodes",
+        "v1.33",
+        "a driver of a CSINode that may not change is called `spec.drivers`, and how much it can attach (v1.36) may",
+        _of(r"CSINodeDriver|spec\.drivers", resources="csinodes.storage.k8s.io"),
+    ),
+    Row(
+        "autoscalers",
+        "v1.36",
+        "an autoscaler's `maxReplicas` of zero is a missing value, and the kind that it scales has a group",
+        _of(r"spec\.maxReplicas|spec\.scaleTargetRef\.apiVersion", resources="horizontalpodautoscalers.autoscaling"),
+    ),
+    Row(
+        "lengths",
+        "v1.35",
+        "labels and keys have lengths in bytes, not characters",
+        _of(".*", "must be no more than 63 characters", "must be no more than 63 bytes"),
+    ),
+    Row(
+        "too long",
+        "v1.32",
+        "texts may not be longer than a number of bytes, before they had to have at most so many",
+        _of(".*", "must have at most", "may not be more than"),
+    ),
+    Row(
+        "owner references",
+        "v1.34",
+        "what is missing in an owner reference is not named twice",
+        _of(r"metadata\.ownerReferences\..*", "must not be empty", "must not be empty"),
+    ),
+    Row(
+        "addresses of endpoints",
+        "v1.33",
+        "what is no address of an endpoint is told of once",
+        _of(r"subsets.*\.ip", "valid IP address"),
+    ),
+    Row(
+        "shrinking claims",
+        "v1.23",
+        "a claim may ask for less than before, though not for less than there is",
+        _of(r"spec\.resources\.requests\.storage", "less than previous value"),
+    ),
+    Row(
+        "priorities",
+        "v1.22",
+        "the value of a PriorityClass is called `value`",
+        _of("[Vv]alue", resources="priorityclasses.scheduling.k8s.io"),
+    ),
+    Row(
+        "disks of workloads",
+        "v1.29",
+        "disks that are shared by pods need not be read-only",
+        _of(r".*gcePersistentDisk\.readOnly", "must be true for replicated pods"),
+    ),
+    Row(
+        "labels of jobs",
+        "v1.27",
+        "a job's labels are there twice, so that a name that is no label is told of twice",
+        _of(r"spec\.template\.labels", resources="jobs.batch"),
+    ),
+    Row(
+        "conflicts",
+        "v1.22-v1.29",
+        "conflicts of an apply name subresources (v1.22), references as a whole (v1.22), and each path (v1.29)",
+        lambda seen: "FieldManagerConflict" in f"{seen.difference.theirs} {seen.difference.ours}",
+    ),
+)
+
+
+def causes_table() -> str:
+    """The rows as the page shows them."""
+    lines = ["| since | what is told otherwise |", "|---|---|"]
+    lines += [f"| {row.since} | {row.what} |" for row in sorted(CAUSES, key=release_of)]
+    return "\n".join(lines) + "\n"
+
+
+def explain_cause(seen: Seen) -> Row | None:
+    """The row that a difference in causes belongs to, or None."""
+    return next((row for row in CAUSES if row.applies(seen)), None)
