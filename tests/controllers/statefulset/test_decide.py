@@ -279,13 +279,14 @@ def test_claims_of_pods_that_are_too_many_are_settled_before_the_pod_goes() -> N
 
 
 @pytest.mark.parametrize(
-    ("policy", "living"),
+    ("policy", "living", "awaited"),
     [
-        pytest.param(SCALED, (), id="it will be deleted: wait"),
-        pytest.param(KEPT, (create(0),), id="claims are kept when pods are scaled away: take it"),
+        pytest.param(SCALED, (), ("data-web-0",), id="it will be deleted: wait"),
+        pytest.param(KEPT, (create(0),), (), id="claims are kept when pods are scaled away: take it"),
     ],
 )
-def test_a_claim_of_the_pod_before_is_not_given_to_a_new_one(policy: Policy, living: Any) -> None:
+def test_a_claim_of_the_pod_before_is_not_given_to_a_new_one(policy: Policy, living: Any, awaited: Any) -> None:
     """TestPodClaimIsStale."""
     left = claim("data-web-0", by_pod("web-0", "uid of the one before"))
-    assert decide(observed([], templates=DATA, claims=(left,), policy=policy)).living == living
+    plan = decide(observed([], templates=DATA, claims=(left,), policy=policy))
+    assert (plan.living, plan.waits_for) == (living, awaited)

@@ -133,6 +133,8 @@ class StatefulSetController(Controller):
             wrote=self._wrote_revision,
         )
         self._available_is_dropped = False
+        self._awaited: dict[str, str] = {}
+        """Keys of claims that must go before a pod can be made, and of who waits for them."""
         labels = ("statefulset_namespace", "statefulset_name", "pod_management_policy")
         self._max_unavailable = context.metrics.gauge(
             "statefulset_controller_statefulset_max_unavailable",
@@ -156,11 +158,21 @@ class StatefulSetController(Controller):
         )
         owners.add_handler(self.events.owner_added, self.events.owner_changed, self.events.owner_gone)
         pods.add_handler(self.events.pod_added, self.events.pod_changed, self.events.pod_gone)
+        claims.add_handler(None, self._claim_changed, self._claim_gone)
 
     async def run(self) -> None:
         async with TaskGroup(self.name) as group:
             group.start(self._recorder.run(), name=f"{self.name}-events")
             await super().run()
+
+    def _claim_changed(self, _old: PersistentVolumeClaim, new: PersistentVolumeClaim) -> None:
+        self._claim_gone(new, False)
+
+    def _claim_gone(self, claim: PersistentVolumeClaim, _final_state_unknown: bool) -> None:
+        """Wake who waits for it. Upstream hears of no claim, and waits until something else happens."""
+        key = self._awaited.pop(object_key(claim.metadata), None)
+        if key is not None:
+            self.queue.add(key)
 
     async def reconcile(self, key: str) -> Requeue | None:
         self._writes.check(key)
@@ -271,6 +283,8 @@ class StatefulSetController(Controller):
         seen = self._observe(look, settled, pods, now)
         plan = decide(seen)
         self._measure(look, seen)
+        for claim in plan.waits_for:
+            self._awaited[f"{look.meta.namespace}/{claim}"] = look.key
         replaced = 0
         failure: Exception | None = None
         if not seen.being_deleted:

@@ -77,6 +77,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """For pods that there should be: what to do with each, in this order."""
     settle: tuple[SettleClaims, ...] = ()
     condemned: tuple[DeletePod, ...] = ()
+    waits_for: tuple[str, ...] = ()
+    """Claims that must go before a pod can be made."""
     update: tuple[DeletePod, ...] = ()
     """Old pods to replace. They are deleted one by one, and no longer count as current."""
 
@@ -123,12 +125,14 @@ def decide(seen: Observed) -> Plan:
         return Plan()
     rules = seen.rules
     living: list[tuple[Action, ...]] = []
+    old_claims: list[str] = []
     for slot in seen.lineup.slots:
+        old_claims += _old_claims(seen, slot)
         actions, held = _attend(seen, slot)
         if actions:
             living.append(actions)
         if held and rules.ordered:
-            return Plan(living=tuple(living))
+            return Plan(living=tuple(living), waits_for=tuple(old_claims))
     condemned = seen.lineup.condemned
     doomed = _condemn(seen)
     update = _roll(seen) if not (rules.ordered and condemned) else ()
@@ -137,6 +141,7 @@ def decide(seen: Observed) -> Plan:
         living=tuple(living),
         settle=tuple(SettleClaims(pod.metadata.name) for pod in condemned if not seen.keeps_well(pod)),
         condemned=doomed,
+        waits_for=tuple(old_claims),
         update=update,
     )
 
@@ -145,7 +150,7 @@ def _attend(seen: Observed, slot: Slot) -> tuple[tuple[Action, ...], bool]:
     """What a pod that there should be needs, and whether the ones after it must wait."""
     pod = slot.pod
     if pod is None:
-        if _waits_for_old_claim(seen, slot.name):
+        if _old_claims(seen, slot):
             return (), True
         return (CreatePod(slot.name, _is_made_from_current(seen, slot.ordinal)),), True
     terminating = pod.metadata.deletion_timestamp is not None
@@ -163,15 +168,17 @@ def _attend(seen: Observed, slot: Slot) -> tuple[tuple[Action, ...], bool]:
     return tuple(actions), False
 
 
-def _waits_for_old_claim(seen: Observed, pod: str) -> bool:
-    """Whether a claim still belongs to the pod that had this name before. It will be deleted with it, so a new pod must
-    not be given it (``PodClaimIsStale``)."""
-    if seen.policy.retains_when_scaled:
-        return False
-    to_be_made = pod_holder(pod, "")
-    return any(
-        claim is not None and is_stale(claim.metadata.owner_references, to_be_made) for claim in seen.claims_of(pod)
-    )
+def _old_claims(seen: Observed, slot: Slot) -> list[str]:
+    """Claims that still belong to the pod that had the name of a missing one before. They will be deleted with it, so a
+    new pod must not be given them (``PodClaimIsStale``)."""
+    if slot.pod is not None or seen.policy.retains_when_scaled:
+        return []
+    to_be_made = pod_holder(slot.name, "")
+    return [
+        claim.metadata.name
+        for claim in seen.claims_of(slot.name)
+        if claim is not None and is_stale(claim.metadata.owner_references, to_be_made)
+    ]
 
 
 def _has_all_claims(seen: Observed, pod: Pod) -> bool:

@@ -99,9 +99,15 @@ class Writes:
             raise failure
 
     async def delete_pod(self, name: str) -> None:
-        """Delete a pod with its own grace period, without preconditions. One that is gone already is as good."""
+        """Delete a pod with its own grace period, without preconditions. One that is gone already is as good.
+
+        Nothing more is decided before the cache shows that it goes: an ordered StatefulSet takes one at a time.
+        """
         try:
-            await self._client.delete(PODS, name, self._namespace)
+            answer = await self._client.delete(PODS, name, self._namespace)
+            going = msgspec.json.decode(answer, type=Object)
+            if going.metadata.name == name and going.metadata.resource_version:  # else a Status: it has gone at once
+                self._wrote(PODS.group_resource, going.metadata.resource_version)
         except NotFound:
             pass
         except (ApiError, OSError) as error:

@@ -1,0 +1,191 @@
+"""What must hold for one StatefulSet: who its pods are, that only so many are missing, and an honest end.
+
+Counted anew from what was committed, after every write. Who deletes pods by hand, or takes nodes away, judges less: see
+the arguments.
+"""
+
+import msgspec
+
+from pilothouse.api.apps import ControllerRevision, StatefulSet
+from pilothouse.api.core import PersistentVolumeClaim, Pod
+from pilothouse.machinery.owners import controller_of
+from pilothouse.semantics.pods import is_ready
+from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.story import Origin
+from pilothouse.storage import Change
+
+_set = msgspec.json.Decoder(StatefulSet).decode
+_pod = msgspec.json.Decoder(Pod).decode
+_claim = msgspec.json.Decoder(PersistentVolumeClaim).decode
+_revision = msgspec.json.Decoder(ControllerRevision).decode
+
+REVISION = "controller-revision-hash"
+
+
+class StatefulSets(Invariant):
+    """One StatefulSet with its pods.
+
+    ``ordered``: a pod comes only when all before it are ready, and goes only when none above it is still going.
+    ``missing``: once all ``replicas`` have been ready, at most so many of them are not. ``held``: below this ordinal
+    pods stay of the revision that they were made from first. ``claims``: names of claim templates. ``limit``: of
+    revisions to keep.
+    """
+
+    def __init__(
+        self,
+        *,
+        ordered: bool = False,
+        missing: int | None = None,
+        replicas: int = 0,
+        held: int = 0,
+        claims: tuple[str, ...] = (),
+        limit: int = 10,
+    ) -> None:
+        self._ordered = ordered
+        self._missing = missing
+        self._replicas = replicas
+        self._held = held
+        self._templates = claims
+        self._limit = limit
+        self._owners: dict[str, StatefulSet] = {}
+        self._pods: dict[str, Pod] = {}
+        self._claims: dict[str, PersistentVolumeClaim] = {}
+        self._revisions: dict[str, ControllerRevision] = {}
+        self._first: dict[str, str] = {}
+        self._complete = False
+        self.made = 0
+        """How many pods were made."""
+        self.most_missing = 0
+        """The most that were missing at once, after all had been there."""
+
+    def committed(self, change: Change, origin: Origin | None) -> None:
+        """StatefulSets, pods, claims and revisions."""
+        gone = change.type == "DELETED"
+        name = change.key.rpartition("/")[2]
+        if change.key.startswith("apps/statefulsets/"):
+            self._owners.pop(name, None)
+            if not gone:
+                self._owners[name] = owner = _set(change.value)
+                self._judge_status(owner)
+        elif change.key.startswith("/persistentvolumeclaims/"):
+            self._claims.pop(name, None)
+            if not gone:
+                self._claims[name] = _claim(change.value)
+        elif change.key.startswith("apps/controllerrevisions/"):
+            self._revisions.pop(name, None)
+            if not gone:
+                self._revisions[name] = _revision(change.value)
+        elif change.key.startswith("/pods/"):
+            before = self._pods.pop(name, None)
+            if not gone:
+                self._pods[name] = now = _pod(change.value)
+                if before is None:
+                    self._judge_new(name, now)
+                elif _goes(now) and not _goes(before):
+                    self._judge_going(name)
+            self._judge_missing(change.key)
+
+    def _judge_status(self, owner: StatefulSet) -> None:
+        status = owner.status
+        counts = (status.replicas, status.ready_replicas, status.current_replicas, status.updated_replicas)
+        if min(counts) < 0:
+            raise Violation(f"{owner.metadata.name} counts pods below nothing: {counts}")
+
+    def _judge_new(self, name: str, pod: Pod) -> None:
+        """A pod has been made: it is who it is called, and it was its turn."""
+        self.made += 1
+        parent, _dash, ordinal = name.rpartition("-")
+        labels = pod.metadata.labels
+        said = (
+            labels.get("statefulset.kubernetes.io/pod-name"),
+            labels.get("apps.kubernetes.io/pod-index"),
+            pod.spec.hostname,
+        )
+        if said != (name, ordinal, name):
+            raise Violation(f"{name} says that it is {said}")
+        for template in self._templates:
+            wanted = f"{template}-{name}"
+            mounted = [v.persistent_volume_claim.claim_name for v in pod.spec.volumes if v.persistent_volume_claim]
+            if wanted not in mounted or wanted not in self._claims:
+                raise Violation(f"{name} was made with the claims {mounted}, there are {sorted(self._claims)}")
+        revision = labels.get(REVISION, "")
+        if int(ordinal) < self._held and self._first.setdefault(name, revision) != revision:
+            raise Violation(f"{name} is below the partition and was made from {revision}, not {self._first[name]}")
+        if not self._ordered:
+            return
+        for lower in range(int(ordinal)):
+            other = self._pods.get(f"{parent}-{lower}")
+            if other is None or not _serves(other):
+                raise Violation(f"{name} was made while {parent}-{lower} is not there or not ready")
+
+    def _judge_going(self, name: str) -> None:
+        """A pod was deleted. One below it may be going, for an update that began before the size changed."""
+        above = [each for each, pod in self._pods.items() if _goes(pod) and _ordinal(each) > _ordinal(name)]
+        if self._ordered and above:
+            raise Violation(f"{name} was deleted while {sorted(above)} are still going")
+
+    def _judge_missing(self, key: str) -> None:
+        if self._missing is None:
+            return
+        serving = sum(1 for pod in self._pods.values() if _serves(pod))
+        self._complete = self._complete or serving >= self._replicas
+        if self._complete:
+            self.most_missing = max(self.most_missing, self._replicas - serving)
+            if self._replicas - serving > self._missing:
+                raise Violation(f"{key}: {serving} of {self._replicas} pods serve, {self._missing} may be missing")
+
+    def settled(self) -> None:
+        """All pods that there should be are there, of the revision that they should be of, and the status says so."""
+        for owner in self._owners.values():
+            name, spec, status = owner.metadata.name, owner.spec, owner.status
+            start = spec.ordinals.start if spec.ordinals is not None else 0
+            wanted = 1 if spec.replicas is None else spec.replicas
+            rolling = spec.update_strategy.rolling_update
+            partition = (rolling.partition or 0) if rolling is not None else 0
+            names = {f"{name}-{ordinal}" for ordinal in range(start, start + wanted)}
+            own = {key: pod for key, pod in self._pods.items() if _is_of(pod, owner)}
+            if set(own) != names or not all(map(_serves, own.values())):
+                raise Violation(f"{name} wants {sorted(names)}, there are {sorted(own)}")
+            newest = max(self._revisions.values(), key=lambda each: each.revision).metadata.name
+            if status.update_revision != newest:
+                raise Violation(f"{name} calls {status.update_revision} its update, the newest is {newest}")
+            old = sorted(
+                key
+                for key, pod in own.items()
+                if _ordinal(key) >= start + partition and pod.metadata.labels.get(REVISION) != newest
+            )
+            if old and spec.update_strategy.type == "RollingUpdate":
+                raise Violation(f"{old} were not updated to {newest}")
+            updated = sum(1 for pod in own.values() if pod.metadata.labels.get(REVISION) == newest)
+            said = (
+                status.observed_generation,
+                status.replicas,
+                status.ready_replicas,
+                status.available_replicas,
+                status.updated_replicas,
+            )
+            if said != (owner.metadata.generation, wanted, wanted, wanted, updated):
+                raise Violation(f"{name} says {said}")
+            if updated == wanted and status.current_revision != newest:
+                raise Violation(f"{name} calls {status.current_revision} current, all pods are of {newest}")
+            live = {status.current_revision, newest, *(pod.metadata.labels.get(REVISION, "") for pod in own.values())}
+            spare = [each for each in self._revisions if each not in live]
+            if len(spare) > self._limit:
+                raise Violation(f"{name} keeps {sorted(spare)}")
+
+
+def _ordinal(name: str) -> int:
+    return int(name.rpartition("-")[2])
+
+
+def _goes(pod: Pod) -> bool:
+    return pod.metadata.deletion_timestamp is not None
+
+
+def _serves(pod: Pod) -> bool:
+    return not _goes(pod) and pod.status.phase == "Running" and is_ready(pod)
+
+
+def _is_of(pod: Pod, owner: StatefulSet) -> bool:
+    reference = controller_of(pod.metadata)
+    return reference is not None and reference.uid == owner.metadata.uid

@@ -1,0 +1,304 @@
+"""StatefulSets under faults: names, order and bounds hold after every write, and all comes to its end."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from tests.scenarios.users import NAMESPACE, User
+
+from pilothouse.controllers.workloads.statefulset import StatefulSetOptions
+from pilothouse.sim import Simulation, SimulationOptions, draw, simulate
+from pilothouse.sim.faults import Crash, FaultPlan
+from pilothouse.sim.invariants import Invariant
+from pilothouse.sim.invariants.statefulsets import StatefulSets
+
+ALL = "/apis/apps/v1/namespaces/default/statefulsets"
+REVISIONS = "/apis/apps/v1/namespaces/default/controllerrevisions"
+WEB = f"{ALL}/web"
+OPTIONS = SimulationOptions(controllers=("statefulset", "garbagecollector"))
+RESOURCES = ("statefulsets", "pods", "controllerrevisions", "persistentvolumeclaims")
+REPLICAS = 4
+SECONDS = 60.0
+
+
+def web(image: str = "a", **spec: Any) -> dict[str, Any]:
+    labels = {"app": "web"}
+    pod = {"terminationGracePeriodSeconds": 1, "containers": [{"name": "main", "image": image}]}
+    return {
+        "metadata": {"name": "web"},
+        "spec": {
+            "replicas": REPLICAS,
+            "serviceName": "web",
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+            **spec,
+        },
+    }
+
+
+def rolling(**bounds: Any) -> dict[str, Any]:
+    return {"type": "RollingUpdate", "rollingUpdate": {"partition": 0, **bounds}}
+
+
+async def set_image(user: User, image: str) -> None:
+    containers = [{"name": "main", "image": image}]
+    await user.merge(WEB, {"spec": {"template": {"spec": {"containers": containers}}}})
+
+
+async def images(user: User) -> dict[str, str]:
+    return {
+        pod["metadata"]["name"]: pod["spec"]["containers"][0]["image"] for pod in await user.items(f"{NAMESPACE}/pods")
+    }
+
+
+def plan_of(chance: random.Random) -> FaultPlan:
+    """Whoever starts lists from a server that is up to date: a process that knows nothing of what was done before it,
+    and is shown an old world, can't do better (kubernetes#59848)."""
+    plan = draw(chance, SECONDS, count=8, resources=RESOURCES, restarts=True)
+    return FaultPlan(tuple(replace(each, stale=False) if isinstance(each, Crash) else each for each in plan.faults))
+
+
+async def protect_claims(user: User) -> None:
+    """What persistentvolumeclaim-protection-controller does: a claim that is deleted goes when no pod uses it."""
+    claims = f"{NAMESPACE}/persistentvolumeclaims"
+    while True:
+        await asyncio.sleep(0.7)
+        going = [each["metadata"] for each in await user.items(claims) if "deletionTimestamp" in each["metadata"]]
+        if not going:
+            continue
+        pods = {f"data-{name}" for name in await images(user)}
+        for meta in going:
+            if meta["name"] not in pods:
+                await user.merge(f"{claims}/{meta['name']}", {"metadata": {"finalizers": None}})
+
+
+def under_faults(
+    seed: int,
+    first: dict[str, Any],
+    actions: Callable[[User, random.Random], list[Callable[[], Awaitable[None]]]],
+    *invariants: Callable[[], Invariant],
+    options: SimulationOptions = OPTIONS,
+    plan: Callable[[random.Random], FaultPlan] = plan_of,
+) -> None:
+    async def tell(simulation: Simulation) -> None:
+        user = User(simulation.user)
+        await user.ask("POST", ALL, first)
+        protection = asyncio.ensure_future(protect_claims(user))
+        await asyncio.sleep(20.0)
+        chance = simulation.env.stream("user")
+
+        async def work() -> None:
+            for _ in range(12):
+                await chance.choice(actions(user, chance))()
+                await asyncio.sleep(chance.choice((0.05, 0.5, 3.0, 10.0)))
+
+        await asyncio.gather(simulation.follow(plan(simulation.env.stream("plan"))), work())
+        await simulation.settle()
+        protection.cancel()
+
+    simulate(tell, seed=seed, options=options, invariants=lambda: tuple(each() for each in invariants))
+
+
+@pytest.mark.parametrize(("management", "partition"), [("OrderedReady", 0), ("OrderedReady", 2), ("Parallel", 1)])
+def test_an_update_has_one_pod_missing_and_keeps_to_the_partition(seed: int, management: str, partition: int) -> None:
+    """With Parallel only while the template stays: the walk begins at the top again, whoever is missing below."""
+    ordered = management == "OrderedReady"
+    others = "abcd" if ordered else "b"
+    under_faults(
+        seed,
+        web(podManagementPolicy=management, updateStrategy=rolling(partition=partition)),
+        lambda user, chance: [lambda: set_image(user, chance.choice(others))],
+        lambda: StatefulSets(ordered=ordered, missing=1, replicas=REPLICAS, held=partition),
+    )
+
+
+@pytest.mark.parametrize(("management", "bound"), [("OrderedReady", 2), ("Parallel", "50%"), ("Parallel", "100%")])
+def test_an_update_has_as_many_missing_as_are_allowed(seed: int, management: str, bound: int | str) -> None:
+    """With the gate MaxUnavailableStatefulSet."""
+    allowed = REPLICAS if bound == "100%" else 2
+    gate = {"statefulset-controller": StatefulSetOptions(use_max_unavailable=True)}
+    under_faults(
+        seed,
+        web(podManagementPolicy=management, updateStrategy=rolling(maxUnavailable=bound)),
+        lambda user, chance: [lambda: set_image(user, chance.choice("abcd"))],
+        lambda: StatefulSets(missing=allowed, replicas=REPLICAS),
+        options=replace(OPTIONS, controller_options=gate),
+    )
+
+
+def changes(user: User, chance: random.Random) -> list[Callable[[], Awaitable[None]]]:
+    """Another size, another image."""
+    return [
+        lambda: user.merge(WEB, {"spec": {"replicas": chance.choice(range(6))}}),
+        lambda: set_image(user, chance.choice("abcd")),
+    ]
+
+
+@pytest.mark.parametrize("start", [0, 3])
+def test_ordered_pods_come_and_go_one_by_one(seed: int, start: int) -> None:
+    def judge() -> Invariant:
+        return StatefulSets(ordered=not start)  # the order from 0 on is judged; what is at its end always
+
+    under_faults(seed, web(ordinals={"start": start}), changes, judge)
+
+
+CLAIMS = [
+    {
+        "metadata": {"name": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    }
+]
+
+
+@pytest.mark.parametrize(
+    ("management", "scaled"), [("OrderedReady", "Retain"), ("OrderedReady", "Delete"), ("Parallel", "Delete")]
+)
+def test_pods_find_their_claims(seed: int, management: str, scaled: str) -> None:
+    policy = {"whenScaled": scaled, "whenDeleted": "Delete"}
+    under_faults(
+        seed,
+        web(podManagementPolicy=management, volumeClaimTemplates=CLAIMS, persistentVolumeClaimRetentionPolicy=policy),
+        changes,
+        lambda: StatefulSets(ordered=management == "OrderedReady", claims=("data",)),
+    )
+
+
+def rough(user: User, chance: random.Random) -> list[Callable[[], Awaitable[None]]]:
+    """Also pods that are deleted, or end."""
+
+    async def delete() -> None:
+        for name in list(await images(user))[:1]:
+            await user.ask("DELETE", f"{NAMESPACE}/pods/{name}", {})
+
+    async def fail() -> None:
+        found = list(await images(user))
+        if found:
+            path = f"{NAMESPACE}/pods/{chance.choice(found)}/status"
+            phase = chance.choice(("Failed", "Succeeded"))
+            conditions = [{"type": "Ready", "status": "False", "reason": "PodCompleted"}]
+            await user.merge(path, {"status": {"phase": phase, "conditions": conditions}})
+
+    return [*changes(user, chance), delete, fail]
+
+
+@pytest.mark.parametrize("management", ["OrderedReady", "Parallel"])
+def test_whatever_happens_to_pods_all_are_there_in_the_end(seed: int, management: str) -> None:
+    under_faults(
+        seed,
+        web(podManagementPolicy=management, revisionHistoryLimit=1),
+        rough,
+        lambda: StatefulSets(limit=1),
+        plan=lambda chance: draw(chance, SECONDS, count=8, resources=RESOURCES, restarts=True),
+    )
+
+
+# Named bugs
+
+
+def told(tell: Callable[[Simulation, User], Awaitable[None]], *invariants: Invariant, nodes: int = 2) -> None:
+    async def main(simulation: Simulation) -> None:
+        await tell(simulation, User(simulation.user))
+
+    simulate(main, seed=1, options=replace(OPTIONS, nodes=nodes), invariants=lambda: invariants)
+
+
+def test_59848_an_old_world_makes_no_second_pod_of_a_name() -> None:
+    """kubernetes#59848: a manager that begins with a list from a server that is behind makes nothing that is there."""
+
+    async def tell(simulation: Simulation, user: User) -> None:
+        await user.ask("POST", ALL, web())
+        simulation.replica.set_lag(None)  # it shows no pods, whatever comes
+        await asyncio.sleep(5.0)
+        uids = {pod["metadata"]["uid"] for pod in await user.items(f"{NAMESPACE}/pods")}
+        assert len(uids) == REPLICAS
+        simulation.kill(stale=True)
+        await asyncio.sleep(10.0)
+        assert {pod["metadata"]["uid"] for pod in await user.items(f"{NAMESPACE}/pods")} == uids
+        simulation.heal()
+        await simulation.settle()
+
+    told(tell, StatefulSets(ordered=True))
+
+
+@pytest.mark.parametrize("strategy", [rolling(), {"type": "RollingUpdate"}], ids=["rollingUpdate", "without"])
+def test_70442_a_pod_that_is_deleted_during_an_update_does_not_stay_old(strategy: dict[str, Any]) -> None:
+    """kubernetes#70442: whether it comes back updated or as it was, all are updated in the end."""
+
+    async def tell(simulation: Simulation, user: User) -> None:
+        await user.ask("POST", ALL, web(updateStrategy=strategy))
+        await simulation.settle()
+        await set_image(user, "b")
+        await asyncio.sleep(0.5)
+        await user.ask("DELETE", f"{NAMESPACE}/pods/web-0", {})
+        await simulation.settle()
+        assert set((await images(user)).values()) == {"b"}
+
+    told(tell, StatefulSets())
+
+
+def test_78209_there_and_back_again_is_what_was_there() -> None:
+    """kubernetes#78209: A, B, A as fast as can be; all are A in the end, and A's revision is taken up again."""
+
+    async def tell(simulation: Simulation, user: User) -> None:
+        await user.ask("POST", ALL, web("a"))
+        await simulation.settle()
+        for image in "bababababa":
+            await set_image(user, image)
+            await asyncio.sleep(0.01)
+        await simulation.settle()
+        assert set((await images(user)).values()) == {"a"}
+        assert len(await user.items(REVISIONS)) == 2
+
+    told(tell, StatefulSets(ordered=True))
+
+
+def test_58347_pods_of_neither_revision_do_not_count_below_nothing() -> None:
+    """kubernetes#58347: a third template while pods of the second were never ready; ``currentReplicas`` was -1."""
+
+    async def tell(simulation: Simulation, user: User) -> None:
+        await user.ask("POST", ALL, web("a", podManagementPolicy="Parallel", replicas=1))
+        for image in "bcdb":
+            await asyncio.sleep(2.0)
+            await set_image(user, image)
+        await asyncio.sleep(2.0)
+        found = await user.get(WEB)
+        assert found is not None
+        assert found["status"]["observedGeneration"] == found["metadata"]["generation"]
+        assert set((await images(user)).values()) == {"b"}
+        assert len({each["metadata"]["name"] for each in await user.items(REVISIONS)}) == 4
+
+    told(tell, *(), nodes=0)
+
+
+def test_61998_a_revision_that_says_it_otherwise_rolls_nothing() -> None:
+    """kubernetes#61998: what holds a revision of the same template in other words, without what the server fills in, is
+    not given another one, again and again."""
+
+    async def tell(simulation: Simulation, user: User) -> None:
+        made = await user.ask("POST", ALL, web("a", replicas=0))
+        await simulation.settle()
+        (first,) = await user.items(REVISIONS)
+        await user.ask("DELETE", f"{REVISIONS}/{first['metadata']['name']}", {})
+        template = {"$patch": "replace", "metadata": {"labels": {"app": "web"}, "creationTimestamp": None}}
+        template["spec"] = {"terminationGracePeriodSeconds": 1, "containers": [{"name": "main", "image": "a"}]}
+        owner: dict[str, Any] = {
+            "apiVersion": "apps/v1",
+            "kind": "StatefulSet",
+            "name": "web",
+            "uid": made["metadata"]["uid"],
+        }
+        metadata: dict[str, Any] = {"name": "web-by-hand", "labels": {"app": "web"}}
+        metadata["ownerReferences"] = [owner | {"controller": True, "blockOwnerDeletion": True}]
+        body = {"metadata": metadata, "data": {"spec": {"template": template}}, "revision": 7}
+        await user.ask("POST", REVISIONS, body)
+        await user.merge(WEB, {"spec": {"replicas": REPLICAS}})
+        await simulation.settle()
+        assert [each["metadata"]["name"] for each in await user.items(REVISIONS)] == ["web-by-hand"]
+        found = await user.get(WEB)
+        assert found is not None
+        assert found["status"]["currentRevision"] == found["status"]["updateRevision"] == "web-by-hand"
+
+    told(tell, StatefulSets(ordered=True))
