@@ -6,6 +6,7 @@ a cache lags behind. What the test does goes past it.
 
 import asyncio
 import contextlib
+import datetime
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -234,11 +235,11 @@ async def world(env: Env) -> AsyncIterator[World]:
             group.cancel()
 
 
-def play(story: Callable[[World], Awaitable[None]], *, seed: int = 0) -> None:
-    """Run a story in virtual time."""
+def play(story: Callable[[World], Awaitable[None]], *, seed: int = 0, start: datetime.datetime = virtual.START) -> None:
+    """Run a story in virtual time, which begins at ``start``."""
 
     async def main(env: Env) -> None:
         async with world(env) as made:
             await story(made)
 
-    virtual.run(main, seed=seed)
+    virtual.run(main, seed=seed, start=start)

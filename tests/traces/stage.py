@@ -34,6 +34,7 @@ _PLURALS = {
     "Secret": "api/v1/namespaces/{}/secrets",
     "ReplicaSet": "apis/apps/v1/namespaces/{}/replicasets",
     "Job": "apis/batch/v1/namespaces/{}/jobs",
+    "CronJob": "apis/batch/v1/namespaces/{}/cronjobs",
     "Deployment": "apis/apps/v1/namespaces/{}/deployments",
     "StatefulSet": "apis/apps/v1/namespaces/{}/statefulsets",
     "PersistentVolumeClaim": "api/v1/namespaces/{}/persistentvolumeclaims",

@@ -1,9 +1,10 @@
-"""``batch/v1``: Jobs."""
+"""``batch/v1``: Jobs and CronJobs."""
 
 import datetime
 
 import msgspec
 
+from pilothouse.api.core import ObjectReference
 from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import LabelSelector, ObjectMeta, View
 
@@ -113,3 +114,49 @@ class Job(View, frozen=True):
 
 
 JOBS = Kind("batch", "v1", "jobs", "Job", True, Job)
+
+
+class JobTemplateMeta(View, frozen=True):
+    """What a Job made from a template is called by."""
+
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+
+
+class JobTemplate(View, frozen=True):
+    """The Jobs of a CronJob. Their spec is passed on as it is."""
+
+    metadata: JobTemplateMeta = JobTemplateMeta()
+    spec: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class CronJobSpec(View, frozen=True):
+    """When to start Jobs, and which."""
+
+    schedule: str = ""
+    time_zone: str | None = None
+    starting_deadline_seconds: int | None = None
+    concurrency_policy: str = "Allow"
+    suspend: bool | None = None
+    job_template: JobTemplate = JobTemplate()
+    successful_jobs_history_limit: int | None = None
+    failed_jobs_history_limit: int | None = None
+
+
+class CronJobStatus(View, frozen=True):
+    """What a CronJob has started."""
+
+    active: tuple[ObjectReference, ...] = ()
+    last_schedule_time: datetime.datetime | None = None
+    last_successful_time: datetime.datetime | None = None
+
+
+class CronJob(View, frozen=True):
+    """A CronJob."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: CronJobSpec = CronJobSpec()
+    status: CronJobStatus = CronJobStatus()
+
+
+CRON_JOBS = Kind("batch", "v1", "cronjobs", "CronJob", True, CronJob)

@@ -14,6 +14,7 @@ from pilothouse.controllermanager.selection import absent_names
 from pilothouse.controllers.registry import DESCRIPTORS
 from pilothouse.env import Env, Log, logging
 from pilothouse.env.memory import give_back_large_blocks
+from pilothouse.env.zones import local_zone
 from pilothouse.machinery.flags import FlagError, FlagSet, Parsed
 
 
@@ -123,7 +124,7 @@ async def _manage(options: Options, warnings: Sequence[tuple[str, dict[str, str]
     for message, values in warnings:
         log.warning(message, **values)
     try:
-        await app.run(Env(), options, DESCRIPTORS, on_lost=_end_at_once)
+        await app.run(Env(zone=local_zone()), options, DESCRIPTORS, on_lost=_end_at_once)
     except* (ApiError, CannotRun, ConfigError, LeadershipLost, OSError) as failed:
         # Alone, or in the groups of those who led or served at that moment.
         raise UserError(str(first_of(failed))) from None

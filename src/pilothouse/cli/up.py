@@ -11,6 +11,7 @@ from pilothouse.cli.clientside import PATHS, common_flags
 from pilothouse.cli.nodes import node_flags, profile_from, stages_from
 from pilothouse.cli.program import UserError, first_of, parse, serve
 from pilothouse.env import Env, TaskGroup
+from pilothouse.env.zones import local_zone
 from pilothouse.machinery.flags import BOOL, DURATION, STRING, STRINGS, Flag, FlagSet, Parsed
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ async def _up(parsed: Parsed) -> int:
         raise UserError("--kubeconfig must name a file: without it nobody could log in", code=2)
     paths = _kubeconfigs(parsed)
     manifests = [manifest for path in parsed["filename"] for manifest in load(path)]
-    env = Env()
+    env = Env(zone=local_zone())
     served = open_server(env, parsed, service_accounts=_makes_accounts(parsed))
     plane = _plane(env, served, parsed)
     code = 0

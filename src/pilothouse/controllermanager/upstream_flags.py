@@ -325,9 +325,6 @@ autoscaler.
 horizontal-pod-autoscaler-tolerance float 0.1 | The minimum change (from 1.0) in the desired-to-actual metrics ratio \
 for the horizontal pod autoscaler to consider scaling.
 
-[cronjob-controller]
-concurrent-cron-job-syncs int32 5 | The number of cron job objects that are allowed to sync concurrently.
-
 [legacy-serviceaccount-token-cleaner-controller]
 legacy-service-account-token-clean-up-period duration 8760h | The period of time since the last usage of an legacy \
 service account token before it can be deleted.

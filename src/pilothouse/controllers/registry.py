@@ -13,6 +13,7 @@ from pilothouse.controllers.node.node_lifecycle import DESCRIPTOR as NODE_LIFECY
 from pilothouse.controllers.node.taint_eviction import DESCRIPTOR as TAINT_EVICTION
 from pilothouse.controllers.node.ttl import DESCRIPTOR as TTL
 from pilothouse.controllers.policy.disruption import DESCRIPTOR as DISRUPTION
+from pilothouse.controllers.workloads.cronjob import DESCRIPTOR as CRON_JOB
 from pilothouse.controllers.workloads.daemonset import DESCRIPTOR as DAEMON_SET
 from pilothouse.controllers.workloads.deployment import DESCRIPTOR as DEPLOYMENT
 from pilothouse.controllers.workloads.job import DESCRIPTOR as JOB
@@ -22,6 +23,7 @@ from pilothouse.runtime.descriptor import Descriptor
 
 DESCRIPTORS: tuple[Descriptor, ...] = (
     CLUSTER_ROLE_AGGREGATION,
+    CRON_JOB,
     DAEMON_SET,
     DEPLOYMENT,
     DISRUPTION,

@@ -15,6 +15,8 @@ class Env:
 
     clock: Clock = field(default_factory=SystemClock)
     chance: Chance = field(default_factory=Chance)
+    zone: datetime.tzinfo = datetime.UTC
+    """The zone of who runs the process, for the few things that are meant in it. Programs take ``local_zone()``."""
 
     def now(self) -> datetime.datetime:
         """Wall time, aware, in UTC. It may jump, also against ``monotonic``."""

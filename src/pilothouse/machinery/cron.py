@@ -1,9 +1,17 @@
-"""Cron schedules, as far as a server has to judge them: whether the text is one.
+"""Cron schedules: whether a text is one, and when the next moment is.
 
-The grammar and the words are those of robfig/cron v3's standard parser (``parser.go``), which kubernetes uses.
+The grammar, the words and the steps from one moment to the next are those of robfig/cron v3's standard parser
+(``parser.go``, ``spec.go``, ``constantdelay.go``), which kubernetes uses. The steps matter where clocks are set forward
+and back: days are counted by the calendar, hours in absolute time, so an hour that a day does not have brings nothing,
+and one that comes twice may bring two moments.
 """
 
+import datetime
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
+
 from pilothouse.machinery.durations import DurationError, parse_nanoseconds
+from pilothouse.machinery.zones import UnknownZone, load_zone
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
@@ -14,44 +22,93 @@ _FIELDS: tuple[tuple[int, int, dict[str, int]], ...] = (
     (1, 12, {name: number for number, name in enumerate(_MONTHS, 1)}),
     (0, 6, {name: number for number, name in enumerate(_DAYS)}),
 )
-_DESCRIPTORS = ("@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly")
+_DESCRIPTORS = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+_YEARS = 5
+"""How far ahead a moment is looked for."""
+_MINUTE, _HOUR = datetime.timedelta(minutes=1), datetime.timedelta(hours=1)
+_SECOND = datetime.timedelta(seconds=1)
 
 
 class CronError(ValueError):
     """The text is no schedule; the message says why, in the parser's words."""
 
 
+class Schedule(Protocol):
+    """When something is to happen."""
+
+    def next(self, after: datetime.datetime) -> datetime.datetime | None:
+        """The first moment later than ``after``, in UTC and on a full second. ``None``: not within five years."""
+        ...
+
+
 def check_schedule(text: str) -> None:
     """Raise ``CronError`` unless the text is a schedule: five fields, ``@every 1h`` or a name such as ``@daily``."""
+    parse_schedule(text)
+
+
+def parse_schedule(text: str, zone: datetime.tzinfo = datetime.UTC) -> Schedule:
+    """The schedule that the text says, in ``zone`` unless the text begins with one of its own (``TZ=Europe/Rome ``).
+
+    Raises ``CronError``.
+    """
     if text.startswith(("TZ=", "CRON_TZ=")):
-        text = text.partition(" ")[2].strip()
+        name, space, text = text.partition("=")[2].partition(" ")
+        if not space:
+            # The parser panics here; v1.36 reports that (``pkg/util/parsers``).
+            raise CronError("invalid schedule format: runtime error: slice bounds out of range [:-1]")
+        try:
+            zone = load_zone(name)
+        except UnknownZone as error:
+            raise CronError(f"provided bad location {name}: {error}") from None
+        text = text.strip()
+    if text.startswith("@every "):
+        try:
+            nanoseconds = parse_nanoseconds(text.removeprefix("@every "))
+        except DurationError as error:
+            raise CronError(f"failed to parse duration {text}: {error}") from None
+        return Every(max(1, nanoseconds // 1_000_000_000))
     if text.startswith("@"):
-        _check_descriptor(text)
-        return
+        if text not in _DESCRIPTORS:
+            raise CronError(f"unrecognized descriptor: {text}")
+        text = _DESCRIPTORS[text]
+    if not text:
+        raise CronError("empty spec string")
     fields = text.split()
     if len(fields) != len(_FIELDS):
         raise CronError(f"expected exactly 5 fields, found {len(fields)}: [{' '.join(fields)}]")
-    for field, (low, high, names) in zip(fields, _FIELDS, strict=True):
-        for part in field.split(","):
-            _check_range(part, low, high, names)
+    return Calendar([_field(field, *limits) for field, limits in zip(fields, _FIELDS, strict=True)], zone)
 
 
-def _check_descriptor(text: str) -> None:
-    if text in _DESCRIPTORS:
-        return
-    if text.startswith("@every "):
-        try:
-            parse_nanoseconds(text.removeprefix("@every "))
-        except DurationError as error:
-            raise CronError(f"failed to parse duration {text}: {error}") from None
-        return
-    raise CronError(f"unrecognized descriptor: {text}")
+class _Field(NamedTuple):
+    values: frozenset[int]
+    star: bool
+    """Whether it is a star, or has one without step: then the other field for days decides alone."""
 
 
-def _check_range(part: str, low: int, high: int, names: dict[str, int]) -> None:
+def _field(text: str, low: int, high: int, names: dict[str, int]) -> _Field:
+    values: set[int] = set()
+    star = False
+    for part in text.split(","):
+        if part:  # empty items are left out
+            more, is_star = _range(part, low, high, names)
+            values.update(more)
+            star = star or is_star
+    return _Field(frozenset(values), star)
+
+
+def _range(part: str, low: int, high: int, names: dict[str, int]) -> tuple[range, bool]:
     span, *steps = part.split("/")
     bounds = span.split("-")
-    if bounds[0] in ("*", "?"):
+    star = bounds[0] in ("*", "?")
+    if star:
         start, end = low, high
     else:
         start = end = _number(bounds[0], names)
@@ -66,6 +123,7 @@ def _check_range(part: str, low: int, high: int, names: dict[str, int]) -> None:
         step = _integer(steps[0])
         if len(bounds) == 1:
             end = high
+        star = star and step <= 1
     if start < low:
         raise CronError(f"beginning of range ({start}) below minimum ({low}): {part}")
     if end > high:
@@ -74,6 +132,7 @@ def _check_range(part: str, low: int, high: int, names: dict[str, int]) -> None:
         raise CronError(f"beginning of range ({start}) beyond end of range ({end}): {part}")
     if step == 0:
         raise CronError(f"step of range should be a positive number: {part}")
+    return range(start, end + 1, step), star
 
 
 def _number(text: str, names: dict[str, int]) -> int:
@@ -89,3 +148,135 @@ def _integer(text: str) -> int:
     if number < 0:
         raise CronError(f"negative number ({number}) not allowed: {text}")
     return number
+
+
+class Every:
+    """So many seconds after the last time."""
+
+    def __init__(self, seconds: int) -> None:
+        self.seconds = seconds
+
+    def next(self, after: datetime.datetime) -> datetime.datetime | None:
+        moment = after.astimezone(datetime.UTC) + datetime.timedelta(seconds=self.seconds)
+        return moment.replace(microsecond=0)
+
+
+class Calendar:
+    """Minutes, hours, days and months of a zone."""
+
+    def __init__(self, fields: Iterable[_Field], zone: datetime.tzinfo) -> None:
+        minutes, hours, days, months, weekdays = fields
+        self._minutes = minutes.values
+        self._hours = hours.values
+        self._days = days.values
+        self._months = months.values
+        self._weekdays = weekdays.values
+        self._both = days.star or weekdays.star
+        self._zone = zone
+
+    def next(self, after: datetime.datetime) -> datetime.datetime | None:
+        at = (after.astimezone(datetime.UTC) + _SECOND).replace(microsecond=0)
+        walk = _Walk(at, self._zone)
+        limit = walk.local.year + _YEARS
+        while walk.local.year <= limit:
+            if (
+                walk.to_month(self._months)
+                and walk.to_day(self._is_day)
+                and walk.to_hour(self._hours)
+                and walk.to_minute(self._minutes)
+                and walk.to_full_minute()
+            ):
+                return walk.local.astimezone(datetime.UTC)
+        return None
+
+    def _is_day(self, local: datetime.datetime) -> bool:
+        """With a star in either field both must fit (the star always does), else one suffices."""
+        day, weekday = local.day in self._days, local.isoweekday() % 7 in self._weekdays
+        return (day and weekday) if self._both else (day or weekday)
+
+
+class _IsDay(Protocol):
+    def __call__(self, local: datetime.datetime, /) -> bool: ...
+
+
+class _Walk:
+    """A moment on its way to the next one that fits. Each step answers whether it got there within the larger unit;
+    if not, all must be looked at again from the month on (the label WRAP of ``spec.go``)."""
+
+    def __init__(self, at: datetime.datetime, zone: datetime.tzinfo) -> None:
+        self._zone = zone
+        self._begun = False
+        """Whether the smaller units have been set to their beginning."""
+        self.local = at.astimezone(zone)
+
+    def to_month(self, months: frozenset[int]) -> bool:
+        while self.local.month not in months:
+            self._begin(self.local.year, self.local.month, 1, 0)
+            self.local = self._wall(self.local, months=1)
+            if self.local.month == 1:
+                return False
+        return True
+
+    def to_day(self, fits: _IsDay) -> bool:
+        while not fits(self.local):
+            self._begin(self.local.year, self.local.month, self.local.day, 0)
+            self.local = self._wall(self.local, days=1)
+            # Where midnight does not exist that day: back to, or on to, what is nearest to it.
+            hour = self.local.hour
+            if hour > 12:
+                self._add((24 - hour) * _HOUR)
+            elif hour:
+                self._add(-hour * _HOUR)
+            if self.local.day == 1:
+                return False
+        return True
+
+    def to_hour(self, hours: frozenset[int]) -> bool:
+        while self.local.hour not in hours:
+            self._begin(self.local.year, self.local.month, self.local.day, self.local.hour)
+            self._add(_HOUR)
+            if self.local.hour == 0:
+                return False
+        return True
+
+    def to_minute(self, minutes: frozenset[int]) -> bool:
+        while self.local.minute not in minutes:
+            if not self._begun:
+                self._begun = True
+                self._add(-self.local.second * _SECOND)
+            self._add(_MINUTE)
+            if self.local.minute == 0:
+                return False
+        return True
+
+    def to_full_minute(self) -> bool:
+        if self.local.second == 0:
+            return True
+        self._begun = True
+        self._add((60 - self.local.second) * _SECOND)
+        return False
+
+    def _begin(self, year: int, month: int, day: int, hour: int) -> None:
+        if not self._begun:
+            self._begun = True
+            self.local = self._date(datetime.datetime(year, month, day, hour, tzinfo=datetime.UTC))
+
+    def _add(self, delta: datetime.timedelta) -> None:
+        self.local = (self.local.astimezone(datetime.UTC) + delta).astimezone(self._zone)
+
+    def _wall(self, local: datetime.datetime, *, months: int = 0, days: int = 0) -> datetime.datetime:
+        """Go's ``AddDate``. Months are only added on the first of one, so that no day runs over."""
+        year, month = divmod(local.year * 12 + local.month - 1 + months, 12)
+        wall = local.replace(year=year, month=month + 1, tzinfo=datetime.UTC, fold=0) + datetime.timedelta(days=days)
+        return self._date(wall)
+
+    def _date(self, wall: datetime.datetime) -> datetime.datetime:
+        """Go's ``time.Date``: the moment at which clocks of the zone show this (given as if it were UTC). Of two such
+        moments, or none, it takes the one that comes out of looking the offset up twice."""
+        offset = self._offset(wall)
+        if offset:
+            offset = self._offset(wall - offset)
+        return (wall - offset).astimezone(self._zone)
+
+    def _offset(self, at: datetime.datetime) -> datetime.timedelta:
+        return at.astimezone(self._zone).utcoffset() or datetime.timedelta()

@@ -33,6 +33,8 @@ USERS = {
     "07a-statefulset-ordered": {"statefulset-controller"},
     "07b-statefulset-volumeclaims": {"statefulset-controller"},
     "10a-disruption": {"disruption-controller"},
+    "08a-cronjob-minute": {"cronjob-controller"},
+    "08b-cronjob-forbid": {"cronjob-controller"},
     "11-namespace-deletion": {"namespace-controller"},
     "12-garbage-collector": {"generic-garbage-collector"},
     "13-node-silent": {"node-controller", "pod-garbage-collector", "replicaset-controller", "ttl-controller"},
@@ -50,6 +52,7 @@ USERS = {
 """Whose requests are kept, by scenario."""
 
 ACCOUNTS = {
+    "cronjob-controller",
     "clusterrole-aggregation-controller",
     "daemon-set-controller",
     "deployment-controller",

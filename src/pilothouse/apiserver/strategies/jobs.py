@@ -19,6 +19,7 @@ from pilothouse.apiserver.strategies.selectors import selector_problems
 from pilothouse.apiserver.strategies.warnings import pod_spec_warnings
 from pilothouse.machinery.cron import CronError, check_schedule
 from pilothouse.machinery.labels import SelectorError, selector_from
+from pilothouse.machinery.zones import UnknownZone, load_zone
 from pilothouse.semantics.pod_defaults import default_template
 
 _MAX_INT32 = 2**31 - 1
@@ -342,10 +343,8 @@ def _zone_problems(zone: str | None) -> list[FieldError]:
     if zone.lower() == "local":
         text = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
         return [errors.invalid_value("spec.timeZone", zone, text)]
-    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
-
     try:
-        ZoneInfo(zone)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        return [errors.invalid_value("spec.timeZone", zone, f"unknown time zone {zone}")]
+        load_zone(zone)
+    except UnknownZone as error:
+        return [errors.invalid_value("spec.timeZone", zone, str(error))]
     return []

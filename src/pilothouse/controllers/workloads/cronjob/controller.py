@@ -1,0 +1,276 @@
+"""The wiring: observe → decide → apply → report.
+
+Upstream: v1.36 ``pkg/controller/cronjob/cronjob_controllerv2.go``.
+"""
+
+import msgspec
+
+from pilothouse.api.batch import CRON_JOBS, JOBS, CronJob, Job
+from pilothouse.api.meta import ObjectMeta, OwnerReference
+from pilothouse.client.errors import AlreadyExists, ApiError, NotFound, has_cause
+from pilothouse.controllers.workloads.cronjob import DESCRIPTOR, CronJobOptions
+from pilothouse.controllers.workloads.cronjob.blueprint import draw_job
+from pilothouse.controllers.workloads.cronjob.decide import Decision, Remark, decide, job_name, surplus_jobs
+from pilothouse.controllers.workloads.cronjob.status import encode, settled, started, unknown, unseen, without
+from pilothouse.controllers.workloads.cronjob.timetable import schedule_of, until_next
+from pilothouse.env import TaskGroup
+from pilothouse.machinery.cron import CronError
+from pilothouse.machinery.owners import controller_of, is_controlled_by
+from pilothouse.machinery.resource_versions import is_newer
+from pilothouse.machinery.splice import replace_fields, take_field
+from pilothouse.runtime import (
+    Controller,
+    ControllerContext,
+    EventRecorder,
+    Requeue,
+    controller_index_key,
+    index_by_controller,
+    object_key,
+    object_reference,
+)
+from pilothouse.runtime.claims import CONTROLLER_INDEX
+from pilothouse.runtime.events import NORMAL, WARNING
+from pilothouse.runtime.metrics import exponential_buckets
+
+_FAILURES = (ApiError, OSError)
+_decoder = msgspec.json.Decoder(CronJob)
+
+
+def build(context: ControllerContext) -> "CronJobController":
+    """The factory of the descriptor."""
+    return CronJobController(context)
+
+
+class NotReplaced(RuntimeError):
+    """A Job that was to make room could not be deleted."""
+
+
+class _Look:
+    """What changes during one look at a CronJob."""
+
+    def __init__(self, cron_job: CronJob, raw: bytes) -> None:
+        self.cron_job = cron_job
+        self.raw = raw
+        self.status = cron_job.status
+        self._removed: set[str] = set()
+
+    def remove(self, uid: str) -> None:
+        """This Job is active no more."""
+        self._removed.add(uid)
+        self.status = without(self.status, (uid,))
+
+    def refresh(self, cron_job: CronJob, raw: bytes) -> None:
+        """The server has a newer one: go on with that."""
+        self.cron_job, self.raw = cron_job, raw
+        self.status = without(cron_job.status, self._removed)
+
+
+class CronJobController(Controller):
+    """See the package."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        cron_jobs = context.informers.informer(CRON_JOBS, keep_raw=True)
+        jobs = context.informers.informer(JOBS)
+        super().__init__(
+            DESCRIPTOR.name,
+            context.env,
+            workers=context.options_as(CronJobOptions).workers,
+            waits_for=(jobs, cron_jobs),
+            metrics=context.metrics,
+            queue_name="cronjob",
+            log=context.log,
+        )
+        self._client = context.client
+        self._cron_jobs = cron_jobs.cache
+        self._jobs = jobs.cache
+        self._recorder = EventRecorder(context.client, context.env, self.name)
+        self._skew = context.metrics.histogram(
+            "cronjob_controller_job_creation_skew_duration_seconds",
+            "[STABLE] Time between when a cronjob is scheduled to be run, and when the corresponding job is created",
+            buckets=exponential_buckets(1, 2, 10),
+        ).labels_of()
+        self._written: dict[str, tuple[str, str]] = {}
+        """By key the uid and the version of our last write."""
+        self._jobs.add_index(CONTROLLER_INDEX, index_by_controller)
+        cron_jobs.add_handler(
+            lambda made, _initial: self.queue.add(object_key(made.metadata)),
+            self._changed,
+            self._gone,
+        )
+        jobs.add_handler(
+            lambda job, _initial: self._wake_owner(job.metadata),
+            self._job_changed,
+            lambda job, _unknown: self._wake_owner(job.metadata),
+        )
+
+    async def run(self) -> None:
+        async with TaskGroup(self.name) as group:
+            group.start(self._recorder.run(), name=f"{self.name}-events")
+            await super().run()
+
+    # What wakes which key
+
+    def _changed(self, old: CronJob, new: CronJob) -> None:
+        """After a change of its schedule a CronJob rests until the next moment. The wake-ups of before stay."""
+        key = object_key(new.metadata)
+        before, after = old.spec, new.spec
+        same = (before.schedule, before.time_zone) == (after.schedule, after.time_zone)
+        if same or old.metadata.uid != new.metadata.uid:
+            self.queue.add(key)
+            return
+        try:
+            schedule = schedule_of(new, self.env.zone)
+        except CronError:
+            text = f"unparseable schedule for cronjob: {after.schedule}"
+            self._say(new, Remark(WARNING, "UnParseableCronJobSchedule", text))
+            return
+        wait = until_next(new, schedule, self.env.now())
+        # Without any moment a look will say why.
+        self.queue.add_after(key, wait if wait is not None else 0.0)
+
+    def _gone(self, cron_job: CronJob, _final_state_unknown: bool) -> None:
+        key = object_key(cron_job.metadata)
+        self._written.pop(key, None)
+        self.queue.add(key)
+
+    def _job_changed(self, old: Job, new: Job) -> None:
+        if old.metadata.resource_version == new.metadata.resource_version:
+            return
+        if controller_of(old.metadata) != controller_of(new.metadata):
+            self._wake_owner(old.metadata)
+        self._wake_owner(new.metadata)
+
+    def _wake_owner(self, job: ObjectMeta) -> None:
+        reference = controller_of(job)
+        key = self._owner_key(job.namespace, reference) if reference is not None else None
+        if key is not None:
+            self.queue.add(key)
+
+    def _owner_key(self, namespace: str, reference: OwnerReference) -> str | None:
+        if reference.kind != CRON_JOBS.kind:
+            return None
+        key = f"{namespace}/{reference.name}"
+        owner = self._cron_jobs.get(key)
+        return key if owner is not None and owner.metadata.uid == reference.uid else None
+
+    # One look
+
+    async def reconcile(self, key: str) -> Requeue | None:
+        cron_job, raw = self._cron_jobs.get(key), self._cron_jobs.raw(key)
+        if cron_job is None:
+            return None
+        assert raw is not None, "what is written back whole is cached with its JSON"
+        meta = cron_job.metadata
+        uid, version = self._written.get(key, ("", ""))
+        if uid == meta.uid and is_newer(version, meta.resource_version):
+            return None  # the event of that write brings the key back
+        owned = controller_index_key(meta.namespace, CRON_JOBS.kind, meta.name, meta.uid)
+        jobs = sorted(self._jobs.by_index(CONTROLLER_INDEX, owned), key=lambda job: job.metadata.name)
+        look = _Look(cron_job, raw)
+        for job in surplus_jobs(cron_job, jobs):
+            await self._delete(look, job.metadata)
+        wait: float | None = None
+        failure: Exception | None = None
+        try:
+            wait = await self._look(look, jobs)
+        except (*_FAILURES, NotReplaced) as error:
+            failure = error
+        # What is known by now is written down also when the rest has failed.
+        if look.status != look.cron_job.status:
+            await self._put_status(look)
+        if failure is not None:
+            raise failure
+        return Requeue(wait) if wait is not None else None
+
+    async def _look(self, look: _Look, jobs: list[Job]) -> float | None:
+        for job in unknown(look.status, jobs):
+            await self._ask_about(look, job)
+        look.status, remarks = settled(look.status, jobs)
+        for remark in remarks:
+            self._say(look.cron_job, remark)
+        for reference in unseen(look.status, jobs):
+            try:
+                await self._client.get(JOBS, reference.name, reference.namespace)
+            except NotFound:
+                text = f"Active job went missing: {reference.name}"
+                self._say(look.cron_job, Remark(NORMAL, "MissingJob", text))
+                look.remove(reference.uid)
+        decision = decide(look.cron_job, look.status, self.env.now(), self.env.zone)
+        for remark in decision.remarks:
+            self._say(look.cron_job, remark)
+        if decision.start is not None:
+            await self._start(look, decision)
+        return decision.wait
+
+    async def _ask_about(self, look: _Look, job: Job) -> None:
+        """A Job runs that the status does not know: the cache may be behind our own last write."""
+        if any(reference.uid == job.metadata.uid for reference in look.status.active):
+            return  # the newer status knows it
+        meta = look.cron_job.metadata
+        raw = await self._client.get(CRON_JOBS.raw, meta.name, meta.namespace)
+        live = _decoder.decode(raw)
+        if any(reference.uid == job.metadata.uid for reference in live.status.active):
+            look.refresh(live, bytes(raw))
+            return
+        text = f"Saw a job that the controller did not create or forgot: {job.metadata.name}"
+        self._say(look.cron_job, Remark(WARNING, "UnexpectedJob", text))
+
+    async def _start(self, look: _Look, decision: Decision) -> None:
+        cron_job, moment = look.cron_job, decision.start
+        assert moment is not None, "asked only when there is one"
+        if decision.replace:
+            await self._make_room(look)
+        meta = cron_job.metadata
+        name = job_name(cron_job, moment)
+        try:
+            made = await self._client.create(JOBS, draw_job(cron_job, moment), meta.namespace)
+        except AlreadyExists:
+            # Made by us, and not yet written down, or by somebody else, whose business it is.
+            there = await self._client.get(JOBS, name, meta.namespace)
+            known = any(reference.uid == there.metadata.uid for reference in look.status.active)
+            if known or not is_controlled_by(there.metadata, meta.uid):
+                return
+            self.log.info("Job already exists", job=name, namespace=meta.namespace)
+            look.status = started(look.status, there.metadata, moment)
+            return
+        except _FAILURES as error:
+            if not has_cause(error, "NamespaceTerminating"):
+                self._say(cron_job, Remark(WARNING, "FailedCreate", f"Error creating job: {error}"))
+            raise
+        created = made.metadata.creation_timestamp
+        if created is not None:
+            self._skew.observe((created - moment).total_seconds())
+        self._say(cron_job, Remark(NORMAL, "SuccessfulCreate", f"Created job {made.metadata.name}"))
+        look.status = started(look.status, made.metadata, moment)
+
+    async def _make_room(self, look: _Look) -> None:
+        for reference in look.status.active:
+            try:
+                job = await self._client.get(JOBS, reference.name, reference.namespace)
+            except _FAILURES as error:
+                self._say(look.cron_job, Remark(WARNING, "FailedGet", f"Get job: {error}"))
+                raise
+            if not await self._delete(look, job.metadata):
+                raise NotReplaced(f"could not replace job {reference.namespace}/{reference.name}")
+
+    async def _delete(self, look: _Look, job: ObjectMeta) -> bool:
+        try:
+            await self._client.delete(JOBS, job.name, job.namespace, propagation_policy="Background")
+        except _FAILURES as error:
+            self._say(look.cron_job, Remark(WARNING, "FailedDelete", f"Deleted job: {error}"))
+            return False
+        look.remove(job.uid)
+        self._say(look.cron_job, Remark(NORMAL, "SuccessfulDelete", f"Deleted job {job.name}"))
+        return True
+
+    async def _put_status(self, look: _Look) -> None:
+        meta = look.cron_job.metadata
+        whole = replace_fields(look.raw, {"status": encode(look.status), "metadata.managedFields": None})
+        answer = await self._client.update(CRON_JOBS.raw, meta.name, whole, meta.namespace, subresource="status")
+        version = take_field(answer, "metadata.resourceVersion")
+        if version is not None:
+            self._written[object_key(meta)] = (meta.uid, bytes(version).decode().strip('"'))
+
+    def _say(self, cron_job: CronJob, remark: Remark) -> None:
+        about = object_reference(CRON_JOBS, cron_job.metadata)
+        self._recorder.event(about, remark.type, remark.reason, remark.message)

@@ -1,0 +1,137 @@
+"""Whether to start a Job now, and which finished Jobs go. Pure: the controller observes and applies.
+
+Upstream: v1.36 ``pkg/controller/cronjob/cronjob_controllerv2.go`` (``syncCronJob``, ``cleanupFinishedJobs``).
+"""
+
+import datetime
+from collections.abc import Iterable
+
+import msgspec
+
+from pilothouse.api.batch import CronJob, CronJobStatus, Job
+from pilothouse.controllers.workloads.cronjob.timetable import (
+    TOO_MANY,
+    NoSuchMoment,
+    find_due,
+    has_own_zone,
+    schedule_of,
+    until_next,
+)
+from pilothouse.machinery.cron import CronError
+from pilothouse.machinery.zones import UnknownZone, load_zone
+from pilothouse.runtime.events import NORMAL, WARNING
+from pilothouse.semantics.jobs import finished_condition
+
+
+class Remark(msgspec.Struct, frozen=True):
+    """An event about the CronJob."""
+
+    type: str
+    reason: str
+    message: str
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """What to do now, and what to say."""
+
+    start: datetime.datetime | None = None
+    """The moment to start a Job for."""
+    replace: bool = False
+    """Delete what runs before that."""
+    wait: float | None = None
+    """Seconds until the next look. ``None``: not before something changes."""
+    remarks: tuple[Remark, ...] = ()
+
+
+_TOO_MANY = Remark(
+    WARNING,
+    "TooManyMissedTimes",
+    "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew",
+)
+_ACTIVE = Remark(
+    NORMAL,
+    "JobAlreadyActive",
+    "Not starting job because prior execution is running and concurrency policy is Forbid",
+)
+
+
+def job_name(cron_job: CronJob, moment: datetime.datetime) -> str:
+    """The name of the Job for a moment: no other Job of the CronJob will ever have it."""
+    return f"{cron_job.metadata.name}-{int(moment.timestamp()) // 60}"
+
+
+def decide(
+    cron_job: CronJob, status: CronJobStatus, now: datetime.datetime, local: datetime.tzinfo = datetime.UTC
+) -> Decision:
+    """What the schedule asks for now. ``status`` is that of the CronJob with what is known of its Jobs by now."""
+    spec, meta = cron_job.spec, cron_job.metadata
+    if meta.deletion_timestamp is not None:
+        return Decision()
+    if spec.time_zone is not None:
+        try:
+            load_zone(spec.time_zone)
+        except UnknownZone as error:
+            text = f"invalid timeZone: {_quoted(spec.time_zone)}: {error}"
+            return Decision(remarks=(Remark(WARNING, "UnknownTimeZone", text),))
+    if spec.suspend:
+        return Decision()
+    remarks: list[Remark] = []
+    if has_own_zone(cron_job):
+        text = (
+            f"CRON_TZ or TZ used in schedule {_quoted(spec.schedule)} is not officially supported, see "
+            "https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details"
+        )
+        remarks.append(Remark(WARNING, "UnsupportedSchedule", text))
+    try:
+        schedule = schedule_of(cron_job, local)
+    except CronError as error:
+        text = f"unparseable schedule: {_quoted(spec.schedule)} : {error}"
+        return Decision(remarks=(*remarks, Remark(WARNING, "UnparseableSchedule", text)))
+    try:
+        due = find_due(cron_job, schedule, now)
+    except NoSuchMoment as error:
+        text = f"invalid schedule: {spec.schedule} : {error}"
+        return Decision(remarks=(*remarks, Remark(WARNING, "InvalidSchedule", text)))
+    wait = until_next(cron_job, schedule, now)
+    moment = due.at
+    if moment is None:
+        return Decision(wait=wait, remarks=tuple(remarks))
+    if due.missed > TOO_MANY:
+        remarks.append(_TOO_MANY)
+    # Upstream asks here whether the deadline is over (event MissSchedule). It never is: no moment before it was found.
+    name = job_name(cron_job, moment)
+    if status.last_schedule_time == moment or any(
+        job.name == name and job.namespace == meta.namespace for job in status.active
+    ):
+        return Decision(wait=wait, remarks=tuple(remarks))
+    if spec.concurrency_policy == "Forbid" and status.active:
+        # The last moment stays as it is: this one is made up for when the Job has ended, unless another has come.
+        return Decision(wait=wait, remarks=(*remarks, _ACTIVE))
+    replace = spec.concurrency_policy == "Replace" and bool(status.active)
+    return Decision(start=moment, replace=replace, wait=wait, remarks=tuple(remarks))
+
+
+def _quoted(text: str) -> str:
+    return msgspec.json.encode(text).decode()
+
+
+def surplus_jobs(cron_job: CronJob, jobs: Iterable[Job]) -> list[Job]:
+    """The finished Jobs beyond the limits, those that began first in front."""
+    by_end: dict[str, list[Job]] = {"Complete": [], "Failed": []}
+    for job in jobs:
+        end = finished_condition(job)
+        if end is not None:
+            by_end[end.type].append(job)
+    surplus: list[Job] = []
+    limits = cron_job.spec.successful_jobs_history_limit, cron_job.spec.failed_jobs_history_limit
+    for ended, limit in zip(by_end.values(), limits, strict=True):
+        if limit is not None and len(ended) > limit:
+            surplus += sorted(ended, key=_age)[: len(ended) - limit]
+    return surplus
+
+
+_NEVER = datetime.datetime.max.replace(tzinfo=datetime.UTC)
+
+
+def _age(job: Job) -> tuple[datetime.datetime, str]:
+    return job.status.start_time or _NEVER, job.metadata.name

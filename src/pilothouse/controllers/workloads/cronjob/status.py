@@ -1,0 +1,66 @@
+"""What became of the Jobs, as the status tells it. Pure.
+
+Upstream: v1.36 ``pkg/controller/cronjob/cronjob_controllerv2.go`` (``syncCronJob``).
+"""
+
+import datetime
+from collections.abc import Collection, Iterable
+
+import msgspec
+from msgspec.structs import replace
+
+from pilothouse.api.batch import JOBS, CronJobStatus, Job
+from pilothouse.api.core import ObjectReference
+from pilothouse.api.meta import ObjectMeta
+from pilothouse.controllers.workloads.cronjob.decide import Remark
+from pilothouse.runtime.events import NORMAL, object_reference
+from pilothouse.semantics.jobs import finished_condition
+
+
+def without(status: CronJobStatus, uids: Collection[str]) -> CronJobStatus:
+    """These are active no more."""
+    if not any(job.uid in uids for job in status.active):
+        return status
+    return replace(status, active=tuple(job for job in status.active if job.uid not in uids))
+
+
+def started(status: CronJobStatus, job: ObjectMeta, moment: datetime.datetime) -> CronJobStatus:
+    """A Job has been started for a moment."""
+    return replace(status, active=(*status.active, object_reference(JOBS, job)), last_schedule_time=moment)
+
+
+def settled(status: CronJobStatus, jobs: Iterable[Job]) -> tuple[CronJobStatus, list[Remark]]:
+    """With the Jobs that have ended since, and what to say about them."""
+    remarks: list[Remark] = []
+    active = {reference.uid for reference in status.active}
+    for job in jobs:
+        end = finished_condition(job)
+        if end is None:
+            continue
+        if job.metadata.uid in active:
+            status = without(status, (job.metadata.uid,))
+            text = f"Saw completed job: {job.metadata.name}, condition: {end.type}"
+            remarks.append(Remark(NORMAL, "SawCompletedJob", text))
+        at = job.status.completion_time
+        if end.type == "Complete" and at is not None:
+            known = status.last_successful_time
+            if known is None or at > known:
+                status = replace(status, last_successful_time=at)
+    return status, remarks
+
+
+def unknown(status: CronJobStatus, jobs: Iterable[Job]) -> list[Job]:
+    """The Jobs that run and are not in the status."""
+    active = {reference.uid for reference in status.active}
+    return [job for job in jobs if job.metadata.uid not in active and finished_condition(job) is None]
+
+
+def unseen(status: CronJobStatus, jobs: Iterable[Job]) -> list[ObjectReference]:
+    """What the status calls active and the cache does not show."""
+    there = {job.metadata.uid for job in jobs}
+    return [reference for reference in status.active if reference.uid not in there]
+
+
+def encode(status: CronJobStatus) -> bytes:
+    """The status as JSON."""
+    return msgspec.json.encode(status)

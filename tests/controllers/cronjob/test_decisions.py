@@ -1,0 +1,515 @@
+"""What a CronJob does and when. Rows mirror v1.36 ``pkg/controller/cronjob/cronjob_controllerv2_test.go`` and
+``utils_test.go``."""
+
+import datetime
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pilothouse.api.batch import (
+    CronJob,
+    CronJobSpec,
+    CronJobStatus,
+    Job,
+    JobCondition,
+    JobStatus,
+    JobTemplate,
+    JobTemplateMeta,
+)
+from pilothouse.api.core import ObjectReference
+from pilothouse.api.meta import ObjectMeta
+from pilothouse.controllers.workloads.cronjob.blueprint import SCHEDULED, draw_job
+from pilothouse.controllers.workloads.cronjob.decide import decide, job_name, surplus_jobs
+from pilothouse.controllers.workloads.cronjob.status import settled, started, unknown, unseen, without
+from pilothouse.controllers.workloads.cronjob.timetable import NoSuchMoment, find_due, schedule_of, until_next
+
+TEN = datetime.datetime(2016, 5, 19, 10, tzinfo=datetime.UTC)
+"""The top of the hour: a Thursday."""
+MINUTE, HOUR, DAY = 60, 3600, 86400
+Seconds = float
+
+
+def at(seconds: Seconds) -> datetime.datetime:
+    return TEN + datetime.timedelta(seconds=seconds)
+
+
+def cron(
+    schedule: str = "0 * * * ?",
+    *,
+    created: Seconds = 0,
+    last: Seconds | None = None,
+    active: tuple[str, ...] = (),
+    deleted: bool = False,
+    **spec: Any,
+) -> CronJob:
+    meta = ObjectMeta(
+        name="mycronjob",
+        namespace="snazzycats",
+        uid="1a2b3c",
+        creation_timestamp=at(created),
+        deletion_timestamp=TEN if deleted else None,
+    )
+    status = CronJobStatus(
+        active=tuple(ObjectReference(kind="Job", namespace="snazzycats", name=name, uid=name) for name in active),
+        last_schedule_time=None if last is None else at(last),
+    )
+    return CronJob(metadata=meta, spec=CronJobSpec(schedule=schedule, **spec), status=status)
+
+
+@pytest.mark.parametrize(
+    ("given", "now", "heed", "since", "due", "many"),
+    [
+        pytest.param(cron(), 30, False, 0, None, 0, id="before the first moment"),
+        pytest.param(cron(), 61 * MINUTE, False, 0, HOUR, 0, id="just after it"),
+        pytest.param(cron(created=10), 301 * MINUTE, False, 10, 5 * HOUR, 5, id="five were missed"),
+        pytest.param(
+            cron("30 6-16/4 * * 1-5", last=30 * MINUTE),
+            DAY + 31 * MINUTE,
+            False,
+            30 * MINUTE,
+            DAY + 30 * MINUTE,
+            2,
+            id="uneven distances",
+        ),
+        pytest.param(
+            cron("30 10,11,12 * * 1-5", last=30 * MINUTE),
+            30 * HOUR + 30 * MINUTE,
+            False,
+            30 * MINUTE,
+            None,
+            30,
+            id="uneven distances, the estimate leads past the last",
+        ),
+        pytest.param(
+            cron("30 6-16/4 * * 1-5", last=30 * MINUTE),
+            96 * HOUR + 31 * MINUTE,
+            False,
+            30 * MINUTE,
+            96 * HOUR + 30 * MINUTE,
+            6,
+            id="over a weekend",
+        ),
+        pytest.param(
+            cron("30 6-16/4 * * 1-5"),
+            DAY + 31 * MINUTE,
+            False,
+            0,
+            DAY + 30 * MINUTE,
+            7,
+            id="uneven distances, a short one first",
+        ),
+        pytest.param(
+            cron("@every 1h", created=-59 * MINUTE, last=MINUTE, starting_deadline_seconds=10),
+            7 * DAY,
+            False,
+            MINUTE,
+            6 * DAY + 23 * HOUR + MINUTE,
+            167,
+            id="distances are counted from the last one, for a week",
+        ),
+        pytest.param(cron("0 * * * *", last=0), 30, False, 0, None, 0, id="just served"),
+        pytest.param(cron("*/5 * * * *", last=1800), 31 * MINUTE, False, 1800, None, 0, id="served a minute ago"),
+        pytest.param(
+            cron("*/5 * * * *", last=1800, starting_deadline_seconds=60),
+            31 * MINUTE,
+            False,
+            1800,
+            None,
+            0,
+            id="within the deadline",
+        ),
+        pytest.param(
+            cron("*/5 * * * *", last=1800, starting_deadline_seconds=60),
+            32 * MINUTE,
+            True,
+            31 * MINUTE,
+            None,
+            0,
+            id="the deadline says from when on",
+        ),
+    ],
+)
+def test_which_moment_is_due(
+    given: CronJob, now: Seconds, heed: bool, since: Seconds, due: Seconds | None, many: int
+) -> None:
+    """TestMostRecentScheduleTime."""
+    found = find_due(given, schedule_of(given, datetime.UTC), at(now), heed_deadline=heed)
+    assert (found.since, found.at) == (at(since), None if due is None else at(due))
+    assert found.missed == many
+
+
+def test_days_that_do_not_exist() -> None:
+    """TestMostRecentScheduleTime, "rogue cronjob"; TestNextScheduleTime, case 8."""
+    rogue = cron("59 23 31 2 *", created=10)
+    with pytest.raises(NoSuchMoment, match="time difference between two schedules is less than 1 second"):
+        find_due(rogue, schedule_of(rogue, datetime.UTC), at(HOUR))
+    assert until_next(rogue, schedule_of(rogue, datetime.UTC), at(HOUR)) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "now", "due"),
+    [
+        pytest.param(cron(created=-600), -420, None, id="never started, not yet time"),
+        pytest.param(cron(created=-600), 2, 0, id="never started, it is time"),
+        pytest.param(cron(created=-600, last=0), 120, None, id="started, not yet time"),
+        pytest.param(cron(created=-600, last=0), HOUR + 300, HOUR, id="started, it is time"),
+        pytest.param(cron(created=-2 * HOUR, last=-HOUR), HOUR + 300, HOUR, id="two were missed: the last"),
+        pytest.param(cron(created=-2 * HOUR, last=-HOUR), HOUR + 10 * DAY, HOUR + 10 * DAY, id="ten days were missed"),
+        pytest.param(
+            cron(created=-2 * HOUR, last=-HOUR, starting_deadline_seconds=2 * HOUR),
+            HOUR + 10 * DAY,
+            HOUR + 10 * DAY,
+            id="ten days were missed, the deadline is short",
+        ),
+    ],
+)
+def test_what_is_unmet(given: CronJob, now: Seconds, due: Seconds | None) -> None:
+    """TestNextScheduleTime."""
+    found = find_due(given, schedule_of(given, datetime.UTC), at(now)).at
+    assert found == (None if due is None else at(due))
+
+
+@pytest.mark.parametrize(
+    ("given", "now", "expected"),
+    [
+        pytest.param(
+            cron("30 6-16/4 * * 1-5", last=30 * MINUTE), DAY + 31 * MINUTE, 3 * HOUR + 59 * MINUTE, id="the same day"
+        ),
+        pytest.param(
+            cron("30 10,11,12 * * 1-5", last=30 * MINUTE), 30 * HOUR + 30 * MINUTE, 66 * HOUR, id="over a weekend"
+        ),
+        pytest.param(
+            cron("0 12 * * 4", last=2 * HOUR),
+            19 * DAY + HOUR + 30 * MINUTE,
+            48 * HOUR + 30 * MINUTE,
+            id="weekly, two were missed",
+        ),
+        pytest.param(cron("0 12 * * 5"), 6 * HOUR, 20 * HOUR, id="never started"),
+    ],
+)
+def test_how_long_until_the_next(given: CronJob, now: Seconds, expected: Seconds) -> None:
+    """TestNextScheduleTimeDuration."""
+    assert until_next(given, schedule_of(given, datetime.UTC), at(now)) == pytest.approx(expected + 0.1)
+
+
+SCHEDULES = (
+    "0 * * * *",
+    "30 6-16/4 * * 1-5",
+    "*/7 3 * * *",
+    "@every 1h1m",
+    "0 0 1 */3 *",
+    "15 2 * * 0",
+    "59 23 31 12 *",
+)
+ZONES = ("UTC", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata")
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    schedule=st.sampled_from(SCHEDULES),
+    zone=st.sampled_from(ZONES),
+    last=st.integers(-400 * DAY, 0),
+    now=st.floats(0.001, 400 * DAY),
+)
+def test_nobody_wakes_before_it_is_time(schedule: str, zone: str, last: int, now: float) -> None:
+    """kubernetes#118706: an uneven schedule led to a wake-up in the past, and so to one without end."""
+    given_ = cron(schedule, created=last, last=last, time_zone=zone)
+    parsed, instant = schedule_of(given_, datetime.UTC), at(now)
+    wait = until_next(given_, parsed, instant)
+    assert wait is not None and wait > 0
+    due = find_due(given_, parsed, instant)
+    if due.at is not None:
+        assert due.at <= instant
+        following = parsed.next(due.at)
+        assert following is not None and following > instant, "the last one that has come"
+
+
+PRIOR = 59 * -MINUTE  # just after the hour before
+BEFORE, AFTER = -MINUTE, MINUTE  # just before and just after the hour
+WEEK = 7 * DAY
+NEW_YORK: dict[str, Any] = {"time_zone": "America/New_York"}
+SHORT: dict[str, Any] = {"starting_deadline_seconds": 10}
+MEDIUM: dict[str, Any] = {"starting_deadline_seconds": 2 * HOUR}
+LONG: dict[str, Any] = {"starting_deadline_seconds": 1_000_000}
+RAN: dict[str, Any] = {"created": -61 * MINUTE, "last": PRIOR}
+RUNS: dict[str, Any] = {**RAN, "active": ("old",)}
+
+
+THIS_HOUR = f"mycronjob-{int(TEN.timestamp()) // 60}"
+
+
+def policy(name: str) -> dict[str, Any]:
+    return {"concurrency_policy": name}
+
+
+ALLOW, FORBID, REPLACE = policy("Allow"), policy("Forbid"), policy("Replace")
+MANY = "Warning TooManyMissedTimes"
+
+
+@pytest.mark.parametrize(
+    ("given", "now", "start", "wait", "remarks"),
+    [
+        *(
+            pytest.param(cron("obvious error schedule", created=BEFORE, **how), BEFORE, None, None,
+                         ["Warning UnparseableSchedule"], id=f"no schedule, {how['concurrency_policy']}")
+            for how in (ALLOW, FORBID, REPLACE)
+        ),
+        pytest.param(
+            cron(created=BEFORE, time_zone="bad timezone"), BEFORE, None, None, ["Warning UnknownTimeZone"],
+            id="no time zone",
+        ),
+        *(
+            pytest.param(cron(created=BEFORE, **how), BEFORE, None, 60.1, [], id=f"not time, {how}")
+            for how in (ALLOW, FORBID, REPLACE, NEW_YORK)
+        ),
+        *(
+            pytest.param(cron(created=BEFORE, **how), AFTER, 0, HOUR - 59.9, [], id=f"time, {how}")
+            for how in (ALLOW, FORBID, REPLACE, NEW_YORK, LONG)
+        ),
+        pytest.param(
+            cron("TZ=UTC 0 * * * ?", created=BEFORE, **NEW_YORK),
+            AFTER,
+            0,
+            HOUR - 59.9,
+            ["Warning UnsupportedSchedule"],
+            id="the schedule names a zone by itself",
+        ),
+        pytest.param(cron(created=BEFORE, suspend=True), AFTER, None, None, [], id="suspended"),
+        pytest.param(cron(created=BEFORE, deleted=True), AFTER, None, None, [], id="being deleted"),
+        pytest.param(cron(created=BEFORE, **SHORT), AFTER, None, HOUR - 59.9, [], id="past its deadline"),
+        *(
+            pytest.param(cron(**RAN, **how), BEFORE, None, 60.1, [], id=f"ran, not time, {how}")
+            for how in (ALLOW, FORBID, REPLACE)
+        ),
+        *(
+            pytest.param(cron(**RAN, **how), AFTER, 0, HOUR - 59.9, [], id=f"ran, time, {how}")
+            for how in (ALLOW, FORBID, REPLACE, LONG)
+        ),
+        pytest.param(cron(**RAN, suspend=True), AFTER, None, None, [], id="ran, suspended"),
+        pytest.param(cron(**RAN, **SHORT), AFTER, None, HOUR - 59.9, [], id="ran, past its deadline"),
+        *(
+            pytest.param(cron(**RUNS, **how), BEFORE, None, 60.1, [], id=f"runs, not time, {how}")
+            for how in (ALLOW, FORBID, REPLACE)
+        ),
+        pytest.param(cron(**RUNS, **ALLOW), AFTER, 0, HOUR - 59.9, [], id="runs, time, Allow"),
+        pytest.param(
+            cron(**RUNS, **FORBID), AFTER, None, HOUR - 59.9, ["Normal JobAlreadyActive"], id="runs, time, Forbid"
+        ),
+        pytest.param(cron(**RUNS, **REPLACE), AFTER, 0, HOUR - 59.9, [], id="runs, time, Replace"),
+        pytest.param(cron(**RUNS, suspend=True), AFTER, None, None, [], id="runs, suspended"),
+        pytest.param(cron(**RUNS, **SHORT), AFTER, None, HOUR - 59.9, [], id="runs, past its deadline"),
+        pytest.param(cron(**RUNS, **LONG), AFTER, 0, HOUR - 59.9, [], id="runs, within its deadline"),
+        *(
+            pytest.param(cron(**RAN, **how, **limit), WEEK, WEEK, HOUR + 0.1, [MANY], id=f"a week late, {how}, {limit}")
+            for how in (ALLOW, REPLACE, FORBID)
+            for limit in (LONG, {})
+        ),
+        *(
+            pytest.param(cron(**RAN, **how, **limit), WEEK, WEEK, HOUR + 0.1, [], id=f"a week late, {how}, {limit}")
+            for how in (ALLOW, REPLACE, FORBID)
+            for limit in (MEDIUM, SHORT)
+        ),
+        pytest.param(
+            cron(created=PRIOR, last=0), 60.1, None, HOUR - 60, [], id="served already: whatever the cache shows"
+        ),
+        pytest.param(
+            cron(created=-61 * MINUTE, last=PRIOR, active=(THIS_HOUR,)),
+            60.1,
+            None,
+            HOUR - 60,
+            [],
+            id="its Job is active already",
+        ),
+        pytest.param(cron("@every 1h", created=BEFORE), 0, None, HOUR - 59.9, [], id="every hour, not time"),
+        pytest.param(cron("@every 1h", created=-61 * MINUTE), BEFORE, BEFORE, HOUR + 0.1, [], id="every hour, time"),
+        pytest.param(
+            cron("@every 1h", created=-61 * MINUTE, **SHORT), BEFORE + 11, None, HOUR - 10.9, [],
+            id="every hour, past its deadline",
+        ),
+        pytest.param(
+            cron("@every 1h", created=-61 * MINUTE, **LONG), BEFORE + 9, BEFORE, HOUR - 8.9, [],
+            id="every hour, within its deadline",
+        ),
+        pytest.param(
+            cron("@every 1h", created=-61 * MINUTE, last=BEFORE), 0, None, HOUR - 59.9, [], id="every hour, ran"
+        ),
+        pytest.param(
+            cron("@every 1h", created=-61 * MINUTE, last=BEFORE), HOUR, HOUR - 60, HOUR - 59.9, [],
+            id="every hour, ran, time",
+        ),
+        pytest.param(
+            cron("@every 1h", created=-61 * MINUTE, last=BEFORE, **SHORT), HOUR - 49, None, HOUR - 10.9, [],
+            id="every hour, ran, past its deadline",
+        ),
+        pytest.param(
+            cron("@every 1h", created=-61 * MINUTE, last=BEFORE, active=("old",)), 0, None, HOUR - 59.9, [],
+            id="every hour, runs, not time",
+        ),
+        pytest.param(
+            cron("@every 1h", created=-61 * MINUTE, last=-61 * MINUTE, active=("old",)), AFTER, BEFORE,
+            HOUR - 119.9, [], id="every hour, runs, time",
+        ),
+        pytest.param(
+            cron("@every 1h", created=-61 * MINUTE, last=BEFORE, active=("old",), **LONG), HOUR - 51, HOUR - 60,
+            HOUR - 8.9, [], id="every hour, runs, within its deadline",
+        ),
+        pytest.param(
+            cron("@every 1h", created=PRIOR, last=AFTER), WEEK, WEEK - HOUR + 60, 60.1, [MANY],
+            id="every hour, a week late",
+        ),
+        pytest.param(
+            cron("@every 1h", created=PRIOR, last=AFTER, **SHORT), WEEK + 71, None, HOUR - 10.9, [],
+            id="every hour, a week late, past its deadline",
+        ),
+        pytest.param(
+            cron("59 23 31 2 *", created=10), HOUR, None, None, ["Warning InvalidSchedule"], id="days that do not exist"
+        ),
+    ],
+)  # fmt: skip
+def test_what_to_do(
+    given: CronJob, now: Seconds, start: Seconds | None, wait: Seconds | None, remarks: list[str]
+) -> None:
+    """TestControllerV2SyncCronJob."""
+    decision = decide(given, given.status, at(now))
+    assert decision.start == (None if start is None else at(start))
+    assert decision.wait == (None if wait is None else pytest.approx(wait))
+    assert [f"{remark.type} {remark.reason}" for remark in decision.remarks] == remarks
+    runs = given.spec.concurrency_policy == "Replace" and bool(given.status.active)
+    assert decision.replace is (runs and start is not None)
+
+
+@pytest.mark.parametrize(
+    ("given", "now", "message"),
+    [
+        pytest.param(
+            cron(time_zone="Nowhere/Land"), 0, 'invalid timeZone: "Nowhere/Land": unknown time zone Nowhere/Land',
+            id="zone",
+        ),
+        pytest.param(
+            cron("x"), 0, 'unparseable schedule: "x" : expected exactly 5 fields, found 1: [x]', id="schedule"
+        ),
+        pytest.param(
+            cron("59 23 31 2 *"), HOUR,
+            "invalid schedule: 59 23 31 2 * : time difference between two schedules is less than 1 second", id="days",
+        ),
+        pytest.param(
+            cron("TZ=UTC 0 * * * *"), 0,
+            'CRON_TZ or TZ used in schedule "TZ=UTC 0 * * * *" is not officially supported, see https://kubernetes.io'
+            "/docs/concepts/workloads/controllers/cron-jobs/ for more details", id="a zone in the schedule",
+        ),
+        pytest.param(
+            cron(created=-DAY * 5), 0,
+            "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew", id="many",
+        ),
+    ],
+)  # fmt: skip
+def test_what_it_says(given: CronJob, now: Seconds, message: str) -> None:
+    assert [remark.message for remark in decide(given, given.status, at(now)).remarks] == [message]
+
+
+def test_without_a_zone_the_machines_counts() -> None:
+    given_ = cron("0 12 * * *")
+    tokyo = datetime.timezone(datetime.timedelta(hours=9))
+    assert decide(given_, given_.status, at(18 * HOUR), tokyo).start == at(17 * HOUR)
+    assert decide(given_, given_.status, at(18 * HOUR)).start == at(2 * HOUR)
+
+
+def job(name: str, end: str = "", *, began: Seconds | None = None, ended: Seconds | None = None) -> Job:
+    conditions = (JobCondition(type=end, status="True"),) if end else ()
+    status = JobStatus(
+        conditions=conditions,
+        start_time=None if began is None else at(began),
+        completion_time=None if ended is None else at(ended),
+    )
+    return Job(metadata=ObjectMeta(name=name, namespace="snazzycats", uid=name), status=status)
+
+
+HISTORY = [
+    job("a", "Complete", began=1),
+    job("b", "Failed", began=2),
+    job("c", "Complete", began=3),
+    job("d", "Failed", began=4),
+    job("e", "Complete", began=5),
+    job("f", began=0),
+]
+
+
+@pytest.mark.parametrize(
+    ("succeeded", "failed", "jobs", "expected"),
+    [
+        pytest.param(None, None, HISTORY, [], id="no limits"),
+        pytest.param(1, 1, HISTORY, ["a", "c", "b"], id="one of each"),
+        pytest.param(0, 0, HISTORY, ["a", "c", "e", "b", "d"], id="none of each, but what runs"),
+        pytest.param(2, None, HISTORY, ["a"], id="only those that succeeded"),
+        pytest.param(None, 1, HISTORY, ["b"], id="only those that failed"),
+        pytest.param(3, 2, HISTORY, [], id="as many as may stay"),
+        pytest.param(1, 1, [], [], id="none there"),
+        pytest.param(1, 1, [job("b", "Complete"), job("a", "Complete")], ["a"], id="without beginning: by name"),
+        pytest.param(
+            1, 1, [job("a", "Complete"), job("b", "Complete", began=1)], ["b"], id="those without stay longest"
+        ),
+        pytest.param(1, 1, [job("b", "Complete", began=1), job("a", "Complete", began=1)], ["a"], id="as old: by name"),
+        pytest.param(1, 1, [job("a", "Complete", began=9), job("b", "Complete", began=1)], ["b"], id="the oldest"),
+    ],
+)
+def test_which_finished_jobs_go(
+    succeeded: int | None, failed: int | None, jobs: list[Job], expected: list[str]
+) -> None:
+    """TestControllerV2CleanupFinishedJobs, TestByJobStartTime."""
+    given_ = cron(successful_jobs_history_limit=succeeded, failed_jobs_history_limit=failed)
+    assert [gone.metadata.name for gone in surplus_jobs(given_, jobs)] == expected
+
+
+def test_what_became_of_the_jobs() -> None:
+    """TestControllerV2SyncCronJob, its checks of lastSuccessfulTime and active."""
+    before = cron(active=("a", "b", "c")).status
+    jobs = [job("a", "Complete", ended=5), job("b", "Failed"), job("c"), job("d", "Complete", ended=3), job("e")]
+    after, remarks = settled(before, jobs)
+    assert [reference.uid for reference in after.active] == ["c"]
+    assert after.last_successful_time == at(5)
+    assert [remark.message for remark in remarks] == [
+        "Saw completed job: a, condition: Complete",
+        "Saw completed job: b, condition: Failed",
+    ]
+    assert settled(after, jobs) == (after, [])
+    assert [found.metadata.name for found in unknown(after, jobs)] == ["e"]
+    assert unseen(after, jobs) == []
+    assert [gone.uid for gone in unseen(before, [])] == ["a", "b", "c"]
+    assert without(before, ()) is before
+
+
+def test_a_job_that_was_started_is_noted() -> None:
+    made = ObjectMeta(name="n", namespace="snazzycats", uid="u", resource_version="7")
+    status = started(cron(active=("a",)).status, made, TEN)
+    assert (status.active[1].kind, status.active[1].api_version) == ("Job", "batch/v1")
+    assert (status.active[1].name, status.active[1].resource_version) == ("n", "7")
+    assert status.last_schedule_time == TEN
+
+
+@pytest.mark.parametrize(
+    ("zone", "annotations", "expected"),
+    [
+        pytest.param("UTC", {"x": "y"}, "2016-05-19T10:00:00Z", id="UTC"),
+        pytest.param(None, {"x": "y"}, "2016-05-19T10:00:00Z", id="no zone"),
+        pytest.param("Europe/Rome", {"x": "y", "z": "x"}, "2016-05-19T12:00:00+02:00", id="another zone"),
+        pytest.param("Africa/Abidjan", {}, "2016-05-19T10:00:00Z", id="a zone that is like UTC"),
+    ],
+)
+def test_the_job_for_a_moment(zone: str | None, annotations: dict[str, str], expected: str) -> None:
+    """TestGetJobFromTemplate2."""
+    template = JobTemplate(
+        metadata=JobTemplateMeta(labels={"a": "b"}, annotations=annotations),
+        spec=msgspec.Raw(b'{"completions":1,"newField":[1.50]}'),
+    )
+    body = draw_job(cron(time_zone=zone, job_template=template), TEN)
+    made = msgspec.json.decode(body)
+    assert made["metadata"]["name"] == job_name(cron(), TEN) == f"mycronjob-{int(TEN.timestamp()) // 60}"
+    assert made["metadata"]["labels"] == {"a": "b"}
+    assert made["metadata"]["annotations"] == {**annotations, SCHEDULED: expected}
+    (owner,) = made["metadata"]["ownerReferences"]
+    assert (owner["apiVersion"], owner["kind"], owner["name"]) == ("batch/v1", "CronJob", "mycronjob")
+    assert owner["controller"] and owner["blockOwnerDeletion"]
+    assert b'"newField":[1.50]' in body, "what the template says is passed on as it is"
