@@ -150,3 +150,47 @@ def test_the_events_are_those_of_upstream() -> None:
     for name in ("reason", "type", "source", "reportingComponent", "reportingInstance"):
         assert first.get(name) == other.get(name), name
     assert first["involvedObject"].keys() == other["involvedObject"].keys()
+
+
+async def rarities(stage: Stage) -> None:
+    """What 10a does not come to: a size behind a scale subresource, and a disruption that does not come."""
+    paths = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1", "served": True, "storage": True, "subresources": {"scale": paths}}
+    names = {"plural": "widgets", "kind": "Widget"}
+    spec = {
+        "group": "example.com",
+        "scope": "Namespaced",
+        "names": names,
+        "versions": [{**version, "schema": {"openAPIV3Schema": schema}}],
+    }
+    definitions = "apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    await stage.request("POST", definitions, {"metadata": {"name": "widgets.example.com"}, "spec": spec})
+    await stage.at(40.0)  # by then the manager has asked anew what is served
+    widgets = f"apis/example.com/v1/namespaces/{SCENARIO}/widgets"
+    widget = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"replicas": 3}}
+    made = await stage.request("POST", widgets, widget)
+    owner = {"apiVersion": "example.com/v1", "kind": "Widget", "name": "w", "uid": made["metadata"]["uid"]}
+    pod = {
+        "metadata": {"name": "a", "labels": {"app": "web"}, "ownerReferences": [{**owner, "controller": True}]},
+        "spec": {"containers": [{"name": "main", "image": "pause"}]},
+    }
+    await stage.request("POST", stage.path("Pod"), pod)
+    budget = {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "web"}}}
+    await stage.request("POST", BUDGETS, {"metadata": {"name": "web"}, "spec": budget})
+    target = {"type": "DisruptionTarget", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    path = f"{stage.path('Pod', 'a')}/status"
+    await stage.at(50.0)
+    await stage.request("PATCH", path, {"status": {"conditions": [target]}}, "application/strategic-merge-patch+json")
+    await stage.at(200.0)
+
+
+def test_the_roles_allow_what_is_rare_too() -> None:
+    server = play(SCENARIO, rarities)
+    mine = [each for each in server.decisions if each[0].user.endswith(f":{USER}")]
+    assert not [str(asked) for _who, asked, decision in mine if not decision.allowed]
+    asked = {(each.verb, each.resource, each.subresource) for _who, each, _decision in mine}
+    assert {("get", "widgets", "scale"), ("patch", "pods", "status")} <= asked
+    assert ("update", "poddisruptionbudgets", "status") in asked
+    last = [each for each in server.records if each.user == USER and each.resource == "poddisruptionbudgets/status"][-1]
+    assert figures(last)[1:5] == (0, 1, 2, 3)

@@ -1,0 +1,73 @@
+"""What must hold for evictions: a disruption budget is never overdrawn."""
+
+import asyncio
+
+import msgspec
+
+from pilothouse.api.core import Pod
+from pilothouse.api.policy import PodDisruptionBudget
+from pilothouse.semantics.pods import is_ready
+from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.story import Origin
+from pilothouse.storage import Change
+
+_pod = msgspec.json.Decoder(Pod).decode
+_budget = msgspec.json.Decoder(PodDisruptionBudget).decode
+
+
+class Budgets(Invariant):
+    """One budget that is about all pods, of which ``least`` must be healthy.
+
+    Judged is each eviction of a healthy pod: as many must be left. Those count as left that others than evictions took
+    away within ``lag`` seconds, since nobody can know of them yet.
+    """
+
+    def __init__(self, *, least: int, lag: float = 60.0) -> None:
+        self._least = least
+        self._lag = lag
+        self._pods: dict[str, Pod] = {}
+        self._budgets: dict[str, PodDisruptionBudget] = {}
+        self._lost: list[float] = []
+        self.evicted = 0
+        """How many healthy pods were evicted."""
+
+    def committed(self, change: Change, origin: Origin | None) -> None:
+        """Pods and budgets."""
+        gone = change.type == "DELETED"
+        if change.key.startswith("policy/poddisruptionbudgets/"):
+            self._budgets.pop(change.key, None)
+            if not gone:
+                self._budgets[change.key] = _budget(change.value)
+        elif change.key.startswith("/pods/"):
+            before = self._pods.pop(change.key, None)
+            if not gone:
+                self._pods[change.key] = _pod(change.value)
+            after = self._pods.get(change.key)
+            if before is None or not _is_healthy(before) or (after is not None and _is_healthy(after)):
+                return
+            now = asyncio.get_running_loop().time()
+            if origin is None or origin.call.subresource != "eviction":
+                self._lost.append(now)
+                return
+            self.evicted += 1
+            self._lost = [at for at in self._lost if at > now - self._lag]
+            left = sum(1 for pod in self._pods.values() if _is_healthy(pod))
+            if left + len(self._lost) < self._least:
+                raise Violation(
+                    f"{change.key} is evicted, {left} healthy pods are left, {self._least} must be: {origin}"
+                )
+
+    def settled(self) -> None:
+        """The budget says what is the case, and waits for nobody."""
+        healthy = sum(1 for pod in self._pods.values() if _is_healthy(pod))
+        for key, budget in self._budgets.items():
+            status = budget.status
+            said = (status.current_healthy, status.desired_healthy, status.disruptions_allowed)
+            if said != (healthy, self._least, max(0, healthy - self._least)):
+                raise Violation(f"{key} says {said}, and {healthy} pods are healthy")
+            if status.disrupted_pods or status.observed_generation != budget.metadata.generation:
+                raise Violation(f"{key} still waits: {status}")
+
+
+def _is_healthy(pod: Pod) -> bool:
+    return pod.metadata.deletion_timestamp is None and is_ready(pod)

@@ -1,0 +1,74 @@
+"""Evictions under faults: a budget is never overdrawn, and says what is the case in the end."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.scenarios.users import NAMESPACE, SETS, User, replica_set
+
+from pilothouse.client.errors import ApiError
+from pilothouse.sim import Simulation, SimulationOptions, draw, simulate
+from pilothouse.sim.invariants.budgets import Budgets
+
+BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+OPTIONS = SimulationOptions(controllers=("disruption", "replicaset", "garbagecollector"))
+REPLICAS = 6
+SECONDS = 120.0
+RESOURCES = ("poddisruptionbudgets", "pods", "replicasets")
+
+
+class Evictor(User):
+    """Evicts whom it can."""
+
+    refused = 0
+
+    async def begin(self, **spec: Any) -> None:
+        """Pods, and their budget."""
+        await self.ask("POST", SETS, replica_set("web", REPLICAS, {"app": "web"}))
+        selector = {"matchLabels": {"app": "web"}}
+        await self.ask("POST", BUDGETS, {"metadata": {"name": "web"}, "spec": {"selector": selector, **spec}})
+
+    async def evict(self, chance: Any) -> None:
+        """Any pod, with any grace."""
+        items = await self.items(f"{NAMESPACE}/pods")
+        if not items:
+            return
+        name = chance.choice(items)["metadata"]["name"]
+        options = {"gracePeriodSeconds": chance.choice((0, 1, 30))}
+        body = {"kind": "Eviction", "apiVersion": "policy/v1", "metadata": {"name": name}, "deleteOptions": options}
+        try:
+            await self.ask("POST", f"{NAMESPACE}/pods/{name}/eviction", body)
+        except ApiError as error:
+            self.refused += error.code == 429
+
+
+@pytest.mark.parametrize(
+    ("spec", "least"),
+    [({"minAvailable": 4}, 4), ({"maxUnavailable": 1}, 5), ({"minAvailable": "50%"}, 3)],
+    ids=["a number", "one may be missing", "a share"],
+)
+def test_a_budget_is_never_overdrawn(seed: int, spec: dict[str, Any], least: int) -> None:
+    invariant = Budgets(least=least)
+    evictors: list[Evictor] = []
+
+    async def tell(simulation: Simulation) -> None:
+        user = Evictor(simulation.user)
+        evictors.append(user)
+        await user.begin(**spec)
+        await asyncio.sleep(15.0)
+        chance = simulation.env.stream("user")
+        plan = draw(simulation.env.stream("plan"), SECONDS, count=10, resources=RESOURCES)
+
+        async def work() -> None:
+            for _ in range(60):
+                await user.evict(chance)
+                await asyncio.sleep(chance.choice((0.0, 0.05, 1.0, 6.0)))
+
+        await asyncio.gather(simulation.follow(plan), work())
+        await asyncio.sleep(130.0)
+        await simulation.settle()
+
+    simulate(tell, seed=seed, options=OPTIONS, invariants=lambda: (invariant,))
+    (evictor,) = evictors
+    assert invariant.evicted
+    assert evictor.refused or least == 3
