@@ -1,0 +1,204 @@
+"""What StatefulSets do, told once and heard twice: on ``pilothouse up`` and on a real API server."""
+
+import json
+from typing import Any
+
+from tests.clients.daemon_stories import Ground, is_ready
+from tests.programs import until
+
+Doc = dict[str, Any]
+
+
+class Theatre(Ground):
+    """A cluster as kubectl shows it, with the StatefulSet ``web``."""
+
+    def clear(self) -> None:
+        """Nothing is left, not even claims."""
+        self("delete", "sts", "--all", "--wait=false")
+        self("delete", "pods", "--all", "--grace-period=0", "--force", "--wait=false")
+        until(lambda: not self.get("pods")["items"], "all pods are gone")
+        for claim in self.get("pvc")["items"]:
+            self("patch", "pvc", claim["metadata"]["name"], "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
+        self("delete", "pvc", "--all")
+        self("delete", "controllerrevisions", "--all")
+        self("delete", "events", "--all")
+
+    def create(self, **spec: Any) -> None:
+        """The StatefulSet, by kubectl."""
+        labels = {"app": "web"}
+        pod = {"terminationGracePeriodSeconds": 1, "containers": [{"name": "main", "image": "pause:1"}]}
+        whole = {
+            "replicas": 3,
+            "serviceName": "web",
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+            **spec,
+        }
+        document = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "web"}, "spec": whole}
+        self("create", "-f", "-", stdin=document)
+
+    def rolled(self) -> None:
+        """Wait as people do."""
+        self("rollout", "status", "sts/web", "--timeout=50s")
+
+    def members(self) -> dict[str, Doc]:
+        """The pods that are not being deleted, by name."""
+        items = self.get("pods", "-l", "app=web")["items"]
+        return {item["metadata"]["name"]: item for item in items if "deletionTimestamp" not in item["metadata"]}
+
+    def image_of(self) -> dict[str, str]:
+        """What each of them runs, once all are ready; else nothing."""
+        members = self.members()
+        if not all(map(is_ready, members.values())):
+            return {}
+        return {name: pod["spec"]["containers"][0]["image"].rpartition(":")[2] for name, pod in members.items()}
+
+    def until_run(self, **images: str) -> None:
+        """Wait until these and no others run: ``web0="2"``."""
+        wanted = {name.replace("web", "web-"): image for name, image in images.items()}
+        until(lambda: self.image_of() == wanted, f"the pods run {wanted}")
+
+    def until_there(self, count: int) -> None:
+        """Wait until so many are ready and the status says so."""
+        names = {f"web-{ordinal}" for ordinal in range(count)}
+        until(lambda: set(self.image_of()) == names, f"{count} pods are there")
+        until(lambda: self.web()["status"].get("readyReplicas", 0) == count, "the status says so")
+
+    def web(self) -> Doc:
+        """The StatefulSet."""
+        found: Doc = self.get("sts", "web")
+        return found
+
+    def uids(self) -> dict[str, str]:
+        """The uids of the pods."""
+        return {name: pod["metadata"]["uid"] for name, pod in self.members().items()}
+
+    def patch(self, spec: Doc) -> None:
+        """Change the spec."""
+        self("patch", "sts", "web", "--type=merge", "-p", json.dumps({"spec": spec}))
+
+    def told(self, reason: str) -> list[str]:
+        """The names of the pods of which events of this reason tell, in their order."""
+        items = self.get("events", "--field-selector", f"reason={reason},involvedObject.kind=StatefulSet")["items"]
+        pods = [item for item in items if " Pod web-" in item["message"] and " Claim " not in item["message"]]
+        pods.sort(key=lambda item: int(item["metadata"]["resourceVersion"]))
+        return [item["message"].split()[2] for item in pods]
+
+
+CLAIMS = [
+    {
+        "metadata": {"name": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    }
+]
+
+
+def comes_up_in_order_and_keeps_its_claims(stage: Theatre) -> None:
+    """Names, labels and claims; up to five and down to one."""
+    stage.create(volumeClaimTemplates=CLAIMS)
+    stage.rolled()
+    stage.until_there(3)
+    assert stage.told("SuccessfulCreate") == ["web-0", "web-1", "web-2"]
+    pod = stage.members()["web-1"]
+    assert pod["metadata"]["labels"]["statefulset.kubernetes.io/pod-name"] == "web-1"
+    assert pod["metadata"]["labels"]["apps.kubernetes.io/pod-index"] == "1"
+    assert (pod["spec"]["hostname"], pod["spec"]["subdomain"]) == ("web-1", "web")
+    volumes = [
+        volume["persistentVolumeClaim"]["claimName"]
+        for volume in pod["spec"]["volumes"]
+        if "persistentVolumeClaim" in volume
+    ]
+    assert volumes == ["data-web-1"]
+    assert "3/3" in stage("get", "sts", "web")
+    stage("scale", "sts", "web", "--replicas=5")
+    stage.until_there(5)
+    stage("scale", "sts", "web", "--replicas=1")
+    stage.until_there(1)
+    assert stage.told("SuccessfulDelete") == ["web-4", "web-3", "web-2", "web-1"]
+    assert [each["metadata"]["name"] for each in stage.get("pvc")["items"]] == [f"data-web-{n}" for n in range(5)]
+    stage("delete", "sts", "web")
+    until(lambda: not stage.members(), "the pods go with it")
+    assert len(stage.get("pvc")["items"]) == 5, "and the claims stay"
+
+
+def rolls_down_to_the_partition_and_back(stage: Theatre) -> None:
+    """A canary, the rest, and undone."""
+    stage.create()
+    stage.rolled()
+    stage.patch({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}})
+    stage("set", "image", "sts/web", "main=pause:2")
+    stage.until_run(web0="1", web1="1", web2="2")
+    first = stage.uids()["web-0"]
+    stage("delete", "pod", "web-0")
+    until(lambda: stage.uids().get("web-0", first) != first, "it is made again")
+    stage.until_run(web0="1", web1="1", web2="2")
+    status = stage.web()["status"]
+    assert (status["currentReplicas"], status["updatedReplicas"]) == (2, 1)
+    stage.patch({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}})
+    stage.rolled()
+    stage.until_run(web0="2", web1="2", web2="2")
+    until(lambda: stage.web()["status"]["currentRevision"] == stage.web()["status"]["updateRevision"], "it is over")
+    assert sorted(stage.revisions().values()) == [1, 2]
+    stage("rollout", "undo", "sts/web")
+    stage.until_run(web0="1", web1="1", web2="1")
+    assert sorted(stage.revisions().values()) == [2, 3], "the old revision is the newest"
+    assert stage("rollout", "history", "sts/web").count("<none>") == 2
+
+
+def is_orphaned_and_adopted(stage: Theatre) -> None:
+    """Nothing happens to pods whose StatefulSet goes and comes."""
+    stage.create()
+    stage.until_there(3)
+    before, revisions = stage.uids(), stage.revisions()
+    stage("delete", "sts", "web", "--cascade=orphan")
+    assert stage.uids() == before
+    assert all("ownerReferences" not in pod["metadata"] for pod in stage.members().values())
+    stage.create()
+    until(lambda: all("ownerReferences" in pod["metadata"] for pod in stage.members().values()), "all are adopted")
+    stage.until_there(3)
+    assert (stage.uids(), stage.revisions()) == (before, revisions)
+    stage("label", "pod", "web-1", "statefulset.kubernetes.io/pod-name=other", "--overwrite")
+    name = "statefulset.kubernetes.io/pod-name"
+    until(lambda: stage.members()["web-1"]["metadata"]["labels"][name] == "web-1", "its name is put right")
+    stage("label", "pod", "web-2", "app=other", "--overwrite")
+    until(lambda: "ownerReferences" not in stage.get("pod", "web-2")["metadata"], "who does not match is released")
+    stage("delete", "pod", "web-2")
+    stage.until_there(3)
+    stage("delete", "sts", "web", "--cascade=foreground")
+    assert not stage.members()
+
+
+def replaces_what_has_ended(stage: Theatre) -> None:
+    """All at once, and the one that failed under its name."""
+    stage.create(podManagementPolicy="Parallel", replicas=4)
+    stage.until_there(4)
+    before = stage.uids()
+    failed = {"status": {"phase": "Failed", "conditions": [{"type": "Ready", "status": "False"}]}}
+    stage("patch", "pod", "web-1", "--subresource=status", "--type=merge", "-p", json.dumps(failed))
+    until(lambda: stage.uids().get("web-1", before["web-1"]) != before["web-1"], "it is made again")
+    stage.until_there(4)
+    after = stage.uids()
+    assert {name for name in after if after[name] != before[name]} == {"web-1"}
+
+
+def hands_claims_to_the_garbage_collector(stage: Theatre) -> None:
+    """The retention policy. (A v1.20 server drops it.)"""
+    stage.create(
+        volumeClaimTemplates=CLAIMS,
+        persistentVolumeClaimRetentionPolicy={"whenScaled": "Delete", "whenDeleted": "Delete"},
+    )
+    stage.until_there(3)
+
+    def owners() -> dict[str, list[str]]:
+        return {
+            each["metadata"]["name"]: [owner["kind"] for owner in each["metadata"].get("ownerReferences", ())]
+            for each in stage.get("pvc")["items"]
+            if "deletionTimestamp" not in each["metadata"]
+        }
+
+    until(lambda: owners() == {f"data-web-{n}": ["StatefulSet"] for n in range(3)}, "all belong to the StatefulSet")
+    stage("scale", "sts", "web", "--replicas=2")
+    stage.until_there(2)
+    until(lambda: set(owners()) == {"data-web-0", "data-web-1"}, "the third is collected")
+    stage("delete", "sts", "web")
+    until(lambda: not owners(), "and the others with their StatefulSet")

@@ -1,0 +1,46 @@
+"""StatefulSets on ``pilothouse up``, by kubectl. The stories are those of ``tests/real/test_statefulset.py``."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from tests.clients import stateful_stories as stories
+from tests.clients.daemon_stories import environment
+from tests.clients.stateful_stories import Theatre
+from tests.clients.test_kubectl import KUBECTL
+from tests.programs import pilothouse
+
+pytestmark = pytest.mark.skipif(KUBECTL is None, reason="no kubectl in $KUBEBUILDER_ASSETS or on the PATH")
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Theatre]:
+    directory = tmp_path_factory.mktemp("up")
+    flags = ["--port=0", "--nodes=2", "--pod-start-delay=50ms", "--pod-ready-delay=50ms", "--pod-stop-delay=50ms"]
+    with pilothouse(directory, "up", *flags) as program:
+        program.until("pilothouse is ready")
+        assert KUBECTL is not None
+        command = [KUBECTL, f"--kubeconfig={directory}/.pilothouse/kubeconfig"]
+        yield Theatre(command, environment(str(directory)), ["node-0", "node-1"])
+        assert program.stop() == 0
+        assert "Traceback" not in program.log
+
+
+@pytest.fixture
+def stage(up: Theatre) -> Iterator[Theatre]:
+    """The cluster without pods and claims."""
+    yield up
+    up.clear()
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        stories.comes_up_in_order_and_keeps_its_claims,
+        stories.rolls_down_to_the_partition_and_back,
+        stories.is_orphaned_and_adopted,
+        stories.replaces_what_has_ended,
+        stories.hands_claims_to_the_garbage_collector,
+    ],
+)
+def test_a_stateful_set(story: Callable[[Theatre], None], stage: Theatre) -> None:
+    story(stage)
