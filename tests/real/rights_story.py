@@ -36,6 +36,7 @@ class Story:
         self._replica_sets()
         self._deployments()
         self._daemon_sets()
+        self._stateful_sets()
         self._garbage()
         self._custom_garbage()
         self._identities()
@@ -240,9 +241,58 @@ class Story:
 
         until(there, f"three daemons run {image}")
 
-    def _revisions(self) -> dict[str, int]:
+    def _revisions(self, prefix: str = "agent-") -> dict[str, int]:
         items = self._ask("GET", f"/apis/apps/v1/namespaces/{self.view.namespace}/controllerrevisions")["items"]
-        return {item["metadata"]["name"]: item["revision"] for item in items}
+        found = {item["metadata"]["name"]: item["revision"] for item in items}
+        return {name: number for name, number in found.items() if name.startswith(prefix)}
+
+    # StatefulSets
+
+    def _stateful_sets(self) -> None:
+        view = self.view
+        self._apply(stateful_set())
+        self._until_numbered("pause:1")
+        (taken,) = self._revisions("store-")
+        view.kubectl("delete", "sts", "store", "--cascade=foreground")
+        until(lambda: not self._revisions("store-"), "its revision goes with it")
+        revisions = f"/apis/apps/v1/namespaces/{view.namespace}/controllerrevisions"
+        self._ask("POST", revisions, {"metadata": {"name": taken}, "data": {"somebody": "else's"}, "revision": 1})
+        self._apply(stateful_set())
+        self._until_numbered("pause:1")
+        found = self._ask("GET", f"/apis/apps/v1/namespaces/{view.namespace}/statefulsets/store")
+        assert found["status"]["collisionCount"] == 1, "the name was taken"
+        self._ask("DELETE", f"{revisions}/{taken}")
+        for image in ("pause:2", "pause:3"):
+            view.kubectl("set", "image", "sts/store", f"main={image}")
+            self._until_numbered(image)
+        until(lambda: len(self._revisions("store-")) == 2, "one of history, and the present one")
+        view.kubectl("rollout", "undo", "sts/store")
+        self._until_numbered("pause:2")
+        view.kubectl("label", "pod", "store-0", "statefulset.kubernetes.io/pod-name-")
+        until(lambda: view.events("SuccessfulUpdate"), "the name is put right")
+        view.kubectl("scale", "sts", "store", "--replicas=1")
+        self._until_numbered("pause:2", 1)
+        view.kubectl("delete", "sts", "store", "--cascade=orphan")
+        before = set(self._revisions("store-"))
+        self._apply(stateful_set("pause:2", replicas=1))
+        until(lambda: self._owned("store") == 1, "the next one adopts its pod")
+        until(lambda: before <= set(self._revisions("store-")), "and its revisions")
+        view.kubectl("delete", "sts", "store")
+        until(lambda: self._owned("store") == 0, "and they go with it")
+        claims = f"/api/v1/namespaces/{view.namespace}/persistentvolumeclaims"
+        assert {claim["metadata"]["name"] for claim in self._ask("GET", claims)["items"]} == {
+            "data-store-0",
+            "data-store-1",
+        }
+
+    def _until_numbered(self, image: str, replicas: int = 2) -> None:
+        def there() -> bool:
+            pods = {name: pod for name, pod in self.view.pods().items() if name.startswith("store-")}
+            images = [pod["spec"]["containers"][0]["image"] for pod in pods.values()]
+            status = self._ask("GET", f"/apis/apps/v1/namespaces/{self.view.namespace}/statefulsets/store")["status"]
+            return images == [image] * replicas and bool(status.get("readyReplicas") == replicas)
+
+        until(there, f"{replicas} pods of the StatefulSet run {image}")
 
     # Owners
 
@@ -370,6 +420,25 @@ def deployment(image: str = "pause:1") -> Doc:
     found["spec"]["revisionHistoryLimit"] = 1
     found["spec"]["template"]["spec"]["containers"][0]["image"] = image
     return found
+
+
+def stateful_set(image: str = "pause:1", *, replicas: int = 2) -> Doc:
+    """With claims that nobody fulfils, which the scheduler here does not mind; of its history one revision is kept."""
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    pod = {"terminationGracePeriodSeconds": 1, "containers": [{"name": "main", "image": image}]}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": "store"},
+        "spec": {
+            "replicas": replicas,
+            "serviceName": "store",
+            "revisionHistoryLimit": 1,
+            "selector": {"matchLabels": {"app": "store"}},
+            "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": claim}],
+            "template": {"metadata": {"labels": {"app": "store"}}, "spec": pod},
+        },
+    }
 
 
 def daemon_set(image: str = "pause:1") -> Doc:

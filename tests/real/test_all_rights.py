@@ -152,6 +152,8 @@ KNOWN = (
     "invalid bearer token",
     # The ReplicaSet of a namespace that goes: its status is reported on what was looked at, and finds nobody.
     'replicasets.apps \\"web\\" not found',
+    # What was deleted while its status was on the way.
+    "Precondition failed: UID in precondition",
     "Controller is left out",
 )
 """What goes wrong by intention, and is told as upstream tells it."""
@@ -227,6 +229,11 @@ UNUSED = {
     ("replicaset-controller", "update", "replicasets/finalizers"): "for OwnerReferencesPermissionEnforcement",
     ("root-ca-cert-publisher", "create", "events"): "it has none to tell",
     ("service-account-controller", "create", "events"): "it has none to tell",
+    ("statefulset-controller", "delete", "persistentvolumeclaims"): "the garbage collector does it",
+    ("statefulset-controller", "get", "persistentvolumeclaims"): "the cache does it",
+    ("statefulset-controller", "update", "persistentvolumeclaims"): "this server drops the retention policy",
+    ("statefulset-controller", "update", "pods/finalizers"): "for OwnerReferencesPermissionEnforcement",
+    ("statefulset-controller", "update", "statefulsets/finalizers"): "for OwnerReferencesPermissionEnforcement",
     ("ttl-after-finished-controller", "create", "events"): "it has none to tell",
     ("ttl-after-finished-controller", "delete", "jobs"): "this server drops ttlSecondsAfterFinished",
     ("ttl-after-finished-controller", "get", "jobs"): "this server drops ttlSecondsAfterFinished",
@@ -293,6 +300,7 @@ QUEUES = {
     "replicaset",
     "daemonset",
     "daemonset-node-updates",
+    "statefulset",
     "node_lifecycle_controller",
     "node_lifecycle_controller_pods",
     "noexec_taint_node",

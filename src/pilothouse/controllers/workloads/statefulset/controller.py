@@ -347,9 +347,12 @@ class StatefulSetController(Controller):
         found = status
 
         async def write(attempt: int) -> None:
-            raw = look.raw
-            if attempt and self._is_still_there(look):
-                raw = self._owners.raw(look.key) or raw
+            raw: bytes | None = look.raw
+            if attempt:
+                if not self._is_still_there(look):
+                    return  # nobody to report on: to write on what is gone is a conflict too
+                raw = self._owners.raw(look.key)
+            assert raw is not None, "what is written back whole is cached with its JSON"
             await self._put_status(look, raw, found)
 
         try:
