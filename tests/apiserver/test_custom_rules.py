@@ -352,7 +352,11 @@ RULE = '{"Rule":"%s","Message":"","MessageExpression":"","Reason":null,"FieldPat
             id="an optional old value that is not used",
         ),
         pytest.param(
-            {"type": "array", "items": {**STRING, "x-kubernetes-validations": [{"rule": "self == oldSelf"}]}},
+            {
+                "type": "array",
+                "maxItems": 9,
+                "items": {**STRING, "maxLength": 9, "x-kubernetes-validations": [{"rule": "self == oldSelf"}]},
+            },
             f"{SPEC}.items.x-kubernetes-validations[0].rule: Invalid value: \"self == oldSelf\": oldSelf cannot be "
             f"used on the uncorrelatable portion of the schema within {SPEC}",
             id="old values that cannot be found",

@@ -12,6 +12,7 @@ from typing import Any
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.customresources import schema as values
 from pilothouse.apiserver.customresources.field_paths import PathError, resolve
+from pilothouse.apiserver.customresources.rule_costs import RuleCosts, repeats_below
 from pilothouse.apiserver.customresources.rules import Rule, UntypedNode, compile_rules, shown_rule
 from pilothouse.apiserver.errors import FieldError
 
@@ -35,8 +36,9 @@ _UNSUPPORTED = {
 }
 
 
-def schema_problems(schema: Node, path: str) -> list[FieldError]:
-    """Everything wrong with a schema. Rules are only looked at when the rest is right."""
+def schema_problems(schema: Node, path: str, *, known: bool = False) -> list[FieldError]:
+    """Everything wrong with a schema. Rules are only looked at when the rest is right; of one that is ``known`` from
+    before, a rule may cost more than new ones."""
     problems = []
     if schema.get("nullable"):
         problems.append(errors.not_allowed(f"{path}.nullable", "nullable cannot be true at the root"))
@@ -48,9 +50,9 @@ def schema_problems(schema: Node, path: str) -> list[FieldError]:
     checked.visit(schema, path, root=True)
     problems += checked.problems
     if not problems:
-        rules = _Rules()
+        rules = _Rules(RuleCosts(known=known))
         rules.visit(schema, path, "", root=True)
-        problems += rules.problems
+        problems += rules.problems + rules.costs.total(path)
     return problems
 
 
@@ -371,29 +373,48 @@ class _Schema:
 class _Rules:
     """The third look: what the compiler says of the rules."""
 
-    def __init__(self) -> None:
+    def __init__(self, costs: RuleCosts) -> None:
         self.problems: list[FieldError] = []
+        self.costs = costs
 
-    def visit(self, node: Any, path: str, uncorrelated: str, *, root: bool = False) -> None:
-        """``uncorrelated`` is where old values can no longer be found, if anywhere above."""
+    def visit(self, node: Any, path: str, uncorrelated: str, *, root: bool = False, repeats: int | None = 1) -> None:
+        """``uncorrelated`` is where old values can no longer be found, if anywhere above; ``repeats`` how often an
+        object may have such a value, if there is a bound."""
         if not isinstance(node, Mapping):
             return
-        self.visit(node.get("additionalProperties"), f"{path}.additionalProperties", uncorrelated)
+        below_repeats = repeats_below(node, repeats)
+        self.visit(
+            node.get("additionalProperties"), f"{path}.additionalProperties", uncorrelated, repeats=below_repeats
+        )
         for name, below in (node.get("properties") or {}).items():
             lost = uncorrelated or (path if node.get(_MAP_TYPE) == "atomic" else "")
-            self.visit(below, f"{path}.properties[{name}]", lost)
+            self.visit(below, f"{path}.properties[{name}]", lost, repeats=below_repeats)
         lost = uncorrelated or ("" if node.get(_LIST_TYPE) == "map" else path)
-        self.visit(node.get("items"), f"{path}.items", lost)
+        self.visit(node.get("items"), f"{path}.items", lost, repeats=below_repeats)
         if not node.get(_RULES):
             return
+        whole = root or bool(node.get(_EMBEDDED))
         try:
-            compiled = compile_rules(node, node[_RULES], root=root or bool(node.get(_EMBEDDED)))
+            compiled = compile_rules(node, node[_RULES], root=whole)
         except UntypedNode:
             why = "internal error: failed to retrieve type information for x-kubernetes-validations"
             self.problems.append(FieldError(f"{path}.{_RULES}", "InternalError", f"Internal error: {why}"))
             return
         for position, rule in enumerate(compiled):
-            self._compiled(rule, f"{path}.{_RULES}[{position}]", uncorrelated)
+            where = f"{path}.{_RULES}[{position}]"
+            self._cost(rule, where, node, root=whole, repeats=repeats)
+            self._compiled(rule, where, uncorrelated)
+
+    def _cost(self, rule: Rule, path: str, node: Node, *, root: bool, repeats: int | None) -> None:
+        from pilothouse.apiserver.cel.sizes import sized
+
+        sizes = sized(node, root=root)
+        assert sizes is not None, "what has no type has no compiled rules"
+        if rule.program is not None:
+            times = sizes.repeats if repeats is None else repeats
+            self.problems += self.costs.rule(rule.program.cost(sizes.size) * times, f"{path}.rule")
+        if rule.message is not None:
+            self.problems += self.costs.message(rule.message.cost(sizes.size), f"{path}.messageExpression")
 
     def _compiled(self, rule: Rule, path: str, uncorrelated: str) -> None:
         for field, told in (("rule", rule.problem), ("messageExpression", rule.message_problem)):

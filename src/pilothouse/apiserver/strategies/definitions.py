@@ -82,7 +82,7 @@ class DefinitionStrategy(Strategy):
             problems.append(errors.invalid_value("metadata.name", meta.get("name") or "", told))
         return problems + self._spec_problems(obj) + _stored_problems(obj)
 
-    def _spec_problems(self, obj: Object) -> list[FieldError]:
+    def _spec_problems(self, obj: Object, unchanged: frozenset[str] = frozenset()) -> list[FieldError]:
         spec = obj["spec"]
         problems = _name_problems(obj, spec)
         if spec.get("scope") not in ("Cluster", "Namespaced"):
@@ -113,13 +113,13 @@ class DefinitionStrategy(Strategy):
                 )
             )
         for position, version in enumerate(versions):
-            problems += _version_problems(version, _Places(versions, position))
+            problems += _version_problems(version, _Places(versions, position), unchanged)
         return problems + _conversion_problems(spec.get("conversion") or {})
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
         if obj["spec"] == old["spec"]:
             return []
-        problems = self._spec_problems(obj)
+        problems = self._spec_problems(obj, _unchanged_schemas(obj, old))
         conditions = (old.get("status") or {}).get("conditions") or ()
         if any(found.get("type") == "Established" and found.get("status") == "True" for found in conditions):
             problems += _immutable_problems(obj, old, (("scope",), ("names", "kind")))
@@ -244,7 +244,17 @@ def _is_shared(versions: list[Object], part: str) -> bool:
     return all(version.get(part) and version[part] == versions[0].get(part) for version in versions)
 
 
-def _version_problems(version: Object, places: _Places) -> list[FieldError]:
+def _unchanged_schemas(obj: Object, old: Object) -> frozenset[str]:
+    """The versions whose schema is as it was."""
+    known = {version.get("name"): version.get("schema") for version in old["spec"].get("versions") or ()}
+    return frozenset(
+        version.get("name") or ""
+        for version in obj["spec"].get("versions") or ()
+        if version.get("name") in known and version.get("schema") == known[version.get("name")]
+    )
+
+
+def _version_problems(version: Object, places: _Places, unchanged: frozenset[str]) -> list[FieldError]:
     problems: list[FieldError] = []
     name = version.get("name") or ""
     problems += [errors.invalid_value(f"{places.version}.name", name, text) for text in dns_1035_label_errors(name)]
@@ -265,7 +275,7 @@ def _version_problems(version: Object, places: _Places) -> list[FieldError]:
         where = "spec.validation" if places.schema_is_shared else f"{places.version}.schema"
         if "status" in (version.get("subresources") or {}):
             problems += _root_problems(schema, where)
-        problems += schema_problems(schema, f"{where}.openAPIV3Schema")
+        problems += schema_problems(schema, f"{where}.openAPIV3Schema", known=name in unchanged)
     if places.first or not places.columns_are_shared:
         problems += _column_problems(version, places.parent(places.columns_are_shared))
     if places.first or not places.subresources_are_shared:
