@@ -168,8 +168,10 @@ MISSHAPEN = ("absurd quantities", "nothing but nulls")
 async def smuggle(store: MemoryStore, kind: Kind[Any], hostile: str) -> None:
     """Write it where the API server would, without asking it."""
     prefix = storage_prefix(kind.group, kind.resource)
-    key = f"{prefix}default/bad" if kind.namespaced else f"{prefix}bad"
-    namespace = '"namespace":"default",' if kind.namespaced else ""
+    # Where admission cannot read what limits a namespace, nothing can be created: let it be one where nobody does.
+    where = "elsewhere" if kind.resource == "resourcequotas" else "default"
+    key = f"{prefix}{where}/bad" if kind.namespaced else f"{prefix}bad"
+    namespace = f'"namespace":"{where}",' if kind.namespaced else ""
 
     def stored(revision: int) -> bytes:
         head = f'{{"kind":"{kind.kind}","apiVersion":"{kind.api_version}",'

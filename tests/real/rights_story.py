@@ -41,6 +41,7 @@ class Story:
         self._custom_garbage()
         self._identities()
         self._roles()
+        self._quota()
         self._namespace()
         self._pages()
         self._end_what_takes_long()
@@ -361,6 +362,23 @@ class Story:
         until(lambda: self._ask("GET", f"{roles}/whole").get("rules") == [rule], "a role is made of another")
         self._ask("DELETE", f"{roles}/part")
         until(lambda: not self._ask("GET", f"{roles}/whole").get("rules"), "and loses what that had")
+
+    # Quotas
+
+    def _quota(self) -> None:
+        base = f"/api/v1/namespaces/{self.view.namespace}"
+        self._ask("POST", f"{base}/secrets", {"metadata": {"name": "counted"}})
+        hard = {"count/secrets": "99"}
+        self._ask("POST", f"{base}/resourcequotas", {"metadata": {"name": "q"}, "spec": {"hard": hard}})
+
+        def used() -> int:
+            return int(self._ask("GET", f"{base}/resourcequotas/q").get("status", {}).get("used", {}).get(*hard, -1))
+
+        until(lambda: used() > 0, "a quota comes into force")
+        before = used()
+        self._ask("DELETE", f"{base}/secrets/counted")
+        until(lambda: used() == before - 1, "and gets back what goes")
+        self._ask("DELETE", f"{base}/resourcequotas/q")
 
     # Namespaces
 

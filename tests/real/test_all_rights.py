@@ -227,6 +227,7 @@ UNUSED = {
     ("node-controller", "update", "nodes"): "patches do it",
     ("replicaset-controller", "update", "replicasets"): "the Deployment controller does that",
     ("replicaset-controller", "update", "replicasets/finalizers"): "for OwnerReferencesPermissionEnforcement",
+    ("resourcequota-controller", "create", "events"): "it has none to tell",
     ("root-ca-cert-publisher", "create", "events"): "it has none to tell",
     ("service-account-controller", "create", "events"): "it has none to tell",
     ("statefulset-controller", "delete", "persistentvolumeclaims"): "the garbage collector does it",
@@ -296,6 +297,8 @@ def test_every_queue_of_upstreams_is_told_of(told: Told) -> None:
 
 
 QUEUES = {
+    "resourcequota_primary",
+    "resourcequota_priority",
     "ClusterRoleAggregator",
     "replicaset",
     "daemonset",
@@ -313,8 +316,9 @@ QUEUES = {
     "serviceaccount",
     "root_ca_cert_publisher",
 }
-"""Work queues of the controllers that there are, by upstream's names. ``garbage_collector_graph_changes`` is not among
-them: events change the graph when they arrive (docs/controllers/garbage_collector.md)."""
+"""Work queues of the controllers that there are, by upstream's names. ``garbage_collector_graph_changes`` and
+``resource_quota_controller_resource_changes`` are not among them: events are looked at when they arrive
+(docs/controllers/garbage_collector.md, resourcequota.md)."""
 
 
 def test_counts_are_those_of_the_story(told: Told) -> None:

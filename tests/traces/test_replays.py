@@ -20,6 +20,7 @@ from tests.traces.statuses import is_between, turns, walk
 REPLICA_SETS = "replicaset-controller"
 GARBAGE = "generic-garbage-collector"
 NAMESPACES = "namespace-controller"
+QUOTAS = "resourcequota-controller"
 
 MILLISECONDS = (0.001, 0.004)
 """How long a request or an event takes, with every seed but 0. With seed 0 nothing takes any time."""
@@ -178,7 +179,23 @@ def test_a_namespace_is_looked_at_five_seconds_after_each_change_and_eight_after
     assert theirs[:-1] == pytest.approx(gets, abs=1.0)
 
 
+def test_quotas_come_into_force_and_get_back_what_goes(seed: int) -> None:
+    """How many steps it takes until all four pods are given back depends on what is counted together. Conflicts too."""
+    ours, theirs = replayed(QUOTA, seed), upstream(QUOTA)
+    written = [[record for record in trace.of(QUOTAS) if record.code == 200] for trace in (ours, theirs)]
+    lines = [trace.docs(records) for trace, records in zip((ours, theirs), written, strict=True)]
+    assert lines[0][:2] == lines[1][:2], "the first limits, the new ones"
+    for step in lines[0]:
+        assert set(step) == set(lines[1][0])
+        assert set(step["body"]["status"]) == {"hard", "used"}
+    falls = [[int(step["body"]["status"]["used"]["pods"]) for step in each[2:]] for each in lines]
+    for each in falls:
+        assert each == sorted(each, reverse=True)
+        assert each[-1] == 0
+    assert {lines[0][-1]["body"]["status"]["hard"]["pods"], lines[1][-1]["body"]["status"]["hard"]["pods"]} == {"10"}
+
+
 def test_scenarios_are_those_that_are_recorded() -> None:
     users = Counter(record.user for scenario in (*SCENARIOS, QUOTA) for record in recorded(scenario))
-    assert set(users) == {REPLICA_SETS, GARBAGE, NAMESPACES}
+    assert set(users) == {REPLICA_SETS, GARBAGE, NAMESPACES, QUOTAS}
     assert all(re.match(r"\d\d", scenario) for scenario in SCENARIOS)

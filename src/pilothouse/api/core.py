@@ -183,6 +183,8 @@ class PodSpec(View, frozen=True):
     resources: ResourceRequirements = ResourceRequirements()
     overhead: dict[str, str] = {}
     priority: int | None = None
+    priority_class_name: str = ""
+    active_deadline_seconds: int | None = None
     preemption_policy: str = ""
     topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
     volumes: tuple[Volume, ...] = ()
@@ -208,6 +210,8 @@ class ContainerStatus(View, frozen=True):
     restart_count: int = 0
     ready: bool = False
     state: ContainerState = ContainerState()
+    resources: ResourceRequirements | None = None
+    allocated_resources: dict[str, str] = {}
 
 
 class PodIP(View, frozen=True):
@@ -221,6 +225,7 @@ class PodStatus(View, frozen=True):
 
     phase: str = ""
     reason: str = ""
+    qos_class: str = ""
     conditions: tuple[PodCondition, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
@@ -368,6 +373,7 @@ class ServicePort(View, frozen=True):
     app_protocol: str | None = None
     port: int = 0
     target_port: int | str = 0
+    node_port: int = 0
 
 
 class ServiceSpec(View, frozen=True):
@@ -380,6 +386,7 @@ class ServiceSpec(View, frozen=True):
     ports: tuple[ServicePort, ...] = ()
     publish_not_ready_addresses: bool = False
     traffic_distribution: str = ""
+    allocate_load_balancer_node_ports: bool | None = None
 
 
 class Service(View, frozen=True):
@@ -422,10 +429,71 @@ class Endpoints(View, frozen=True):
     subsets: tuple[EndpointSubset, ...] = ()
 
 
+class PersistentVolumeClaimSpec(View, frozen=True):
+    """What a volume should be, as far as that is counted."""
+
+    storage_class_name: str | None = None
+    volume_attributes_class_name: str | None = None
+    resources: ResourceRequirements = ResourceRequirements()
+
+
+class ModifyVolumeStatus(View, frozen=True):
+    """To which class a volume is being changed."""
+
+    target_volume_attributes_class_name: str = ""
+
+
+class PersistentVolumeClaimStatus(View, frozen=True):
+    """What the volume is, as far as that is counted."""
+
+    allocated_resources: dict[str, str] = {}
+    current_volume_attributes_class_name: str | None = None
+    modify_volume_status: ModifyVolumeStatus | None = None
+
+
 class PersistentVolumeClaim(View, frozen=True):
-    """A wish for a volume. It is written back whole, so its spec needs no view."""
+    """A wish for a volume. Who writes one back needs it whole."""
 
     metadata: ObjectMeta = ObjectMeta()
+    spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
+    status: PersistentVolumeClaimStatus = PersistentVolumeClaimStatus()
+
+
+class ScopedResourceSelectorRequirement(View, frozen=True):
+    """One line of a scope selector."""
+
+    scope_name: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class ScopeSelector(View, frozen=True):
+    """Lines that must all hold."""
+
+    match_expressions: tuple[ScopedResourceSelectorRequirement, ...] = ()
+
+
+class ResourceQuotaSpec(View, frozen=True):
+    """What a namespace may use at most, of what is in all of the scopes."""
+
+    hard: dict[str, str] = {}
+    scopes: tuple[str, ...] = ()
+    scope_selector: ScopeSelector | None = None
+
+
+class ResourceQuotaStatus(View, frozen=True):
+    """The limits that are in force, and what is used."""
+
+    hard: dict[str, str] = {}
+    used: dict[str, str] = {}
+
+
+class ResourceQuota(View, frozen=True):
+    """A ResourceQuota."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ResourceQuotaSpec = ResourceQuotaSpec()
+    status: ResourceQuotaStatus = ResourceQuotaStatus()
 
 
 class ReplicationControllerSpec(View, frozen=True):
@@ -454,3 +522,4 @@ PERSISTENT_VOLUME_CLAIMS = Kind(
     "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", True, PersistentVolumeClaim
 )
 REPLICATION_CONTROLLERS = Kind("", "v1", "replicationcontrollers", "ReplicationController", True, ReplicationController)
+RESOURCE_QUOTAS = Kind("", "v1", "resourcequotas", "ResourceQuota", True, ResourceQuota)

@@ -349,10 +349,6 @@ pvclaimbinder-sync-period duration 15s | The period for syncing persistent volum
 [replicationcontroller-controller]
 concurrent_rc_syncs int32 5 | The number of replication controllers that are allowed to sync concurrently.
 
-[resourcequota-controller]
-concurrent-resource-quota-syncs int32 5 | The number of resource quotas that are allowed to sync concurrently.
-resource-quota-sync-period duration 5m | The period for syncing quota usage status in the system
-
 [serviceaccount-controller]
 concurrent-serviceaccount-token-syncs int32 5 | The number of service account token objects that are allowed to sync \
 concurrently.

@@ -13,6 +13,7 @@ from pilothouse.controllers.node.node_lifecycle import DESCRIPTOR as NODE_LIFECY
 from pilothouse.controllers.node.taint_eviction import DESCRIPTOR as TAINT_EVICTION
 from pilothouse.controllers.node.ttl import DESCRIPTOR as TTL
 from pilothouse.controllers.policy.disruption import DESCRIPTOR as DISRUPTION
+from pilothouse.controllers.policy.resourcequota import DESCRIPTOR as RESOURCE_QUOTA
 from pilothouse.controllers.workloads.cronjob import DESCRIPTOR as CRON_JOB
 from pilothouse.controllers.workloads.daemonset import DESCRIPTOR as DAEMON_SET
 from pilothouse.controllers.workloads.deployment import DESCRIPTOR as DEPLOYMENT
@@ -35,6 +36,7 @@ DESCRIPTORS: tuple[Descriptor, ...] = (
     NODE_LIFECYCLE,
     POD_GARBAGE_COLLECTOR,
     REPLICA_SET,
+    RESOURCE_QUOTA,
     ROOT_CA_PUBLISHER,
     SERVICE_ACCOUNT,
     STATEFUL_SET,

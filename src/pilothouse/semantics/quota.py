@@ -99,7 +99,7 @@ class PodEvaluator(Evaluator):
             return operation == "UPDATE"
         if subresource:
             return False
-        return operation == "CREATE" or (old is not None and _is_terminating(old) != _is_terminating(obj))
+        return operation == "CREATE" or (old is not None and in_terminating_scope(old) != in_terminating_scope(obj))
 
     def counts(self, name: str) -> bool:
         return (
@@ -120,9 +120,9 @@ class PodEvaluator(Evaluator):
     def in_scope(self, scope: ScopeRequirement, obj: Json) -> bool:
         match scope.scope_name:
             case "Terminating":
-                return _is_terminating(obj)
+                return in_terminating_scope(obj)
             case "NotTerminating":
-                return not _is_terminating(obj)
+                return not in_terminating_scope(obj)
             case "BestEffort":
                 return _is_best_effort(obj)
             case "NotBestEffort":
@@ -178,7 +178,8 @@ def has_ended(pod: Json, now: datetime.datetime) -> bool:
     return now > datetime.datetime.fromisoformat(deleted) + datetime.timedelta(seconds=grace)
 
 
-def _is_terminating(pod: Json) -> bool:
+def in_terminating_scope(pod: Json) -> bool:
+    """Whether the pod has a deadline, and so ends by itself."""
     seconds = (pod.get("spec") or {}).get("activeDeadlineSeconds")
     return seconds is not None and seconds >= 0
 
@@ -255,7 +256,7 @@ class ClaimEvaluator(Evaluator):
 
     def handles(self, operation: str, subresource: str, obj: Json, old: Json | None) -> bool:
         if subresource == "status":
-            return old is not None and _attribute_classes(obj) != _attribute_classes(old)
+            return old is not None and attribute_classes(obj) != attribute_classes(old)
         return not subresource and operation in ("CREATE", "UPDATE")
 
     def counts(self, name: str) -> bool:
@@ -284,11 +285,11 @@ class ClaimEvaluator(Evaluator):
     def in_scope(self, scope: ScopeRequirement, obj: Json) -> bool:
         if scope.scope_name != "VolumeAttributesClass":
             return False
-        classes = _attribute_classes(obj)
+        classes = attribute_classes(obj)
         return any(scope.allows(name) for name in classes) if classes else scope.allows("")
 
 
-def _attribute_classes(claim: Json) -> list[str]:
+def attribute_classes(claim: Json) -> list[str]:
     """The classes that the claim has, wants, or is being changed to."""
     status = claim.get("status") or {}
     named = {
@@ -301,7 +302,8 @@ def _attribute_classes(claim: Json) -> list[str]:
 
 # Devices
 
-_OF_DEVICE_CLASS = ".deviceclass.resource.k8s.io/devices"
+OF_DEVICE_CLASS = ".deviceclass.resource.k8s.io/devices"
+"""How the names of limits of devices end."""
 _ALL_DEVICES = 32
 """What a request for all devices of a class is charged as: as many as a claim can have."""
 
@@ -313,7 +315,7 @@ class ResourceClaimEvaluator(Evaluator):
         super().__init__("resource.k8s.io", "resourceclaims")
 
     def counts(self, name: str) -> bool:
-        return name == self.count or name.endswith(_OF_DEVICE_CLASS)
+        return name == self.count or name.endswith(OF_DEVICE_CLASS)
 
     def usage(self, obj: Json, now: datetime.datetime) -> Amounts:
         used: Amounts = {self.count: ONE}
@@ -321,7 +323,7 @@ class ResourceClaimEvaluator(Evaluator):
             most: dict[str, int] = {}
             for one in [request["exactly"]] if request.get("exactly") else request.get("firstAvailable") or ():
                 count = _ALL_DEVICES if one.get("allocationMode") == "All" else one.get("count") or 1
-                name = one.get("deviceClassName", "") + _OF_DEVICE_CLASS
+                name = one.get("deviceClassName", "") + OF_DEVICE_CLASS
                 most[name] = max(most.get(name, 0), count)
             add(used, {name: Quantity(count) for name, count in most.items()})
         return used
@@ -351,6 +353,11 @@ _NEVER = frozenset(
         ("authorization.k8s.io", "selfsubjectrulesreviews"),
     }
 )
+
+
+def standing_evaluators() -> list[Evaluator]:
+    """Those of the resources that every server has, and that are more than counted or have an older name."""
+    return list(_SPECIAL.values())
 
 
 def evaluator_for(group: str, resource: str) -> Evaluator | None:

@@ -1,0 +1,58 @@
+"""Keeps ``status.used`` of ResourceQuotas true: counts what is there, of every resource that a quota can limit.
+
+Promises: a quota's ``status.hard`` follows its ``spec.hard``, and ``status.used`` what is in the caches, as the
+evaluators of admission count it, when the limits change, when something that a limit is about goes or uses less, and
+every ``--resource-quota-sync-period``. What is created is charged by admission at once; this controller gives back, and
+puts right. What cannot be counted now keeps its old number. Nothing is written when nothing is different.
+
+Not promised: that ``used`` is never too high. What goes is given back when its deletion has been seen.
+
+Files: ``usage`` what is used and what is written, ``replenishment`` which changes can give something back, ``monitors``
+the informers of everything that counts, ``counting`` how much is used of it, ``controller`` the wiring.
+docs/controllers/resourcequota.md has where it differs from upstream.
+"""
+
+import msgspec
+
+from pilothouse.api.core import PERSISTENT_VOLUME_CLAIMS, PODS, RESOURCE_QUOTAS, SERVICES
+from pilothouse.machinery.flags import DURATION, INT32, Flag
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch
+
+
+class ResourceQuotaOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What can be set."""
+
+    sync_period: float = 300.0
+    concurrent_syncs: int = 5
+
+
+DESCRIPTOR = Descriptor(
+    name="resourcequota-controller",
+    aliases=("resourcequota",),
+    client_name="resourcequota-controller",
+    options=ResourceQuotaOptions,
+    flags=(
+        FlagSpec(
+            field="sync_period",
+            flag=Flag(
+                "resource-quota-sync-period", DURATION, 300.0, "The period for syncing quota usage status in the system"
+            ),
+        ),
+        FlagSpec(
+            field="concurrent_syncs",
+            flag=Flag(
+                "concurrent-resource-quota-syncs",
+                INT32,
+                5,
+                "The number of resource quotas that are allowed to sync concurrently.",
+            ),
+        ),
+    ),
+    watches=(
+        Watch(kind=RESOURCE_QUOTAS, keep_raw=True),
+        Watch(kind=PODS),
+        Watch(kind=SERVICES),
+        Watch(kind=PERSISTENT_VOLUME_CLAIMS),
+    ),
+    factory="pilothouse.controllers.policy.resourcequota.controller:build",
+)

@@ -1,0 +1,78 @@
+"""How much of a resource a namespace uses, out of an informer's cache.
+
+What one object uses is remembered as long as the object is the same, so that a namespace that changes much is not
+computed anew with each change. Long counts yield.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from pilothouse.controllers.policy.resourcequota.replenishment import as_json
+from pilothouse.controllers.policy.resourcequota.usage import zero
+from pilothouse.env import Env
+from pilothouse.machinery.quantities import Quantity
+from pilothouse.runtime.informer import SharedInformer
+from pilothouse.semantics.pod_amounts import Amounts, add
+from pilothouse.semantics.quota import Evaluator, ScopeRequirement
+
+AT_ONCE = 200
+"""How many objects are looked at before others have their turn."""
+
+
+class NotRead(Exception):
+    """The cache of a resource is not filled yet."""
+
+
+class _Known(msgspec.Struct, frozen=True):
+    obj: Any
+    used: Amounts
+    scopes: dict[ScopeRequirement, bool]
+
+
+class Counter:
+    """Counts one resource. ``is_measured``: objects use different amounts, which their views tell; else each is one."""
+
+    def __init__(self, env: Env, evaluator: Evaluator, informer: SharedInformer[Any], *, is_measured: bool) -> None:
+        self.evaluator = evaluator
+        self.informer = informer
+        self._env = env
+        self._is_measured = is_measured
+        self._known: dict[str, _Known] = {}
+
+    def forget(self, uid: str) -> None:
+        """An object is gone."""
+        self._known.pop(uid, None)
+
+    async def count(self, namespace: str, names: Sequence[str], scopes: tuple[ScopeRequirement, ...]) -> Amounts:
+        """What is used there of what these names limit. Raises ``NotRead``."""
+        if not self.informer.has_synced:
+            raise NotRead(f"{self.informer.kind.group_resource} not yet synced")
+        total = zero(names)
+        objects = self.informer.cache.list(namespace)
+        if not self._is_measured:
+            # Objects that are only counted are in no scope.
+            return total if scopes else dict.fromkeys(names, Quantity(len(objects)))
+        for number, obj in enumerate(objects, 1):
+            self._add(total, obj, scopes)
+            if number % AT_ONCE == 0:
+                await asyncio.sleep(0)
+        return {name: total[name] for name in names}
+
+    def _add(self, total: Amounts, obj: Any, scopes: tuple[ScopeRequirement, ...]) -> None:
+        meta = obj.metadata
+        known = self._known.get(meta.uid)
+        if known is None or known.obj is not obj:
+            known = _Known(obj, self.evaluator.usage(as_json(obj), self._env.now()), {})
+            # What is being deleted counts until its grace period is over: that is for the next look to tell.
+            if meta.deletion_timestamp is None and meta.uid:
+                self._known[meta.uid] = known
+        for scope in scopes:
+            inside = known.scopes.get(scope)
+            if inside is None:
+                inside = known.scopes[scope] = self.evaluator.in_scope(scope, as_json(obj))
+            if not inside:
+                return
+        add(total, known.used)

@@ -1,0 +1,147 @@
+"""Which resources are counted: every namespaced one that can be created, listed, watched and deleted.
+
+``controllers/shared/monitors.py`` follows discovery. While that changes, quotas wait: what has not been read yet cannot
+be counted.
+"""
+
+import asyncio
+import datetime
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from pilothouse.api.resource import RESOURCE_CLAIMS
+from pilothouse.client.discovery import Discovery, Resource
+from pilothouse.controllers.policy.resourcequota.counting import Counter
+from pilothouse.controllers.policy.resourcequota.replenishment import MATTERS, never
+from pilothouse.controllers.shared.monitors import Monitor, ResourceKey, ResourceMonitors, wanted_resources
+from pilothouse.runtime.cache import Cached
+from pilothouse.runtime.context import ControllerContext
+from pilothouse.runtime.informer import Registration, SharedInformer
+from pilothouse.semantics.quota import Evaluator, evaluator_for, standing_evaluators
+
+NEEDED_VERBS = ("create", "delete", "list", "watch")
+CLAIMS = ("resource.k8s.io", "resourceclaims")
+
+Told = Callable[[Evaluator, str], None]
+"""An evaluator, and the namespace in which one of its objects has come or gone."""
+
+
+def quotable_resources(discovery: Discovery) -> dict[ResourceKey, Resource]:
+    """The preferred version of everything that can be limited: pure."""
+    return wanted_resources(
+        discovery,
+        lambda r: r.namespaced and r.supports(*NEEDED_VERBS) and evaluator_for(r.group, r.name) is not None,
+    )
+
+
+class Monitors(ResourceMonitors):
+    """The informers, and a counter for each. ``replenish`` is told of what gives something back, ``added`` of what came
+    after the first list, ``on_new`` when other resources are counted than before."""
+
+    def __init__(
+        self,
+        context: ControllerContext,
+        *,
+        replenish: Told,
+        added: Told,
+        is_limited: Callable[[str], bool],
+        on_new: Callable[[], None],
+    ):
+        super().__init__(
+            context.client,
+            context.metadata_informers,
+            context.informers,
+            subject="resource quota controller",
+            log=context.log,
+        )
+        self._env = context.env
+        self._replenish = replenish
+        self._added = added
+        self._is_limited = is_limited
+        self._on_new = on_new
+        self._counters: dict[tuple[str, str], Counter] = {}
+        self._claims: tuple[SharedInformer[Any], Counter] | None = None
+        self.started = asyncio.Event()
+        """Set when resources are known and their caches have been waited for."""
+        self.settled = asyncio.Event()
+        """Set while nothing is being started."""
+
+    def evaluators(self) -> list[Evaluator]:
+        """Who can count something, watched or not."""
+        own = {counter.evaluator.count for counter in self._counters.values()}
+        standing = [evaluator for evaluator in standing_evaluators() if evaluator.count not in own]
+        return [*standing, *(counter.evaluator for counter in self._counters.values())]
+
+    def counters(self) -> list[Counter]:
+        """One for each resource that is watched."""
+        return [
+            self._claims[1] if self._claims is not None and key == CLAIMS else counter
+            for key, counter in self._counters.items()
+        ]
+
+    def measure_claims(self) -> None:
+        """Watch resource claims whole: somebody limits devices, and metadata does not tell how many are claimed."""
+        found = next((m for key, m in self._monitors.items() if (key.group, key.resource) == CLAIMS), None)
+        if found is None or self._claims is not None:
+            return
+        informer = self._whole.informer(replace(RESOURCE_CLAIMS, version=found.kind.version))
+        evaluator = self._counters[CLAIMS].evaluator
+        counter = Counter(self._env, evaluator, informer, is_measured=True)
+        self._claims = informer, counter
+        self._handle(informer, counter, never)
+
+    async def _wait_synced(self) -> None:
+        self.settled.clear()
+        try:
+            await super()._wait_synced()
+        finally:
+            self.started.set()
+            self.settled.set()
+            self._on_new()
+
+    def choose(self, discovery: Discovery) -> dict[ResourceKey, Resource]:
+        return quotable_resources(discovery)
+
+    def listen(self, key: ResourceKey, resource: Resource, informer: SharedInformer[Any]) -> Registration[Any]:
+        evaluator = evaluator_for(key.group, key.resource)
+        assert evaluator is not None, "only what can be counted is chosen"
+        matters = MATTERS.get((key.group, key.resource), never)
+        counter = Counter(self._env, evaluator, informer, is_measured=matters is not never)
+        self._counters[key.group, key.resource] = counter
+        return self._handle(informer, counter, matters)
+
+    def _handle(
+        self,
+        informer: SharedInformer[Any],
+        counter: Counter,
+        matters: Callable[[Any, Any, datetime.datetime], bool],
+    ) -> Registration[Any]:
+        evaluator = counter.evaluator
+
+        def on_add(obj: Cached, initial: bool) -> None:
+            if not initial:
+                self._added(evaluator, obj.metadata.namespace)
+
+        def on_update(old: Cached, new: Cached) -> None:
+            namespace = new.metadata.namespace
+            if not self._is_limited(namespace):
+                return
+            if old.metadata.uid != new.metadata.uid:
+                counter.forget(old.metadata.uid)
+                self._replenish(evaluator, namespace)
+            elif matters(old, new, self._env.now()):
+                self._replenish(evaluator, namespace)
+
+        def on_delete(obj: Cached, _final_state_unknown: bool) -> None:
+            counter.forget(obj.metadata.uid)
+            self._replenish(evaluator, obj.metadata.namespace)
+
+        return informer.add_handler(on_add, on_update, on_delete, resync_seconds=0.0)
+
+    def _forget(self, key: ResourceKey) -> Monitor:
+        self._counters.pop((key.group, key.resource), None)
+        if (key.group, key.resource) == CLAIMS and self._claims is not None:
+            self._whole.stop(self._claims[0].kind)
+            self._claims = None
+        return super()._forget(key)

@@ -1,0 +1,66 @@
+"""Which changes of an object can give something back to quotas. Pure. Deletions always do.
+
+Upstream: v1.36 ``pkg/quota/v1/install/update_filter.go`` and the evaluators in ``pkg/quota/v1/evaluator/core``.
+"""
+
+import datetime
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from pilothouse.api.core import ContainerStatus, PersistentVolumeClaim, Pod, ResourceRequirements, Service
+from pilothouse.api.meta import View
+from pilothouse.semantics.pod_amounts import Json, amounts
+from pilothouse.semantics.quota import attribute_classes, has_ended, in_terminating_scope
+
+Matters = Callable[[Any, Any, datetime.datetime], bool]
+"""Whether an update, from the first to the second object, is to be counted."""
+
+
+def as_json(view: View) -> Json:
+    """An object as evaluators read it."""
+    found: Json = msgspec.to_builtins(view)
+    return found
+
+
+def pod_matters(old: Pod, new: Pod, now: datetime.datetime) -> bool:
+    """It has been given other resources, has got or lost its deadline, or is nobody's business any more."""
+    if _given(old) != _given(new):
+        return True
+    before, after = as_json(old), as_json(new)
+    if in_terminating_scope(before) != in_terminating_scope(after):
+        return True
+    return not has_ended(before, now) and has_ended(after, now)
+
+
+def _given(pod: Pod) -> dict[str, ResourceRequirements]:
+    statuses: tuple[ContainerStatus, ...] = (*pod.status.container_statuses, *pod.status.init_container_statuses)
+    return {one.name: one.resources for one in statuses if one.resources is not None}
+
+
+def service_matters(old: Service, new: Service, _now: datetime.datetime) -> bool:
+    """It costs node ports or a load balancer now, or no longer."""
+    return _costly_type(old) != _costly_type(new)
+
+
+def _costly_type(service: Service) -> str:
+    return service.spec.type if service.spec.type in ("NodePort", "LoadBalancer") else ""
+
+
+def claim_matters(old: PersistentVolumeClaim, new: PersistentVolumeClaim, _now: datetime.datetime) -> bool:
+    """It has been given more or less room, or is of another class of attributes."""
+    before, after = (amounts(claim.status.allocated_resources).get("storage") for claim in (old, new))
+    return before != after or attribute_classes(as_json(old)) != attribute_classes(as_json(new))
+
+
+def never(_old: object, _new: object, _now: datetime.datetime) -> bool:
+    """Of what is only counted, it is the number alone that counts."""
+    return False
+
+
+MATTERS: dict[tuple[str, str], Matters] = {
+    ("", "pods"): pod_matters,
+    ("", "services"): service_matters,
+    ("", "persistentvolumeclaims"): claim_matters,
+}

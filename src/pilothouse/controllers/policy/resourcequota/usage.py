@@ -1,0 +1,64 @@
+"""What a quota's status should be. Pure. Upstream: v1.36 ``pkg/controller/resourcequota/resource_quota_controller.go``
+and apiserver's ``pkg/quota/v1/resources.go`` (``CalculateUsage``)."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from pilothouse.api.core import ResourceQuota
+from pilothouse.machinery.quantities import Quantity
+from pilothouse.semantics.pod_amounts import Amounts, amounts
+from pilothouse.semantics.quota import Evaluator, ScopeRequirement
+
+
+class NewStatus(msgspec.Struct, frozen=True):
+    """What is written, and nothing else."""
+
+    hard: dict[str, str]
+    used: dict[str, str]
+
+
+def scopes_of(quota: ResourceQuota) -> tuple[ScopeRequirement, ...]:
+    """All that an object must be in to be counted."""
+    selector = quota.spec.scope_selector
+    return (
+        *(ScopeRequirement(scope_name=scope, operator="Exists") for scope in quota.spec.scopes),
+        *(
+            ScopeRequirement(scope_name=one.scope_name, operator=one.operator, values=one.values)
+            for one in (selector.match_expressions if selector is not None else ())
+        ),
+    )
+
+
+def new_status(quota: ResourceQuota, counted: Mapping[str, Quantity]) -> NewStatus | None:
+    """The status to write; ``None`` if the present one says the same.
+
+    What was not counted keeps its number; what is not limited any more loses it.
+    """
+    used = amounts(quota.status.used) | dict(counted)
+    used = {name: used[name] for name in sorted(used) if name in quota.spec.hard}
+    same_limits = amounts(quota.spec.hard) == amounts(quota.status.hard)
+    if same_limits and used == amounts(quota.status.used):
+        return None
+    return NewStatus(hard=quota.spec.hard, used={name: str(amount) for name, amount in used.items()})
+
+
+def gives_back(quota: ResourceQuota, counted: Mapping[str, Quantity]) -> bool:
+    """Whether less is used of something than the status says."""
+    before = amounts(quota.status.used)
+    return any(name in before and amount < before[name] for name, amount in counted.items())
+
+
+def is_urgent(quota: ResourceQuota, evaluators: Iterable[Evaluator]) -> bool:
+    """Whether limits are not in force yet, so that somebody may be waiting for them: the status does not know them, or
+    does not know how much is used of something that can be counted."""
+    hard = amounts(quota.status.hard)
+    if amounts(quota.spec.hard) != hard:
+        return True
+    unknown = [name for name in hard if name not in quota.status.used]
+    return bool(unknown) and any(evaluator.matching(unknown) for evaluator in evaluators)
+
+
+def zero(names: Sequence[str]) -> Amounts:
+    """Nothing of each."""
+    return dict.fromkeys(names, Quantity(0))

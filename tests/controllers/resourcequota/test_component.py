@@ -1,0 +1,362 @@
+"""The quota controller and admission together, in virtual time, with faults."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from tests.controllers.node_world import PODS, Doc, World, play
+
+from pilothouse.client.errors import Forbidden
+from pilothouse.client.interceptor import Rule, delay, fail, gone, lose_answer
+from pilothouse.controllers.policy.resourcequota import DESCRIPTOR, ResourceQuotaOptions
+
+BASE = "/api/v1/namespaces/default"
+QUOTAS = f"{BASE}/resourcequotas"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+def running(story: Callable[[World], Awaitable[None]], *, seed: int = 0, **options: Any) -> None:
+    async def with_controller(world: World) -> None:
+        await world.start(DESCRIPTOR, ResourceQuotaOptions(**options))
+        await asyncio.sleep(1)
+        world.seen.clear()
+        await story(world)
+
+    play(with_controller, seed=seed)
+
+
+async def limit(world: World, hard: Doc, name: str = "q", **spec: Any) -> None:
+    await world.request("POST", QUOTAS, {"metadata": {"name": name}, "spec": {"hard": hard, **spec}})
+    await asyncio.sleep(1)
+
+
+async def status(world: World, name: str = "q") -> Doc:
+    found: Doc = (await world.see(f"{QUOTAS}/{name}"))["status"]
+    return found
+
+
+async def used(world: World, name: str = "q") -> Doc:
+    found: Doc = (await status(world, name)).get("used", {})
+    return found
+
+
+async def pod(world: World, name: str, cpu: str = "100m", **spec: Any) -> None:
+    resources = {"requests": {"cpu": cpu, "memory": "1Gi"}, "limits": {"cpu": "2", "memory": "1Gi"}}
+    containers = [{"name": "c", "image": "i", "resources": resources}]
+    await world.request("POST", PODS, {"metadata": {"name": name}, "spec": {"containers": containers, **spec}})
+
+
+async def thing(world: World, resource: str, name: str, **body: Any) -> None:
+    await world.request("POST", f"{BASE}/{resource}", {"metadata": {"name": name}, **body})
+
+
+def test_what_is_there_is_counted_when_the_quota_comes() -> None:
+    async def story(world: World) -> None:
+        await pod(world, "one", "100m")
+        await pod(world, "two", "200m")
+        await world.merge(f"{PODS}/two/status", {"status": {"phase": "Failed"}})
+        await thing(world, "configmaps", "m")
+        await thing(world, "secrets", "s")
+        ports = [{"name": "a", "port": 80}, {"name": "b", "port": 81}]
+        await thing(world, "services", "web", spec={"type": "NodePort", "ports": ports})
+        claim = {"accessModes": ["ReadWriteOnce"], "storageClassName": "fast"}
+        await thing(world, "persistentvolumeclaims", "c", spec={**claim, "resources": {"requests": {"storage": "3Gi"}}})
+        hard = {
+            "pods": "9",
+            "count/pods": "9",
+            "requests.cpu": "9",
+            "limits.memory": "99Gi",
+            "configmaps": "9",
+            "count/secrets": "9",
+            "services": "9",
+            "services.nodeports": "9",
+            "services.loadbalancers": "9",
+            "requests.storage": "9Gi",
+            "fast.storageclass.storage.k8s.io/persistentvolumeclaims": "9",
+            "count/deployments.apps": "9",
+            "resourcequotas": "9",
+        }
+        await limit(world, hard)
+        assert (await status(world))["hard"] == hard
+        assert await used(world) == {
+            "pods": "1",
+            "count/pods": "2",
+            "requests.cpu": "100m",
+            "limits.memory": "1Gi",
+            "configmaps": "1",
+            "count/secrets": "1",
+            "services": "2",  # and kubernetes
+            "services.nodeports": "2",
+            "services.loadbalancers": "0",
+            "requests.storage": "3Gi",
+            "fast.storageclass.storage.k8s.io/persistentvolumeclaims": "1",
+            "count/deployments.apps": "0",
+            "resourcequotas": "1",
+        }
+        assert world.requests(reads=False) == ["update resourcequotas/status q"]
+
+    running(story)
+
+
+def test_what_goes_is_given_back_at_once_and_what_comes_is_admissions() -> None:
+    async def story(world: World) -> None:
+        await limit(world, {"pods": "1", "configmaps": "1"})
+        await pod(world, "one")
+        await thing(world, "configmaps", "m")
+        with pytest.raises(Forbidden, match="exceeded quota"):
+            await pod(world, "two")
+        await asyncio.sleep(1)
+        assert await used(world) == {"pods": "1", "configmaps": "1"}
+        assert world.requests(reads=False) == ["update resourcequotas/status q"], "admission has charged"
+        await world.delete(f"{PODS}/one", grace=0)
+        await world.delete(f"{BASE}/configmaps/m")
+        await asyncio.sleep(0.1)
+        assert await used(world) == {"pods": "0", "configmaps": "0"}
+        await pod(world, "two")
+        await asyncio.sleep(1)
+        assert await used(world) == {"pods": "1", "configmaps": "0"}
+
+    running(story)
+
+
+def test_a_pod_that_is_done_uses_nothing_but_is_there() -> None:
+    async def story(world: World) -> None:
+        await limit(world, {"pods": "5", "count/pods": "5", "requests.cpu": "1"})
+        await pod(world, "one")
+        await world.merge(f"{PODS}/one/status", {"status": {"phase": "Running"}})
+        await asyncio.sleep(1)
+        assert await used(world) == {"pods": "1", "count/pods": "1", "requests.cpu": "100m"}
+        await world.merge(f"{PODS}/one/status", {"status": {"phase": "Succeeded"}})
+        await asyncio.sleep(1)
+        assert await used(world) == {"pods": "0", "count/pods": "1", "requests.cpu": "0"}
+
+    running(story)
+
+
+def test_scopes_divide_the_pods() -> None:
+    async def story(world: World) -> None:
+        await pod(world, "plain")
+        await pod(world, "timed", "200m", activeDeadlineSeconds=60)
+        containers = [{"name": "c", "image": "i"}]
+        await world.request("POST", PODS, {"metadata": {"name": "modest"}, "spec": {"containers": containers}})
+        await thing(world, "configmaps", "m")
+        hard = {"pods": "9", "count/configmaps": "9"}
+        for scope in ("Terminating", "NotTerminating", "NotBestEffort"):
+            await limit(world, {"pods": "9", "requests.cpu": "9"}, scope.lower(), scopes=[scope])
+        await limit(world, {"pods": "9"}, "besteffort", scopes=["BestEffort"])
+        selector = {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "DoesNotExist"}]}
+        await limit(world, {"pods": "9"}, "unclassed", scopeSelector=selector)
+        await limit(world, hard, "all")
+        assert await used(world, "terminating") == {"pods": "1", "requests.cpu": "200m"}
+        assert await used(world, "notterminating") == {"pods": "2", "requests.cpu": "100m"}
+        assert await used(world, "notbesteffort") == {"pods": "2", "requests.cpu": "300m"}
+        assert await used(world, "besteffort") == {"pods": "1"}
+        assert await used(world, "unclassed") == {"pods": "3"}
+        assert await used(world, "all") == {"pods": "3", "count/configmaps": "1"}
+        await world.merge(f"{PODS}/plain", {"spec": {"activeDeadlineSeconds": 100}})
+        await asyncio.sleep(1)
+        assert await used(world, "terminating") == {"pods": "2", "requests.cpu": "300m"}
+        assert await used(world, "notterminating") == {"pods": "1", "requests.cpu": "0"}
+
+    running(story)
+
+
+def test_new_limits_are_in_force_at_once() -> None:
+    async def story(world: World) -> None:
+        await limit(world, {"pods": "1"})
+        await pod(world, "one")
+        await world.merge(f"{QUOTAS}/q", {"spec": {"hard": {"pods": "2", "configmaps": "3"}}})
+        await asyncio.sleep(0.1)
+        assert await status(world) == {
+            "hard": {"pods": "2", "configmaps": "3"},
+            "used": {"pods": "1", "configmaps": "0"},
+        }
+        await world.merge(f"{QUOTAS}/q", {"spec": {"hard": {"configmaps": None}}, "metadata": {"labels": {"a": "b"}}})
+        await asyncio.sleep(0.1)
+        assert await status(world) == {"hard": {"pods": "2"}, "used": {"pods": "1"}}
+        assert (await world.see(f"{QUOTAS}/q"))["metadata"]["labels"] == {"a": "b"}
+
+    running(story)
+
+
+def test_what_others_write_is_put_right_by_the_full_count() -> None:
+    async def story(world: World) -> None:
+        await limit(world, {"pods": "9"})
+        await world.merge(f"{QUOTAS}/q/status", {"status": {"used": {"pods": "7"}}})
+        await asyncio.sleep(30)
+        assert await used(world) == {"pods": "7"}, "a change of the status alone wakes nobody"
+        await asyncio.sleep(60)
+        assert await used(world) == {"pods": "0"}
+        sent = len(world.requests(reads=False))
+        await asyncio.sleep(3600)
+        assert len(world.requests(reads=False)) == sent, "nothing is written when nothing is different"
+
+    running(story, sync_period=60.0)
+
+
+def test_custom_resources_are_counted_from_the_next_look_at_discovery_on() -> None:
+    async def story(world: World) -> None:
+        schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+        version = {"name": "v1", "served": True, "storage": True, "schema": schema}
+        names = {"plural": "widgets", "kind": "Widget"}
+        spec = {"group": "example.com", "scope": "Namespaced", "names": names, "versions": [version]}
+        await world.request("POST", CRDS, {"metadata": {"name": "widgets.example.com"}, "spec": spec})
+        await limit(world, {"count/widgets.example.com": "2"})
+        widgets = "/apis/example.com/v1/namespaces/default/widgets"
+        widget = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}}
+        await asyncio.sleep(40)
+        await world.request("POST", widgets, widget)
+        await asyncio.sleep(300)
+        assert await used(world) == {"count/widgets.example.com": "1"}
+        await world.delete(f"{widgets}/w")
+        await asyncio.sleep(1)
+        assert await used(world) == {"count/widgets.example.com": "0"}
+
+    running(story)
+
+
+def test_devices_of_claims_are_counted_by_class() -> None:
+    async def story(world: World) -> None:
+        claims = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
+        exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 3}
+        spec = {"devices": {"requests": [{"name": "a", "exactly": exactly}]}}
+        for name in ("one", "two"):
+            body = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": name}}
+            await world.request("POST", claims, {**body, "spec": spec})
+        hard = {"gpu.deviceclass.resource.k8s.io/devices": "9", "count/resourceclaims.resource.k8s.io": "9"}
+        await limit(world, hard)
+        await asyncio.sleep(5)
+        assert await used(world) == dict(zip(hard, ("6", "2"), strict=True))
+        await world.delete(f"{claims}/one")
+        await asyncio.sleep(1)
+        assert await used(world) == dict(zip(hard, ("3", "1"), strict=True))
+
+    running(story)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(Rule(fail(409), verb="update", resource="resourcequotas", nth=1), id="a conflict"),
+        pytest.param(Rule(fail(500), verb="update", resource="resourcequotas", nth=1), id="an error of the server"),
+        pytest.param(Rule(lose_answer(), verb="update", resource="resourcequotas", nth=1), id="a lost answer"),
+        pytest.param(Rule(delay(3.0), verb="watch", resource="pods"), id="pods are seen late"),
+        pytest.param(Rule(delay(3.0), verb="watch", resource="resourcequotas"), id="quotas are seen late"),
+    ],
+)
+def test_it_comes_out_right_under_faults(fault: Any) -> None:
+    async def story(world: World) -> None:
+        world.faults.add(fault)
+        await limit(world, {"pods": "5"})
+        for name in "abc":
+            await pod(world, name)
+        await asyncio.sleep(5)
+        await world.delete(f"{PODS}/a", grace=0)
+        await asyncio.sleep(30)
+        assert await used(world) == {"pods": "2"}
+
+    running(story)
+
+
+def test_a_charge_for_a_pod_that_was_not_seen_yet_is_not_given_back_for_good() -> None:
+    """The count for what went lies between the charge of what comes and its being seen. Upstream finds out at the next
+    full count, and until then the namespace has one too many."""
+
+    async def story(world: World) -> None:
+        await limit(world, {"pods": "5"})
+        await pod(world, "a")
+        await asyncio.sleep(5)
+        with world.faults.hold(resource="pods") as held:
+            await world.delete(f"{PODS}/a", grace=0)
+            await pod(world, "b")
+            await asyncio.sleep(1)  # the quota is seen as charged with both
+            held.release(1)
+            await asyncio.sleep(1)
+            assert await used(world) == {"pods": "0"}, "b is there, but nobody has seen it"
+        await asyncio.sleep(5)
+        assert await used(world) == {"pods": "1"}
+
+    running(story)
+
+
+def test_watches_that_break_lose_no_deletion() -> None:
+    async def story(world: World) -> None:
+        await limit(world, {"pods": "5"})
+        for name in "ab":
+            await pod(world, name)
+        await asyncio.sleep(1)
+        world.faults.end_watches(resource="pods", with_=gone())
+        await world.delete(f"{PODS}/a", grace=0)
+        await asyncio.sleep(30)
+        assert await used(world) == {"pods": "1"}
+
+    running(story)
+
+
+def test_a_resource_that_cannot_be_read_leaves_the_others_counted() -> None:
+    async def story(world: World) -> None:
+        for verb in ("watch", "list"):
+            world.faults.add(Rule(fail(403), verb=verb, resource="secrets"))
+        starting = asyncio.ensure_future(world.start(DESCRIPTOR))
+        await limit(world, {"pods": "5", "secrets": "5"})
+        await pod(world, "a")
+        await asyncio.sleep(60)
+        assert await status(world) == {"hard": {"pods": "5", "secrets": "5"}, "used": {"pods": "1"}}
+        world.faults.clear()
+        await asyncio.sleep(600)
+        assert await used(world) == {"pods": "1", "secrets": "0"}
+        await starting
+
+    play(story)
+
+
+def test_a_discovery_that_fails_changes_nothing() -> None:
+    async def story(world: World) -> None:
+        await limit(world, {"pods": "5"})
+        await pod(world, "a")
+        world.faults.add(Rule(fail(503), verb="get", resource="/apis"))
+        await asyncio.sleep(100)
+        await world.delete(f"{PODS}/a", grace=0)
+        await asyncio.sleep(1)
+        assert await used(world) == {"pods": "0"}
+
+    running(story)
+
+
+def test_a_quota_that_goes_is_forgotten() -> None:
+    async def story(world: World) -> None:
+        await limit(world, {"pods": "5"})
+        await pod(world, "a")
+        await world.delete(f"{QUOTAS}/q")
+        await world.delete(f"{PODS}/a", grace=0)
+        await asyncio.sleep(400)
+        assert await world.get(f"{QUOTAS}/q") is None
+        assert world.requests(reads=False) == ["update resourcequotas/status q"]
+
+    running(story)
+
+
+def test_coming_and_going_ends_with_the_truth(seed: int) -> None:
+    """Under delays and conflicts; and admission never lets more in than the limit at any time that counts."""
+
+    async def story(world: World) -> None:
+        world.faults.add(Rule(delay(0.0, 0.8), verb="watch"))
+        world.faults.add(Rule(fail(409), verb="update", resource="resourcequotas", probability=0.2))
+        await limit(world, {"pods": "4", "requests.cpu": "1"})
+        random = world.env.stream("story")
+        alive: list[str] = []
+        for number in range(60):
+            if alive and random.random() < 0.5:
+                await world.delete(f"{PODS}/{alive.pop(random.randrange(len(alive)))}", grace=0)
+            else:
+                try:
+                    await pod(world, f"p{number}")
+                    alive.append(f"p{number}")
+                except Forbidden:
+                    pass
+            await asyncio.sleep(random.random())
+        await asyncio.sleep(20)
+        assert await used(world) == {"pods": str(len(alive)), "requests.cpu": f"{len(alive)}00m" if alive else "0"}
+
+    running(story, seed=seed)

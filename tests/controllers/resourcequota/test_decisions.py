@@ -1,0 +1,212 @@
+"""What is written into quotas, and what makes one look. Rows mirror ``TestSyncResourceQuota``, ``TestAddQuota`` and
+``TestGetQuotableResources`` in ``pkg/controller/resourcequota/resource_quota_controller_test.go`` and
+``TestHasResourcesChanged`` in ``pkg/quota/v1/install/update_filter_test.go`` of v1.36."""
+
+import datetime
+from typing import Any
+
+import pytest
+
+from pilothouse.api.core import (
+    ContainerStatus,
+    ModifyVolumeStatus,
+    PersistentVolumeClaim,
+    PersistentVolumeClaimStatus,
+    Pod,
+    PodSpec,
+    PodStatus,
+    ResourceQuota,
+    ResourceQuotaSpec,
+    ResourceQuotaStatus,
+    ResourceRequirements,
+    Service,
+    ServiceSpec,
+)
+from pilothouse.api.meta import ObjectMeta
+from pilothouse.client.discovery import Discovery, GroupVersion, Resource
+from pilothouse.controllers.policy.resourcequota.monitors import quotable_resources
+from pilothouse.controllers.policy.resourcequota.replenishment import claim_matters, pod_matters, service_matters
+from pilothouse.controllers.policy.resourcequota.usage import NewStatus, gives_back, is_urgent, new_status
+from pilothouse.semantics.pod_amounts import amounts
+from pilothouse.semantics.quota import standing_evaluators
+
+NOW = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
+FULL = {"cpu": "3", "memory": "100Gi", "pods": "5"}
+NONE = {"cpu": "0", "memory": "0", "pods": "0"}
+
+
+def quota(
+    hard: dict[str, str], status: dict[str, str] | None = None, used: dict[str, str] | None = None
+) -> ResourceQuota:
+    return ResourceQuota(
+        spec=ResourceQuotaSpec(hard=hard), status=ResourceQuotaStatus(hard=status or {}, used=used or {})
+    )
+
+
+@pytest.mark.parametrize(
+    ("known", "counted", "expected"),
+    [
+        pytest.param(quota(FULL), NONE, (FULL, NONE), id="the first look"),
+        pytest.param(
+            quota({"cpu": "4"}, {"cpu": "3"}, {"cpu": "0"}), {"cpu": "0"}, ({"cpu": "4"}, {"cpu": "0"}), id="new limits"
+        ),
+        pytest.param(quota({"cpu": "4"}, {"cpu": "4"}, {"cpu": "0"}), {"cpu": "0"}, None, id="nothing is different"),
+        pytest.param(
+            quota({"cpu": "4"}, {"cpu": "4000m"}, {"cpu": "1"}), {"cpu": "1000m"}, None, id="the same, spelt otherwise"
+        ),
+        pytest.param(
+            quota({"pods": "9"}, {"pods": "9"}, {"pods": "3"}), {"pods": "2"}, ({"pods": "9"}, {"pods": "2"}), id="less"
+        ),
+        pytest.param(
+            quota({"pods": "9"}, {"pods": "9"}, {"pods": "1"}), {"pods": "2"}, ({"pods": "9"}, {"pods": "2"}), id="more"
+        ),
+        pytest.param(
+            quota({"pods": "1"}),
+            {},
+            ({"pods": "1"}, {}),
+            id="nothing could be counted: the limits are told all the same",
+        ),
+        pytest.param(
+            quota({"pods": "1", "configmaps": "1"}),
+            {"configmaps": "0"},
+            ({"pods": "1", "configmaps": "1"}, {"configmaps": "0"}),
+            id="one of two could be counted",
+        ),
+        pytest.param(
+            quota({"pods": "2", "secrets": "3"}, {"pods": "2", "secrets": "3"}, {"pods": "1", "secrets": "1"}),
+            {"secrets": "2"},
+            ({"pods": "2", "secrets": "3"}, {"pods": "1", "secrets": "2"}),
+            id="what could not be counted keeps its number",
+        ),
+        pytest.param(
+            quota({"pods": "2"}, {"pods": "2", "cpu": "1"}, {"pods": "1", "cpu": "1"}),
+            {"pods": "1"},
+            ({"pods": "2"}, {"pods": "1"}),
+            id="what is not limited any more is not told of",
+        ),
+        pytest.param(
+            quota({"pods": "2"}, {"pods": "2"}, {"pods": "1"}), {"pods": "1", "cpu": "9"}, None, id="nor what never was"
+        ),
+        pytest.param(quota({}), {}, None, id="no limits at all"),
+    ],
+)
+def test_what_is_written(
+    known: ResourceQuota, counted: dict[str, str], expected: tuple[dict[str, str], dict[str, str]] | None
+) -> None:
+    wanted = None if expected is None else NewStatus(*expected)
+    assert new_status(known, amounts(counted)) == wanted
+
+
+def test_what_gives_something_back() -> None:
+    known = quota({"pods": "2", "cpu": "1"}, {}, {"pods": "2"})
+    assert gives_back(known, amounts({"pods": "1"}))
+    assert not gives_back(known, amounts({"pods": "2", "cpu": "1"}))
+    assert not gives_back(known, amounts({"pods": "3"}))
+
+
+@pytest.mark.parametrize(
+    ("known", "expected"),
+    [
+        pytest.param(quota({"cpu": "4"}), True, id="no status"),
+        pytest.param(quota({"cpu": "4"}, {"cpu": "4"}), True, id="limits, and nothing known of what is used"),
+        pytest.param(
+            quota({"requests.example/foobars.example.com": "4"}, {"requests.example/foobars.example.com": "4"}),
+            True,
+            id="nor of an extended resource",
+        ),
+        pytest.param(quota({"cpu": "4"}, {"cpu": "6"}, {"cpu": "0"}), True, id="other limits"),
+        pytest.param(
+            quota({"foobars.example.com": "4"}, {"foobars.example.com": "4"}), False, id="what nobody can count"
+        ),
+        pytest.param(quota({"cpu": "4"}, {"cpu": "4"}, {"cpu": "0"}), False, id="everything is known"),
+    ],
+)
+def test_which_quotas_go_first(known: ResourceQuota, expected: bool) -> None:
+    assert is_urgent(known, standing_evaluators()) is expected
+
+
+def pod(phase: str = "Running", *, status: Any = None, deadline: int | None = None, **meta: Any) -> Pod:
+    given = () if status is None else (ContainerStatus(name="foo", resources=ResourceRequirements(requests=status)),)
+    return Pod(
+        metadata=ObjectMeta(name="p", **meta),
+        spec=PodSpec(active_deadline_seconds=deadline),
+        status=PodStatus(phase=phase, container_statuses=given),
+    )
+
+
+DELETED: dict[str, Any] = {"deletion_timestamp": NOW - datetime.timedelta(seconds=60)}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        pytest.param(pod(status={"cpu": "2"}), pod(status={"cpu": "2"}), False, id="nothing that counts"),
+        pytest.param(pod(status={"cpu": "2"}), pod(status={"cpu": "3"}), True, id="it has been given more"),
+        pytest.param(pod(), pod(status={"cpu": "3"}), True, id="it has been given something at all"),
+        pytest.param(pod(), pod(deadline=5), True, id="it has got a deadline"),
+        pytest.param(pod(deadline=5), pod(deadline=3), False, id="it has another deadline"),
+        pytest.param(pod("Pending"), pod("Running"), False, id="it runs"),
+        pytest.param(pod(), pod("Succeeded"), True, id="it is done"),
+        pytest.param(pod("Failed"), pod("Succeeded"), False, id="it was done before"),
+        pytest.param(pod(), pod(**DELETED, deletion_grace_period_seconds=30), True, id="its grace is over"),
+        pytest.param(pod(), pod(**DELETED, deletion_grace_period_seconds=90), False, id="its grace is not over"),
+    ],
+)
+def test_which_changes_of_a_pod_count(old: Pod, new: Pod, expected: bool) -> None:
+    assert pod_matters(old, new, NOW) is expected
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("ClusterIP", "NodePort", True),
+        ("NodePort", "LoadBalancer", True),
+        ("LoadBalancer", "ClusterIP", True),
+        ("ClusterIP", "ExternalName", False),
+        ("NodePort", "NodePort", False),
+    ],
+)
+def test_which_changes_of_a_service_count(old: str, new: str, expected: bool) -> None:
+    before, after = (Service(spec=ServiceSpec(type=kind)) for kind in (old, new))
+    assert service_matters(before, after, NOW) is expected
+
+
+def claim(**status: Any) -> PersistentVolumeClaim:
+    return PersistentVolumeClaim(status=PersistentVolumeClaimStatus(**status))
+
+
+@pytest.mark.parametrize(
+    ("new", "expected"),
+    [
+        pytest.param(claim(), False, id="nothing that counts"),
+        pytest.param(claim(allocated_resources={"storage": "1Gi"}), True, id="it has room"),
+        pytest.param(claim(current_volume_attributes_class_name="fast"), True, id="it is of a class"),
+        pytest.param(
+            claim(modify_volume_status=ModifyVolumeStatus(target_volume_attributes_class_name="fast")),
+            True,
+            id="it is being changed",
+        ),
+    ],
+)
+def test_which_changes_of_a_claim_count(new: PersistentVolumeClaim, expected: bool) -> None:
+    assert claim_matters(claim(), new, NOW) is expected
+
+
+ALL = ("create", "delete", "list", "watch")
+
+
+def resource(group: str, name: str, *verbs: str, namespaced: bool = True) -> Resource:
+    return Resource(group, "v1", name, name.title(), namespaced, verbs)
+
+
+def test_what_can_be_counted() -> None:
+    core = (
+        resource("", "pods", *ALL, "get"),
+        resource("", "events", *ALL),
+        resource("", "bindings", "create"),
+        resource("", "nodes", *ALL, namespaced=False),
+        resource("", "readonly", "list", "watch"),
+    )
+    versions = (GroupVersion("", "v1", core), GroupVersion("apps", "v1", (resource("apps", "deployments", *ALL),)))
+    assert [key.resource for key in quotable_resources(Discovery(versions))] == ["pods", "deployments"]
+    assert quotable_resources(Discovery(())) == {}
