@@ -236,6 +236,31 @@ def test_what_cannot_matter_wakes_nobody() -> None:
     budgeting(story)
 
 
+def test_a_large_budget_is_looked_at_once_for_all_that_happens_within_a_moment() -> None:
+    async def story(world: World) -> None:
+        await budget(world, minAvailable=1)
+        await pods(world, count=600, ready=False)
+        await asyncio.sleep(1)
+        assert await status(world) == (0, 0, 1, 600)
+        before = world.requests().count(UPDATE)
+        for number in range(600):
+            await report(world, f"p{number}", ready=True)
+        assert (await status(world))[1] < 600
+        await asyncio.sleep(0.05)
+        assert await status(world) == (599, 600, 1, 600)
+        assert world.requests().count(UPDATE) - before < 5
+        for number in range(550):
+            await world.delete(f"{PODS}/p{number}", grace=0)
+        await asyncio.sleep(1)
+        await world.delete(f"{PDBS}/web")
+        await asyncio.sleep(1)
+        await budget(world, minAvailable=1)
+        await asyncio.sleep(0.001)
+        assert await status(world) == (49, 50, 1, 50)
+
+    budgeting(story)
+
+
 def test_a_new_spec_is_observed() -> None:
     async def story(world: World) -> None:
         await budget(world, minAvailable=1)
