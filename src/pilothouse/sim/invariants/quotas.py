@@ -1,0 +1,55 @@
+"""What must hold for ResourceQuotas: limits in force are those asked for, and in the end what is used is what is there.
+
+Counted anew from what was committed, for quotas of the number of pods.
+"""
+
+import msgspec
+
+from pilothouse.api.core import Pod, ResourceQuota
+from pilothouse.semantics.pods import is_terminal
+from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.story import Origin
+from pilothouse.storage import Change
+
+_pod = msgspec.json.Decoder(Pod).decode
+_quota = msgspec.json.Decoder(ResourceQuota).decode
+
+
+class Quotas(Invariant):
+    """Of every namespace. ``writes`` counts what was written into quotas."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, Pod] = {}
+        self.quotas: dict[str, ResourceQuota] = {}
+        self.writes = 0
+
+    def committed(self, change: Change, origin: Origin | None) -> None:
+        gone = change.type == "DELETED"
+        if change.key.startswith("/pods/"):
+            self.pods.pop(change.key, None)
+            if not gone:
+                self.pods[change.key] = _pod(change.value)
+        elif change.key.startswith("/resourcequotas/"):
+            self.writes += 1
+            old = self.quotas.pop(change.key, None)
+            if not gone:
+                self.quotas[change.key] = quota = _quota(change.value)
+                self._judge(quota, old)
+
+    def _judge(self, quota: ResourceQuota, old: ResourceQuota | None) -> None:
+        name, status = quota.metadata.name, quota.status
+        if set(status.used) - set(status.hard):
+            raise Violation(f"quota {name} tells of what it does not limit: {sorted(status.used)}")
+        if any(int(amount) < 0 for amount in status.used.values()):
+            raise Violation(f"quota {name} has less than nothing in use: {status.used}")
+        if old is not None and old.status.hard != status.hard and status.hard != old.spec.hard:
+            raise Violation(f"quota {name} brings {status.hard} into force, asked for was {old.spec.hard}")
+
+    def settled(self) -> None:
+        for quota in self.quotas.values():
+            meta = quota.metadata
+            live = [p for p in self.pods.values() if p.metadata.namespace == meta.namespace and not is_terminal(p)]
+            if quota.status.hard != quota.spec.hard:
+                raise Violation(f"quota {meta.name} has {quota.status.hard} in force, not {quota.spec.hard}")
+            if quota.status.used != {"pods": str(len(live))}:
+                raise Violation(f"quota {meta.name} says {quota.status.used}, there are {len(live)} pods")

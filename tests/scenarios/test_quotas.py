@@ -1,0 +1,57 @@
+"""A quota over ReplicaSets that are scaled up and down, under faults: in the end it says what is there."""
+
+import asyncio
+import contextlib
+
+import pytest
+from tests.scenarios.users import NAMESPACE, SETS, User, replica_set
+
+from pilothouse.client.errors import ApiError
+from pilothouse.controllers.policy.resourcequota.controller import ResourceQuotaController
+from pilothouse.machinery.quantities import Quantity
+from pilothouse.sim import Simulation, SimulationFailed, SimulationOptions, draw, simulate
+from pilothouse.sim.invariants.quotas import Quotas
+
+OPTIONS = SimulationOptions(controllers=("resourcequota", "replicaset", "garbagecollector"))
+SECONDS = 60.0
+
+
+async def tell(simulation: Simulation) -> None:
+    user = User(simulation.user)
+    chance = simulation.env.stream("user")
+    await user.ask("POST", f"{NAMESPACE}/resourcequotas", {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "6"}}})
+    for name in ("a", "b"):
+        await user.ask("POST", SETS, replica_set(name, 2, {"app": name}))
+    plan = draw(
+        simulation.env.stream("plan"), SECONDS, count=8, resources=("resourcequotas", "replicasets", "pods"),
+        restarts=True,
+    )  # fmt: skip
+
+    async def work() -> None:
+        for _ in range(15):
+            with contextlib.suppress(ApiError):  # a person shrugs
+                if chance.random() < 0.2:
+                    limits = {"pods": str(chance.randrange(3, 9))}
+                    await user.merge(f"{NAMESPACE}/resourcequotas/q", {"spec": {"hard": limits}})
+                else:
+                    replicas = chance.randrange(0, 6)
+                    await user.merge(f"{SETS}/{chance.choice('ab')}", {"spec": {"replicas": replicas}})
+            await asyncio.sleep(chance.choice((0.05, 0.5, 3.0, 10.0)))
+
+    await asyncio.gather(simulation.follow(plan), work())
+    for name in ("a", "b"):
+        await user.merge(f"{SETS}/{name}", {"spec": {"replicas": 2}})
+    # What is refused is tried again, the longer the rarer: let everybody have what they ask for.
+    await user.merge(f"{NAMESPACE}/resourcequotas/q", {"spec": {"hard": {"pods": "20"}}})
+    await asyncio.sleep(400.0)
+    await simulation.settle()
+
+
+def test_what_is_used_is_what_is_there(seed: int) -> None:
+    simulate(tell, seed=seed, options=OPTIONS, invariants=lambda: (Quotas(),))
+
+
+def test_the_judge_notices_a_wrong_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ResourceQuotaController, "_count", lambda *_: asyncio.sleep(0, ({"pods": Quantity(0)}, [])))
+    with pytest.raises(SimulationFailed, match="there are 4 pods"):
+        simulate(tell, seed=1, options=OPTIONS, invariants=lambda: (Quotas(),))
