@@ -42,7 +42,7 @@ class Quotas(Invariant):
             raise Violation(f"quota {name} tells of what it does not limit: {sorted(status.used)}")
         if any(int(amount) < 0 for amount in status.used.values()):
             raise Violation(f"quota {name} has less than nothing in use: {status.used}")
-        if old is not None and old.status.hard != status.hard and status.hard != old.spec.hard:
+        if old is not None and status.hard not in (old.status.hard, old.spec.hard):
             raise Violation(f"quota {name} brings {status.hard} into force, asked for was {old.spec.hard}")
 
     def settled(self) -> None:
