@@ -249,6 +249,9 @@ def test_formats_cost_what_a_long_pattern_does() -> None:
     """1 for the format, a tenth of forty bytes times a quarter of 128, 1 each for ``self`` and what is asked."""
     assert cost(text(maxLength=10), "!format.dns1123Label().validate(self).hasValue()") == 1 + 4 * 32 + 1 + 1 + 1
 
+    named = cost(text(maxLength=10), "!format.named('dns1123Label').value().validate(self).hasValue()")
+    assert named == 1 + 1 + 4 * 32 + 1 + 1 + 1
+
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 HINT = (

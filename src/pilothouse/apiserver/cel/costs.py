@@ -142,6 +142,9 @@ class _Coster:
             total = self.cost(inner) + ONE
             self._copy(node, inner)
             return total
+        if node.name == "_[?_]" and node.parts[0].name == "kubernetesErrors":
+            # Only how an optional value is had here (``formats``).
+            return self.cost(node.parts[0])
         costs = [self.cost(part) for part in node.parts]
         arguments = [self._value(part) for part in node.parts]
         total, target = _NOTHING, None
@@ -350,9 +353,12 @@ class _Coster:
         size = self._sized(first) if first is not None else UNKNOWN
         if name == "_==_" and len(arguments) == 2:
             return _equality(arguments)
-        if name == "kubernetes.formatErrors" and len(arguments) == 2:
-            # ``format.x().validate(text)``: what it is called on is the constant that it comes to.
-            return self._sized(arguments[1]).scaled(_TEXT).scaled(_FORMAT_PATTERN * _PATTERN), None
+        if name == "kubernetes.format":
+            return ONE, None
+        if name == "kubernetes.namedFormat":
+            return _NOTHING, None  # what makes it optional costs one, and upstream's needs no making
+        if name == "kubernetesErrors":
+            return size.scaled(_TEXT).scaled(_FORMAT_PATTERN * _PATTERN), None
         if target is not None:
             on = self._sized(target)
             match name:
@@ -419,6 +425,7 @@ _COMPARES = frozenset(
     f"{order}_{kind}" for order in ("less", "greater", "less_equals", "greater_equals") for kind in ("string", "bytes")
 )
 _EQUAL_AT_ONCE = frozenset(("Quantity", "Semver", "IP", "CIDR"))
+_LONGEST_FORMAT = 64
 
 
 def _equality(arguments: list[_Value]) -> tuple[Bounds, Bounds | None] | None:
@@ -426,6 +433,8 @@ def _equality(arguments: list[_Value]) -> tuple[Bounds, Bounds | None] | None:
     if first != second or first.kind != "message" or not first.name.startswith("kubernetes."):
         return None
     name = first.name.rpartition(".")[2]
+    if name == "NamedFormat":
+        return Bounds(1, _LONGEST_FORMAT).scaled(_TEXT), None
     if name == "URL":
         return Bounds(1, arguments[1].size.high if arguments[1].size else 1).scaled(_TEXT), None
     return (ONE, None) if name in _EQUAL_AT_ONCE or first.name.startswith("kubernetes.authorization.") else None

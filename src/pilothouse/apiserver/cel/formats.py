@@ -1,14 +1,16 @@
-"""``format.dns1123Label().validate(text)`` (k8s.io/apiserver ``pkg/cel/library/format.go``, v0.36).
+"""``format.dns1123Label()``, ``format.named(name)`` and ``.validate(text)`` (k8s.io/apiserver
+``pkg/cel/library/format.go``, v0.36).
 
-It gives an optional list of errors, and the library takes no optional from a function of ours. So the expression is
-rewritten before it is compiled, to a list that becomes optional: ``optional.ofNonZeroValue(…)``. ``format.named()`` is
-not there.
+The last two give optional values, and the library takes no optional from a function of ours. So the expression is
+rewritten before it is compiled: a format that is none is an empty map, which ``optional.ofNonZeroValue`` makes nothing
+of; errors come as a list of at most one list, of which ``[?0]`` takes the first.
 """
 
 import re
 from collections.abc import Callable, Mapping
+from typing import Any
 
-from pilothouse.apiserver.cel.tagged import CallError, Function
+from pilothouse.apiserver.cel.tagged import Function, tagged, text_of
 from pilothouse.apiserver.cel.texts import is_url
 from pilothouse.apiserver.customresources.formats import FORMATS
 from pilothouse.machinery.names import (
@@ -47,16 +49,25 @@ _CHECKS: Mapping[str, Callable[[str], list[str]]] = {
 }
 
 
-def _errors(name: str, text: str) -> list[str]:
-    check = _CHECKS.get(name)
-    if check is None:
-        raise CallError(f"unknown format: {name}")
-    return check(text)
+def _named(name: str) -> dict[str, Any]:
+    return tagged("NamedFormat", name) if name in _CHECKS else {}
 
 
-FUNCTIONS = (Function("kubernetes.formatErrors", ("string", "string"), ("list", "string"), _errors, member=False),)
+def _errors(form: dict[str, Any], text: str) -> list[list[str]]:
+    found = _CHECKS[text_of(form)](text)
+    return [found] if found else []
 
-_CALL = re.compile(r"\bformat\s*\.\s*(\w+)\s*\(\s*\)\s*\.\s*validate\s*\(")
+
+_FORMAT = "kubernetes.NamedFormat"
+FUNCTIONS = (
+    Function("kubernetes.format", ("string",), _FORMAT, _named, member=False),
+    Function("kubernetes.namedFormat", ("string",), _FORMAT, _named, member=False),
+    Function("kubernetesErrors", (_FORMAT, "string"), ("list", ("list", "string")), _errors),
+)
+
+_CONSTANT = re.compile(r"(?<![.\w])format\s*\.\s*(\w+)\s*\(\s*\)")
+_NAMED = re.compile(r"(?<![.\w])format\s*\.\s*named\s*\(")
+_VALIDATE = re.compile(r"\.\s*validate\s*\(")
 _TOKEN = re.compile(
     r"""[rRbB]{0,2}(?:\"\"\".*?\"\"\"|'''.*?'''|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|//[^\n]*|[()]|[^"'()/rRbB]+|.""",
     re.DOTALL,
@@ -65,14 +76,31 @@ _TOKEN = re.compile(
 
 def with_formats(source: str) -> str:
     """The expression with its calls of formats rewritten."""
+    if "format" in source:
+        source = _replaced(source, _CONSTANT, _constant)
+        source = _calls_replaced(source, _NAMED, "optional.ofNonZeroValue(kubernetes.namedFormat(", "))")
+    if "validate" in source:
+        source = _calls_replaced(source, _VALIDATE, ".kubernetesErrors(", ")[?0]")
+    return source
+
+
+def _constant(found: re.Match[str]) -> str:
+    return f'kubernetes.format("{found[1]}")' if found[1] in _CHECKS else found[0]
+
+
+def _replaced(source: str, pattern: re.Pattern[str], by: Callable[[re.Match[str]], str]) -> str:
+    return pattern.sub(lambda found: by(found) if _is_code(source, found.start()) else found[0], source)
+
+
+def _calls_replaced(source: str, pattern: re.Pattern[str], head: str, tail: str) -> str:
+    """Each call that begins as the pattern says, with another beginning and another end."""
     at = 0
-    while (found := _CALL.search(source, at)) is not None:
+    while (found := pattern.search(source, at)) is not None:
         end = _closing(source, found.end())
-        if found[1] not in _CHECKS or end < 0 or not _is_code(source, found.start()):
+        if end < 0 or not _is_code(source, found.start()):
             at = found.end()
             continue
-        head = f'optional.ofNonZeroValue(kubernetes.formatErrors("{found[1]}", '
-        source = source[: found.start()] + head + source[found.end() : end] + "))" + source[end + 1 :]
+        source = source[: found.start()] + head + source[found.end() : end] + tail + source[end + 1 :]
         at = found.start() + len(head)
     return source
 

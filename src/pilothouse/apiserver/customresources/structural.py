@@ -7,7 +7,7 @@ After apiextensions-apiserver's ``pkg/apiserver/schema/validation.go`` (``Struct
 
 import copy
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.customresources import schema as values
@@ -15,6 +15,9 @@ from pilothouse.apiserver.customresources.field_paths import PathError, resolve
 from pilothouse.apiserver.customresources.rule_costs import RuleCosts, repeats_below
 from pilothouse.apiserver.customresources.rules import Rule, UntypedNode, compile_rules, shown_rule
 from pilothouse.apiserver.errors import FieldError
+
+if TYPE_CHECKING:
+    from pilothouse.apiserver.cel.sizes import Sized
 
 Node = Mapping[str, Any]
 _EMBEDDED = "x-kubernetes-embedded-resource"
@@ -400,16 +403,16 @@ class _Rules:
             why = "internal error: failed to retrieve type information for x-kubernetes-validations"
             self.problems.append(FieldError(f"{path}.{_RULES}", "InternalError", f"Internal error: {why}"))
             return
-        for position, rule in enumerate(compiled):
-            where = f"{path}.{_RULES}[{position}]"
-            self._cost(rule, where, node, root=whole, repeats=repeats)
-            self._compiled(rule, where, uncorrelated)
-
-    def _cost(self, rule: Rule, path: str, node: Node, *, root: bool, repeats: int | None) -> None:
         from pilothouse.apiserver.cel.sizes import sized
 
-        sizes = sized(node, root=root)
+        sizes = sized(node, root=whole)
         assert sizes is not None, "what has no type has no compiled rules"
+        for position, rule in enumerate(compiled):
+            where = f"{path}.{_RULES}[{position}]"
+            self._cost(rule, where, sizes, repeats)
+            self._compiled(rule, where, uncorrelated)
+
+    def _cost(self, rule: Rule, path: str, sizes: "Sized", repeats: int | None) -> None:
         if rule.program is not None:
             times = sizes.repeats if repeats is None else repeats
             self.problems += self.costs.rule(rule.program.cost(sizes.size) * times, f"{path}.rule")
