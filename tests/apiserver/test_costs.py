@@ -320,6 +320,24 @@ def test_expensive_rules_are_refused(spec: Object, problems: list[str]) -> None:
     assert [f"{cause['field']}: {cause['message']}" for cause in answer.body["details"]["causes"]] == problems
 
 
+def test_a_number_in_a_message_costs_too_much_to_add() -> None:
+    """How long its text is nobody knows: kubernetes#124234 has the same three sentences of a real server."""
+    attempts = {"type": "object", "properties": {"attempts": INTEGER}}
+
+    def ask(message: str) -> Answer:
+        rule = {"rule": "self.attempts >= 0", "messageExpression": message}
+        return on(lambda api: api.post(DEFINITIONS, definition({**attempts, "x-kubernetes-validations": [rule]})))
+
+    refused = ask("'invalid attempts: ' + string(self.attempts)")
+    place = f"{SPEC}.x-kubernetes-validations[0].messageExpression: Forbidden:"
+    assert [f"{cause['field']}: {cause['message']}" for cause in refused.body["details"]["causes"]] == [
+        f"{place} estimated messageExpression cost exceeds budget by factor of more than 100x {HINT}",
+        f"{place} {SHARE}",
+        f"{TOTAL} more than 100x {HINT}",
+    ]
+    assert ask("'invalid attempts: %d'.format([self.attempts])").status == 201
+
+
 def test_with_bounds_they_are_not() -> None:
     async def main(api: Api) -> Answer:
         return await api.post(DEFINITIONS, definition(ruled(array(text(maxLength=20), 50), SQUARE)))

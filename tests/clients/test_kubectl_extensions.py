@@ -19,7 +19,7 @@ def kubectl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
 
 def cron_tabs() -> dict[str, Any]:
     rules = [
-        {"rule": "self.replicas <= self.most", "messageExpression": "'no more than ' + string(self.most)"},
+        {"rule": "self.replicas <= self.most", "messageExpression": "'no more than %d'.format([self.most])"},
         {"rule": "quantity(self.memory).isLessThan(quantity('1Gi'))", "message": "too much", "fieldPath": ".memory"},
     ]
     spec = {
