@@ -37,6 +37,7 @@ class Story:
         self._deployments()
         self._daemon_sets()
         self._stateful_sets()
+        self._endpoints()
         self._garbage()
         self._custom_garbage()
         self._identities()
@@ -294,6 +295,33 @@ class Story:
             return images == [image] * replicas and bool(status.get("readyReplicas") == replicas)
 
         until(there, f"{replicas} pods of the StatefulSet run {image}")
+
+    # Services
+
+    def _endpoints(self) -> None:
+        here = f"/api/v1/namespaces/{self.view.namespace}"
+
+        def addresses() -> int:
+            if not self._is_there(f"{here}/endpoints/found"):
+                return -1
+            subsets = self._ask("GET", f"{here}/endpoints/found").get("subsets") or []
+            return sum(len(subset.get("addresses") or ()) for subset in subsets)
+
+        spec = {"selector": {"app": "found"}, "ports": [{"port": 80}]}
+        self._apply({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "found"}, "spec": spec})
+        until(lambda: addresses() == 0, "a service without pods has Endpoints")
+        status = {
+            "phase": "Running",
+            "podIP": "10.1.2.3",
+            "podIPs": [{"ip": "10.1.2.3"}],
+            "conditions": [{"type": "Ready", "status": "True"}],
+        }
+        self._pod("found", status=status)
+        self.view.kubectl("label", "pod", "found", "app=found")
+        until(lambda: addresses() == 1, "and with one they show it")
+        self.view.kubectl("delete", "service", "found")
+        self._until_gone(f"{here}/endpoints/found", "Endpoints go with their service")
+        self.view.kubectl("delete", "pod", "found", "--force", "--grace-period=0")
 
     # Owners
 

@@ -295,10 +295,6 @@ status) which are allowed to run concurrently.
 concurrent-resourceclaim-syncs int32 50 | The number of operations (creating or deleting a ResourceClaim, updating its\
  status) which are allowed to run concurrently.
 
-[endpoints-controller]
-concurrent-endpoint-syncs int32 5 | The number of endpoint syncing operations that will be done concurrently.
-endpoint-updates-batch-period duration | The length of endpoint updates batching period.
-
 [endpointslice-mirroring-controller]
 mirroring-concurrent-service-endpoint-syncs int32 5 | The number of service endpoint syncing operations that will be \
 done concurrently by the endpointslice-mirroring-controller.

@@ -7,6 +7,7 @@ from pilothouse.controllers.cleanup.ttl_after_finished import DESCRIPTOR as TTL_
 from pilothouse.controllers.identity.clusterrole_aggregation import DESCRIPTOR as CLUSTER_ROLE_AGGREGATION
 from pilothouse.controllers.identity.root_ca_certificate_publisher import DESCRIPTOR as ROOT_CA_PUBLISHER
 from pilothouse.controllers.identity.serviceaccount import DESCRIPTOR as SERVICE_ACCOUNT
+from pilothouse.controllers.network.endpoints import DESCRIPTOR as ENDPOINTS
 from pilothouse.controllers.network.endpointslice import DESCRIPTOR as ENDPOINT_SLICE
 from pilothouse.controllers.node.node_ipam import DESCRIPTOR as NODE_IPAM
 from pilothouse.controllers.node.node_lifecycle import DESCRIPTOR as NODE_LIFECYCLE
@@ -29,6 +30,7 @@ DESCRIPTORS: tuple[Descriptor, ...] = (
     DEPLOYMENT,
     DISRUPTION,
     ENDPOINT_SLICE,
+    ENDPOINTS,
     GARBAGE_COLLECTOR,
     JOB,
     NAMESPACE,

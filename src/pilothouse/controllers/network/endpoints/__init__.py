@@ -1,0 +1,60 @@
+"""Writes down where each service with a selector is reached, in the older form: one Endpoints of the service's name.
+
+Promises: every pod of the service with an address of the service's first family is in it once for each port that it
+has, among the ready or the not ready addresses; more than 1,000 addresses are cut off, the not ready ones first, and an
+annotation says so. Services without selector are left alone. Nothing is decided on a cache that is known to show what
+was overwritten. An Endpoints without a service goes when this program starts, and with its service.
+
+Not promised: that anybody should still read it; EndpointSlices are what proxies look at, and know both families.
+
+Files: ``decide`` what should be written, ``controller`` the wiring. docs/controllers/endpoints.md has what wakes it and
+where it differs from upstream.
+"""
+
+import msgspec
+
+from pilothouse.api.core import ENDPOINTS, PODS, SERVICES
+from pilothouse.machinery.flags import DURATION, INT32, Flag
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch
+
+
+class EndpointsOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What can be set."""
+
+    workers: int = 5
+    batch_seconds: float = 0.0
+    """How long changes of pods are collected before a service is looked at."""
+
+
+DESCRIPTOR = Descriptor(
+    name="endpoints-controller",
+    aliases=("endpoint",),
+    client_name="endpoint-controller",
+    options=EndpointsOptions,
+    flags=(
+        FlagSpec(
+            field="workers",
+            flag=Flag(
+                "concurrent-endpoint-syncs",
+                INT32,
+                5,
+                "The number of endpoint syncing operations that will be done concurrently. Larger number = faster "
+                "endpoint updating, but more CPU (and network) load.",
+            ),
+        ),
+        FlagSpec(
+            field="batch_seconds",
+            flag=Flag(
+                "endpoint-updates-batch-period",
+                DURATION,
+                0.0,
+                "The length of endpoint updates batching period. Processing of pod changes will be delayed by this "
+                "duration to join them with potential upcoming updates and reduce the overall number of endpoints "
+                "updates. Larger number = higher endpoint programming latency, but lower number of endpoints revision "
+                "generated",
+            ),
+        ),
+    ),
+    watches=(Watch(kind=SERVICES), Watch(kind=PODS), Watch(kind=ENDPOINTS, keep_raw=True)),
+    factory="pilothouse.controllers.network.endpoints.controller:build",
+)

@@ -1,0 +1,181 @@
+"""The wiring: what wakes which service, and one look at it.
+
+Upstream: v1.36 ``pkg/controller/endpoint/endpoints_controller.go``.
+"""
+
+import msgspec
+
+from pilothouse.api.core import ENDPOINTS, PODS, SERVICES, Endpoints, Service
+from pilothouse.api.meta import ObjectMeta
+from pilothouse.client.errors import ApiError, NotFound, has_cause
+from pilothouse.controllers.network.endpoints import DESCRIPTOR, EndpointsOptions
+from pilothouse.controllers.network.endpoints.decide import (
+    Subsets,
+    Wanted,
+    annotations_of,
+    is_current,
+    wanted_endpoints,
+)
+from pilothouse.controllers.shared.service_pods import ServicePods
+from pilothouse.controllers.shared.trigger_times import TriggerTimes
+from pilothouse.env import TaskGroup
+from pilothouse.machinery.splice import replace_fields, take_field
+from pilothouse.runtime import (
+    BucketLimiter,
+    Controller,
+    ControllerContext,
+    EventRecorder,
+    ExponentialFailureLimiter,
+    MaxOfLimiter,
+    Requeue,
+    RetryLater,
+    object_key,
+    object_reference,
+)
+from pilothouse.semantics.services import is_selecting
+
+LEADER = "control-plane.alpha.kubernetes.io/leader"
+"""On Endpoints that old leader elections used for a lock. There is no service, and they must stay."""
+
+
+class StaleEndpoints(RetryLater):
+    """The cache shows what we have overwritten. The key comes back with backoff."""
+
+    def __init__(self) -> None:
+        super().__init__("Endpoints informer cache is out of date")
+
+
+class _NewMeta(msgspec.Struct, frozen=True, omit_defaults=True):
+    name: str
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+
+
+class _NewEndpoints(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    api_version: str
+    kind: str
+    metadata: _NewMeta
+    subsets: Subsets = ()
+
+
+def build(context: ControllerContext) -> "EndpointsController":
+    """The factory of the descriptor."""
+    return EndpointsController(context)
+
+
+class EndpointsController(Controller):
+    """See the package for the promises."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        options = context.options_as(EndpointsOptions)
+        services = context.informers.informer(SERVICES)
+        pods = context.informers.informer(PODS)
+        endpoints = context.informers.informer(ENDPOINTS, keep_raw=True)
+        super().__init__(
+            DESCRIPTOR.name,
+            context.env,
+            workers=options.workers,
+            waits_for=(services, pods, endpoints),
+            metrics=context.metrics,
+            limiter=MaxOfLimiter[str](ExponentialFailureLimiter(0.005, 1000.0), BucketLimiter(context.env, 10.0, 100)),
+            queue_name="endpoint",
+            log=context.log,
+        )
+        self._client = context.client
+        self._services = services.cache
+        self._endpoints = endpoints.cache
+        self._recorder = EventRecorder(context.client, context.env, "endpoint-controller")
+        self._times = TriggerTimes()
+        self._overwritten: dict[str, str] = {}
+        """By key the version that our last update replaced."""
+        services.add_handler(
+            lambda service, _initial: self.queue.add(object_key(service.metadata)),
+            lambda _old, service: self.queue.add(object_key(service.metadata)),
+            lambda service, _unknown: self.queue.add(object_key(service.metadata)),
+        )
+        self._pods = ServicePods(services, pods, lambda key: self.queue.add_after(key, options.batch_seconds))
+        endpoints.add_handler(self._found, lambda _old, _new: None, self._gone)
+
+    async def run(self) -> None:
+        async with TaskGroup(self.name) as group:
+            group.start(self._recorder.run(), name=f"{self.name}-events")
+            await super().run()
+
+    def _found(self, endpoints: Endpoints, initial: bool) -> None:
+        """At the start each is looked at once: its service may have gone while nobody was here."""
+        if initial and LEADER not in endpoints.metadata.annotations:
+            self.queue.add(object_key(endpoints.metadata))
+
+    def _gone(self, endpoints: Endpoints, _final_state_unknown: bool) -> None:
+        key = object_key(endpoints.metadata)
+        self._overwritten.pop(key, None)
+        self.queue.add(key)
+
+    async def reconcile(self, key: str) -> Requeue | None:
+        """Have the Endpoints of one service say where it is reached."""
+        service = self._services.get(key)
+        if service is None:
+            await self._forget(key)
+            return None
+        if not is_selecting(service):
+            return None
+        pods = self._pods.selected_by(service)
+        # Also when nothing is written: the next change is counted from here.
+        trigger_time = self._times.of(key, service, pods)
+        existing, raw = self._endpoints.get(key), self._endpoints.raw(key)
+        wanted = wanted_endpoints(service, pods)
+        if existing is None:
+            await self._create(key, service, wanted, trigger_time)
+            return None
+        assert raw is not None, "what is written back whole is cached with its JSON"
+        if self._overwritten.get(key) == existing.metadata.resource_version:
+            raise StaleEndpoints
+        if not is_current(existing, wanted):
+            await self._update(key, existing, raw, wanted, trigger_time)
+        return None
+
+    async def _forget(self, key: str) -> None:
+        namespace, _, name = key.partition("/")
+        self._times.forget(key)
+        self._overwritten.pop(key, None)
+        try:
+            await self._client.delete(ENDPOINTS, name, namespace)
+        except NotFound:
+            return
+
+    async def _create(self, key: str, service: Service, wanted: Wanted, trigger_time: str) -> None:
+        meta = service.metadata
+        new = _NewMeta(meta.name, dict(wanted.labels), annotations_of({}, wanted, trigger_time))
+        body = msgspec.json.encode(_NewEndpoints(ENDPOINTS.api_version, ENDPOINTS.kind, new, wanted.subsets))
+        try:
+            await self._client.create(ENDPOINTS, body, meta.namespace)
+        except (ApiError, OSError) as error:
+            if isinstance(error, ApiError) and has_cause(error, "NamespaceTerminating"):
+                return
+            text = f"Failed to create endpoint for service {key}: {error}"
+            self._say(ObjectMeta(namespace=meta.namespace, name=meta.name), "FailedToCreateEndpoint", text)
+            raise
+
+    async def _update(self, key: str, existing: Endpoints, raw: bytes, wanted: Wanted, trigger_time: str) -> None:
+        meta = existing.metadata
+        annotations = annotations_of(meta.annotations, wanted, trigger_time)
+        body = replace_fields(
+            raw,
+            {
+                "subsets": msgspec.json.encode(wanted.subsets) if wanted.subsets else None,
+                "metadata.labels": msgspec.json.encode(wanted.labels),
+                "metadata.annotations": msgspec.json.encode(annotations) if annotations else None,
+                "metadata.managedFields": None,
+            },
+        )
+        try:
+            answer = await self._client.update(ENDPOINTS.raw, meta.name, body, meta.namespace)
+        except (ApiError, OSError) as error:
+            self._say(meta, "FailedToUpdateEndpoint", f"Failed to update endpoint {key}: {error}")
+            raise
+        version = take_field(answer, "metadata.resourceVersion")
+        if version is not None and bytes(version).decode().strip('"') != meta.resource_version:
+            self._overwritten[key] = meta.resource_version
+
+    def _say(self, about: ObjectMeta, reason: str, message: str) -> None:
+        self._recorder.event(object_reference(ENDPOINTS, about), "Warning", reason, message)

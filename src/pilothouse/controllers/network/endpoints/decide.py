@@ -1,0 +1,216 @@
+"""What the Endpoints of a service should say. Pure.
+
+Upstream: v1.36 ``pkg/controller/endpoint/endpoints_controller.go`` and ``pkg/api/v1/endpoints/util.go``.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from pilothouse.api.core import (
+    EndpointAddress,
+    Endpoints,
+    EndpointsPort,
+    EndpointSubset,
+    ObjectReference,
+    Pod,
+    Service,
+)
+from pilothouse.semantics.pods import is_ready
+from pilothouse.semantics.services import (
+    HEADLESS,
+    HEADLESS_LABEL,
+    TRIGGER_TIME,
+    belongs_in_endpoints,
+    canonical_ip,
+    has_cluster_ip,
+    has_hostname_in,
+    port_of,
+)
+
+MANAGED_BY = "endpoints.kubernetes.io/managed-by"
+MANAGER = "endpoint-controller"
+OVER_CAPACITY = "endpoints.kubernetes.io/over-capacity"
+CAPACITY = 1000
+
+Subsets = tuple[EndpointSubset, ...]
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be written, if it is not there already."""
+
+    subsets: Subsets
+    labels: Mapping[str, str]
+    truncated: bool
+
+
+def wanted_endpoints(service: Service, pods: Iterable[Pod]) -> Wanted:
+    """Subsets in their canonical order, no more addresses than may be."""
+    subsets, truncated = truncate(repack(_found(service, pods)))
+    labels = {**service.metadata.labels, MANAGED_BY: MANAGER}
+    labels.pop(HEADLESS_LABEL, None)
+    if not has_cluster_ip(service):
+        labels[HEADLESS_LABEL] = ""
+    return Wanted(subsets=subsets, labels=labels, truncated=truncated)
+
+
+def _found(service: Service, pods: Iterable[Pod]) -> list[EndpointSubset]:
+    """One subset for each pod and port."""
+    found: list[EndpointSubset] = []
+    tolerant = service.spec.publish_not_ready_addresses
+    for pod in pods:
+        if not belongs_in_endpoints(pod, with_terminating=tolerant):
+            continue
+        address = address_of(service, pod)
+        if address is None:
+            continue
+        ready, bad = ((address,), ()) if tolerant or is_ready(pod) else ((), (address,))
+        if not service.spec.ports:
+            if service.spec.cluster_ip == HEADLESS:
+                found.append(EndpointSubset(addresses=ready, not_ready_addresses=bad))
+            continue
+        for port in service.spec.ports:
+            number = port_of(pod, port)
+            if number is not None:
+                said = EndpointsPort(
+                    name=port.name, port=number, protocol=port.protocol or "TCP", app_protocol=port.app_protocol
+                )
+                found.append(EndpointSubset(addresses=ready, not_ready_addresses=bad, ports=(said,)))
+    return found
+
+
+def address_of(service: Service, pod: Pod) -> EndpointAddress | None:
+    """The pod's address of the service's family; ``None`` if it has none (``podToEndpointAddressForService``)."""
+    family = _family(service, pod)
+    for each in pod.status.pod_ips:
+        known = canonical_ip(each.ip)
+        if known is not None and known[0] == family:
+            meta = pod.metadata
+            return EndpointAddress(
+                ip=known[1],
+                hostname=pod.spec.hostname if has_hostname_in(pod, service) else "",
+                node_name=pod.spec.node_name or None,
+                target_ref=ObjectReference(kind="Pod", namespace=meta.namespace, name=meta.name, uid=meta.uid),
+            )
+    return None
+
+
+def _family(service: Service, pod: Pod) -> str:
+    spec = service.spec
+    if spec.ip_families:
+        return spec.ip_families[0]
+    known = canonical_ip(spec.cluster_ip if has_cluster_ip(service) else pod.status.pod_ip)
+    return known[0] if known is not None else "IPv4"
+
+
+_Key = tuple[str, str]
+_NO_PORTS = EndpointsPort(port=-1)
+
+
+def repack(subsets: Iterable[EndpointSubset]) -> Subsets:
+    """The same in canonical form (``RepackSubsets``): each address once for each port, not ready if anybody says so;
+    ports with the same addresses in one subset; all sorted.
+
+    Ports and subsets are sorted by what they say. Upstream sorts them by a hash, which is not the same in all releases:
+    who compares must repack first.
+    """
+    known: dict[_Key, EndpointAddress] = {}
+    by_port: dict[EndpointsPort, dict[_Key, bool]] = {}
+    for subset in subsets:
+        for port in subset.ports or (_NO_PORTS,):
+            states = by_port.setdefault(port, {})
+            for ready, addresses in ((True, subset.addresses), (False, subset.not_ready_addresses)):
+                for address in addresses:
+                    key = _key(address)
+                    known.setdefault(key, address)
+                    states[key] = states.get(key, True) and ready
+    by_addresses: dict[frozenset[tuple[_Key, bool]], list[EndpointsPort]] = {}
+    for port, states in by_port.items():
+        if states:
+            by_addresses.setdefault(frozenset(states.items()), []).append(port)
+    packed = [
+        EndpointSubset(
+            addresses=_sorted(known, states, True),
+            not_ready_addresses=_sorted(known, states, False),
+            ports=tuple(sorted((port for port in ports if port != _NO_PORTS), key=_port_order)),
+        )
+        for states, ports in by_addresses.items()
+    ]
+    return tuple(sorted(packed, key=lambda subset: [_port_order(port) for port in subset.ports]))
+
+
+def _key(address: EndpointAddress) -> _Key:
+    return address.ip, address.target_ref.uid if address.target_ref is not None else ""
+
+
+def _sorted(
+    known: Mapping[_Key, EndpointAddress], states: Iterable[tuple[_Key, bool]], ready: bool
+) -> tuple[EndpointAddress, ...]:
+    # As text; who has no target comes last.
+    keys = sorted((key for key, state in states if state is ready), key=lambda key: (key[0], not key[1], key[1]))
+    return tuple(known[key] for key in keys)
+
+
+def _port_order(port: EndpointsPort) -> tuple[str, int, str, str]:
+    return port.name, port.port, port.protocol, port.app_protocol or ""
+
+
+def truncate(subsets: Subsets, capacity: int = CAPACITY) -> tuple[Subsets, bool]:
+    """No more than ``capacity`` addresses, and whether some were left out (``truncateEndpoints``).
+
+    Each subset gives in proportion, rounded up, so that the last one gives most. Ready ones are only touched when they
+    alone are too many, and then no other is left.
+    """
+    ready = sum(len(subset.addresses) for subset in subsets)
+    bad = sum(len(subset.not_ready_addresses) for subset in subsets)
+    if ready + bad <= capacity:
+        return subsets, False
+    cut_ready = ready > capacity
+    room, total = (capacity, ready) if cut_ready else (capacity - ready, bad)
+    left = room
+    kept: list[EndpointSubset] = []
+    for subset in subsets:
+        some = subset.addresses if cut_ready else subset.not_ready_addresses
+        share = some[: min(left, math.ceil(len(some) / total * room))]
+        left -= len(share)
+        if cut_ready:
+            kept.append(replace(subset, addresses=share, not_ready_addresses=()))
+        else:
+            kept.append(replace(subset, not_ready_addresses=share))
+    return tuple(kept), True
+
+
+def is_current(existing: Endpoints, wanted: Wanted) -> bool:
+    """Whether nothing need be written. When a pod was changed last, as old ones noted, does not count."""
+    labels = {name: value for name, value in existing.metadata.labels.items() if name != HEADLESS_LABEL}
+    due = {name: value for name, value in wanted.labels.items() if name != HEADLESS_LABEL}
+    return (
+        labels == due
+        and (existing.metadata.annotations.get(OVER_CAPACITY) == "truncated") is wanted.truncated
+        and repack(map(_without_versions, existing.subsets)) == repack(wanted.subsets)
+    )
+
+
+def _without_versions(subset: EndpointSubset) -> EndpointSubset:
+    return replace(subset, addresses=_plain(subset.addresses), not_ready_addresses=_plain(subset.not_ready_addresses))
+
+
+def _plain(addresses: Sequence[EndpointAddress]) -> tuple[EndpointAddress, ...]:
+    return tuple(
+        replace(address, target_ref=replace(address.target_ref, resource_version=""))
+        if address.target_ref is not None and address.target_ref.resource_version
+        else address
+        for address in addresses
+    )
+
+
+def annotations_of(existing: Mapping[str, str], wanted: Wanted, trigger_time: str) -> dict[str, str]:
+    """Those that are there, with what changed when and whether all are shown."""
+    found = {name: value for name, value in existing.items() if name not in (TRIGGER_TIME, OVER_CAPACITY)}
+    if trigger_time:
+        found[TRIGGER_TIME] = trigger_time
+    if wanted.truncated:
+        found[OVER_CAPACITY] = "truncated"
+    return found

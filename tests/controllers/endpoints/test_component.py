@@ -1,0 +1,185 @@
+"""The controller against the embedded API server, in virtual time; also with faults. In the end endpoints converge."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from tests.controllers.endpointslice.test_component import SERVICES, SPEC, pod, report
+from tests.controllers.node_world import PODS, World, play
+
+from pilothouse.client.interceptor import Rule, conflict, delay, fail, lose_answer, lose_request
+from pilothouse.controllers.network.endpoints import DESCRIPTOR, EndpointsOptions
+
+Doc = dict[str, Any]
+ENDPOINTS = "/api/v1/namespaces/default/endpoints"
+WEB = f"{ENDPOINTS}/web"
+
+
+def writing(
+    story: Callable[[World], Awaitable[None]],
+    *,
+    before: Callable[[World], Awaitable[None]] | None = None,
+    seed: int = 0,
+) -> None:
+    async def with_controller(world: World) -> None:
+        await world.node("n1")
+        if before is not None:
+            await before(world)
+        await world.start(DESCRIPTOR, EndpointsOptions())
+        await story(world)
+
+    play(with_controller, seed=seed)
+
+
+async def make(world: World, **spec: Any) -> None:
+    await world.request("POST", SERVICES, {"metadata": {"name": "web"}, "spec": {**SPEC, **spec}})
+
+
+async def said(world: World) -> list[tuple[str, bool]]:
+    subsets = (await world.see(WEB)).get("subsets") or []
+    return sorted(
+        (address["targetRef"]["name"], ready)
+        for subset in subsets
+        for name, ready in (("addresses", True), ("notReadyAddresses", False))
+        for address in subset.get(name) or ()
+    )
+
+
+def test_a_service_gets_its_endpoints() -> None:
+    async def story(world: World) -> None:
+        await make(world)
+        await asyncio.sleep(1)
+        assert await said(world) == []
+        await pod(world, 1)
+        await pod(world, 2, ready=False)
+        await pod(world, 3, app="other")
+        await asyncio.sleep(5)
+        assert await said(world) == [("p1", True), ("p2", False)]
+        [subset] = (await world.see(WEB))["subsets"]
+        assert subset["ports"] == [{"name": "http", "port": 8080, "protocol": "TCP"}]
+        assert subset["addresses"][0]["nodeName"] == "n1"
+        await report(world, 2, ready=True)
+        await asyncio.sleep(1)
+        assert await said(world) == [("p1", True), ("p2", True)]
+        await world.delete(f"{PODS}/p1", grace=0)
+        await asyncio.sleep(1)
+        assert await said(world) == [("p2", True)]
+        before = len(world.requests())
+        await world.merge(f"{PODS}/p2", {"metadata": {"annotations": {"some": "thing"}}})
+        await asyncio.sleep(60)
+        assert len(world.requests()) == before, "nothing is written that says nothing new"
+        await world.delete(f"{SERVICES}/web")
+        await asyncio.sleep(1)
+        assert await world.get(WEB) is None
+
+    writing(story)
+
+
+def test_what_somebody_deletes_comes_back_and_what_has_no_selector_is_left_alone() -> None:
+    """TestEndpointsDeletionEvents; kubernetes#105986."""
+
+    async def story(world: World) -> None:
+        await make(world)
+        await world.request("POST", SERVICES, {"metadata": {"name": "mine"}, "spec": {"ports": [{"port": 80}]}})
+        await world.request("POST", ENDPOINTS, {"metadata": {"name": "mine"}, "subsets": []})
+        await pod(world, 1)
+        await asyncio.sleep(1)
+        await world.delete(WEB)
+        await asyncio.sleep(1)
+        assert await said(world) == [("p1", True)]
+        assert await world.get(f"{ENDPOINTS}/mine") is not None
+        assert not [line for line in world.requests() if line.endswith("mine")]
+
+    writing(story)
+
+
+def test_at_the_start_endpoints_without_a_service_go_but_not_locks() -> None:
+    """``checkLeftoverEndpoints``."""
+
+    async def leftovers(world: World) -> None:
+        leader = {"control-plane.alpha.kubernetes.io/leader": "{}"}
+        await world.request("POST", ENDPOINTS, {"metadata": {"name": "left"}})
+        await world.request("POST", ENDPOINTS, {"metadata": {"name": "lock", "annotations": leader}})
+
+    async def story(world: World) -> None:
+        await world.request("POST", ENDPOINTS, {"metadata": {"name": "later"}})
+        await asyncio.sleep(5)
+        names = [item["metadata"]["name"] for item in (await world.see(ENDPOINTS))["items"]]
+        assert names == ["later", "lock"]
+
+    writing(story, before=leftovers)
+
+
+def test_a_cache_that_shows_what_was_overwritten_is_waited_for() -> None:
+    """TestMultiplePodChanges: without that the second change would look like none."""
+
+    async def story(world: World) -> None:
+        await make(world)
+        await pod(world, 1)
+        await asyncio.sleep(5)
+        with world.faults.hold(resource="endpoints"):
+            await report(world, 1, ready=False)
+            await asyncio.sleep(1)
+            assert await said(world) == [("p1", False)]
+            await report(world, 1, ready=True)
+            await asyncio.sleep(1)
+            assert await said(world) == [("p1", False)]
+        await asyncio.sleep(5)
+        assert await said(world) == [("p1", True)]
+
+    writing(story)
+
+
+def test_failures_are_told() -> None:
+    async def story(world: World) -> None:
+        world.faults.add(Rule(fail(500), verb="create", resource="endpoints", times=1))
+        await make(world)
+        await asyncio.sleep(1)
+        [text] = await world.events("FailedToCreateEndpoint")
+        assert text.startswith("Endpoints/web Failed to create endpoint for service default/web: ")
+        await pod(world, 1)
+        world.faults.add(Rule(fail(500), verb="update", resource="endpoints", times=1))
+        await report(world, 1, ready=False)
+        await asyncio.sleep(5)
+        [text] = await world.events("FailedToUpdateEndpoint")
+        assert text.startswith("Endpoints/web Failed to update endpoint default/web: ")
+        assert await said(world) == [("p1", False)]
+
+    writing(story)
+
+
+FAULTS: dict[str, tuple[Any, Doc]] = {
+    "conflicts": (conflict(), {"verb": "update", "probability": 0.4}),
+    "failing writes": (fail(500), {"verb": "write", "probability": 0.4}),
+    "lost answers": (lose_answer(), {"verb": "write", "probability": 0.3}),
+    "lost requests": (lose_request(), {"verb": "write", "probability": 0.3}),
+    "slow watches": (delay(0.1, 4.0), {"verb": "watch"}),
+}
+
+
+@pytest.mark.parametrize("chance", range(3))
+@pytest.mark.parametrize("fault", FAULTS)
+def test_endpoints_converge_whatever_fails(fault: str, chance: int) -> None:
+    async def story(world: World) -> None:
+        action, which = FAULTS[fault]
+        world.faults.add(Rule(action, **which))
+        await make(world)
+        for number in range(5):
+            await pod(world, number)
+        for turn in range(12):
+            await report(world, turn % 5, ready=turn % 2 == 0)
+            await asyncio.sleep(0.3)
+        await world.delete(f"{PODS}/p4", grace=0)
+        await asyncio.sleep(60)
+        ready = {f"p{number}": True for number in range(4)}
+        for turn in range(12):
+            if turn % 5 < 4:
+                ready[f"p{turn % 5}"] = turn % 2 == 0
+        assert await said(world) == sorted(ready.items())
+        world.faults.clear()
+        before = len(world.requests())
+        await asyncio.sleep(300)
+        assert len(world.requests()) == before, "quiet in the end"
+
+    writing(story, seed=chance)

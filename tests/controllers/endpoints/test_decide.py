@@ -1,0 +1,297 @@
+"""What Endpoints should say. Rows mirror v1.36 ``pkg/controller/endpoint/endpoints_controller_test.go`` and
+``pkg/api/v1/endpoints/util_test.go``."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from tests.controllers.endpointslice.builders import HTTP, pod, service
+
+from pilothouse.api.core import (
+    Container,
+    ContainerPort,
+    EndpointAddress,
+    Endpoints,
+    EndpointsPort,
+    EndpointSubset,
+    ObjectReference,
+    Pod,
+    Service,
+    ServicePort,
+)
+from pilothouse.api.meta import ObjectMeta
+from pilothouse.controllers.network.endpoints.decide import (
+    MANAGED_BY,
+    OVER_CAPACITY,
+    address_of,
+    annotations_of,
+    is_current,
+    repack,
+    truncate,
+    wanted_endpoints,
+)
+from pilothouse.machinery.times import parse_time
+from pilothouse.semantics.services import HEADLESS_LABEL, TRIGGER_TIME
+
+NOW = parse_time("2026-01-01T00:00:00Z")
+
+
+def in_phase(phase: str, ready: bool, going: bool) -> Pod:
+    made = pod(0, ready=ready)
+    meta = replace(made.metadata, deletion_timestamp=NOW if going else None)
+    return replace(made, metadata=meta, status=replace(made.status, phase=phase))
+
+
+@pytest.mark.parametrize(
+    ("phase", "ready", "going", "tolerant", "expected"),
+    [
+        pytest.param("Running", True, False, False, (1, 0), id="running"),
+        pytest.param("Running", True, True, False, (0, 0), id="running, goes"),
+        pytest.param("Unknown", True, False, False, (1, 0), id="unknown, ready"),
+        pytest.param("Unknown", True, True, False, (0, 0), id="unknown, ready, goes"),
+        pytest.param("Pending", True, False, False, (1, 0), id="pending, ready"),
+        pytest.param("Pending", True, True, False, (0, 0), id="pending, ready, goes"),
+        pytest.param("Unknown", False, False, False, (0, 1), id="unknown, not ready"),
+        pytest.param("Pending", False, False, False, (0, 1), id="pending, not ready"),
+        pytest.param("Failed", False, False, False, (0, 0), id="failed"),
+        pytest.param("Succeeded", False, False, False, (0, 0), id="succeeded"),
+        pytest.param("Running", False, False, True, (1, 0), id="running, all are published"),
+        pytest.param("Running", False, True, True, (1, 0), id="running, goes, all are published"),
+        pytest.param("Unknown", False, False, True, (1, 0), id="unknown, all are published"),
+        pytest.param("Unknown", False, True, True, (1, 0), id="unknown, goes, all are published"),
+        pytest.param("Pending", False, False, True, (1, 0), id="pending, all are published"),
+        pytest.param("Pending", False, True, True, (1, 0), id="pending, goes, all are published"),
+        pytest.param("Failed", False, False, True, (0, 0), id="failed, all are published"),
+        pytest.param("Succeeded", False, False, True, (0, 0), id="succeeded, all are published"),
+    ],
+)
+def test_which_pods_are_reached(
+    phase: str, ready: bool, going: bool, tolerant: bool, expected: tuple[int, int]
+) -> None:
+    """TestSyncServiceAddresses."""
+    wanted = wanted_endpoints(service(publish_not_ready_addresses=tolerant), [in_phase(phase, ready, going)])
+    found = sum(len(s.addresses) for s in wanted.subsets), sum(len(s.not_ready_addresses) for s in wanted.subsets)
+    assert found == expected
+
+
+FOUR, SIX = "10.1.1.1", "2001:db8::1"
+
+
+@pytest.mark.parametrize(
+    ("spec", "ips", "expected"),
+    [
+        pytest.param({"ip_families": ("IPv4",)}, [FOUR], FOUR, id="IPv4"),
+        pytest.param({"ip_families": ("IPv6",)}, [SIX], SIX, id="IPv6"),
+        pytest.param({"ip_families": ("IPv4", "IPv6")}, [SIX, FOUR], FOUR, id="both: the first counts"),
+        pytest.param({"ip_families": ("IPv6", "IPv4")}, [FOUR, SIX], SIX, id="both, the other way"),
+        pytest.param({"ip_families": ("IPv6",)}, [FOUR], None, id="the pod has none of it"),
+        pytest.param({"ip_families": (), "cluster_ip": "10.0.0.1"}, [SIX, FOUR], FOUR, id="that of its own address"),
+        pytest.param({"ip_families": (), "cluster_ip": "fd00::1"}, [FOUR, SIX], SIX, id="that of its own, IPv6"),
+        pytest.param({"ip_families": (), "cluster_ip": "None"}, [SIX, FOUR], SIX, id="headless: that of the pod"),
+        pytest.param({"ip_families": ("IPv4",)}, ["010.01.1.1"], FOUR, id="written canonically"),
+    ],
+)
+def test_the_address_of_a_pod(spec: dict[str, Any], ips: list[str], expected: str | None) -> None:
+    """TestPodToEndpointAddressForService."""
+    found = address_of(service(**spec), pod(1, ips=ips))
+    assert (found.ip if found is not None else None) == expected
+    if found is not None:
+        assert found.node_name == "n1"
+        assert found.target_ref == ObjectReference(kind="Pod", namespace="ns", name="p0001", uid="uid-p0001")
+
+
+def said(wanted_service: Service, pods: Iterable[Pod]) -> list[tuple[list[str], list[str], list[int]]]:
+    return [
+        (
+            [a.ip for a in subset.addresses],
+            [a.ip for a in subset.not_ready_addresses],
+            [port.port for port in subset.ports],
+        )
+        for subset in wanted_endpoints(wanted_service, pods).subsets
+    ]
+
+
+NAMED = ServicePort(name="named", protocol="TCP", port=81, target_port="http")
+
+
+def test_ports() -> None:
+    """TestSyncEndpointsItems, TestSyncEndpointsHeadlessWithoutPort, TestEndpointPortFromServicePort; ``FindPort``."""
+    assert said(service(), [pod(1), pod(0, ready=False)]) == [(["10.1.0.2"], ["10.1.0.1"], [8080])]
+    assert said(service(ports=(HTTP, NAMED)), [pod(0)]) == [(["10.1.0.1"], [], [8080, 8080])]
+    # A named port is another number in each pod: two subsets; where it is not there, that pod is left out.
+    other = (Container(name="main", ports=(ContainerPort(name="else", container_port=1, protocol="TCP"),)),)
+    pods = [pod(0), pod(1, port=9090), pod(2, containers=other)]
+    assert said(service(ports=(NAMED,)), pods) == [(["10.1.0.1"], [], [8080]), (["10.1.0.2"], [], [9090])]
+    assert said(service(ports=(), cluster_ip="None"), [pod(0)]) == [(["10.1.0.1"], [], [])]
+    assert said(service(ports=()), [pod(0)]) == []
+    protocol = replace(HTTP, app_protocol="http")
+    [subset] = wanted_endpoints(service(ports=(protocol,)), [pod(0)]).subsets
+    assert [port.app_protocol for port in subset.ports] == ["http"]
+
+
+@pytest.mark.parametrize(
+    ("cluster_ip", "labels", "expected"),
+    [
+        pytest.param("10.0.0.1", {"a": "b"}, {"a": "b", MANAGED_BY: "endpoint-controller"}, id="those of the service"),
+        pytest.param("None", {}, {MANAGED_BY: "endpoint-controller", HEADLESS_LABEL: ""}, id="headless"),
+        pytest.param("", {}, {MANAGED_BY: "endpoint-controller", HEADLESS_LABEL: ""}, id="no address yet"),
+        pytest.param("10.0.0.1", {HEADLESS_LABEL: ""}, {MANAGED_BY: "endpoint-controller"}, id="headless no more"),
+    ],
+)
+def test_labels(cluster_ip: str, labels: dict[str, str], expected: dict[str, str]) -> None:
+    """TestSyncEndpointsItemsWithLabels, TestSyncEndpointsHeadlessServiceLabel."""
+    assert wanted_endpoints(service(cluster_ip=cluster_ip, labels=labels), []).labels == expected
+
+
+def address(ip: str, uid: str = "") -> EndpointAddress:
+    return EndpointAddress(ip=ip, target_ref=ObjectReference(uid=uid) if uid else None)
+
+
+def subset(ready: Iterable[EndpointAddress], bad: Iterable[EndpointAddress], *ports: int) -> EndpointSubset:
+    said_ports = tuple(EndpointsPort(name=f"p{port}", port=port, protocol="TCP") for port in ports)
+    return EndpointSubset(addresses=tuple(ready), not_ready_addresses=tuple(bad), ports=said_ports)
+
+
+A, B, C = address("1.2.3.4"), address("5.6.7.8"), address("1.2.3.4", "uid")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        pytest.param([], [], id="nothing"),
+        pytest.param([subset([], [], 111)], [], id="no addresses"),
+        pytest.param([subset([A], [])], [subset([A], [])], id="no ports"),
+        pytest.param([subset([A], [], 111)], [subset([A], [], 111)], id="one"),
+        pytest.param([subset([], [A], 111)], [subset([], [A], 111)], id="one that is not ready"),
+        pytest.param([subset([A, A], [], 111)], [subset([A], [], 111)], id="one twice"),
+        pytest.param([subset([A], [A], 111)], [subset([], [A], 111)], id="not ready wins"),
+        pytest.param([subset([A], [], 111), subset([], [A], 111)], [subset([], [A], 111)], id="also in another subset"),
+        pytest.param([subset([C, A], [], 111)], [subset([C, A], [], 111)], id="who has no target comes last"),
+        pytest.param([subset([B, A], [], 222, 111)], [subset([A, B], [], 111, 222)], id="sorted"),
+        pytest.param(
+            [subset([A], [], 111), subset([A], [], 222)], [subset([A], [], 111, 222)], id="ports of the same addresses"
+        ),
+        pytest.param(
+            [subset([A], [], 111), subset([B], [], 111)], [subset([A, B], [], 111)], id="addresses of the same port"
+        ),
+        pytest.param(
+            [subset([A], [], 222), subset([B], [], 111)],
+            [subset([B], [], 111), subset([A], [], 222)],
+            id="others stay apart",
+        ),
+        pytest.param(
+            [subset([A], [B], 111), subset([A, B], [], 222)],
+            [subset([A], [B], 111), subset([A, B], [], 222)],
+            id="ready for one port only",
+        ),
+        pytest.param(
+            [subset([A, B], [], 111), subset([A], [], 222), subset([B], [], 222)],
+            [subset([A, B], [], 111, 222)],
+            id="put together from parts",
+        ),
+    ],
+)
+def test_the_canonical_form(given: list[EndpointSubset], expected: list[EndpointSubset]) -> None:
+    """TestPackSubsets, TestSortSubsets."""
+    assert list(repack(given)) == expected
+    assert repack(reversed(given)) == repack(given)
+    assert repack(repack(given)) == repack(given)
+
+
+def many(ready: list[int], bad: list[int]) -> tuple[EndpointSubset, ...]:
+    one = EndpointAddress(ip="10.0.0.1")
+    return tuple(
+        EndpointSubset(addresses=(one,) * count, not_ready_addresses=(one,) * rest)
+        for count, rest in zip(ready, bad, strict=True)
+    )
+
+
+HUNDREDS = [100] * 5
+
+
+@pytest.mark.parametrize(
+    ("ready", "bad", "left_ready", "left_bad"),
+    [
+        pytest.param([], [], [], [], id="none"),
+        pytest.param([50, *HUNDREDS[1:]], [50, *HUNDREDS[1:]], [50, *HUNDREDS[1:]], [50, *HUNDREDS[1:]], id="fewer"),
+        pytest.param(HUNDREDS, HUNDREDS, HUNDREDS, HUNDREDS, id="as many as may be"),
+        pytest.param(
+            [90, 110, 50, 10, 20],
+            [101, 200, 200, 201, 298],
+            [90, 110, 50, 10, 20],
+            [73, 144, 144, 145, 214],
+            id="the ready ones fit",
+        ),
+        pytest.param(
+            [205, 400, 402, 400, 693],
+            [100, 200, 200, 200, 300],
+            [98, 191, 192, 191, 328],
+            [0] * 5,
+            id="the ready ones are too many",
+        ),
+    ],
+)
+def test_no_more_than_may_be(ready: list[int], bad: list[int], left_ready: list[int], left_bad: list[int]) -> None:
+    """TestTruncateEndpoints."""
+    kept, cut = truncate(many(ready, bad))
+    assert [len(each.addresses) for each in kept] == left_ready
+    assert [len(each.not_ready_addresses) for each in kept] == left_bad
+    assert cut is (sum(ready) + sum(bad) > 1000)
+
+
+@pytest.mark.parametrize(
+    ("number", "ready", "expected"),
+    [
+        pytest.param(1000, 1000, (1000, 0, False), id="as many as may be"),
+        pytest.param(1001, 1001, (1000, 0, True), id="one too many"),
+        pytest.param(1100, 600, (600, 400, True), id="some are not ready"),
+        pytest.param(900, 500, (500, 400, False), id="fewer"),
+    ],
+)
+def test_a_service_of_many_pods(number: int, ready: int, expected: tuple[int, int, bool]) -> None:
+    """TestSyncServiceOverCapacity."""
+    wanted = wanted_endpoints(service(), [pod(each, ready=each < ready) for each in range(number)])
+    [only] = wanted.subsets
+    assert (len(only.addresses), len(only.not_ready_addresses), wanted.truncated) == expected
+    assert annotations_of({OVER_CAPACITY: "truncated"}, wanted, "").get(OVER_CAPACITY) == (
+        "truncated" if expected[2] else None
+    )
+
+
+def existing(wanted_service: Service, pods: list[Pod], **labels: str) -> Endpoints:
+    wanted = wanted_endpoints(wanted_service, pods)
+    return Endpoints(metadata=ObjectMeta(labels={**wanted.labels, **labels}), subsets=wanted.subsets)
+
+
+def test_what_need_not_be_written() -> None:
+    """TestSyncEndpointsItemsPreexistingIdentical, TestEndpointSubsetsEqualIgnoreResourceVersion and
+    TestSyncEndpointsHeadlessServiceLabel."""
+    web, pods = service(), [pod(0), pod(1, ready=False)]
+    wanted, there = wanted_endpoints(web, pods), existing(web, pods)
+    assert is_current(there, wanted)
+    assert is_current(existing(web, pods, **{HEADLESS_LABEL: ""}), wanted), "whether it is headless does not count"
+    assert not is_current(existing(web, pods, other="label"), wanted)
+    assert not is_current(existing(web, pods[:1]), wanted)
+    annotated = replace(there, metadata=replace(there.metadata, annotations={OVER_CAPACITY: "truncated"}))
+    assert not is_current(annotated, wanted)
+    [only] = there.subsets
+    versioned = replace(
+        only,
+        addresses=tuple(
+            replace(a, target_ref=replace(a.target_ref or ObjectReference(), resource_version="7"))
+            for a in only.addresses
+        ),
+    )
+    assert is_current(replace(there, subsets=(versioned,)), wanted), "which version a pod was does not count"
+    # Another order, as another release sorts them.
+    parts = (replace(only, addresses=()), replace(only, not_ready_addresses=()))
+    assert is_current(replace(there, subsets=parts), wanted)
+
+
+def test_annotations_of_others_stay() -> None:
+    """TestLastTriggerChangeTimeAnnotation and those that follow it."""
+    wanted = wanted_endpoints(service(), [])
+    before = {"mine": "1", TRIGGER_TIME: "old"}
+    assert annotations_of(before, wanted, "new") == {"mine": "1", TRIGGER_TIME: "new"}
+    assert annotations_of(before, wanted, "") == {"mine": "1"}

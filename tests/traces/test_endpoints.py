@@ -1,0 +1,50 @@
+"""09-service-endpoints, replayed: the Endpoints that upstream wrote of a service, one by one.
+
+Two pods that become ready in the same moment are one write or two, and when Ready changed is told by the simulated
+nodes in their own seconds: which writes carry the time of a change is not compared.
+"""
+
+import json
+
+from tests.traces.records import Record, recorded
+from tests.traces.stage import OPTIONS, play
+from tests.traces.test_endpointslices import SCENARIO, story
+
+USER = "endpoint-controller"
+
+
+def essence(record: Record) -> str:
+    """A write without what differs between any two runs."""
+    if record.body is None or record.verb == "delete":
+        return f"{record.verb} {record.resource}"
+    meta = record.body["metadata"]
+    subsets = [
+        {
+            "ready": sorted(address["targetRef"]["name"] for address in subset.get("addresses") or ()),
+            "bad": sorted(address["targetRef"]["name"] for address in subset.get("notReadyAddresses") or ()),
+            "ports": subset["ports"],
+            "fields": sorted({name for address in subset.get("addresses") or () for name in address}),
+        }
+        for subset in record.body.get("subsets") or ()
+    ]
+    known = {
+        "verb": record.verb,
+        "code": record.code,
+        "labels": meta["labels"],
+        "keys": sorted(set(meta) - {"annotations"}),
+    }
+    return json.dumps({**known, "subsets": subsets}, sort_keys=True)
+
+
+def test_the_endpoints_of_a_service_are_written_as_upstream_wrote_them(seed: int) -> None:
+    server = play(SCENARIO, story, seed=seed, latency=(0.001, 0.004) if seed else None, options=OPTIONS)
+    ours = [essence(each) for each in server.records if each.user == USER and not each.is_read and not each.is_event]
+    seen = [each for each in recorded(SCENARIO) if each.user == USER and each.namespace == SCENARIO]
+    theirs = [essence(each) for each in seen if each.name == "web"]
+    first_of_two = theirs.pop(1)
+    assert '"ready": ["a"]' in first_of_two
+    one_by_one = [each for each in ours if '"ready": ["b"]' in each or '"ready": ["a"]' in each][:1]
+    if len([each for each in ours if each.startswith("{")]) > len([each for each in theirs if each.startswith("{")]):
+        ours.remove(one_by_one[0])
+    assert [each for each in ours if each.startswith("{")] == [each for each in theirs if each.startswith("{")]
+    assert 1 <= len([each for each in ours if not each.startswith("{")]) <= 2, "the service's end, and its Endpoints'"
