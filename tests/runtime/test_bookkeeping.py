@@ -227,6 +227,20 @@ def test_slow_start(
     assert run(main) == (batches, outcome)
 
 
+def test_a_slow_start_has_batches_of_a_size_at_most() -> None:
+    async def main(env: Env) -> list[int]:
+        started: dict[float, int] = {}
+
+        async def call(_index: int) -> None:
+            started[env.monotonic()] = started.get(env.monotonic(), 0) + 1
+            await asyncio.sleep(1.0)
+
+        assert await slow_start(14, 1, call, most=5) == (14, None)
+        return list(started.values())
+
+    assert run(main) == [1, 2, 4, 5, 2]
+
+
 def test_a_cancelled_slow_start_leaves_nothing_running() -> None:
     async def main(env: Env) -> int:
         running = 0

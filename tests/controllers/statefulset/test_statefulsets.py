@@ -7,6 +7,7 @@ and ``stateful_set_control_test.go`` judge by requests.
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 from tests.controllers.statefulset.world import CLAIMS, PODS, REVISIONS, TEMPLATE, WEB, World, story
 
@@ -227,6 +228,43 @@ def test_a_status_that_meets_a_newer_one_is_written_again(conflicts: int) -> Non
         assert rule.hits == conflicts
         assert world.sent("update", "statefulsets/status")
         assert (await world.status())["observedGeneration"] == 1
+
+    story(tell)
+
+
+def test_no_status_is_written_of_what_is_gone() -> None:
+    async def tell(world: World) -> None:
+        world.runs = False
+        rule = world.faults.add(Rule(conflict(), verb="update", resource="statefulsets.apps"))
+        await world.create(replicas=1)
+        await asyncio.sleep(0.015)
+        tries = rule.hits
+        assert 1 <= tries <= 3
+        await world.request("DELETE", WEB, {})
+        await world.settle()
+        assert rule.hits == tries
+        assert world.metrics.value("pilothouse_reconcile_errors_total", "statefulset-controller", "retried") == 0
+
+    story(tell)
+
+
+def test_pods_of_neither_revision_do_not_count_below_nothing() -> None:
+    """kubernetes#58347: upstream takes one off ``currentReplicas`` for each, and the API server refuses -1."""
+
+    async def tell(world: World) -> None:
+        world.runs = False
+        await world.create(replicas=1, podManagementPolicy="Parallel")
+        await world.settle()
+        await world.set_image("pause:2")
+        await world.settle()
+        await world.set_image("pause:3")
+        await world.settle()
+        assert await world.images() == ["3"]
+        sent = [
+            msgspec.json.decode(each.request.body)["status"] for each in world.sent("update", "statefulsets/status")
+        ]
+        assert min(status.get("currentReplicas", 0) for status in sent) == 0
+        assert any(status["updateRevision"] != status["currentRevision"] for status in sent)
 
     story(tell)
 
