@@ -86,15 +86,21 @@ def validate(
         problems.append(errors.required("metadata.name", _NO_NAME))
     else:
         problems += [errors.invalid_value("metadata.name", name, text) for text in name_problems(name)]
-    problems += _user_field_problems(metadata) + _finalizer_problems(metadata)
-    if judgements.finalizers:
-        problems += _own_finalizer_problems(metadata)
-    return problems * judgements.created
+    problems += _user_field_problems(metadata)
+    if metadata.get("finalizers"):
+        problems += _finalizer_problems(metadata)
+        if judgements.finalizers:
+            problems += _own_finalizer_problems(metadata)
+    return problems * judgements.created if problems else problems
 
 
-def validate_common(metadata: Object) -> list[FieldError]:
+def validate_common(metadata: Object, judgements: Judgements = ONCE) -> list[FieldError]:
     """What is wrong with the metadata of a new object whatever its kind. Upstream looks at it where nothing else is
-    wrong."""
+    wrong, so that of what the kind has looked at only the name can be: it must fit into a path."""
+    if judgements.created:
+        return [
+            errors.invalid_value("metadata.name", metadata["name"], e) for e in path_segment_errors(metadata["name"])
+        ]
     name = metadata.get("name") or ""
     if not name:
         return [errors.required("metadata.name", _NO_NAME), *_user_field_problems(metadata)]

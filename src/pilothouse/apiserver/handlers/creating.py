@@ -69,8 +69,10 @@ async def create_object(
     strategy.prepare_create(obj, core.time.now())
     call.warnings += metadata.without_duplicate_owners(meta)
     problems = metadata.validate(meta, strategy.name_problems, strategy.judgements)
-    problems += strategy.validate(obj) * max(1, strategy.judgements.created)
-    problems = problems or metadata.validate_common(meta)
+    found = strategy.validate(obj)
+    if found:
+        problems += found * max(1, strategy.judgements.created)
+    problems = problems or metadata.validate_common(meta, strategy.judgements)
     if problems:
         raise errors.invalid(strategy.error_group(info), info.kind, meta.get("name") or "", problems)
     call.warnings += strategy.warnings(obj)
