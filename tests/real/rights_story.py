@@ -34,6 +34,7 @@ class Story:
         """Everything."""
         self._begin_what_takes_long()
         self._replica_sets()
+        self._replication_controllers()
         self._deployments()
         self._daemon_sets()
         self._stateful_sets()
@@ -161,6 +162,31 @@ class Story:
         until(lambda: self._owned("web") == 2, "the orphans are adopted by the next one")
         view.kubectl("delete", "rs", "web", "--cascade=foreground")
         until(lambda: self._owned("web") == 0, "and go with it")
+
+    def _replication_controllers(self) -> None:
+        view, path = self.view, f"/api/v1/namespaces/{self.view.namespace}/replicationcontrollers"
+        spec = replica_set("old", 2, labels={"app": "old"})["spec"]
+        controller = {"metadata": {"name": "old"}, "spec": {**spec, "selector": {"app": "old"}}}
+        self._ask("POST", path, controller)
+
+        def settled(number: int) -> bool:
+            status = self._ask("GET", f"{path}/old")["status"]
+            return bool(status["replicas"] == status.get("availableReplicas", 0) == number == self._owned("old"))
+
+        until(lambda: settled(2), "two pods are available")
+        first = sorted(name for name in view.pods() if name.startswith("old-"))[0]
+        view.kubectl("label", "pod", first, "app=other", "--overwrite")
+        until(lambda: settled(2) and not self._is_owned(first), "one is released and replaced")
+        view.kubectl("label", "pod", first, "app=old", "--overwrite")
+        until(lambda: self._is_owned(first) or first not in view.pods(), "it is adopted, and one is too many")
+        self._ask("PATCH", f"{path}/old", {"spec": {"replicas": 1}})
+        until(lambda: settled(1), "one is left")
+        view.kubectl("delete", "rc", "old", "--cascade=foreground")
+        until(lambda: self._owned("old") == 0, "and goes with it")
+
+    def _is_owned(self, pod: str) -> bool:
+        found = self.view.pods().get(pod)
+        return found is not None and bool(found["metadata"].get("ownerReferences"))
 
     def _owned(self, name: str) -> int:
         pods = self.view.pods().values()

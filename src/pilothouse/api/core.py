@@ -497,10 +497,38 @@ class ResourceQuota(View, frozen=True):
 
 
 class ReplicationControllerSpec(View, frozen=True):
-    """What a ReplicationController should be."""
+    """What a ReplicationController should be. Its template stays raw, as in ``ReplicaSetSpec``."""
 
     replicas: int | None = None
+    min_ready_seconds: int = 0
     selector: dict[str, str] = {}
+    template: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class ReplicationControllerCondition(View, frozen=True):
+    """A condition of a ReplicationController."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: datetime.datetime | None = None
+
+
+class ReplicationControllerStatus(View, frozen=True):
+    """What a ReplicationController is."""
+
+    replicas: int = 0
+    fully_labeled_replicas: int = 0
+    ready_replicas: int = 0
+    available_replicas: int = 0
+    observed_generation: int = 0
+    conditions: tuple[ReplicationControllerCondition, ...] = ()
+
+    @property
+    def terminating_replicas(self) -> int | None:
+        """Not reported, unlike a ReplicaSet's."""
+        return None
 
 
 class ReplicationController(View, frozen=True):
@@ -508,6 +536,7 @@ class ReplicationController(View, frozen=True):
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ReplicationControllerSpec = ReplicationControllerSpec()
+    status: ReplicationControllerStatus = ReplicationControllerStatus()
 
 
 PODS = Kind("", "v1", "pods", "Pod", True, Pod)

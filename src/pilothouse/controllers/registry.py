@@ -20,6 +20,7 @@ from pilothouse.controllers.workloads.daemonset import DESCRIPTOR as DAEMON_SET
 from pilothouse.controllers.workloads.deployment import DESCRIPTOR as DEPLOYMENT
 from pilothouse.controllers.workloads.job import DESCRIPTOR as JOB
 from pilothouse.controllers.workloads.replicaset import DESCRIPTOR as REPLICA_SET
+from pilothouse.controllers.workloads.replicationcontroller import DESCRIPTOR as REPLICATION_CONTROLLER
 from pilothouse.controllers.workloads.statefulset import DESCRIPTOR as STATEFUL_SET
 from pilothouse.runtime.descriptor import Descriptor
 
@@ -38,6 +39,7 @@ DESCRIPTORS: tuple[Descriptor, ...] = (
     NODE_LIFECYCLE,
     POD_GARBAGE_COLLECTOR,
     REPLICA_SET,
+    REPLICATION_CONTROLLER,
     RESOURCE_QUOTA,
     ROOT_CA_PUBLISHER,
     SERVICE_ACCOUNT,

@@ -67,6 +67,7 @@ ACCOUNTS = {
     "node-controller",
     "pod-garbage-collector",
     "replicaset-controller",
+    "replication-controller",
     "resourcequota-controller",
     "root-ca-cert-publisher",
     "service-account-controller",

@@ -6,7 +6,7 @@ Read at every look by ``controller``, and for every pod without owner by ``pod_e
 import msgspec
 
 from pilothouse.api.apps import ReplicaSet
-from pilothouse.api.meta import View
+from pilothouse.api.meta import LabelSelector, View
 from pilothouse.controllers.shared import blueprints as shared
 from pilothouse.env import Log
 from pilothouse.machinery.labels import Selector
@@ -33,11 +33,17 @@ class Blueprint(msgspec.Struct, frozen=True):
     template_labels: dict[str, str]
 
 
+def selector_of(owner: ReplicaSet) -> LabelSelector | None:
+    """What the owner selects. That of a ReplicationController is a map of labels."""
+    found: LabelSelector | dict[str, str] | None = owner.spec.selector
+    return LabelSelector(match_labels=found) if isinstance(found, dict) else found
+
+
 class Blueprints(shared.Blueprints[ReplicaSet, Blueprint]):
     """The blueprints of all ReplicaSets that were asked for."""
 
     def __init__(self, kind: str, log: Log) -> None:
-        super().__init__(kind, lambda owner: owner.spec.selector, _draw, log)
+        super().__init__(kind, selector_of, _draw, log)
 
 
 def _draw(owner: ReplicaSet, selector: Selector | None, _before: Blueprint | None) -> Blueprint:

@@ -1,7 +1,7 @@
 """The wiring: observe → decide → apply → report.
 
 ``pod_events`` says what wakes a key; ``decide``, ``ranking`` and ``status`` say what to do and to report. The kind is a
-parameter: anything that looks like a ReplicaSet can be served. Upstream: v1.36
+parameter: ReplicationControllers, which look like ReplicaSets, are served too. Upstream: v1.36
 ``pkg/controller/replicaset/replica_set.go``.
 
 Most looks only report or make pods, and take their numbers from the census; deleting needs the pods to choose from.
@@ -18,7 +18,7 @@ from pilothouse.api.meta import Object, ObjectMeta
 from pilothouse.client.errors import ApiError, NotFound, has_cause
 from pilothouse.controllers.shared.own_writes import OwnWrites
 from pilothouse.controllers.workloads.replicaset import ReplicaSetOptions
-from pilothouse.controllers.workloads.replicaset.blueprint import Blueprint
+from pilothouse.controllers.workloads.replicaset.blueprint import Blueprint, selector_of
 from pilothouse.controllers.workloads.replicaset.decide import CreatePods, DeletePods, Observed, decide
 from pilothouse.controllers.workloads.replicaset.pod_events import PodEvents
 from pilothouse.controllers.workloads.replicaset.ranking import Lineup
@@ -100,7 +100,7 @@ class ReplicaSetController(Controller):
         self._writes = OwnWrites(context.client, self._expectations, guard, pods_read=lambda: pods.heard_version)
         self._terminating_is_dropped = False
         self._age_ratio = context.metrics.histogram(
-            f"{queue_name}_controller_sorting_deletion_age_ratio",
+            "replicaset_controller_sorting_deletion_age_ratio",
             "[ALPHA] The ratio of chosen deleted pod's ages to the current youngest pod's age (at the time). Should be "
             "<2. The intent of this metric is to measure the rough efficacy of the LogarithmicScaleDown feature gate's "
             "effect on the sorting (and deletion) of pods when a replicaset scales down. This only considers Ready "
@@ -375,7 +375,7 @@ class ReplicaSetController(Controller):
         namespaces: dict[str, None] = {}
         for related in self._owners.by_index(CONTROLLER_UID_INDEX, reference.uid):
             try:
-                matchers.append(selector_from(related.spec.selector).matches)
+                matchers.append(selector_from(selector_of(related)).matches)
             except SelectorError:
                 continue  # selects nothing; the look at that ReplicaSet says so
             namespaces[related.metadata.namespace] = None

@@ -86,7 +86,7 @@ def next_status(
         )
     elif failure is None and present:
         conditions = tuple(condition for condition in conditions if condition.type != REPLICA_FAILURE)
-    return ReplicaSetStatus(
+    status = ReplicaSetStatus(
         replicas=seen.active,
         fully_labeled_replicas=seen.fully_labeled,
         ready_replicas=seen.ready,
@@ -95,6 +95,9 @@ def next_status(
         observed_generation=owner.metadata.generation,
         conditions=conditions,
     )
+    kind = type(owner.status)
+    # A ReplicationController's has the same fields but one, which is not counted for it.
+    return status if kind is ReplicaSetStatus else msgspec.convert(msgspec.to_builtins(status), kind)
 
 
 def encode(status: ReplicaSetStatus) -> bytes:

@@ -1,0 +1,45 @@
+"""Keeps the number of a ReplicationController's pods at ``spec.replicas`` and reports how many there are.
+
+The controller is that of ReplicaSets (``workloads/replicaset``), handed another kind; its promises hold here too. What
+is different: the selector is a map of labels, pods on their way out are not reported, and there is no consistency guard,
+so that a create whose answer was lost is tried again at once. Upstream does it with a converter in between (v1.36
+``pkg/controller/replication``).
+"""
+
+from pilothouse.api.core import PODS, REPLICATION_CONTROLLERS
+from pilothouse.controllers.workloads.replicaset import ReplicaSetOptions
+from pilothouse.machinery.flags import INT32, Flag
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec, GateSpec, Watch
+
+
+class ReplicationControllerOptions(ReplicaSetOptions, frozen=True, kw_only=True):
+    """What can be set."""
+
+    report_terminating: bool = False
+    wait_for_own_writes: bool = False
+
+
+DESCRIPTOR = Descriptor(
+    name="replicationcontroller-controller",
+    aliases=("replicationcontroller",),
+    client_name="replication-controller",
+    options=ReplicationControllerOptions,
+    gate_fields=(GateSpec(field="use_deletion_cost", gate="PodDeletionCost"),),
+    flags=(
+        FlagSpec(
+            field="workers",
+            flag=Flag(
+                "concurrent_rc_syncs",
+                INT32,
+                5,
+                "The number of replication controllers that are allowed to sync concurrently. Larger number = more "
+                "responsive replica management, but more CPU (and network) load",
+            ),
+        ),
+    ),
+    watches=(
+        Watch(kind=REPLICATION_CONTROLLERS, indexes=("controllerUID",), keep_raw=True),
+        Watch(kind=PODS, indexes=("controller",)),
+    ),
+    factory="pilothouse.controllers.workloads.replicationcontroller.controller:build",
+)
