@@ -53,7 +53,8 @@ CONTROLLER_UID_INDEX = "controllerUID"
 
 def build(context: ControllerContext) -> "ReplicaSetController":
     """The controller of ReplicaSets."""
-    return ReplicaSetController(context, REPLICA_SETS, name="replicaset-controller", queue_name="replicaset")
+    options = context.options_as(ReplicaSetOptions)
+    return ReplicaSetController(context, REPLICA_SETS, options, name="replicaset-controller", queue_name="replicaset")
 
 
 def index_by_controller_uid(owner: ReplicaSet) -> tuple[str, ...]:
@@ -65,8 +66,15 @@ def index_by_controller_uid(owner: ReplicaSet) -> tuple[str, ...]:
 class ReplicaSetController(Controller):
     """See the package."""
 
-    def __init__(self, context: ControllerContext, kind: Kind[ReplicaSet], *, name: str, queue_name: str) -> None:
-        options = context.options_as(ReplicaSetOptions)
+    def __init__(
+        self,
+        context: ControllerContext,
+        kind: Kind[ReplicaSet],
+        options: ReplicaSetOptions,
+        *,
+        name: str,
+        queue_name: str,
+    ) -> None:
         owners = context.informers.informer(kind, keep_raw=True)
         pods = context.informers.informer(PODS)
         super().__init__(

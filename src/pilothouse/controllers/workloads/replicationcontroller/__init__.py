@@ -1,9 +1,9 @@
 """Keeps the number of a ReplicationController's pods at ``spec.replicas`` and reports how many there are.
 
 The controller is that of ReplicaSets (``workloads/replicaset``), handed another kind; its promises hold here too. What
-is different: the selector is a map of labels, pods on their way out are not reported, and there is no consistency guard,
-so that a create whose answer was lost is tried again at once. Upstream does it with a converter in between (v1.36
-``pkg/controller/replication``).
+is different: the selector is a map of labels, pods on their way out are not reported, and there is no consistency
+guard, so that a create whose answer was lost is tried again at once. Upstream does it with a converter in between
+(v1.36 ``pkg/controller/replication``).
 """
 
 from pilothouse.api.core import PODS, REPLICATION_CONTROLLERS
