@@ -18,7 +18,8 @@ from pilothouse.sim.invariants.statefulsets import StatefulSets
 ALL = "/apis/apps/v1/namespaces/default/statefulsets"
 REVISIONS = "/apis/apps/v1/namespaces/default/controllerrevisions"
 WEB = f"{ALL}/web"
-OPTIONS = SimulationOptions(controllers=("statefulset", "garbagecollector"))
+OPTIONS = SimulationOptions(controllers=("statefulset",))
+COLLECTING = SimulationOptions(controllers=("statefulset", "garbagecollector"))
 RESOURCES = ("statefulsets", "pods", "controllerrevisions", "persistentvolumeclaims")
 REPLICAS = 4
 SECONDS = 60.0
@@ -163,6 +164,7 @@ def test_pods_find_their_claims(seed: int, management: str, scaled: str) -> None
         web(podManagementPolicy=management, volumeClaimTemplates=CLAIMS, persistentVolumeClaimRetentionPolicy=policy),
         changes,
         lambda: StatefulSets(ordered=management == "OrderedReady", claims=("data",)),
+        options=COLLECTING,
     )
 
 
