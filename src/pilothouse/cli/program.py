@@ -13,7 +13,6 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, TextIO
 
 from pilothouse.env import TaskGroup, logging, loops
-from pilothouse.env.memory import seldom_collecting
 from pilothouse.machinery.flag_types import quoted
 from pilothouse.machinery.flags import FlagError, FlagSet, Parsed
 
@@ -71,8 +70,7 @@ def serve(
         info_buffer=streams.info_buffer,
     )
     try:
-        with seldom_collecting():
-            return loops.run(_until_signal(work, stopped))
+        return loops.run(_until_signal(work, stopped))
     except UserError as error:
         if json_lines:
             # Whoever collects JSON wants to read this too.

@@ -1,7 +1,7 @@
 """How the process takes memory and gives it back: large blocks come and go by themselves, and Python looks for cycles
 seldom.
 
-``pilothouse manager`` asks for the former, every program and every run in virtual time for the latter.
+``pilothouse manager`` asks for the former, every run in virtual time for the latter.
 """
 
 import contextlib
@@ -46,8 +46,9 @@ def seldom_collecting() -> Iterator[None]:
 
     Caches and requests are made of objects that hold no cycle, and every look goes through those that were made since
     the one before: with 700 it takes an eighth of all time when many objects come, with 10,000 a twentieth. What cycles
-    there are (mostly of exceptions) stay so much longer, a few megabytes at most. A threshold that somebody has set
-    higher, or a collector that is switched off, stays as it is.
+    there are (of exceptions, tasks, connections) stay so much longer: after thirty minutes of outages a manager that did
+    this had 41,000 objects more than one that did not, and 13 MB. So it is for runs that end. A threshold that somebody
+    has set higher, or a collector that is switched off, stays as it is.
     """
     before = gc.get_threshold()
     if not gc.isenabled() or not 0 < before[0] < _NEW_OBJECTS:
