@@ -46,9 +46,9 @@ def seldom_collecting() -> Iterator[None]:
 
     Caches and requests are made of objects that hold no cycle, and every look goes through those that were made since
     the one before: with 700 it takes an eighth of all time when many objects come, with 10,000 a twentieth. What cycles
-    there are (of exceptions, tasks, connections) stay so much longer: after thirty minutes of outages a manager that did
-    this had 41,000 objects more than one that did not, and 13 MB. So it is for runs that end. A threshold that somebody
-    has set higher, or a collector that is switched off, stays as it is.
+    there are (of exceptions, tasks, connections) stay so much longer. In a manager that lives through outages that adds
+    up, to tens of thousands of objects; so this is for runs that end. A threshold that somebody has set higher, or a
+    collector that is switched off, stays as it is.
     """
     before = gc.get_threshold()
     if not gc.isenabled() or not 0 < before[0] < _NEW_OBJECTS:
