@@ -96,6 +96,44 @@ def test_approvals_that_are_refused(target: str, conditions: list[Object], messa
     )
 
 
+@pytest.mark.parametrize("kind", ["Approved", "Denied"])
+def test_whoever_approves_may_say_it_again_in_other_words_and_later(kind: str) -> None:
+    async def main(api: Api) -> Answer:
+        await api.made(REQUESTS, _request())
+        await api.patch(REQUESTS + "/r/approval", {"status": {"conditions": [_condition(kind)]}})
+        later = _condition(kind, message="still", lastUpdateTime="2026-01-02T00:00:00Z")
+        return await api.patch(REQUESTS + "/r/approval", {"status": {"conditions": [later]}})
+
+    answer = on(main)
+    assert answer.status == 200, answer.text
+    later = _condition(kind, message="still", lastUpdateTime="2026-01-02T00:00:00Z", lastTransitionTime=NOW)
+    assert answer.body["status"] == {"conditions": [later]}
+
+
+def test_the_signer_leaves_the_approval_as_it_was() -> None:
+    async def main(api: Api) -> Answer:
+        await api.made(REQUESTS, _request())
+        await api.patch(REQUESTS + "/r/approval", {"status": {"conditions": [_condition()]}})
+        return await api.patch(REQUESTS + "/r/status", {"status": {"conditions": [_condition(message="mine")]}})
+
+    answer = on(main)
+    assert answer.status == 200, answer.text
+    assert answer.body["status"]["conditions"][0]["message"] == "yes"
+
+
+def test_an_approval_is_not_taken_back() -> None:
+    async def main(api: Api) -> Answer:
+        await api.made(REQUESTS, _request())
+        await api.patch(REQUESTS + "/r/approval", {"status": {"conditions": [_condition()]}})
+        return await api.patch(REQUESTS + "/r/approval", {"status": {"conditions": []}})
+
+    answer = on(main)
+    assert answer.status == 422
+    assert answer.message.endswith(
+        'status.conditions: Forbidden: updates may not remove a condition of type "Approved"'
+    )
+
+
 def test_the_signer_adds_the_certificate_once() -> None:
     async def main(api: Api) -> tuple[Answer, Answer, Answer]:
         await api.made(REQUESTS, _request())

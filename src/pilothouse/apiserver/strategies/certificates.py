@@ -50,7 +50,7 @@ _PEM = re.compile(rb"-----BEGIN ([^-]*)-----(.*?)-----END \1-----", re.DOTALL)
 
 
 class CertificateRequestStrategy(Strategy):
-    """The spec never changes; conditions are only ever added."""
+    """The spec never changes; conditions that decide are never taken away."""
 
     selectable = {"spec.signerName": ("spec", "signerName")}  # read only
     selectable_namespace = False
@@ -135,15 +135,8 @@ class CertificateRequestStrategy(Strategy):
         return problems
 
     def validate_approval(self, obj: Object, old: Object) -> list[FieldError]:
-        """What is wrong with a write to /approval."""
-        problems = _condition_problems(obj, old)
-        for kind in _APPROVAL:
-            before, after = _of_type(old, kind), _of_type(obj, kind)
-            if len(before) == len(after) and before != after:
-                problems.append(
-                    errors.not_allowed("status.conditions", f'updates may not modify a condition of type "{kind}"')
-                )
-        return problems
+        """What is wrong with a write to /approval: it may change Approved and Denied, but not take them away."""
+        return _condition_problems(obj, old)
 
 
 def _of_type(obj: Object, kind: str) -> list[Object]:
