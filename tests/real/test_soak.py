@@ -32,8 +32,8 @@ from pilothouse.apiserver.bootstrap_roles import bootstrap_objects
 
 pytestmark = [
     pytest.mark.real,
-    # A cluster of its own: it mostly waits, so it runs beside the tests that share one.
-    pytest.mark.xdist_group("soak"),
+    # A cluster of its own, but not beside the one that the others share: starts of API servers take both cores.
+    pytest.mark.xdist_group("real"),
     pytest.mark.skipif(bool(missing_programs()), reason=missing_programs()),
     pytest.mark.timeout(0),
 ]
