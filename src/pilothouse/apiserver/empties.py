@@ -24,7 +24,7 @@ _PRINTED = {
 }
 
 
-_SIGNS = (b"[]", b"{}", b"false", b'""', b":0", b": 0")
+_SIGNS = (b"[]", b"{}", b"false", b'""', b'":0', b'": 0')
 
 
 KEPT = (

@@ -297,9 +297,9 @@ def _follow_item_directives(live: list[Any], patch: list[Any], merge_key: str) -
 
 def _in_order(merged: list[Any], patch_order: Sequence[Any], live_order: Sequence[Any], merge_key: str) -> list[Any]:
     """``merged`` in the order that the module promises."""
-    patch_keys = _places([_key_of(item, merge_key) for item in patch_order])
-    live_keys = _places([_key_of(item, merge_key) for item in live_order])
-    if _stands_already(merged, patch_keys, live_keys, merge_key):
+    patch_keys = _places(_keys_of(patch_order, merge_key))
+    live_keys = _places(_keys_of(live_order, merge_key))
+    if _stands_already(_keys_of(merged, merge_key), patch_keys, live_keys):
         return merged
     from_patch: list[tuple[int, Any]] = []
     only_live: list[tuple[int, Any]] = []
@@ -331,15 +331,14 @@ def _in_order(merged: list[Any], patch_order: Sequence[Any], live_order: Sequenc
 
 
 def _stands_already(
-    merged: list[Any], patch_keys: "list[Any] | dict[Any, int]", live_keys: "list[Any] | dict[Any, int]", merge_key: str
+    merged: list[Any], patch_keys: "list[Any] | dict[Any, int]", live_keys: "list[Any] | dict[Any, int]"
 ) -> bool:
-    """Whether all items were live, in this order, and the patch has those that it names in this order too: then there
-    is nothing to sort. So it is with nearly every patch of conditions and the like."""
+    """Whether all items, given by their keys, were live, in this order, and the patch has those that it names in this
+    order too: then there is nothing to sort. So it is with nearly every patch of conditions and the like."""
     if type(patch_keys) is not dict or type(live_keys) is not dict:
         return False
     last_live = last_patch = -1
-    for item in merged:
-        key = _key_of(item, merge_key)
+    for key in merged:
         if type(key) is not str:
             return False
         place = live_keys.get(key, -1)
@@ -352,6 +351,15 @@ def _stands_already(
                 return False
             last_patch = named
     return True
+
+
+def _keys_of(items: Sequence[Any], merge_key: str) -> list[Any]:
+    if not merge_key:
+        return list(items)
+    try:
+        return [item[merge_key] for item in items]
+    except (KeyError, TypeError):
+        return [_key_of(item, merge_key) for item in items]  # which says what is wrong
 
 
 def _key_of(item: Any, merge_key: str) -> Any:
