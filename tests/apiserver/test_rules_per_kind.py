@@ -271,6 +271,52 @@ _WRONG: list[tuple[str, Object, str, str]] = [
     ),
     ("VolumeAttributesClass", {"driverName": None}, "driverName", "FieldValueRequired"),
     ("APIService", {"spec": {"groupPriorityMinimum": 0}}, "spec.groupPriorityMinimum", "FieldValueInvalid"),
+    (
+        "HorizontalPodAutoscaler",
+        {"spec": {"scaleTargetRef": {"name": "a/b"}}},
+        "spec.scaleTargetRef.name",
+        "FieldValueInvalid",
+    ),
+    (
+        "HorizontalPodAutoscaler",
+        {"spec": {"scaleTargetRef": {"kind": "a%b"}}},
+        "spec.scaleTargetRef.kind",
+        "FieldValueInvalid",
+    ),
+    (
+        "ClusterRole",
+        {"aggregationRule": {"clusterRoleSelectors": [{"matchExpressions": [{"key": "a", "operator": "a"}]}]}},
+        "aggregationRule.clusterRoleSelectors[0].matchExpressions[0].operator",
+        "FieldValueInvalid",
+    ),
+    (
+        "ClusterRole",
+        {"aggregationRule": {"clusterRoleSelectors": [{"matchExpressions": [{"key": "a", "operator": "a"}]}]}},
+        "aggregationRule.clusterRoleSelectors[0]",
+        "FieldValueInvalid",
+    ),
+    ("Node", {"spec": {"podCIDRs": [""]}}, "spec.podCIDRs[0]", "FieldValueInvalid"),
+    ("Node", {"spec": {"podCIDR": "x"}}, "spec.podCIDRs[0]", "FieldValueInvalid"),
+    (
+        "Node",
+        {"spec": {"podCIDRs": ["10.0.0.0/24", "10.0.1.0/24"]}},
+        "spec.podCIDRs",
+        "FieldValueInvalid",
+    ),
+    (
+        "Job",
+        {
+            "spec": {
+                "template": {
+                    "spec": {
+                        "initContainers": [{"name": "i", "image": "i", "readinessProbe": {"exec": {"command": ["a"]}}}]
+                    }
+                }
+            }
+        },
+        "spec.template.spec.initContainers[0].readinessProbe",
+        "FieldValueForbidden",
+    ),
 ]
 
 
@@ -287,3 +333,76 @@ def test_what_is_wrong(kind: str, change: Object, field: str, reason: str) -> No
     assert answer.status == 422, answer.text
     causes = [(cause["field"], cause["reason"]) for cause in answer.body["details"]["causes"]]
     assert (field, reason) in causes
+
+
+@pytest.mark.parametrize("field", ["currentReplicas", "desiredReplicas"])
+def test_an_autoscaler_does_not_count_below_zero(field: str) -> None:
+    async def main(api: Api) -> Answer:
+        await _start(api)
+        info = _info("HorizontalPodAutoscaler", "v1")
+        name = (await _made(api, info, _sent(info)))["metadata"]["name"]
+        return await api.patch(f"{_root(info)}/{name}/status", {"status": {field: -1}})
+
+    answer = on(main)
+    assert answer.status == 422, answer.text
+    assert [cause["field"] for cause in answer.body["details"]["causes"]] == [f"status.{field}"]
+
+
+def test_the_phase_of_a_namespace_is_filled_in_where_it_is_not_sent() -> None:
+    async def main(api: Api) -> Answer:
+        made = await api.made("/api/v1/namespaces", {"metadata": {"name": "n"}})
+        return await api.put("/api/v1/namespaces/n/status", {**made, "status": {}})
+
+    answer = on(main)
+    assert answer.status == 200, answer.text
+    assert answer.body["status"] == {"phase": "Active"}
+
+
+def test_divisors_of_resource_fields_are_filled_in() -> None:
+    cpu = {"containerName": "c", "resource": "limits.cpu"}
+    spec = {
+        "containers": [{"name": "c", "image": "i", "env": [{"name": "E", "valueFrom": {"resourceFieldRef": cpu}}]}],
+        "volumes": [
+            {"name": "v", "downwardAPI": {"items": [{"path": "p", "resourceFieldRef": {**cpu, "divisor": "1000m"}}]}},
+            {
+                "name": "w",
+                "projected": {"sources": [{"downwardAPI": {"items": [{"path": "p", "resourceFieldRef": cpu}]}}]},
+            },
+        ],
+    }
+
+    async def main(api: Api) -> Object:
+        await _start(api)
+        return await api.made("/api/v1/namespaces/default/pods", {"metadata": {"name": "p"}, "spec": spec})
+
+    made = on(main)["spec"]
+    assert made["containers"][0]["env"][0]["valueFrom"]["resourceFieldRef"]["divisor"] == "0"
+    assert made["volumes"][0]["downwardAPI"]["items"][0]["resourceFieldRef"]["divisor"] == "1"
+    item = made["volumes"][1]["projected"]["sources"][0]["downwardAPI"]["items"][0]
+    assert item["resourceFieldRef"]["divisor"] == "0"
+
+
+def test_init_containers_that_go_on_have_probes() -> None:
+    probe = {"exec": {"command": ["a"]}}
+    side = {"name": "s", "image": "i", "restartPolicy": "Always", "readinessProbe": probe, "startupProbe": probe}
+    spec = {"initContainers": [side], "containers": [{"name": "c", "image": "i"}]}
+
+    async def main(api: Api) -> Answer:
+        await _start(api)
+        return await api.post("/api/v1/namespaces/default/pods", {"metadata": {"name": "p"}, "spec": spec})
+
+    answer = on(main)
+    assert answer.status == 201, answer.text
+
+
+def test_an_applied_object_outside_of_namespaces_has_none() -> None:
+    async def main(api: Api) -> list[Object]:
+        meta = {"name": "r", "namespace": "other"}
+        role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": meta}
+        path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/r?fieldManager=m"
+        apply = "application/apply-patch+yaml"
+        return [(await api.patch(path, role, apply)).body for _ in range(2)]
+
+    for body in on(main):
+        assert body["metadata"]["name"] == "r", body
+        assert "namespace" not in body["metadata"]

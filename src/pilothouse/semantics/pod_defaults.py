@@ -80,9 +80,8 @@ def _default_container(container: Object) -> None:
         if container.get(probe) is not None:
             _default_probe(container[probe])
     for variable in container.get("env") or ():
-        reference = (variable.get("valueFrom") or {}).get("fieldRef")
-        if reference and not reference.get("apiVersion"):
-            reference["apiVersion"] = "v1"
+        if variable.get("valueFrom"):
+            _default_field_ref(variable["valueFrom"])
     lifecycle = container.get("lifecycle")
     if lifecycle:
         for hook in lifecycle.values():
@@ -164,6 +163,10 @@ def _default_field_ref(item: Object) -> None:
     reference = item.get("fieldRef")
     if reference and not reference.get("apiVersion"):
         reference["apiVersion"] = "v1"
+    resource = item.get("resourceFieldRef")
+    if resource:
+        # Go has no way to leave a quantity out.
+        resource["divisor"] = canonical(str(resource.get("divisor") or "0"))
 
 
 def _canonicalize(amounts: Object) -> None:

@@ -200,11 +200,16 @@ def _without_own(text: Json, known: Known) -> Json:
 
 
 def _without_uids(body: Json) -> Json:
-    """The body with the uid of its own object made the same wherever it stands, as in the labels of jobs."""
+    """The body with the uid and the generated name of its own object made the same wherever they stand, as in the
+    labels of jobs."""
     objects = [body, *(body.get("items") or ())]
     uids = [obj.get("metadata", {}).get("uid") for obj in objects if isinstance(obj, dict)]
     uids.append((body.get("details") or {}).get("uid"))
     text = json.dumps(body)
+    for meta in [obj.get("metadata") or {} for obj in objects if isinstance(obj, dict)]:
+        prefix, name = meta.get("generateName"), meta.get("name")
+        if prefix and isinstance(name, str) and name.startswith(str(prefix)):
+            text = text.replace(json.dumps(name), json.dumps(f"{prefix}(random)"))
     for uid in uids:
         if isinstance(uid, str) and len(uid) > 30:
             text = text.replace(uid, "(uid)")

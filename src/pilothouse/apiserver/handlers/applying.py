@@ -210,7 +210,11 @@ def _checked(call: Call, new: Object, options: WriteOptions) -> Object:
     name = meta.get("name") or ""
     if name != call.name:
         raise errors.bad_request(f"the name of the object ({name}) does not match the name on the URL ({call.name})")
-    if info.namespaced and meta.get("namespace") != call.namespace:
+    if not info.namespaced:
+        if "namespace" in meta:
+            meta = {field: value for field, value in meta.items() if field != "namespace"}
+            new = {**new, "metadata": meta}
+    elif meta.get("namespace") != call.namespace:
         raise errors.bad_request(
             "the namespace of the provided object does not match the namespace sent on the request"
         )

@@ -14,6 +14,7 @@ from pilothouse.apiserver.resources import ResourceInfo, built_in
 from pilothouse.apiserver.strategies import autoscaler_forms as forms
 from pilothouse.apiserver.strategies.base import Strategy
 from pilothouse.apiserver.strategies.filling import child, fill
+from pilothouse.machinery.names import path_segment_errors
 
 
 @lru_cache(maxsize=1)
@@ -103,13 +104,23 @@ class AutoscalerStrategy(Strategy):
             text = "must be greater than or equal to `minReplicas`"
             problems.append(errors.invalid_value("spec.maxReplicas", high, text))
         target = spec.get("scaleTargetRef") or {}
-        problems += [
-            errors.required(f"spec.scaleTargetRef.{field}") for field in ("kind", "name") if not target.get(field)
-        ]
+        for field in ("kind", "name"):
+            where, value = f"spec.scaleTargetRef.{field}", target.get(field) or ""
+            if not value:
+                problems.append(errors.required(where))
+            problems += [errors.invalid_value(where, value, text) for text in path_segment_errors(value)]
         if not target.get("apiVersion"):
             text = "apiVersion must specify API group"
             problems.append(errors.invalid_value("spec.scaleTargetRef.apiVersion", "", text))
         return problems
+
+    def validate_status(self, obj: Object, old: Object) -> list[FieldError]:
+        status: Object = obj.get("status") or {}
+        return [
+            errors.invalid_value(f"status.{field}", status[field], "must be greater than or equal to 0")
+            for field in ("currentReplicas", "desiredReplicas")
+            if (status.get(field) or 0) < 0
+        ]
 
     def finish(self, obj: Object) -> None:
         # v1 prints both counts; v2 leaves out a current count of zero and prints metrics that are unset.

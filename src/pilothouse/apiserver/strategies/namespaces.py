@@ -9,6 +9,7 @@ from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.base import Strategy
+from pilothouse.apiserver.strategies.filling import child
 from pilothouse.machinery.names import dns_label_errors
 
 NAME_LABEL = "kubernetes.io/metadata.name"
@@ -26,6 +27,9 @@ class NamespaceStrategy(Strategy):
         meta = obj["metadata"]
         if meta.get("name"):
             meta["labels"] = {**(meta.get("labels") or {}), NAME_LABEL: meta["name"]}
+        status = child(obj, "status")
+        if not status.get("phase"):
+            status["phase"] = "Active"
 
     def prepare_create(self, obj: Object, now: str) -> None:
         spec = obj.setdefault("spec", {})

@@ -3,6 +3,7 @@
 After kubernetes' ``pkg/registry/core/node`` and ``pkg/apis/core/validation`` (v1.36).
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from pilothouse.apiserver import errors
@@ -10,8 +11,10 @@ from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.base import Strategy
 from pilothouse.apiserver.strategies.selectors import label_problems_in
+from pilothouse.machinery.cidrs import parse_cidr
 from pilothouse.machinery.quantities import canonical
 
+_CIDR = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _NODE_INFO = (
     "machineID",
@@ -25,6 +28,21 @@ _NODE_INFO = (
     "operatingSystem",
     "architecture",
 )
+
+
+def _range_problems(ranges: Sequence[str | None]) -> list[FieldError]:
+    """What is wrong with the addresses of a node's pods: one range, or one of each family."""
+    problems: list[FieldError] = []
+    families: list[int] = []
+    for position, text in enumerate(ranges):
+        try:
+            families.append(parse_cidr(text or "").version)
+        except ValueError:
+            problems.append(errors.invalid_value(f"spec.podCIDRs[{position}]", text or "", _CIDR))
+    if len(ranges) > 1 and sorted(families) != [4, 6]:
+        told = "may specify no more than one CIDR for each IP family"
+        problems.append(errors.invalid_value("spec.podCIDRs", [text or "" for text in ranges], told))
+    return problems
 
 
 def _told_twice(path: str, taint: Object) -> FieldError:
@@ -81,7 +99,7 @@ class NodeStrategy(Strategy):
             if (key, effect) in seen:
                 problems.append(_told_twice(path, taint))
             seen.add((key, effect))
-        return problems
+        return problems + _range_problems((obj.get("spec") or {}).get("podCIDRs") or ())
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
         spec, before = obj.get("spec") or {}, old.get("spec") or {}

@@ -80,7 +80,12 @@ def validate_pod_spec(spec: Object, path: str) -> list[FieldError]:
     # Regular containers first: an init container that has the name of one is the one too many.
     for field in ("containers", "initContainers", "ephemeralContainers"):
         for position, container in enumerate(spec.get(field) or ()):
-            _validate_container(container, f"{path}.{field}[{position}]", names, volumes, host_ports, problems)
+            where = f"{path}.{field}[{position}]"
+            barred = _barred(container) if field == "initContainers" else ()
+            if barred:
+                container = {name: value for name, value in container.items() if name not in barred}
+            _validate_container(container, where, names, volumes, host_ports, problems)
+            problems += [errors.not_allowed(f"{where}.{name}", _NOT_OF_INIT) for name in barred]
     policy = spec.get("restartPolicy")
     if policy not in _RESTART_POLICIES:
         problems.append(errors.not_supported(f"{path}.restartPolicy", policy, _RESTART_POLICIES))
@@ -145,6 +150,17 @@ def _validate_volumes(volumes: Iterable[Object], path: str, problems: list[Field
             for field in sources[1:]
         ]
     return names
+
+
+def _barred(container: Object) -> list[str]:
+    """What an init container has that only those may have that go on (validateInitContainers)."""
+    if container.get("restartPolicy") == "Always":
+        return []
+    return [name for name in _OF_THOSE_THAT_GO_ON if container.get(name) is not None]
+
+
+_OF_THOSE_THAT_GO_ON = ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
+_NOT_OF_INIT = "may not be set for init containers without restartPolicy=Always"
 
 
 def _validate_container(

@@ -8,6 +8,7 @@ from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.base import Strategy
 from pilothouse.apiserver.strategies.filling import child
+from pilothouse.apiserver.strategies.selectors import selector_problems
 from pilothouse.machinery.names import dns_subdomain_errors, path_segment_errors
 
 
@@ -70,6 +71,13 @@ class ClusterRoleStrategy(RoleStrategy):
         if rule is not None and not rule.get("clusterRoleSelectors"):
             text = "at least one clusterRoleSelector required if aggregationRule is non-nil"
             problems.append(errors.required("aggregationRule.clusterRoleSelectors", text))
+        for position, selector in enumerate((rule or {}).get("clusterRoleSelectors") or ()):
+            where = f"aggregationRule.clusterRoleSelectors[{position}]"
+            found = selector_problems(selector, where)
+            problems += found
+            if found:
+                # Upstream shows the selector that could not be made of it.
+                problems.append(errors.invalid_value(where, "null", "invalid label selector."))
         return problems
 
 
