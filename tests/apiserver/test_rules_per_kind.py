@@ -279,6 +279,21 @@ _WRONG: list[tuple[str, Object, str, str]] = [
     ),
     (
         "HorizontalPodAutoscaler",
+        {
+            "spec": {
+                "metrics": [
+                    {
+                        "type": "Resource",
+                        "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 0}},
+                    }
+                ]
+            }
+        },
+        "spec.metrics[0].resource.target.averageUtilization",
+        "FieldValueInvalid",
+    ),
+    (
+        "HorizontalPodAutoscaler",
         {"spec": {"scaleTargetRef": {"kind": "a%b"}}},
         "spec.scaleTargetRef.kind",
         "FieldValueInvalid",
@@ -406,3 +421,36 @@ def test_an_applied_object_outside_of_namespaces_has_none() -> None:
     for body in on(main):
         assert body["metadata"]["name"] == "r", body
         assert "namespace" not in body["metadata"]
+
+
+def test_a_patch_is_first_judged_by_its_types_then_by_whose_object_it_is() -> None:
+    async def main(api: Api) -> list[Answer]:
+        made = {"metadata": {"name": "c"}, "data": {}}
+        await api.made("/api/v1/namespaces/default/configmaps", made)
+        path = "/api/v1/namespaces/default/configmaps/c"
+        return [await api.patch(path, {"metadata": None, **more}) for more in ({"data": 1}, {})]
+
+    both, nameless = on(main)
+    assert (both.status, both.body["reason"]) == (422, "Invalid"), both.text
+    assert nameless.status == 400, nameless.text
+    assert "undeterminable: name must be provided" in nameless.message
+
+
+def test_a_revision_that_is_not_sent_is_zero() -> None:
+    async def main(api: Api) -> Object:
+        path = "/apis/apps/v1/namespaces/default/controllerrevisions"
+        return await api.made(path, {"metadata": {"name": "r"}, "data": {"a": 1}})
+
+    assert on(main)["revision"] == 0
+
+
+def test_a_policy_for_all_pods_is_the_same_with_and_without_its_selector() -> None:
+    async def main(api: Api) -> Answer:
+        path = "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies"
+        await api.made(path, {"metadata": {"name": "p"}, "spec": {"podSelector": {}}})
+        return await api.put(f"{path}/p", {"metadata": {"name": "p"}, "spec": {}})
+
+    answer = on(main)
+    assert answer.status == 200, answer.text
+    assert answer.body["spec"]["podSelector"] == {}
+    assert answer.body["metadata"]["generation"] == 1

@@ -132,9 +132,22 @@ def _decoding(seen: Seen) -> bool:
     return _said(theirs, "cannot unmarshal|unable to parse|json:|quantities|base64", "message")(seen)
 
 
+def _late_class(seen: Seen) -> bool:
+    told = str(seen.theirs.body)
+    return seen.theirs.code == 422 and seen.ours.accepted and "StorageClassName: nil" in told
+
+
+def _has_null_item(body: object) -> bool:
+    if isinstance(body, list):
+        return any(item is None or _has_null_item(item) for item in body)
+    return isinstance(body, dict) and any(_has_null_item(value) for value in body.values())
+
+
 def _applied(seen: Seen) -> bool:
     refused = "failed to create typed patch object|failed to convert new object"
     theirs = seen.theirs.body.get("message", "") if seen.theirs.code == 500 else ""
+    if seen.request.kind_of_patch == "apply" and _matches("duplicate entries for key", theirs):
+        return True
     if seen.request.kind_of_patch == "apply" and seen.ours.code != 500:
         return _matches("expected string, got &value.valueUnstructured{Value:[0-9]|omits key field", theirs)
     return _said(refused, refused, "message")(seen)
@@ -150,16 +163,10 @@ ROWS: tuple[Row, ...] = (
     ),
     Row("null times", "v1.34", "times that are not set are left out; before they were `null`", _null_times),
     Row(
-        "pod generation",
-        "v1.34",
-        "pods have a `metadata.generation`",
-        _both("pods", applies=_new("metadata.generation")),
-    ),
-    Row(
         "generations",
-        "v1.23-v1.28",
-        "jobs (v1.23) and pod templates (v1.28) have a `metadata.generation`",
-        _both("jobs.batch", "podtemplates", applies=_new("metadata.generation")),
+        "v1.23-v1.34",
+        "jobs (v1.23), pod templates (v1.28) and pods (v1.34) have a `metadata.generation`",
+        _both("jobs.batch", "podtemplates", "pods", applies=_new("metadata.generation")),
     ),
     Row(
         "families of services",
@@ -175,14 +182,16 @@ ROWS: tuple[Row, ...] = (
             "jobs.batch",
             applies=lambda seen: (
                 re.search("controller-uid|batch.kubernetes.io/", f"{seen.path}{seen.difference.ours}") is not None
+                or (seen.theirs.code == 422 and seen.ours.accepted and "spec.selector: " in str(seen.theirs.body))
             ),
         ),
     ),
     Row(
-        "default of manualSelector",
-        "v1.31",
-        "`manualSelector` is false where it is not given",
-        _both("jobs.batch", applies=_new("spec.manualSelector")),
+        "fields of jobs",
+        "v1.21-v1.31",
+        "`ttlSecondsAfterFinished` is there without a feature gate (v1.21), `manualSelector` is false where it is not "
+        "given (v1.31)",
+        _both("jobs.batch", applies=_new("spec.ttlSecondsAfterFinished", "spec.manualSelector")),
     ),
     Row(
         "bootstrap roles",
@@ -341,21 +350,36 @@ ROWS: tuple[Row, ...] = (
         "types of applied objects",
         "v1.26",
         "an applied object that its type does not allow is told of with its name; quantities may be numbers, and keys "
-        "have their defaults",
+        "have their defaults; (v1.29) an object that has a key twice may be applied to",
         _applied,
     ),
     Row(
         "order of what is merged",
         "v1.27",
         "applied items come in the order in which they are applied",
-        lambda seen: seen.request.kind_of_patch == "apply" and seen.path.endswith("finalizers.*"),
+        lambda seen: (
+            seen.request.kind_of_patch == "apply"
+            and re.search(r"finalizers\.\*$|ownerReferences\.\*\.", seen.path) is not None
+        ),
         diverges=True,
     ),
     Row(
-        "lifetime of finished jobs",
-        "v1.21",
-        "`ttlSecondsAfterFinished` is there without a feature gate",
-        _both("jobs.batch", applies=_new("spec.ttlSecondsAfterFinished")),
+        "classes of claims",
+        "v1.26",
+        "a claim without a storage class may be given one later",
+        _both("persistentvolumeclaims", applies=_late_class),
+        diverges=True,
+    ),
+    Row(
+        "nulls in lists",
+        "v1.22",
+        "a merge patch keeps the nulls of a list, which it dropped before",
+        lambda seen: (
+            seen.request.kind_of_patch == "merge"
+            and (seen.theirs.accepted or seen.ours.accepted)
+            and _has_null_item(seen.request.body)
+        ),
+        diverges=True,
     ),
     Row(
         "references owned whole",

@@ -145,6 +145,15 @@ CAUSES: tuple[Row, ...] = (
         _of(r".*gcePersistentDisk\.readOnly", "must be true for replicated pods"),
     ),
     Row(
+        "init containers",
+        "v1.28",
+        "probes and hooks of init containers are forbidden but for those that go on; before they were invalid",
+        _any(
+            _of(r".*\.initContainers\[\d+\]\..*", "must not be set for init containers"),
+            _of(r".*\.initContainers\[\d+\]\..*", "", "may not be set for init containers"),
+        ),
+    ),
+    Row(
         "labels of jobs",
         "v1.27",
         "a job's labels are there twice, so that a name that is no label is told of twice",

@@ -83,7 +83,9 @@ def patch_function(call: Call, info: ResourceInfo, options: WriteOptions, *, kin
         except PatchError as error:
             raise _refused(error) from None
         strategic = document if content_type == STRATEGIC_MERGE_PATCH else None
-        result = check_patched(call, options, _checked(call, result, before), definition, touched, strategic)
+        # What its types don't allow is told before whose object it is.
+        result = check_patched(call, options, _shaped(result, before), definition, touched, strategic)
+        _check_place(call, result["metadata"])
         if result["metadata"].get("uid") not in (None, "", uid):
             problem = errors.invalid_value("metadata.uid", result["metadata"]["uid"], "field is immutable")
             # Upstream validates the metadata of an update in two places, and lists the cause twice.
@@ -146,8 +148,8 @@ def _refused(error: PatchError) -> errors.StatusError:
     return errors.StatusError(error.code, error.reason, error.message, details=details)
 
 
-def _checked(call: Call, result: Any, before: tuple[Any, Any]) -> Object:
-    """A patch may not turn an object into another one."""
+def _shaped(result: Any, before: tuple[Any, Any]) -> Object:
+    """What a patch has made, as an object of the same kind."""
     if not isinstance(result, dict):
         raise errors.invalid("", "", "", [errors.invalid_value("patch", result, "the result is not an object")])
     meta = result.get("metadata")
@@ -157,6 +159,11 @@ def _checked(call: Call, result: Any, before: tuple[Any, Any]) -> Object:
         meta = result["metadata"] = {}
     if (result.get("kind"), result.get("apiVersion")) != before:
         result["kind"], result["apiVersion"] = before
+    return result
+
+
+def _check_place(call: Call, meta: Object) -> None:
+    """A patch may not turn an object into another one."""
     name = meta.get("name") or ""
     if not name:
         raise errors.bad_request(
@@ -170,4 +177,3 @@ def _checked(call: Call, result: Any, before: tuple[Any, Any]) -> Object:
         raise errors.bad_request(
             "the namespace of the provided object does not match the namespace sent on the request"
         )
-    return result

@@ -54,6 +54,18 @@ def _default_behavior(behavior: Object) -> None:
             rules["policies"] = [dict(policy) for policy in policies]
 
 
+def _share_problems(metrics: Sequence[Object]) -> list[FieldError]:
+    """What is wrong with the shares of requests that metrics aim at."""
+    problems: list[FieldError] = []
+    for position, metric in enumerate(metrics):
+        for source in ("resource", "containerResource"):
+            share = ((metric.get(source) or {}).get("target") or {}).get("averageUtilization")
+            if share is not None and share < 1:
+                where = f"spec.metrics[{position}].{source}.target.averageUtilization"
+                problems.append(errors.invalid_value(where, share, "must be greater than 0"))
+    return problems
+
+
 class AutoscalerStrategy(Strategy):
     """One strategy for both versions: an object says itself which form it has."""
 
@@ -112,7 +124,7 @@ class AutoscalerStrategy(Strategy):
         if not target.get("apiVersion"):
             text = "apiVersion must specify API group"
             problems.append(errors.invalid_value("spec.scaleTargetRef.apiVersion", "", text))
-        return problems
+        return problems + _share_problems(spec.get("metrics") or ())
 
     def validate_status(self, obj: Object, old: Object) -> list[FieldError]:
         status: Object = obj.get("status") or {}

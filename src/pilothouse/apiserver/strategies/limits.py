@@ -297,6 +297,9 @@ class RuntimeClassStrategy(Strategy):
 class RevisionStrategy(Strategy):
     """ControllerRevisions: what was written down stays."""
 
+    def default(self, obj: Object) -> None:
+        fill(obj, {"revision": 0})
+
     def validate(self, obj: Object) -> list[FieldError]:
         problems: list[FieldError] = []
         if obj.get("data") is None:

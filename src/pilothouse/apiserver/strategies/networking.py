@@ -313,15 +313,13 @@ class NetworkPolicyStrategy(Strategy):
 
     def default(self, obj: Object) -> None:
         spec = child(obj, "spec")
+        child(spec, "podSelector")
         for field in ("ingress", "egress"):
             for rule in spec.get(field) or ():
                 for port in rule.get("ports") or ():
                     fill(port, {"protocol": "TCP"})
         if not spec.get("policyTypes"):
             spec["policyTypes"] = ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]
-
-    def finish(self, obj: Object) -> None:
-        child(obj["spec"], "podSelector")
 
     def validate(self, obj: Object) -> list[FieldError]:
         spec = obj["spec"]
