@@ -6,10 +6,12 @@ since which release it is so. ``--fuzz-seed N`` tells one story again and prints
 
 import ssl
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from tests.clients.embedded_server import ADMIN_TOKEN, EmbeddedServer
+from tests.real.fuzz.comparing import both_just_written
 from tests.real.fuzz.known import ROWS, table
 from tests.real.fuzz.known_causes import CAUSES, causes_table
 from tests.real.fuzz.servers import Asked
@@ -81,3 +83,14 @@ def test_the_rows_are_few_and_told_apart() -> None:
     assert len(ROWS) <= 40
     assert len({row.id for row in ROWS}) == len(ROWS)
     assert len({row.id for row in CAUSES}) == len(CAUSES)
+
+
+def test_only_times_of_now_may_be_a_little_apart() -> None:
+    def text(seconds: int) -> str:
+        return (datetime.now(UTC) + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    assert both_just_written(text(0), text(1))
+    assert not both_just_written(text(0), text(30))
+    assert not both_just_written("2026-01-02T03:04:05Z", "2026-01-02T03:04:06Z")
+    assert not both_just_written("2026-01-02T03:04:05Z", text(0))
+    assert not both_just_written(None, text(0))
