@@ -342,10 +342,6 @@ pv-recycler-timeout-increment-hostpath int32 30 | the increment of time added pe
 HostPath scrubber pod.
 pvclaimbinder-sync-period duration 15s | The period for syncing persistent volumes and persistent volume claims
 
-[resourcequota-controller]
-concurrent-resource-quota-syncs int32 5 | The number of resource quotas that are allowed to sync concurrently.
-resource-quota-sync-period duration 5m | The period for syncing quota usage status in the system
-
 [serviceaccount-controller]
 concurrent-serviceaccount-token-syncs int32 5 | The number of service account token objects that are allowed to sync \
 concurrently.
