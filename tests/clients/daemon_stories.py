@@ -367,7 +367,10 @@ def goes_back(ground: Ground) -> None:
     ground.until_on(ground.nodes, "all are as in the beginning")
     assert ground.images() == {"pause:1"}
     assert _history(ground) == [3, 4, 5]
-    assert "already matches revision 5" in ground("rollout", "undo", "ds/agent", "--to-revision=5")
+    # Before v1.34 kubectl writes ``creationTimestamp: null`` into what it compares with what v1.36 stores.
+    known = json.loads(ground("version", "--client", "-o", "json"))["clientVersion"]["minor"]
+    if int(known.rstrip("+")) >= 34:
+        assert "already matches revision 5" in ground("rollout", "undo", "ds/agent", "--to-revision=5")
 
 
 def _history(ground: Ground) -> list[int]:
