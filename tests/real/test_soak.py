@@ -335,7 +335,7 @@ def test_after_much_trouble_there_is_what_is_wanted_and_nothing_else(
     for manager, first, last in zip(managers, before, after, strict=True):
         say(f"{manager.program.name}: {first.words}; at the end {last.words}")
     # What became of a request without an answer is for the manager to find out: see controllers/shared/own_writes.py.
-    # Open: with API servers that restart, daemons are made and removed again (docs/design/performance.md, Soak).
+    # The short run only counts: on a machine that has no time, more than one look may pass until a deletion is heard of.
     assert not (soak and twice)
     # Old certificates have expired on the way.
     assert unknown == 0
