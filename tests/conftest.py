@@ -58,10 +58,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "real_cluster" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.real)
-            # With ``--dist loadgroup`` the whole run starts one cluster; with other modes one per worker.
-            item.add_marker(pytest.mark.xdist_group("real"))
             if problem:
                 item.add_marker(pytest.mark.skip(reason=problem))
+        if item.get_closest_marker("real"):
+            # With ``--dist loadgroup`` one worker has them all, and one cluster at a time: two would fight for the
+            # processors, and what happens within a second elsewhere then takes ten.
+            item.add_marker(pytest.mark.xdist_group("real"))
     # What has to stay together takes longest and mostly waits: begun last, one worker would sit idle beside it.
     items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
 

@@ -52,7 +52,7 @@ class Program:
         """The exit code, or None while it runs."""
         return self.process.poll()
 
-    def until(self, pattern: str, seconds: float = 30.0) -> str:
+    def until(self, pattern: str, seconds: float = 60.0) -> str:
         """Wait for a line that the regular expression is found in, and return the match."""
         deadline = time.monotonic() + seconds
         while True:
@@ -156,7 +156,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def until(condition: Callable[[], object], what: str, seconds: float = 30.0) -> None:
+def until(condition: Callable[[], object], what: str, seconds: float = 60.0) -> None:
     """Wait until it holds. ``what`` names it in the failure."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -29,7 +29,7 @@ from tests.traces.records import recorded
 from pilothouse.controllers.registry import DESCRIPTORS
 
 # One story for all tests of this module: it must not be told by each worker of its own.
-pytestmark = [pytest.mark.real, pytest.mark.xdist_group("rights")]
+pytestmark = pytest.mark.real
 
 NOT_SERVED = {"cronjob-controller", "disruption-controller", "endpointslice-controller"}
 """v1.20 lacks CronJobs and disruption budgets of today's version and ``discovery.k8s.io/v1``, so that they are left
@@ -232,6 +232,12 @@ UNUSED = {
     ("node-controller", "update", "nodes"): "patches do it",
     ("replicaset-controller", "update", "replicasets"): "the Deployment controller does that",
     ("replicaset-controller", "update", "replicasets/finalizers"): "for OwnerReferencesPermissionEnforcement",
+    ("replication-controller", "update", "replicationcontrollers"): "deployments of its time did that",
+    (
+        "replication-controller",
+        "update",
+        "replicationcontrollers/finalizers",
+    ): "for OwnerReferencesPermissionEnforcement",
     ("resourcequota-controller", "create", "events"): "it has none to tell",
     ("root-ca-cert-publisher", "create", "events"): "it has none to tell",
     ("service-account-controller", "create", "events"): "it has none to tell",

@@ -33,7 +33,6 @@ from pilothouse.apiserver.bootstrap_roles import bootstrap_objects
 pytestmark = [
     pytest.mark.real,
     # A cluster of its own, but not beside the one that the others share: starts of API servers take both cores.
-    pytest.mark.xdist_group("real"),
     pytest.mark.skipif(bool(missing_programs()), reason=missing_programs()),
     pytest.mark.timeout(0),
 ]
@@ -335,7 +334,7 @@ def test_after_much_trouble_there_is_what_is_wanted_and_nothing_else(
     for manager, first, last in zip(managers, before, after, strict=True):
         say(f"{manager.program.name}: {first.words}; at the end {last.words}")
     # What became of a request without an answer is for the manager to find out: see controllers/shared/own_writes.py.
-    # The short run only counts: on a machine that has no time, more than one look may pass until a deletion is heard of.
+    # The short run only counts: with no time to spare, more than one look may pass before a deletion is heard of.
     assert not (soak and twice)
     # Old certificates have expired on the way.
     assert unknown == 0

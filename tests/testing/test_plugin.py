@@ -40,7 +40,7 @@ def test_the_synchronous_example_of_the_guide_passes(tmp_path: Path) -> None:
     assert "3 passed" in done.stdout
 
 
-@pytest.mark.parametrize("name", ["context", "decorator", "advance", "asynchronous", "lag", "virtual"])
+@pytest.mark.parametrize("name", ["context", "decorator", "advance", "asynchronous", "lag", "compact", "virtual"])
 def test_the_other_examples_run(name: str, tmp_path: Path) -> None:
     (tmp_path / "example.py").write_text(_EXAMPLES[name])
     done = _python("-W", "error", "example.py", cwd=tmp_path)
@@ -48,7 +48,7 @@ def test_the_other_examples_run(name: str, tmp_path: Path) -> None:
 
 
 def test_every_example_of_the_guide_is_tested() -> None:
-    assert (_ROOT / "docs/testing.md").read_text().count("```python") == len(_EXAMPLES) == 7
+    assert (_ROOT / "docs/testing.md").read_text().count("```python") == len(_EXAMPLES) == 8
 
 
 def test_loading_the_plugin_imports_nothing_of_pilothouse_but_itself(tmp_path: Path) -> None:
