@@ -64,6 +64,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             # With ``--dist loadgroup`` one worker has them all, and one cluster at a time: two would fight for the
             # processors, and what happens within a second elsewhere then takes ten.
             item.add_marker(pytest.mark.xdist_group("real"))
+        elif "clients" in item.path.parts:
+            # Each module starts programs that its tests share, and some of its tests follow one another.
+            item.add_marker(pytest.mark.xdist_group(item.path.name))
     # What has to stay together takes longest and mostly waits: begun last, one worker would sit idle beside it.
     items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
 

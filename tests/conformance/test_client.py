@@ -109,7 +109,7 @@ def run_on(cluster: RealCluster) -> Run:
     return run_on_the_real_server
 
 
-@pytest.fixture(params=["local", "remote", "real"])
+@pytest.fixture(params=["local", "remote", pytest.param("real", marks=pytest.mark.real)])
 def run(request: pytest.FixtureRequest) -> Run:
     """Runs a program with a client as administrator and a namespace of its own."""
     if request.param == "local":

@@ -18,12 +18,36 @@ def view(real_cluster: RealCluster) -> View:
     return View(real_cluster, real_cluster.namespace("real"))
 
 
+LEFT_BEHIND = (
+    *(f"apis/apps/v1/{resource}" for resource in ("deployments", "replicasets", "daemonsets", "statefulsets")),
+    *(f"api/v1/{resource}" for resource in ("replicationcontrollers", "pods", "nodes")),
+)
+"""What programs of the next module would take up: owners before what they own."""
+
+
 @pytest.fixture(scope="module")
-def machines(real_cluster: RealCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def swept(real_cluster: RealCluster) -> None:
+    """Whatever other modules left in the shared cluster is gone.
+
+    Nobody is behind their nodes: pods would wait there for ever. Their pods fill nodes of the same names, and their
+    workloads keep the managers of the next module busy.
+    """
+    for path in LEFT_BEHIND:
+        prefix, _, resource = path.rpartition("/")
+        for item in real_cluster.request("GET", f"/{path}")["items"]:
+            meta = item["metadata"]
+            namespace = f"namespaces/{meta['namespace']}/" if "namespace" in meta else ""
+            at_once = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
+            try:
+                real_cluster.request("DELETE", f"/{prefix}/{namespace}{resource}/{meta['name']}", at_once)
+            except RequestFailed as error:
+                if error.status != 404:
+                    raise
+
+
+@pytest.fixture(scope="module")
+def machines(real_cluster: RealCluster, swept: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """``pilothouse nodes`` and ``pilothouse scheduler`` beside the real API server."""
-    # The cluster is shared, and nobody is behind the nodes that other tests have left: pods would wait there for ever.
-    for node in real_cluster.request("GET", "/api/v1/nodes")["items"]:
-        real_cluster.request("DELETE", f"/api/v1/nodes/{node['metadata']['name']}")
     directory = tmp_path_factory.mktemp("machines")
     kubeconfig = str(real_cluster.kubeconfig)
     with (

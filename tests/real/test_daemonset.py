@@ -16,7 +16,9 @@ DELAYS = ["--pod-start-delay=50ms", "--pod-ready-delay=50ms", "--pod-stop-delay=
 
 
 @pytest.fixture(scope="module")
-def programs(real_cluster: RealCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Program, ...]]:
+def programs(
+    real_cluster: RealCluster, swept: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Program, ...]]:
     """Five nodes of this module's own, a scheduler, and the manager."""
     directory = tmp_path_factory.mktemp("daemons")
     login = f"--kubeconfig={real_cluster.kubeconfig}"

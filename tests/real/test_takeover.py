@@ -36,7 +36,7 @@ def gos(cluster: RealCluster, directory: Path) -> Program:
 
 
 @pytest.fixture(scope="module")
-def relay_nodes(real_cluster: RealCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def relay_nodes(real_cluster: RealCluster, swept: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Nodes of this module's own, and a scheduler."""
     directory = tmp_path_factory.mktemp("relay")
     login = f"--kubeconfig={real_cluster.kubeconfig}"
