@@ -67,8 +67,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         elif "clients" in item.path.parts:
             # Each module starts programs that its tests share, and some of its tests follow one another.
             item.add_marker(pytest.mark.xdist_group(item.path.name))
-    # What has to stay together takes longest and mostly waits: begun last, one worker would sit idle beside it.
-    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+    # What has to stay together takes longest and mostly waits: begun last, one worker would sit idle beside it. Among
+    # these, whoever leaves the shared cluster full of all kinds of things comes after everybody else.
+    items.sort(
+        key=lambda item: (
+            item.get_closest_marker("xdist_group") is None,
+            item.get_closest_marker("real") is None,
+            item.get_closest_marker("litters") is not None,
+        )
+    )
 
 
 @pytest.fixture(scope="session")

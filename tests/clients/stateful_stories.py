@@ -21,7 +21,9 @@ class Theatre(Ground):
             self("patch", "pvc", claim["metadata"]["name"], "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
         self("delete", "pvc", "--all")
         self("delete", "controllerrevisions", "--all")
-        self("delete", "events", "--all")
+        # At once: one by one, kubectl's own rate makes ten seconds of it.
+        namespace = self("config", "view", "--minify", "-o", "jsonpath={..namespace}") or "default"
+        self("delete", "--raw", f"/api/v1/namespaces/{namespace}/events")
 
     def create(self, **spec: Any) -> None:
         """The StatefulSet, by kubectl."""

@@ -19,6 +19,8 @@ from tests.real.fuzz.shared_schema import SharedSchema
 from tests.real.fuzz.telling import Exchange, Report, Teller
 from tests.real_cluster import RealCluster
 
+pytestmark = pytest.mark.litters
+
 FEW, MANY = 500, 10_000
 
 

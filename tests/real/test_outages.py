@@ -14,7 +14,7 @@ LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/outage"
 
 @pytest.mark.parametrize("accounts", [False, True], ids=["one identity", "service accounts"])
 def test_a_crashed_and_a_hanging_api_server_are_ridden_out(
-    real_cluster: RealCluster, directory: Path, accounts: bool
+    real_cluster: RealCluster, directory: Path, accounts: bool, soak: bool
 ) -> None:
     view = View(real_cluster, real_cluster.namespace("outage"))
     with pilothouse(
@@ -31,7 +31,7 @@ def test_a_crashed_and_a_hanging_api_server_are_ridden_out(
     ) as manager:
         view.create(replica_set("web", 2, grace=0))
         until(lambda: len(view.pods()) == 2, "pods come")
-        for round_ in range(2):
+        for round_ in range(1 + soak):
             real_cluster.stop_api_server(at_once=True)
             time.sleep(1)
             real_cluster.start_api_server()
