@@ -86,7 +86,7 @@ def patch_function(call: Call, info: ResourceInfo, options: WriteOptions, *, kin
         # What its types don't allow is told before whose object it is.
         result = check_patched(call, options, _shaped(result, before), definition, touched, strategic)
         _check_place(call, result["metadata"])
-        if result["metadata"].get("uid") not in (None, "", uid):
+        if kind and result["metadata"].get("uid") not in (None, "", uid):
             problem = errors.invalid_value("metadata.uid", result["metadata"]["uid"], "field is immutable")
             # Upstream validates the metadata of an update in two places, and lists the cause twice.
             raise errors.invalid(info.group, info.kind, call.name, [problem, problem])

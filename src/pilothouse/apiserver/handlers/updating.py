@@ -133,12 +133,9 @@ async def change(
         else:
             obj, after = applied(base, owners)
         meta: Object = obj.setdefault("metadata", {})
-        uid = meta.get("uid")
-        if uid and uid != old["metadata"]["uid"]:
-            if call.request.method == "PATCH":
-                problem = errors.invalid_value("metadata.uid", uid, "field is immutable")
-                again = 1 + call.strategy.judgements.change
-                raise errors.invalid(call.info.group, call.info.kind, call.name, [problem] * again)
+        uid, patched = meta.get("uid"), call.request.method == "PATCH"
+        is_another = bool(uid) and uid != old["metadata"]["uid"]
+        if is_another and not patched:
             raise errors.wrong_uid(
                 call.info, call.namespace, call.name, uid, old["metadata"]["uid"], dry_run=options.dry_run
             )
@@ -149,6 +146,11 @@ async def change(
             raise errors.plain(f"strconv.ParseUint: parsing {errors.shown(insists)}: invalid syntax")
         if insists not in ("", "0") and insists != old["metadata"]["resourceVersion"]:
             raise errors.modified(call.info, call.name)
+        if is_another:
+            # A PUT names the uid as a precondition; to a patch it is a field like others, judged with them.
+            problem = errors.invalid_value("metadata.uid", uid, "field is immutable")
+            problems = [problem] * (1 + call.strategy.judgements.change)
+            raise errors.invalid(call.info.group, call.info.kind, call.name, problems)
         try:
             return await _replace(
                 core,
