@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 SEEDS ?= 300
+# One worker mostly waits for real programs.
+WORKERS ?= 3
 ARGS ?=
 
 .PHONY: up test check bench soak explore flags dist sbom setup clean
@@ -20,7 +22,7 @@ up: setup
 	$(BIN)/pilothouse up $(ARGS)
 
 test: setup
-	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
 check: setup
 	$(BIN)/ruff format --check .
@@ -37,10 +39,10 @@ flags: setup
 	mv docs/reference/flags.md.new docs/reference/flags.md
 
 explore: setup
-	$(BIN)/python -m pytest tests/scenarios tests/determinism -n 2 --dist loadgroup --seeds $(SEEDS) $(ARGS)
+	$(BIN)/python -m pytest tests/scenarios tests/determinism -n $(WORKERS) --dist loadgroup --seeds $(SEEDS) $(ARGS)
 
 soak: setup
-	$(BIN)/python -m pytest tests -n 2 --dist loadgroup --seeds $(SEEDS) --soak $(ARGS)
+	$(BIN)/python -m pytest tests -n $(WORKERS) --dist loadgroup --seeds $(SEEDS) --soak $(ARGS)
 
 # The wheel and the source distribution.
 dist: setup

@@ -356,7 +356,9 @@ def test_coming_and_going_ends_with_the_truth(seed: int) -> None:
                 except Forbidden:
                     pass
             await asyncio.sleep(random.random())
-        await asyncio.sleep(20)
+        # A deletion that is heard of before the write with which admission counted the pod finds nothing to correct.
+        # Upstream looks again at what changed in the limits only, and so do we: the next full recalculation sees it.
+        await asyncio.sleep(320)
         assert await used(world) == {"pods": str(len(alive)), "requests.cpu": f"{len(alive)}00m" if alive else "0"}
 
     running(story, seed=seed)
