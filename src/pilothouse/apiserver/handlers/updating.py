@@ -133,9 +133,9 @@ async def change(
         else:
             obj, after = applied(base, owners)
         meta: Object = obj.setdefault("metadata", {})
-        uid, patched = meta.get("uid"), call.request.method == "PATCH"
-        is_another = bool(uid) and uid != old["metadata"]["uid"]
-        if is_another and not patched:
+        uid: str = meta.get("uid") or ""
+        is_another = uid not in ("", old["metadata"]["uid"])
+        if is_another and call.request.method != "PATCH":
             raise errors.wrong_uid(
                 call.info, call.namespace, call.name, uid, old["metadata"]["uid"], dry_run=options.dry_run
             )
