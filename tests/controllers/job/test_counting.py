@@ -350,6 +350,13 @@ def test_conditions(
     assert all(condition.last_transition_time == at(1) for condition in found if condition not in old)
 
 
+def test_another_reason_is_another_condition() -> None:
+    """TestEnsureJobConditions: update true condition reason."""
+    old = (JobCondition(type=SUSPENDED, status="True", reason="foo"),)
+    found, different = with_condition(old, SUSPENDED, "True", "bar", "", at(1))
+    assert ([(each.status, each.reason) for each in found], different) == ([("True", "bar")], True)
+
+
 @pytest.mark.parametrize(
     ("ending", "type_", "completed"), [(SUCCEEDS, "Complete", True), (FAILS, "Failed", False)], ids=["well", "badly"]
 )
@@ -360,8 +367,15 @@ def test_a_job_that_has_ended(ending: Ending, type_: str, completed: bool) -> No
     assert said.completion_time == (at(3) if completed else None)
 
 
-def owned(kind: str = "Job", api_version: str = "batch/v1", uid: str = "job", tracked: bool = True) -> Pod:
-    reference = OwnerReference(api_version=api_version, kind=kind, name="work", uid=uid, controller=True)
+def owned(
+    kind: str = "Job",
+    api_version: str = "batch/v1",
+    uid: str = "job",
+    *,
+    tracked: bool = True,
+    controller: bool = True,
+) -> Pod:
+    reference = OwnerReference(api_version=api_version, kind=kind, name="work", uid=uid, controller=controller)
     made = pod("a", R, tracked=tracked)
     return replace(made, metadata=replace(made.metadata, owner_references=(reference,)))
 
@@ -380,6 +394,11 @@ OVER = JobStatus(conditions=(JobCondition(type="Complete", status="True"),))
         pytest.param(owned(), job(OVER, managed_by="example.com/other"), False, id="somebody else's Job that is over"),
         pytest.param(owned(), job(managed_by="kubernetes.io/job-controller"), False, id="ours by name"),
         pytest.param(pod("a", R), None, True, id="nobody's"),
+        pytest.param(owned(controller=False), job(), True, id="a Job that does not control it"),
+        pytest.param(
+            owned(api_version="example.com/v1", controller=False), None, True, id="another kind, no controller"
+        ),
+        pytest.param(owned(kind="CronJob"), None, False, id="a CronJob's"),
         pytest.param(owned(tracked=False), None, False, id="has none"),
         pytest.param(owned(kind="StatefulSet", api_version="apps/v1"), None, False, id="of another kind of owner"),
         pytest.param(owned(api_version="example.com/v1"), None, False, id="of another kind of Job"),

@@ -527,6 +527,11 @@ FIRST_SUFFICES = SuccessPolicy(rules=(SuccessPolicyRule(succeeded_indexes="0"),)
         pytest.param({"backoff_limit": 1}, JobStatus(failed=1), failed(1), BACKOFF, id="one more than allowed"),
         pytest.param({"backoff_limit": 1}, JobStatus(failed=1), running(1), None, id="as many as allowed"),
         pytest.param({}, JobStatus(failed=7), [], BACKOFF, id="six are allowed where nothing is said"),
+        pytest.param({"backoff_limit": 0}, JobStatus(), running(1), None, id="none allowed, and none failed"),
+        pytest.param({"backoff_limit": 1}, JobStatus(), failed(1), None, id="one allowed, the first"),
+        pytest.param({"backoff_limit": 1}, JobStatus(), failed(2), BACKOFF, id="one allowed, the second"),
+        pytest.param({"backoff_limit": 6}, JobStatus(), [*running(1), *failed(6)], None, id="six allowed, the sixth"),
+        pytest.param({"backoff_limit": 6}, JobStatus(), failed(7), BACKOFF, id="six allowed, the seventh"),
         pytest.param(
             {"backoff_limit": 0, **INDEXED}, JobStatus(), indexed((0, S), (1, F), (2, R)), BACKOFF, id="indexed, too"
         ),
@@ -631,6 +636,41 @@ FIRST_SUFFICES = SuccessPolicy(rules=(SuccessPolicyRule(succeeded_indexes="0"),)
         pytest.param(
             {"backoff_limit": 1, "template": ON_FAILURE},
             JobStatus(),
+            [restarted("a", P, 1)],
+            BACKOFF,
+            id="once, pending",
+        ),
+        pytest.param(
+            {"backoff_limit": 2, "template": ON_FAILURE},
+            JobStatus(),
+            [restarted("a", R, 1), restarted("b", R, 1)],
+            BACKOFF,
+            id="two pods, once each",
+        ),
+        pytest.param(
+            {"backoff_limit": 2, "template": ON_FAILURE},
+            JobStatus(),
+            [restarted("a", P, 1), restarted("b", P, 1)],
+            BACKOFF,
+            id="two pods, once each, pending",
+        ),
+        pytest.param(
+            {"backoff_limit": 3, "template": ON_FAILURE},
+            JobStatus(),
+            [restarted("a", R, 1), restarted("b", R, 1)],
+            None,
+            id="two pods, once each, three allowed",
+        ),
+        pytest.param(
+            {"backoff_limit": 6, "completions": 4, "template": ON_FAILURE},
+            JobStatus(),
+            [restarted(f"s{number}", S, count) for number, count in enumerate((1, 1, 2, 0))],
+            None,
+            id="all have succeeded, some after restarts",
+        ),
+        pytest.param(
+            {"backoff_limit": 1, "template": ON_FAILURE},
+            JobStatus(),
             [restarted("a", F, 3)],
             None,
             id="restarts of what has ended are over",
@@ -700,7 +740,7 @@ FIRST_SUFFICES = SuccessPolicy(rules=(SuccessPolicyRule(succeeded_indexes="0"),)
     ],
 )
 def test_how_it_ends(spec: dict[str, Any], status: JobStatus, pods: list[Pod], expected: Ending | None) -> None:
-    """TestControllerSyncJob, TestSyncJobPastDeadline, TestPastBackoffLimitOnFailure (the rows of OnFailure),
+    """TestControllerSyncJob, TestSyncJobPastDeadline, TestJobBackoffForOnFailure, TestJobBackoffOnRestartPolicyNever,
     TestSyncJobWithJobPodFailurePolicy, TestSyncJobWithJobBackoffLimitPerIndex, TestSyncJobWithJobSuccessPolicy."""
     owner = job(status, **{"template": NEVER, **spec})
     look = seen(owner, pods, now=at(100))

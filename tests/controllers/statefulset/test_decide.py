@@ -105,7 +105,7 @@ def test_parallel_pods_that_are_too_many_go_together() -> None:
     ],
 )
 def test_ordinals_begin_where_they_are_told_to(start: int, living: list[Any], condemned: list[Any]) -> None:
-    """TestStatefulSetControlWithStartOrdinal, TestStatefulSetStartOrdinal*."""
+    """TestStatefulSetControlWithStartOrdinal; TestStatefulSetStartOrdinal of test/integration/statefulset."""
     plan = decide(observed(pods("+++"[0], "+", "+"), start=start))
     assert (plan.living, plan.condemned) == (tuple(living), tuple(condemned))
 
@@ -116,7 +116,7 @@ def test_ordinals_below_the_first_are_too_many() -> None:
 
 
 def test_a_set_that_is_being_deleted_only_reports() -> None:
-    """TestStatefulSetControl: SetDeletion."""
+    """``updateStatefulSet``: its first return."""
     assert decide(observed(pods("f", ".", "+", "+"), being_deleted=True)) == Plan()
 
 
@@ -186,7 +186,7 @@ def test_scaling_comes_before_updating() -> None:
     ],
 )
 def test_max_unavailable_bounds_an_update(states: list[str], bound: int, update: list[int]) -> None:
-    """TestStatefulSetControlRollingUpdateWithMaxUnavailable, …InParallelMode, of v1.36 with the gate on."""
+    """TestStatefulSetControlRollingUpdateWithMaxUnavailable, its rows of ParallelPodManagement."""
     plan = decide(observed(pods(*states), wanted=4, max_unavailable=bound, ordered=False))
     assert plan.update == tuple(delete(ordinal, OLD) for ordinal in update)
 
@@ -211,7 +211,7 @@ def test_max_unavailable_keeps_to_the_partition() -> None:
 def test_a_missing_pod_is_made_from_the_revision_of_its_place(
     ordinal: int, rules: dict[str, Any], from_current: bool
 ) -> None:
-    """TestNewVersionedStatefulSetPod's cases, and kubernetes#70442."""
+    """``newVersionedStatefulSetPod``; kubernetes#70442."""
     states = ["+o", "+o", "+o"]
     states[ordinal] = "."
     plan = decide(observed(pods(*states), **rules))
@@ -230,7 +230,7 @@ def test_the_partition_counts_from_the_first_ordinal() -> None:
 
 
 def test_labels_and_volumes_are_put_right() -> None:
-    """TestStatefulPodControlUpdateIdentity…, …UpdatePodStorage…"""
+    """TestStatefulPodControlUpdatesIdentity, TestStatefulPodControlUpdatesPodStorage."""
     assert decide(observed([pod("web-0", labelled=False)], wanted=1)).living == ((RepairPod("web-0"),),)
     for name, living in (("data-web-0", ()), ("", ((RepairPod("web-0"),),)), ("data-web-1", ((RepairPod("web-0"),),))):
         plan = decide(observed([pod("web-0", claim=name)], wanted=1, templates=DATA))
@@ -256,7 +256,7 @@ KEPT = Policy(when_deleted=DELETE, when_scaled=RETAIN)
     ],
 )
 def test_a_pending_pod_gets_the_claims_that_it_lacks(claims: Any, living: list[Any]) -> None:
-    """TestStatefulSetControl: RecreatesPVCForPendingPod; TestUpdatePodClaimForRetentionPolicy."""
+    """TestStatefulSetControl: RecreatesPVCForPendingPod; TestStatefulPodControlUpdatePodClaimForRetentionPolicy."""
     waiting = pod("web-0", phase="Pending", claim="data-web-0")
     plan = decide(observed([waiting], templates=DATA, claims=claims, policy=SCALED))
     assert plan == Plan(living=tuple(living))

@@ -49,7 +49,7 @@ def test_a_name_tells_parent_and_ordinal(name: str, expected: tuple[str, int]) -
 
 
 def test_who_belongs_to_whom() -> None:
-    """TestIsMemberOf, TestGetPodName."""
+    """TestIsMemberOf, ``getPodName``."""
     assert pod_name("web", 3) == "web-3"
     assert is_member("web", "web-3")
     assert not is_member("web", "web-2-3")
@@ -86,7 +86,7 @@ def test_without_service_a_pod_has_no_subdomain() -> None:
 
 
 def test_a_claim_is_its_template_under_the_name_of_its_pod() -> None:
-    """TestGetPersistentVolumeClaims, TestGetPersistentVolumeClaimName: what the StatefulSet selects by wins."""
+    """TestGetPersistentVolumeClaims: what the StatefulSet selects by wins."""
     (template,) = CLAIMS
     assert template.claim_name("web-1") == "data-web-1"
     body = template.claim("web-1", "default")

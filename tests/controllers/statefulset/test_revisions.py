@@ -59,13 +59,13 @@ def test_a_revision_is_named_as_upstream_names_it() -> None:
 
 
 def test_a_long_name_is_cut() -> None:
-    """TestControllerRevisionName."""
+    """``ControllerRevisionName`` of ``pkg/controller/history``."""
     assert revision_name("web", "abc") == "web-abc"
     assert revision_name("x" * 230, "abc") == "x" * 223 + "-abc"
 
 
 def test_a_revision_brings_its_template_back() -> None:
-    """TestApplyRevision's part that can be judged alone."""
+    """TestCreateApplyRevision, the part that can be judged alone."""
     assert msgspec.json.decode(template_in(data())) == TEMPLATE
 
 

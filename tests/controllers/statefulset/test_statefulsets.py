@@ -106,7 +106,7 @@ def test_a_pod_that_is_there_already_makes_no_event() -> None:
 
 
 def test_a_claim_on_its_way_out_is_waited_for() -> None:
-    """TestStatefulPodControlCreatePodPvcDeleting."""
+    """TestStatefulPodControlCreatePodPVCDeleting."""
 
     async def tell(world: World) -> None:
         held = {**TEMPLATE, "metadata": {"name": "data-web-0", "finalizers": ["example.com/hold"]}}
@@ -152,7 +152,7 @@ def test_a_pending_pod_gets_its_claim_again() -> None:
 
 
 def test_claims_follow_the_retention_policy() -> None:
-    """TestStatefulPodControlRetainDeletionPolicyUpdate, TestStatefulPodControlClaimsMatchDeletionPolicy."""
+    """TestStatefulPodControlRetainDeletionPolicyUpdate, TestStatefulPodControlClaimsMatchDeletionPolcy (sic)."""
 
     async def tell(world: World) -> None:
         await world.create(replicas=2, **COLLECT)
@@ -180,7 +180,7 @@ def test_claims_follow_the_retention_policy() -> None:
 
 
 def test_a_claim_that_somebody_else_rules_is_told_of() -> None:
-    """TestUpdatePodClaimForRetentionPolicy with a conflicting controller."""
+    """TestStatefulPodControlUpdatePodClaimForRetentionPolicy with a conflicting controller."""
 
     async def tell(world: World) -> None:
         owner = {"apiVersion": "example.com/v1", "kind": "Thing", "name": "ruler", "uid": "u", "controller": True}
@@ -199,7 +199,7 @@ def test_a_claim_that_somebody_else_rules_is_told_of() -> None:
 
 
 def test_labels_that_were_taken_off_are_put_back() -> None:
-    """TestStatefulPodControlUpdatesIdentity, …UpdateIdentityFailure: also after conflicts."""
+    """TestStatefulPodControlUpdatesIdentity, TestStatefulPodControlUpdateIdentityFailure: also after conflicts."""
 
     async def tell(world: World) -> None:
         await world.create(replicas=1)
@@ -218,7 +218,7 @@ def test_labels_that_were_taken_off_are_put_back() -> None:
 
 @pytest.mark.parametrize("conflicts", [1, 4])
 def test_a_status_that_meets_a_newer_one_is_written_again(conflicts: int) -> None:
-    """TestStatefulSetUpdaterUpdateStatusConflict: within milliseconds."""
+    """TestStatefulSetStatusUpdaterUpdateReplicasConflict: within milliseconds."""
 
     async def tell(world: World) -> None:
         world.runs = False
@@ -336,7 +336,7 @@ def test_what_was_deleted_is_waited_for() -> None:
 
 
 def test_a_name_that_is_taken_leads_to_the_next_hash() -> None:
-    """TestCreateControllerRevision: 'creates with a collision'; kubernetes#49909."""
+    """TestRealHistory_CreateControllerRevision, on a collision; kubernetes#49909."""
 
     async def tell(world: World) -> None:
         await world.create(replicas=0)
@@ -411,7 +411,7 @@ def test_pods_are_waited_for_until_they_are_available() -> None:
 
 
 def test_an_owner_that_is_going_on_the_server_adopts_nothing() -> None:
-    """TestStatefulSetControllerAdopt…, TestStatefulSetControllerSyncFailed…: the live read before an adoption."""
+    """TestStatefulSetControllerDeletionTimestampRace: the live read before an adoption."""
 
     async def tell(world: World) -> None:
         made = await world.create(replicas=0)
@@ -432,7 +432,7 @@ def test_an_owner_that_is_going_on_the_server_adopts_nothing() -> None:
 
 
 def test_pods_whose_name_does_not_fit_are_left_alone_or_let_go() -> None:
-    """TestStatefulSetControllerGetsPods…, TestStatefulSetControllerGetStatefulSetsForPod."""
+    """TestGetPodsForStatefulSetRelease, TestStatefulSetControllerGetStatefulSetsForPod."""
 
     async def tell(world: World) -> None:
         made = await world.create(replicas=1)
