@@ -107,6 +107,73 @@ def test_a_second_range_is_a_service_cidr() -> None:
     assert on(main) == (422, 201)
 
 
+CIDRS = "/apis/networking.k8s.io/v1/servicecidrs"
+
+
+def _range(name: str, *cidrs: str) -> Object:
+    return {"metadata": {"name": name}, "spec": {"cidrs": list(cidrs)}}
+
+
+def test_when_a_range_is_full_the_next_one_is_used() -> None:
+    async def main(api: Api) -> list[str]:
+        await api.made(CIDRS, _range("more", "10.9.0.0/29"))
+        return [(await api.made(SERVICES, _service(f"s{n}")))["spec"]["clusterIP"] for n in range(8)]
+
+    made = on(main, ServerOptions(service_range="10.0.0.0/29"))
+    assert sorted(made[:5]) == [f"10.0.0.{n}" for n in range(2, 7)]
+    assert [address.rpartition(".")[0] for address in made[5:]] == ["10.9.0"] * 3
+
+
+@pytest.mark.parametrize("address", ["10.9.0.0", "10.9.0.7", "10.9.0.8"])
+def test_the_ends_of_a_range_are_no_addresses(address: str) -> None:
+    """``TestPrefixContainsIP``."""
+
+    async def main(api: Api) -> Answer:
+        await api.made(CIDRS, _range("more", "10.9.0.0/29"))
+        return await api.post(SERVICES, _service(clusterIP=address))
+
+    refused = on(main)
+    assert (refused.status, "the provided network does not match the current range" in refused.message) == (422, True)
+
+
+def test_a_range_that_is_not_ready_or_goes_gives_nothing_and_takes_nothing_away() -> None:
+    async def main(api: Api) -> list[int]:
+        codes = []
+        whole = _range("more", "10.9.0.0/24")
+        whole["metadata"]["finalizers"] = ["networking.k8s.io/service-cidr-finalizer"]
+        await api.made(CIDRS, whole)
+        kept = await api.made(SERVICES, _service("kept", clusterIP="10.9.0.1"))
+        for number, change in enumerate(("False", "True", "")):
+            if change:
+                condition = {"type": "Ready", "status": change, "reason": "", "message": ""}
+                whole_condition = {**condition, "lastTransitionTime": "2026-01-01T00:00:00Z"}
+                status = {"status": {"conditions": [whole_condition]}}
+                codes.append((await api.patch(f"{CIDRS}/more/status", status, MERGE)).status)
+            else:
+                codes.append((await api.delete(f"{CIDRS}/more")).status)
+            codes.append((await api.post(SERVICES, _service(f"s{number}", clusterIP=f"10.9.0.{number + 2}"))).status)
+        kept["spec"]["ports"] = [{"port": 81}]
+        codes.append((await api.put(f"{SERVICES}/kept", kept)).status)
+        return codes
+
+    assert on(main) == [200, 422, 200, 201, 200, 422, 200]
+
+
+def test_the_object_of_an_address_that_a_service_has_comes_back() -> None:
+    async def main(api: Api) -> tuple[str, str]:
+        await api.made(SERVICES, _service(clusterIP="10.0.0.9"))
+        uid = (await api.get(f"{ADDRESSES}/10.0.0.9")).meta["uid"]
+        await api.delete(f"{ADDRESSES}/10.0.0.9")
+        found = await api.get(f"{ADDRESSES}/10.0.0.9")
+        assert found.body["spec"]["parentRef"]["name"] == "s"
+        await api.delete(f"{SERVICES}/s")
+        assert (await api.get(f"{ADDRESSES}/10.0.0.9")).status == 404
+        return uid, found.meta["uid"]
+
+    before, after = on(main)
+    assert before != after
+
+
 def test_a_dry_run_takes_nothing() -> None:
     async def main(api: Api) -> tuple[str, int]:
         tried = await api.post(SERVICES + "?dryRun=All", _service(clusterIP="10.0.0.7"))

@@ -106,6 +106,24 @@ def test_the_range_of_services_and_their_addresses() -> None:
     ]
 
 
+def test_the_servers_own_range_gives_nothing_while_its_object_goes_and_comes_back_after_it() -> None:
+    async def ask(api: Api) -> Any:
+        own, services = "/apis/networking.k8s.io/v1/servicecidrs/kubernetes", "/api/v1/namespaces/default/services"
+        service = {"metadata": {"name": "a"}, "spec": {"ports": [{"port": 80}]}}
+        uid = (await api.get(own)).meta["uid"]
+        await api.patch(own, {"metadata": {"finalizers": ["example.com/hold"]}})
+        await api.delete(own)
+        refused = await api.post(services, service)
+        assert refused.message.endswith("failed to allocate a serviceIP: range is full")
+        events = await api.watch(f"{own.rpartition('/')[0]}?resourceVersion={api.store.revision}")
+        await api.patch(own, {"metadata": {"finalizers": None}})
+        seen = [(await events.next())[0] for _number in range(2)]
+        assert (await api.get(own)).meta["uid"] != uid
+        return seen, (await api.post(services, service)).status
+
+    assert started(ask) == (["DELETED", "ADDED"], 201)
+
+
 def test_flow_control_is_shown() -> None:
     async def ask(api: Api) -> Any:
         return await items(api, f"{_FLOW}/flowschemas"), await items(api, f"{_FLOW}/prioritylevelconfigurations")

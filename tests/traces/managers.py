@@ -59,6 +59,8 @@ def start_up(seconds: float = 22.0) -> AuditedServer:
             if resource == "clusterroles":
                 await admin.create(CLUSTER_ROLES, role)
         async with TaskGroup("processes") as group:
+            group.start(server.run(), name="API server")
+            await asyncio.sleep(1.0)
             Process("A", env, server, group)
             await asyncio.sleep(seconds)
             records = list(server.records)  # what a stop sends is not of the scenario

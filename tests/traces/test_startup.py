@@ -12,6 +12,7 @@ from tests.traces.records import Record, recorded
 from pilothouse.controllers.registry import DESCRIPTORS
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+START = "14-startup"
 RENEWAL = 2.0
 JITTERED = (2.0, 4.41)
 """How long a waiting manager pauses: the period, and up to 1.2 times more."""
@@ -79,6 +80,15 @@ def test_the_lease_is_created_and_at_once_renewed() -> None:
 def leases(records: list[Record]) -> list[Record]:
     """The requests for the lease, without what watches all of them."""
     return [record for record in records if record.resource == "leases" and record.verb != "watch"]
+
+
+def test_the_range_of_services_is_taken_care_of() -> None:
+    """One patch for the finalizer, one for the status by server-side apply, in this order."""
+    lines = [
+        trace.lines(trace.of("service-cidrs-controller")) for trace in map(Trace, (start_up().records, recorded(START)))
+    ]
+    assert lines[0] == lines[1]
+    assert len(lines[0]) == 2
 
 
 def test_a_lease_changes_hands(seed: int) -> None:

@@ -16,14 +16,13 @@ import msgspec
 from pilothouse.apiserver.objects import Object, Timestamps, encode_object, with_revision
 from pilothouse.apiserver.resources import ResourceTable
 from pilothouse.env import Env
+from pilothouse.machinery.cidrs import Network, gives
 from pilothouse.storage import Staged, Store
 
 SERVICES = "/services/"
 NODE_PORTS = range(30000, 32768)
 _STATIC_PORTS = 86
 """The lower ports, which are handed out last: min(max(16, size/32), 128) (``portallocator``)."""
-
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class _Port(msgspec.Struct, frozen=True):
@@ -124,6 +123,8 @@ class Taken:
     def _follow(self, staged: Staged) -> None:
         change = staged.change
         if not change.key.startswith(SERVICES):
+            if staged.record is None and change.key.startswith(self._info.prefix):
+                self._bring_back(change.key.removeprefix(self._info.prefix))
             return
         before: tuple[str, ...] = ()
         if change.before is not None:
@@ -144,6 +145,13 @@ class Taken:
         for address in after if self._complete else ():
             if address not in before:
                 self._stage_object(address, change.key)
+
+    def _bring_back(self, address: str) -> None:
+        """An IPAddress was deleted. A service that has the address keeps it (upstream: its repair controller)."""
+        key = self._addresses.get(address, "")
+        record = self._store.staged(key) if self._complete and key else None
+        if record is not None and address in _addresses(record.value):
+            self._stage_object(address, key)
 
     def _stage_object(self, address: str, service: str) -> Staged | None:
         """The IPAddress of a service, unless there is one."""
@@ -198,10 +206,12 @@ class AddressPool:
     def why_not(self, address: str, key: str) -> str:
         """Why the service with that key may not have the address, or an empty string."""
         found = ipaddress.ip_address(address)
-        if not any(found in network for network in self._networks()):
-            return "the provided network does not match the current range"
         holder = self._taken.holder_of_address(str(found))
-        return "provided IP is already allocated" if holder not in ("", key) else ""
+        if holder == key:
+            return ""  # it stays its own, also when its range is on its way out
+        if not any(gives(network, found) for network in self._networks()):
+            return "the provided network does not match the current range"
+        return "provided IP is already allocated" if holder else ""
 
     def free(self) -> str:
         """An address that nobody has, or an empty string. The lower part of a range comes last, so that it stays free

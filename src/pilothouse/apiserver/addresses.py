@@ -13,7 +13,6 @@ import msgspec
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.address_pools import (
     AddressPool,
-    Network,
     PortPool,
     Taken,
     family_of,
@@ -32,10 +31,13 @@ from pilothouse.apiserver.strategies.services import (
     needs_node_ports,
 )
 from pilothouse.env import Env
+from pilothouse.machinery.cidrs import Network
 from pilothouse.storage import Staged, Store
 
 _FAMILIES = ("IPv4", "IPv6")
 _RANGES = "networking.k8s.io/servicecidrs/"
+OWN_RANGE = f"{_RANGES}kubernetes"
+"""The key of the object that stands for the server's own ranges."""
 
 
 class _RangeSpec(msgspec.Struct, frozen=True):
@@ -46,9 +48,25 @@ class _RangeMeta(msgspec.Struct, frozen=True):
     deletionTimestamp: str = ""  # noqa: N815  # as on the wire
 
 
+class _Condition(msgspec.Struct, frozen=True):
+    type: str = ""
+    status: str = ""
+
+
+class _RangeStatus(msgspec.Struct, frozen=True):
+    conditions: tuple[_Condition, ...] = ()
+
+
 class _Range(msgspec.Struct, frozen=True):
     metadata: _RangeMeta = _RangeMeta()
     spec: _RangeSpec = _RangeSpec()
+    status: _RangeStatus = _RangeStatus()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether addresses are taken of it. Where no controller says so, it is; not when it is being deleted."""
+        conditions = [each.status for each in self.status.conditions if each.type == "Ready"]
+        return not self.metadata.deletionTimestamp and conditions[:1] in ([], ["True"])
 
 
 _read_range = msgspec.json.Decoder(_Range).decode
@@ -74,13 +92,15 @@ class ServiceAddresses(Plugin):
         return self._taken.repair()
 
     def _networks(self, version: int) -> list[Network]:
-        """The ranges of one family: the server's own, then those of ServiceCIDR objects."""
-        found = [network for network in self._ranges if network.version == version]
-        for record in self._store.list(_RANGES).records:
-            stored = _read_range(record.value)
-            if stored.metadata.deletionTimestamp:
-                continue
-            for cidr in stored.spec.cidrs:
+        """The ranges of one family: the server's own, unless its object says otherwise, then those of other
+        ServiceCIDRs that are ready."""
+        records = {record.key: _read_range(record.value) for record in self._store.list(_RANGES).records}
+        own = records.pop(OWN_RANGE, None)
+        found: list[Network] = []
+        if own is None or own.is_ready:
+            found += [network for network in self._ranges if network.version == version]
+        for stored in records.values():
+            for cidr in stored.spec.cidrs if stored.is_ready else ():
                 network = ipaddress.ip_network(cidr, strict=False)
                 if network.version == version and network not in found:
                     found.append(network)

@@ -12,6 +12,7 @@ import msgspec
 
 from pilothouse.apiserver import start_objects
 from pilothouse.apiserver.address_pools import family_of, first_address, ranges_of
+from pilothouse.apiserver.addresses import OWN_RANGE
 from pilothouse.apiserver.authorization import RBAC_GROUP
 from pilothouse.apiserver.bootstrap_roles import bootstrap_objects, reconciled
 from pilothouse.apiserver.core import Core
@@ -54,6 +55,23 @@ def stage_objects(core: Core) -> Staged | None:
 def stage_presented(core: Core) -> Staged | None:
     """Stage what nobody waits for: classes, flow control, APIServices, the range of services. As ``stage_objects``."""
     now = core.time.now()
+    staged = _stage_own_range(core)
+    staged = stage_object(core, *start_objects.token_tracking(now[:10])) or staged
+    return _stage_templates(core, _presented_templates(core)) or staged
+
+
+def keep_own_range(core: Core) -> None:
+    """From now on, have the ServiceCIDR of the server's own range come back when it is deleted: with the deletion
+    (kubernetes' ``pkg/controlplane/controller/defaultservicecidr``, v1.36)."""
+
+    def follow(staged: Staged) -> None:
+        if staged.change.key == OWN_RANGE and staged.record is None:
+            _stage_own_range(core)
+
+    core.store.on_stage.append(follow)
+
+
+def _stage_own_range(core: Core) -> Staged | None:
     cidr = {
         "metadata": {"name": "kubernetes"},
         "spec": {"cidrs": [str(network) for network in ranges_of(core.options.service_range)]},
@@ -62,16 +80,14 @@ def stage_presented(core: Core) -> Staged | None:
                 {
                     "type": "Ready",
                     "status": "True",
-                    "lastTransitionTime": now,
+                    "lastTransitionTime": core.time.now(),
                     "reason": "",
                     "message": "Kubernetes default Service CIDR is ready",
                 }
             ]
         },
     }
-    staged = stage_object(core, _NETWORKING, "servicecidrs", cidr)
-    staged = stage_object(core, *start_objects.token_tracking(now[:10])) or staged
-    return _stage_templates(core, _presented_templates(core)) or staged
+    return stage_object(core, _NETWORKING, "servicecidrs", cidr)
 
 
 def stage_endpoints(core: Core, address: str, port: int) -> Staged | None:

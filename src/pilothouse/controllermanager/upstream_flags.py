@@ -295,14 +295,6 @@ status) which are allowed to run concurrently.
 concurrent-resourceclaim-syncs int32 50 | The number of operations (creating or deleting a ResourceClaim, updating its\
  status) which are allowed to run concurrently.
 
-[endpointslice-mirroring-controller]
-mirroring-concurrent-service-endpoint-syncs int32 5 | The number of service endpoint syncing operations that will be \
-done concurrently by the endpointslice-mirroring-controller.
-mirroring-endpointslice-updates-batch-period duration | The length of EndpointSlice updates batching period for \
-endpointslice-mirroring-controller.
-mirroring-max-endpoints-per-subset int32 1000 | The maximum number of endpoints that will be added to an EndpointSlice\
- by the endpointslice-mirroring-controller.
-
 [ephemeral-volume-controller]
 concurrent-ephemeralvolume-syncs int32 5 | The number of ephemeral volume syncing operations that will be done \
 concurrently.

@@ -9,6 +9,8 @@ from pilothouse.controllers.identity.root_ca_certificate_publisher import DESCRI
 from pilothouse.controllers.identity.serviceaccount import DESCRIPTOR as SERVICE_ACCOUNT
 from pilothouse.controllers.network.endpoints import DESCRIPTOR as ENDPOINTS
 from pilothouse.controllers.network.endpointslice import DESCRIPTOR as ENDPOINT_SLICE
+from pilothouse.controllers.network.endpointslice_mirroring import DESCRIPTOR as ENDPOINT_SLICE_MIRRORING
+from pilothouse.controllers.network.service_cidr import DESCRIPTOR as SERVICE_CIDR
 from pilothouse.controllers.node.node_ipam import DESCRIPTOR as NODE_IPAM
 from pilothouse.controllers.node.node_lifecycle import DESCRIPTOR as NODE_LIFECYCLE
 from pilothouse.controllers.node.taint_eviction import DESCRIPTOR as TAINT_EVICTION
@@ -31,6 +33,7 @@ DESCRIPTORS: tuple[Descriptor, ...] = (
     DEPLOYMENT,
     DISRUPTION,
     ENDPOINT_SLICE,
+    ENDPOINT_SLICE_MIRRORING,
     ENDPOINTS,
     GARBAGE_COLLECTOR,
     JOB,
@@ -43,6 +46,7 @@ DESCRIPTORS: tuple[Descriptor, ...] = (
     RESOURCE_QUOTA,
     ROOT_CA_PUBLISHER,
     SERVICE_ACCOUNT,
+    SERVICE_CIDR,
     STATEFUL_SET,
     TAINT_EVICTION,
     TTL,

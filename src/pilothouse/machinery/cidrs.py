@@ -4,6 +4,7 @@ import ipaddress
 import re
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _leading_zeros = re.compile(r"(?<![0-9])0+(?=[0-9])")
 
@@ -31,3 +32,18 @@ def overlap(a: Network, b: Network) -> bool:
         return False
     free_bits = a.max_prefixlen - min(a.prefixlen, b.prefixlen)
     return int(a.network_address) >> free_bits == int(b.network_address) >> free_bits
+
+
+def contains(outer: Network, inner: Network) -> bool:
+    """Whether every address of the inner range is in the outer one."""
+    return outer.prefixlen <= inner.prefixlen and overlap(outer, inner)
+
+
+def gives(network: Network, address: Address) -> bool:
+    """Whether services may get this address of the range: it is in it, and not the first one nor, of IPv4, the last.
+
+    Upstream: v1.36 ``pkg/api/servicecidr/servicecidr.go`` (``PrefixContainsIP``).
+    """
+    if address.version != network.version or address not in network or address == network.network_address:
+        return False
+    return network.version == 6 or address != network.broadcast_address

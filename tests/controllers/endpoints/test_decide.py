@@ -27,12 +27,12 @@ from pilothouse.controllers.network.endpoints.decide import (
     address_of,
     annotations_of,
     is_current,
-    repack,
     truncate,
     wanted_endpoints,
 )
 from pilothouse.machinery.times import parse_time
 from pilothouse.semantics.services import HEADLESS_LABEL, TRIGGER_TIME
+from pilothouse.semantics.subsets import repack
 
 NOW = parse_time("2026-01-01T00:00:00Z")
 

@@ -245,3 +245,25 @@ def test_a_refused_write_is_told_of_and_tried_again() -> None:
         assert len(await slices(world)) == 1
 
     slicing(story)
+
+
+def test_a_slice_that_is_given_away_is_replaced() -> None:
+    """To another manager, or to another service: what we wrote is not waited for any more."""
+
+    async def story(world: World) -> None:
+        await world.request("POST", SERVICES, {"metadata": {"name": "web"}, "spec": SPEC})
+        await pod(world, 1)
+        await asyncio.sleep(5)
+        for label, value in (
+            ("endpointslice.kubernetes.io/managed-by", "me"),
+            ("kubernetes.io/service-name", "other"),
+        ):
+            [only] = await slices(world)
+            await world.merge(f"{SLICES}/{only['metadata']['name']}", {"metadata": {"labels": {label: value}}})
+            await asyncio.sleep(5)
+            ours = [each for each in await slices(world) if each["metadata"]["name"] != only["metadata"]["name"]]
+            assert [len(each["endpoints"]) for each in ours] == [1]
+            await world.delete(f"{SLICES}/{only['metadata']['name']}")
+            await asyncio.sleep(5)
+
+    slicing(story)

@@ -10,8 +10,9 @@ from tests.controllers.endpointslice.builders import node, planned, pod, service
 from pilothouse.api.core import Container, ContainerPort, PodStatus, Service, ServicePort
 from pilothouse.api.discovery import EndpointSlice
 from pilothouse.api.meta import ObjectMeta, OwnerReference
-from pilothouse.controllers.network.endpointslice.decide import MANAGED_BY, SERVICE_NAME, recycled, slice_labels
+from pilothouse.controllers.network.endpointslice.decide import recycled, slice_labels
 from pilothouse.controllers.network.endpointslice.desired import desired_endpoints, endpoint_of, endpoint_ports
+from pilothouse.controllers.shared.slices import MANAGED_BY, SERVICE_NAME
 from pilothouse.semantics.services import address_types, canonical_ip, port_of
 
 DELETED = ObjectMeta(

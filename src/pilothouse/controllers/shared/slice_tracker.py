@@ -41,7 +41,15 @@ class SliceTracker:
     def saw_gone(self, key: str, seen: EndpointSlice) -> bool:
         """A slice has left the cache. Whether somebody else deleted it, also if an earlier process wrote it. Upstream
         sees to what this process wrote, and a slice that is deleted after a restart stays away."""
-        return self._known.get(key, {}).pop(seen.metadata.uid, None) != _DELETED
+        known = self._known.get(key, {})
+        is_ours = known.pop(seen.metadata.uid, None) == _DELETED
+        if not known:
+            self._known.pop(key, None)
+        return not is_ours
+
+    def let_go(self, key: str, seen: EndpointSlice) -> None:
+        """The slice is of somebody else now, or of another service. Upstream goes on waiting for it to be seen here."""
+        self.saw_gone(key, seen)
 
     def check(self, key: str, given: Iterable[EndpointSlice]) -> None:
         """Raise ``StaleSlices`` unless the slices at hand are at least as new as what was written."""

@@ -10,7 +10,6 @@ from pilothouse.api.meta import ObjectMeta
 from pilothouse.client.errors import ApiError, NotFound, has_cause
 from pilothouse.controllers.network.endpoints import DESCRIPTOR, EndpointsOptions
 from pilothouse.controllers.network.endpoints.decide import (
-    Subsets,
     Wanted,
     annotations_of,
     is_current,
@@ -33,9 +32,7 @@ from pilothouse.runtime import (
     object_reference,
 )
 from pilothouse.semantics.services import is_selecting
-
-LEADER = "control-plane.alpha.kubernetes.io/leader"
-"""On Endpoints that old leader elections used for a lock. There is no service, and they must stay."""
+from pilothouse.semantics.subsets import Subsets, is_lock
 
 
 class StaleEndpoints(RetryLater):
@@ -103,7 +100,7 @@ class EndpointsController(Controller):
 
     def _found(self, endpoints: Endpoints, initial: bool) -> None:
         """At the start each is looked at once: its service may have gone while nobody was here."""
-        if initial and LEADER not in endpoints.metadata.annotations:
+        if initial and not is_lock(endpoints.metadata):
             self.queue.add(object_key(endpoints.metadata))
 
     def _gone(self, endpoints: Endpoints, _final_state_unknown: bool) -> None:

@@ -10,14 +10,7 @@ from pilothouse.api.core import NODES, PODS, SERVICES, Node, Pod, Service
 from pilothouse.api.discovery import ENDPOINT_SLICES, EndpointSlice
 from pilothouse.client.errors import ApiError, has_cause
 from pilothouse.controllers.network.endpointslice import DESCRIPTOR, EndpointSliceOptions
-from pilothouse.controllers.network.endpointslice.decide import (
-    MANAGED_BY,
-    MANAGER,
-    SERVICE_NAME,
-    Plan,
-    decide,
-    recycled,
-)
+from pilothouse.controllers.network.endpointslice.decide import MANAGER, Plan, decide, recycled
 from pilothouse.controllers.network.endpointslice.desired import Desired, desired_endpoints
 from pilothouse.controllers.network.endpointslice.hints import (
     DISTRIBUTIONS,
@@ -30,6 +23,7 @@ from pilothouse.controllers.network.endpointslice.hints import (
 )
 from pilothouse.controllers.network.endpointslice.measures import Measures
 from pilothouse.controllers.network.endpointslice.topology import Topology, matters
+from pilothouse.controllers.shared.own_slices import OwnSlices
 from pilothouse.controllers.shared.service_pods import ServicePods
 from pilothouse.controllers.shared.slice_tracker import SliceTracker, StaleSlices
 from pilothouse.controllers.shared.slice_writes import SliceWrites, changed_body, new_body, triggered
@@ -50,7 +44,6 @@ from pilothouse.runtime import (
 )
 from pilothouse.semantics.services import address_types, is_selecting
 
-SERVICE_INDEX = "managedFor"
 SLICE_DELAY_SECONDS = 1.0
 """How long a service waits at least after somebody else changed its slices (``endpointSliceChangeMinSyncDelay``)."""
 
@@ -64,23 +57,6 @@ class SyncFailed(Exception):
 def build(context: ControllerContext) -> "EndpointSliceController":
     """The factory of the descriptor."""
     return EndpointSliceController(context)
-
-
-def service_key_of(each: EndpointSlice) -> str:
-    """The key of the service that the slice says it is of; empty if it says none."""
-    name = each.metadata.labels.get(SERVICE_NAME, "")
-    return f"{each.metadata.namespace}/{name}" if name else ""
-
-
-def index_by_service(each: EndpointSlice) -> tuple[str, ...]:
-    """The index function of ``SERVICE_INDEX``: our slices, by service."""
-    key = service_key_of(each)
-    return (key,) if key and is_ours(each) else ()
-
-
-def is_ours(each: EndpointSlice) -> bool:
-    """Whether this controller looks after the slice."""
-    return each.metadata.labels.get(MANAGED_BY) == MANAGER
 
 
 class EndpointSliceController(Controller):
@@ -106,7 +82,6 @@ class EndpointSliceController(Controller):
         self._services = services.cache
         self._nodes = nodes.cache
         self._slices = slices.cache
-        self._slices.add_index(SERVICE_INDEX, index_by_service)
         self._recorder = EventRecorder(context.client, context.env, "endpoint-slice-controller")
         self._tracker = SliceTracker()
         self._writes = SliceWrites(context.client, self._tracker)
@@ -123,7 +98,8 @@ class EndpointSliceController(Controller):
             lambda service, _unknown: self.queue.add(object_key(service.metadata)),
         )
         self._pods = ServicePods(services, pods, lambda key: self.queue.add_after(key, options.batch_seconds))
-        slices.add_handler(self._slice_added, self._slice_changed, self._slice_gone)
+        delay = max(SLICE_DELAY_SECONDS, options.batch_seconds)
+        self._own = OwnSlices(slices, MANAGER, self._tracker, lambda key: self.queue.add_after(key, delay))
         nodes.add_handler(
             lambda _node, _initial: self._node_queue.add(_TOPOLOGY),
             self._node_changed,
@@ -137,26 +113,6 @@ class EndpointSliceController(Controller):
             await super().run()
 
     # What wakes a service
-
-    def _wake(self, each: EndpointSlice) -> None:
-        key = service_key_of(each)
-        if key:
-            self.queue.add_after(key, max(SLICE_DELAY_SECONDS, self._options.batch_seconds))
-
-    def _slice_added(self, each: EndpointSlice, _initial: bool) -> None:
-        if is_ours(each) and self._tracker.is_news(service_key_of(each), each):
-            self._wake(each)
-
-    def _slice_changed(self, old: EndpointSlice, new: EndpointSlice) -> None:
-        if service_key_of(old) != service_key_of(new):
-            self._wake(old)
-            self._wake(new)
-        elif is_ours(old) != is_ours(new) or (is_ours(new) and self._tracker.is_news(service_key_of(new), new)):
-            self._wake(new)
-
-    def _slice_gone(self, each: EndpointSlice, _unknown: bool) -> None:
-        if is_ours(each) and self._tracker.saw_gone(service_key_of(each), each):
-            self._wake(each)
 
     def _node_changed(self, old: Node, new: Node) -> None:
         if matters(old, new):
@@ -194,9 +150,7 @@ class EndpointSliceController(Controller):
         if not is_selecting(service):
             return
         pods = self._pods.selected_by(service)
-        slices = [
-            each for each in self._slices.by_index(SERVICE_INDEX, key) if each.metadata.deletion_timestamp is None
-        ]
+        slices = [each for each in self._own.of(key) if each.metadata.deletion_timestamp is None]
         # As they were when they were looked at: a newer one must not be overwritten, its version would not conflict.
         raws = {each.metadata.name: self._slices.raw(object_key(each.metadata)) for each in slices}
         self._tracker.check(key, slices)

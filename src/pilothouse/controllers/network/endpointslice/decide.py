@@ -12,13 +12,12 @@ from msgspec.structs import replace
 from pilothouse.api.core import SERVICES, Service
 from pilothouse.api.discovery import Endpoint, EndpointPort, EndpointSlice
 from pilothouse.api.meta import ObjectMeta
-from pilothouse.controllers.network.endpointslice.desired import Desired, Group, identity, port_key
+from pilothouse.controllers.network.endpointslice.desired import Desired, Group
+from pilothouse.controllers.shared.slices import MANAGED_BY, SERVICE_NAME, identity, port_key, say_the_same
 from pilothouse.machinery.owners import new_controller_reference
 from pilothouse.semantics.services import HEADLESS_LABEL, has_cluster_ip, slice_name_prefix
 
 MANAGER = "endpointslice-controller.k8s.io"
-MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
-SERVICE_NAME = "kubernetes.io/service-name"
 
 _RESERVED = (MANAGED_BY, SERVICE_NAME, HEADLESS_LABEL)
 
@@ -150,7 +149,7 @@ def place(
             wanted = left.pop(identity(endpoint), None)
             if wanted is not None:
                 kept.append(wanted)
-                differs = differs or not _say_the_same(wanted, endpoint)
+                differs = differs or not say_the_same(wanted, endpoint)
         gone = len(endpoints) - len(kept)
         removed += gone
         if gone and not kept:
@@ -184,15 +183,6 @@ def place(
         for name, final in changed.items()
     )
     return Plan(creates=tuple(creates), updates=updates, deletes=tuple(deletes), added=added, removed=removed)
-
-
-def _say_the_same(a: Endpoint, b: Endpoint) -> bool:
-    """Equality of endpoints that are the same one (``EndpointsEqualBeyondHash``). Hints are not looked at."""
-    if a.conditions != b.conditions or a.node_name != b.node_name or a.zone != b.zone:
-        return False
-    if a.target_ref is None or b.target_ref is None:
-        return a.target_ref is b.target_ref
-    return replace(a.target_ref, resource_version="") == replace(b.target_ref, resource_version="")
 
 
 def _fill(endpoints: list[Endpoint], rest: list[Endpoint], max_endpoints: int) -> list[Endpoint]:

@@ -9,6 +9,7 @@ import msgspec
 
 from pilothouse.api.core import Node, ObjectReference, Pod, Service
 from pilothouse.api.discovery import Endpoint, EndpointConditions, EndpointPort
+from pilothouse.controllers.shared.slices import Identity, PortKey, identity, port_key
 from pilothouse.semantics.pods import is_ready
 from pilothouse.semantics.services import (
     HEADLESS,
@@ -19,23 +20,6 @@ from pilothouse.semantics.services import (
 )
 
 ZONE_LABEL = "topology.kubernetes.io/zone"
-
-Identity = tuple[tuple[str, ...], str, str, str]
-PortKey = tuple[tuple[str, int, str, str], ...]
-
-
-def identity(endpoint: Endpoint) -> Identity:
-    """What makes two endpoints the same one: addresses, hostname, and whose they are."""
-    target = endpoint.target_ref
-    namespace, name = (target.namespace, target.name) if target is not None else ("", "")
-    return (tuple(sorted(endpoint.addresses)), endpoint.hostname or "", namespace, name)
-
-
-def port_key(ports: Iterable[EndpointPort]) -> PortKey:
-    """Equal for the same ports in whatever order."""
-    return tuple(
-        sorted((port.name or "", port.port or 0, port.protocol or "TCP", port.app_protocol or "") for port in ports)
-    )
 
 
 class Group(msgspec.Struct):

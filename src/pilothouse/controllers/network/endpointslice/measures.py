@@ -1,6 +1,7 @@
 """The metrics of this controller: upstream's names, of v1.36 ``staging/src/k8s.io/endpointslice/metrics``."""
 
 from pilothouse.controllers.network.endpointslice.hints import DISTRIBUTIONS
+from pilothouse.controllers.shared.slice_gauges import SliceGauges
 from pilothouse.runtime import Registry
 from pilothouse.runtime.metrics import exponential_buckets
 
@@ -21,12 +22,7 @@ class Measures:
             f"{_PREFIX}endpoints_removed_per_sync", "[ALPHA] Number of endpoints removed on each Service sync", (),
             buckets,
         ).labels_of()  # fmt: skip
-        self._desired = metrics.gauge(f"{_PREFIX}endpoints_desired", "[ALPHA] Number of endpoints desired").labels_of()
-        self._slices = metrics.gauge(f"{_PREFIX}num_endpoint_slices", "[ALPHA] Number of EndpointSlices").labels_of()
-        self._ideal = metrics.gauge(
-            f"{_PREFIX}desired_endpoint_slices",
-            "[ALPHA] Number of EndpointSlices that would exist with perfect endpoint allocation",
-        ).labels_of()
+        self._gauges = SliceGauges(metrics, _PREFIX)
         self.changes = metrics.counter(f"{_PREFIX}changes", "[ALPHA] Number of EndpointSlice changes", ("operation",))
         self.changed_per_sync = metrics.histogram(
             f"{_PREFIX}endpointslices_changed_per_sync",
@@ -39,16 +35,12 @@ class Measures:
             "[ALPHA] Number of Services using some specific trafficDistribution",
             ("traffic_distribution",),
         )
-        self._services: dict[str, dict[str, tuple[int, int, int]]] = {}
         self._distributions: dict[str, str] = {}
 
     def has_slices(self, key: str, address_type: str, groups: list[int], slices: int) -> None:
         """A service has ``slices`` in this family, and so many endpoints in each group of equal ports."""
         ideal = sum(-(-count // self._max_endpoints) for count in groups) or 1
-        by_type = self._services.setdefault(key, {})
-        before = by_type.get(address_type, (0, 0, 0))
-        by_type[address_type] = (sum(groups), slices, ideal)
-        self._add(by_type[address_type], before)
+        self._gauges.set(key, address_type, endpoints=sum(groups), slices=slices, ideal=ideal)
 
     def is_distributed(self, key: str, distribution: str) -> None:
         """How the service's traffic is distributed; empty for not at all."""
@@ -62,9 +54,4 @@ class Measures:
     def forget(self, key: str) -> None:
         """The service is gone."""
         self.is_distributed(key, "")
-        for before in self._services.pop(key, {}).values():
-            self._add((0, 0, 0), before)
-
-    def _add(self, after: tuple[int, int, int], before: tuple[int, int, int]) -> None:
-        for gauge, now, then in zip((self._desired, self._slices, self._ideal), after, before, strict=True):
-            gauge.inc(now - then)
+        self._gauges.forget(key)

@@ -1,0 +1,34 @@
+"""``networking.k8s.io/v1``: ranges of service addresses, and the addresses taken of them."""
+
+from pilothouse.api.kinds import Kind
+from pilothouse.api.meta import Condition, ObjectMeta, View
+
+
+class ServiceCIDRSpec(View, frozen=True):
+    """One range, or one of each family."""
+
+    cidrs: tuple[str, ...] = ()
+
+
+class ServiceCIDRStatus(View, frozen=True):
+    """``Ready`` says whether addresses are taken of it."""
+
+    conditions: tuple[Condition, ...] = ()
+
+
+class ServiceCIDR(View, frozen=True):
+    """A range that services get their addresses from."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ServiceCIDRSpec = ServiceCIDRSpec()
+    status: ServiceCIDRStatus = ServiceCIDRStatus()
+
+
+class IPAddress(View, frozen=True):
+    """An address that a service has. It is the name."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
+SERVICE_CIDRS = Kind("networking.k8s.io", "v1", "servicecidrs", "ServiceCIDR", False, ServiceCIDR)
+IP_ADDRESSES = Kind("networking.k8s.io", "v1", "ipaddresses", "IPAddress", False, IPAddress)

@@ -1,0 +1,77 @@
+"""Puts into slices what somebody writes as Endpoints of a service without selector, for those who read only slices.
+
+Promises: while there is a service of the same name without a selector, each subset has one slice per address family,
+with its addresses, readiness, labels and annotations, as many addresses as ``--mirroring-max-endpoints-per-subset``
+says; a slice that somebody changes or deletes is put right. When the service, the Endpoints or their right to be
+mirrored go, so do the slices. Slices of others are never touched. Nothing is decided on a cache that is older than our
+own writes.
+
+Not promised: that nobody else has slices of the same service. Who writes Endpoints and slices says so with the label
+``endpointslice.kubernetes.io/skip-mirror``.
+
+Files: ``decide`` what slices there should be and how to get there, ``measures`` the metrics, ``controller`` the wiring.
+docs/controllers/endpointslice_mirroring.md has what wakes it and where it differs from upstream.
+"""
+
+import msgspec
+
+from pilothouse.api.core import ENDPOINTS, SERVICES
+from pilothouse.api.discovery import ENDPOINT_SLICES
+from pilothouse.machinery.flags import DURATION, INT32, Flag
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch
+
+
+class MirroringOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What can be set."""
+
+    workers: int = 5
+    max_endpoints: int = 1000
+    """Of one subset."""
+    batch_seconds: float = 0.0
+    """How long changes of slices are collected before the Endpoints are looked at."""
+
+
+DESCRIPTOR = Descriptor(
+    name="endpointslice-mirroring-controller",
+    aliases=("endpointslicemirroring",),
+    client_name="endpointslicemirroring-controller",
+    options=MirroringOptions,
+    flags=(
+        FlagSpec(
+            field="workers",
+            flag=Flag(
+                "mirroring-concurrent-service-endpoint-syncs",
+                INT32,
+                5,
+                "The number of service endpoint syncing operations that will be done concurrently by the "
+                "endpointslice-mirroring-controller. Larger number = faster endpoint slice updating, but more CPU "
+                "(and network) load.",
+            ),
+        ),
+        FlagSpec(
+            field="batch_seconds",
+            flag=Flag(
+                "mirroring-endpointslice-updates-batch-period",
+                DURATION,
+                0.0,
+                "The length of EndpointSlice updates batching period for endpointslice-mirroring-controller. "
+                "Processing of EndpointSlice changes will be delayed by this duration to join them with potential "
+                "upcoming updates and reduce the overall number of EndpointSlice updates. Larger number = higher "
+                "endpoint programming latency, but lower number of endpoints revision generated",
+            ),
+        ),
+        FlagSpec(
+            field="max_endpoints",
+            flag=Flag(
+                "mirroring-max-endpoints-per-subset",
+                INT32,
+                1000,
+                "The maximum number of endpoints that will be added to an EndpointSlice by the "
+                "endpointslice-mirroring-controller. More endpoints per slice will result in less endpoint slices, "
+                "but larger resources.",
+            ),
+        ),
+    ),
+    watches=(Watch(kind=ENDPOINTS), Watch(kind=ENDPOINT_SLICES), Watch(kind=SERVICES)),
+    factory="pilothouse.controllers.network.endpointslice_mirroring.controller:build",
+)

@@ -1,0 +1,160 @@
+"""The wiring: what wakes which Endpoints, and one look at them.
+
+Upstream: v1.36 ``pkg/controller/endpointslicemirroring/endpointslicemirroring_controller.go`` and ``reconciler.go``.
+"""
+
+from pilothouse.api.core import ENDPOINTS, SERVICES, Endpoints, Service
+from pilothouse.api.discovery import ENDPOINT_SLICES
+from pilothouse.client.errors import ApiError, has_cause
+from pilothouse.controllers.network.endpointslice_mirroring import DESCRIPTOR, MirroringOptions
+from pilothouse.controllers.network.endpointslice_mirroring.decide import (
+    MANAGER,
+    Plan,
+    Wanted,
+    decide,
+    is_selected,
+    may_be_mirrored,
+    wanted_of,
+)
+from pilothouse.controllers.network.endpointslice_mirroring.measures import Measures
+from pilothouse.controllers.shared.own_slices import OwnSlices
+from pilothouse.controllers.shared.slice_tracker import SliceTracker
+from pilothouse.controllers.shared.slice_writes import SliceWrites, new_body
+from pilothouse.env import TaskGroup
+from pilothouse.runtime import (
+    BucketLimiter,
+    Controller,
+    ControllerContext,
+    EventRecorder,
+    ExponentialFailureLimiter,
+    MaxOfLimiter,
+    Requeue,
+    object_key,
+    object_reference,
+)
+
+
+def build(context: ControllerContext) -> "EndpointSliceMirroringController":
+    """The factory of the descriptor."""
+    return EndpointSliceMirroringController(context)
+
+
+class EndpointSliceMirroringController(Controller):
+    """See the package for the promises. A key is that of the Endpoints and of their service."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        options = context.options_as(MirroringOptions)
+        endpoints = context.informers.informer(ENDPOINTS)
+        slices = context.informers.informer(ENDPOINT_SLICES)
+        services = context.informers.informer(SERVICES)
+        super().__init__(
+            DESCRIPTOR.name,
+            context.env,
+            workers=options.workers,
+            waits_for=(endpoints, slices, services),
+            metrics=context.metrics,
+            limiter=MaxOfLimiter[str](ExponentialFailureLimiter(1.0, 100.0), BucketLimiter(context.env, 10.0, 100)),
+            queue_name="endpoint_slice_mirroring",
+            log=context.log,
+        )
+        self._options = options
+        self._endpoints = endpoints.cache
+        self._services = services.cache
+        self._recorder = EventRecorder(context.client, context.env, "endpoint-slice-mirroring-controller")
+        self._tracker = SliceTracker()
+        self._writes = SliceWrites(context.client, self._tracker)
+        self._measures = Measures(context.metrics, options.max_endpoints)
+        endpoints.add_handler(
+            lambda each, _initial: self._wake_if(may_be_mirrored(each), each),
+            lambda old, new: self._wake_if(may_be_mirrored(old) or may_be_mirrored(new), new),
+            lambda each, _unknown: self._wake_if(may_be_mirrored(each), each),
+        )
+        services.add_handler(
+            lambda service, _initial: self._wake_if(not is_selected(service), service),
+            lambda old, new: self._wake_if(is_selected(old) != is_selected(new), new),
+            lambda service, _unknown: self._wake_if(not is_selected(service), service),
+        )
+        self._slices = OwnSlices(
+            slices, MANAGER, self._tracker, lambda key: self.queue.add_after(key, options.batch_seconds)
+        )
+
+    def _wake_if(self, concerned: bool, each: Endpoints | Service) -> None:
+        if concerned:
+            self.queue.add(object_key(each.metadata))
+
+    async def run(self) -> None:
+        async with TaskGroup(self.name) as group:
+            group.start(self._recorder.run(), name=f"{self.name}-events")
+            await super().run()
+
+    async def reconcile(self, key: str) -> Requeue | None:
+        """Have slices say what the Endpoints say, or have none."""
+        began = self.env.monotonic()
+        try:
+            await self._look_at(key)
+        finally:
+            self._measures.duration.observe(self.env.monotonic() - began)
+        return None
+
+    async def _look_at(self, key: str) -> None:
+        endpoints, service = self._endpoints.get(key), self._services.get(key)
+        if endpoints is None or service is None or is_selected(service) or not may_be_mirrored(endpoints):
+            await self._forget(key)
+            return
+        slices = self._slices.of(key)
+        self._tracker.check(key, slices)
+        wanted = wanted_of(endpoints, self._options.max_endpoints)
+        self._tell(endpoints, wanted)
+        plan = decide(endpoints, slices, wanted)
+        self._measures.looked_at(key, wanted, plan)
+        await self._apply(key, endpoints, plan)
+
+    def _tell(self, endpoints: Endpoints, wanted: Wanted) -> None:
+        """What of the Endpoints is not mirrored."""
+        about = object_reference(ENDPOINTS, endpoints.metadata)
+        name = object_key(endpoints.metadata)
+        for address in wanted.invalid:
+            text = "Address in Endpoints is not a valid IP, it will not be mirrored to an EndpointSlice"
+            self.log.info(text, endpoints=name, IP=address)
+        if wanted.invalid:
+            text = f"Skipped {len(wanted.invalid)} invalid IP addresses when mirroring to EndpointSlices"
+            self._recorder.event(about, "Warning", "InvalidIPAddress", text)
+        if wanted.skipped > len(wanted.invalid):
+            text = "Addresses in Endpoints were skipped due to exceeding MaxEndpointsPerSubset"
+            self.log.info(text, skippedAddresses=wanted.skipped, endpoints=name)
+            text = (
+                f"A max of {self._options.max_endpoints} addresses can be mirrored to EndpointSlices per Endpoints "
+                f"subset. {wanted.skipped} addresses were skipped"
+            )
+            self._recorder.event(about, "Warning", "TooManyAddressesToMirror", text)
+
+    async def _apply(self, key: str, endpoints: Endpoints, plan: Plan) -> None:
+        """Creates, then updates, then deletes, one after the other; the first that fails is the last."""
+        changes = self._measures.changes
+        for each in plan.creates if endpoints.metadata.deletion_timestamp is None else ():
+            try:
+                await self._writes.create(key, each)
+            except ApiError as error:
+                if has_cause(error, "NamespaceTerminating"):
+                    return
+                raise
+            changes.labels_of("create").inc()
+        for each in plan.updates:
+            await self._writes.update(key, each, new_body(each))
+            changes.labels_of("update").inc()
+        for each in plan.deletes:
+            if await self._writes.delete(key, each):
+                changes.labels_of("delete").inc()
+
+    async def _forget(self, key: str) -> None:
+        """Nothing is to be mirrored: no slice of ours stays. All are tried, whatever becomes of the others."""
+        self._tracker.forget(key)
+        self._measures.forget(key)
+        failure: Exception | None = None
+        for each in self._slices.of(key):
+            try:
+                await self._writes.delete(key, each)
+            except (ApiError, OSError) as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure

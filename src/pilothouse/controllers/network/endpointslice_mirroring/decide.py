@@ -1,0 +1,210 @@
+"""What slices Endpoints should have, and how to get there from those that there are. Pure.
+
+Upstream: v1.36 ``pkg/controller/endpointslicemirroring`` (``reconciler.go``, ``reconciler_helpers.go``, ``utils.go``).
+Where upstream goes through maps in random order, this goes by what subsets say and by the names of slices.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from pilothouse.api.core import ENDPOINTS, EndpointAddress, Endpoints, EndpointsPort, Service
+from pilothouse.api.discovery import Endpoint, EndpointConditions, EndpointPort, EndpointSlice
+from pilothouse.api.meta import ObjectMeta
+from pilothouse.controllers.shared.slices import (
+    MANAGED_BY,
+    SERVICE_NAME,
+    Identity,
+    PortKey,
+    identity,
+    port_key,
+    say_the_same,
+)
+from pilothouse.machinery.owners import controller_of, new_controller_reference
+from pilothouse.semantics.services import TRIGGER_TIME, canonical_ip, slice_name_prefix
+from pilothouse.semantics.subsets import is_lock, repack
+
+MANAGER = "endpointslicemirroring-controller.k8s.io"
+SKIP = "endpointslice.kubernetes.io/skip-mirror"
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+FAMILIES = ("IPv4", "IPv6")
+
+_NOT_COPIED = (TRIGGER_TIME, LAST_APPLIED)
+
+GroupKey = tuple[PortKey, str]
+"""Ports and family: what the endpoints of one slice have in common."""
+
+
+def may_be_mirrored(endpoints: Endpoints) -> bool:
+    """Whether the Endpoints themselves have nothing against it (``shouldMirror``)."""
+    meta = endpoints.metadata
+    return meta.labels.get(SKIP) != "true" and not is_lock(meta)
+
+
+def is_selected(service: Service) -> bool:
+    """Whether somebody else finds the endpoints. An empty selector is left out on the wire and reads as none."""
+    return bool(service.spec.selector)
+
+
+class Group(msgspec.Struct):
+    """The endpoints of one slice."""
+
+    ports: tuple[EndpointPort, ...]
+    endpoints: dict[Identity, Endpoint]
+
+
+class Wanted(msgspec.Struct):
+    """The groups, also empty ones, what was no address, and how many were left out in all, these included."""
+
+    groups: dict[GroupKey, Group]
+    invalid: list[str]
+    skipped: int
+
+
+def wanted_of(endpoints: Endpoints, most: int) -> Wanted:
+    """What should be in slices: of each subset the ready addresses and then the others, until there are ``most``."""
+    found = Wanted({}, [], 0)
+    for subset in repack(endpoints.subsets):
+        ports = tuple(map(_port_of, subset.ports))
+        key = port_key(ports)
+        for family in FAMILIES:
+            found.groups.setdefault((key, family), Group(ports, {}))
+        added = 0
+        for ready, addresses in ((True, subset.addresses), (False, subset.not_ready_addresses)):
+            for address in addresses:
+                if added >= most:
+                    break
+                made = endpoint_of(address, ready)
+                if made is None:
+                    found.invalid.append(address.ip)
+                    continue
+                family, endpoint = made
+                found.groups[key, family].endpoints[identity(endpoint)] = endpoint
+                added += 1
+        found.skipped += len(subset.addresses) + len(subset.not_ready_addresses) - added
+    return found
+
+
+def endpoint_of(address: EndpointAddress, ready: bool) -> tuple[str, Endpoint] | None:
+    """The address as an endpoint, and its family; None if it is no address."""
+    known = canonical_ip(address.ip)
+    if known is None:
+        return None
+    family, text = known
+    return family, Endpoint(
+        addresses=(text,),
+        conditions=EndpointConditions(ready=ready),
+        hostname=address.hostname or None,
+        target_ref=address.target_ref,
+        node_name=address.node_name,
+    )
+
+
+def _port_of(port: EndpointsPort) -> EndpointPort:
+    return EndpointPort(name=port.name, protocol=port.protocol or "TCP", port=port.port, app_protocol=port.app_protocol)
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to become of the slices, and how many endpoints change.
+
+    ``creates`` are new, ``updates`` replace all that a slice says, ``deletes`` go. ``counts`` has for each group how
+    many endpoints and how many slices there will be.
+    """
+
+    creates: tuple[EndpointSlice, ...] = ()
+    updates: tuple[EndpointSlice, ...] = ()
+    deletes: tuple[EndpointSlice, ...] = ()
+    added: int = 0
+    updated: int = 0
+    removed: int = 0
+    counts: tuple[tuple[int, int], ...] = ()
+
+
+def decide(endpoints: Endpoints, existing: Iterable[EndpointSlice], wanted: Wanted) -> Plan:
+    """One slice for each group that has endpoints, as it should be; the others go."""
+    by_group: dict[GroupKey, list[EndpointSlice]] = {}
+    for each in sorted(existing, key=lambda each: each.metadata.name):
+        by_group.setdefault((port_key(each.ports or ()), each.address_type), []).append(each)
+    plans = [_settle(endpoints, by_group.pop(key, []), wanted.groups[key], key[1]) for key in sorted(wanted.groups)]
+    unwanted = [each for slices in by_group.values() for each in slices]
+    return _recycled(
+        Plan(
+            creates=tuple(each for plan in plans for each in plan.creates),
+            updates=tuple(each for plan in plans for each in plan.updates),
+            deletes=(*(each for plan in plans for each in plan.deletes), *unwanted),
+            added=sum(plan.added for plan in plans),
+            updated=sum(plan.updated for plan in plans),
+            removed=sum(plan.removed for plan in plans),
+            counts=tuple(count for plan in plans for count in plan.counts),
+        )
+    )
+
+
+def _settle(endpoints: Endpoints, existing: Sequence[EndpointSlice], group: Group, family: str) -> Plan:
+    """One group (``reconcileByPortMapping``)."""
+    if not group.endpoints:
+        removed = sum(len(each.endpoints or ()) for each in existing)
+        return Plan(deletes=tuple(existing), removed=removed, counts=((0, 0),))
+    counts = ((len(group.endpoints), 1),)
+    if not existing:
+        made = new_slice(endpoints, family, group)
+        return Plan(creates=(made,), added=len(group.endpoints), counts=counts)
+    first, rest = existing[0], tuple(existing[1:])
+    found = [(each, group.endpoints.get(identity(each))) for each in first.endpoints or ()]
+    kept = [(each, wanted) for each, wanted in found if wanted is not None]
+    removed, added = len(found) - len(kept), len(group.endpoints) - len(kept)
+    updated = sum(not say_the_same(wanted, each) for each, wanted in kept)
+    updates: tuple[EndpointSlice, ...] = ()
+    if removed or added or updated or not _belongs_to(first, endpoints):
+        updates = (_named(new_slice(endpoints, family, group), first.metadata.name),)
+    return Plan(updates=updates, deletes=rest, added=added, updated=updated, removed=removed, counts=counts)
+
+
+def _belongs_to(each: EndpointSlice, endpoints: Endpoints) -> bool:
+    """Whether labels, annotations and owner are those of the Endpoints, and not of older ones of the same name."""
+    theirs = {key: value for key, value in each.metadata.labels.items() if key not in (MANAGED_BY, SERVICE_NAME)}
+    ours = {key: value for key, value in endpoints.metadata.labels.items() if key not in (MANAGED_BY, SERVICE_NAME)}
+    if theirs != ours or each.metadata.annotations != _annotations(endpoints):
+        return False
+    owner = controller_of(each.metadata)
+    return owner is None or owner.uid == endpoints.metadata.uid
+
+
+def _annotations(endpoints: Endpoints) -> dict[str, str]:
+    return {key: value for key, value in endpoints.metadata.annotations.items() if key not in _NOT_COPIED}
+
+
+def new_slice(endpoints: Endpoints, family: str, group: Group) -> EndpointSlice:
+    """The slice of a group, with a name that the server completes (``newEndpointSlice``)."""
+    meta = endpoints.metadata
+    return EndpointSlice(
+        metadata=ObjectMeta(
+            generate_name=slice_name_prefix(meta.name),
+            namespace=meta.namespace,
+            labels={**meta.labels, SERVICE_NAME: meta.name, MANAGED_BY: MANAGER},
+            annotations=_annotations(endpoints),
+            owner_references=(new_controller_reference(meta, ENDPOINTS),),
+        ),
+        address_type=family,
+        endpoints=tuple(group.endpoints.values()),
+        ports=group.ports,
+    )
+
+
+def _named(each: EndpointSlice, name: str) -> EndpointSlice:
+    return replace(each, metadata=replace(each.metadata, name=name, generate_name=""))
+
+
+def _recycled(plan: Plan) -> Plan:
+    """Let new slices take the names of slices of their family that would go: one write instead of two, and the
+    service is never without (``recycleSlices``)."""
+    creates, updates, deletes = list(plan.creates), list(plan.updates), []
+    for each in plan.deletes:
+        match = next((made for made in creates if made.address_type == each.address_type), None)
+        if match is None:
+            deletes.append(each)
+        else:
+            creates.remove(match)
+            updates.append(_named(match, each.metadata.name))
+    return replace(plan, creates=tuple(creates), updates=tuple(updates), deletes=tuple(deletes))

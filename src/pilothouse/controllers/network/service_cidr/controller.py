@@ -1,0 +1,196 @@
+"""The wiring: what wakes which ServiceCIDR, and one look at it.
+
+Upstream: v1.36 ``pkg/controller/servicecidrs/servicecidrs_controller.go``.
+"""
+
+from collections.abc import Sequence
+
+from pilothouse.api.meta import Object
+from pilothouse.api.networking import IP_ADDRESSES, SERVICE_CIDRS, IPAddress, ServiceCIDR
+from pilothouse.client import Patch, apply_patch, strategic_merge_patch
+from pilothouse.client.errors import ApiError, NotFound
+from pilothouse.controllers.network.service_cidr import DESCRIPTOR
+from pilothouse.controllers.network.service_cidr.decide import (
+    MANAGED_BY,
+    MANAGER,
+    address_of,
+    giving,
+    is_covered,
+    is_going,
+    overlapping,
+    why_not_go,
+)
+from pilothouse.env import TaskGroup
+from pilothouse.machinery.resource_versions import is_newer
+from pilothouse.machinery.times import format_time
+from pilothouse.runtime import (
+    BucketLimiter,
+    Controller,
+    ControllerContext,
+    EventRecorder,
+    ExponentialFailureLimiter,
+    MaxOfLimiter,
+    Requeue,
+    object_reference,
+)
+
+WORKERS = 5
+FINALIZER = "networking.k8s.io/service-cidr-finalizer"
+GRACE_SECONDS = 10.0
+"""How long a deletion takes at least: until then some API server may not have heard of it, and take an address."""
+
+_BLOCKED = "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new ServiceCIDR"
+_FIELD_MANAGER = "service-cidr-controller"
+_META = SERVICE_CIDRS.read_as(Object)
+_PROTECT = strategic_merge_patch({"metadata": {"finalizers": [FINALIZER]}})
+_RELEASE = strategic_merge_patch({"metadata": {"$deleteFromPrimitiveList/finalizers": [FINALIZER]}})
+
+
+def build(context: ControllerContext) -> "ServiceCIDRController":
+    """The factory of the descriptor."""
+    return ServiceCIDRController(context)
+
+
+class ServiceCIDRController(Controller):
+    """See the package for the promises."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        cidrs = context.informers.informer(SERVICE_CIDRS)
+        addresses = context.informers.informer(IP_ADDRESSES)
+        super().__init__(
+            DESCRIPTOR.name,
+            context.env,
+            workers=WORKERS,
+            waits_for=(cidrs, addresses),
+            metrics=context.metrics,
+            limiter=MaxOfLimiter[str](ExponentialFailureLimiter(0.005, 1000.0), BucketLimiter(context.env, 10.0, 100)),
+            queue_name="ipaddresses",
+            log=context.log,
+        )
+        self._client = context.client
+        self._cidrs = cidrs.cache
+        self._addresses = addresses.cache
+        self._recorder = EventRecorder(context.client, context.env, "service-cidr-controller")
+        self._written: dict[str, str] = {}
+        """Versions of our own last writes, until the cache has read them."""
+        cidrs.add_handler(
+            lambda cidr, _initial: self._wake_all_like(cidr),
+            self._changed,
+            lambda cidr, _unknown: self._forget(cidr),
+        )
+        addresses.add_handler(lambda each, _initial: self._wake_giving(each), None, self._address_gone)
+
+    async def run(self) -> None:
+        async with TaskGroup(self.name) as group:
+            group.start(self._recorder.run(), name=f"{self.name}-events")
+            await super().run()
+
+    # What wakes a ServiceCIDR
+
+    def _wake_all_like(self, cidr: ServiceCIDR) -> None:
+        """It and those that it may take addresses over from."""
+        self.queue.add(cidr.metadata.name)
+        for name in overlapping(cidr, self._cidrs.list()):
+            self.queue.add(name)
+
+    def _changed(self, old: ServiceCIDR, new: ServiceCIDR) -> None:
+        if old.spec == new.spec:
+            self.queue.add(new.metadata.name)
+        else:
+            self._wake_all_like(new)
+
+    def _forget(self, cidr: ServiceCIDR) -> None:
+        self._written.pop(cidr.metadata.name, None)
+
+    def _wake_giving(self, each: IPAddress) -> None:
+        address = address_of(each)
+        if address is not None:
+            for cidr in giving(address, self._cidrs.list()):
+                self.queue.add(cidr.metadata.name)
+
+    def _address_gone(self, each: IPAddress, _unknown: bool) -> None:
+        self._wake_giving(each)
+
+    # One look
+
+    async def reconcile(self, key: str) -> Requeue | None:
+        """Have one ServiceCIDR be ready, or go when it may."""
+        cidr = self._cidrs.get(key)
+        if cidr is None or is_newer(self._written.get(key, ""), cidr.metadata.resource_version):
+            return None  # where the cache is behind our own write, its arrival wakes the key again
+        if is_going(cidr):
+            return await self._let_go(cidr)
+        if FINALIZER not in cidr.metadata.finalizers and not await self._write(key, _PROTECT):
+            return None
+        try:
+            await self._say(cidr, "True", "", "Kubernetes Service CIDR is ready")
+        except (ApiError, OSError):
+            about = object_reference(SERVICE_CIDRS, cidr.metadata)
+            text = "The ServiceCIDR Status can not be set to Ready=True"
+            self._recorder.event(about, "Warning", "KubernetesServiceCIDRError", text)
+            raise
+        return None
+
+    async def _let_go(self, cidr: ServiceCIDR) -> Requeue | None:
+        key, deleted_at = cidr.metadata.name, cidr.metadata.deletion_timestamp
+        assert deleted_at is not None, "it is being deleted"
+        if await self._is_held(cidr, self._addresses.list()):
+            return None
+        left = GRACE_SECONDS - (self.env.now() - deleted_at).total_seconds()
+        if left > 0:
+            return Requeue(after=left)
+        # The cache of addresses may be behind, and who goes does not come back: the last look is at the API server.
+        if not is_covered(cidr, self._cidrs.list()):
+            page = await self._client.list_all(IP_ADDRESSES, label_selector=f"{MANAGED_BY}={MANAGER}")
+            if await self._is_held(cidr, [entry.object for entry in page.items]):
+                return None
+        if FINALIZER in cidr.metadata.finalizers:
+            await self._write(key, _RELEASE)
+            self._written.pop(key, None)  # there will be no newer one to wait for
+            self.log.info("Removed protection finalizer from ServiceCIDR", v=4, ServiceCIDR=key)
+        return None
+
+    async def _is_held(self, cidr: ServiceCIDR, addresses: Sequence[IPAddress]) -> bool:
+        """Whether it must stay; then its status says so."""
+        address = why_not_go(cidr, self._cidrs.list(), addresses)
+        if not address:
+            return False
+        name = cidr.metadata.name
+        self.log.info("Deleting ServiceCIDR blocked by IP address", ServiceCIDR=name, IPAddress=address)
+        await self._say(cidr, "False", "Terminating", _BLOCKED)
+        return True
+
+    async def _say(self, cidr: ServiceCIDR, status: str, reason: str, message: str) -> None:
+        """Set the condition Ready, unless it is so."""
+        for known in cidr.status.conditions:
+            if known.type == "Ready" and (known.status, known.reason, known.message) == (status, reason, message):
+                return
+        condition = {
+            "type": "Ready",
+            "status": status,
+            "lastTransitionTime": format_time(self.env.now()),
+            "reason": reason,
+            "message": message,
+        }
+        name = cidr.metadata.name
+        body = {
+            "kind": SERVICE_CIDRS.kind,
+            "apiVersion": SERVICE_CIDRS.api_version,
+            "metadata": {"name": name},
+            "status": {"conditions": [condition]},
+        }
+        self.log.info("Updating ServiceCIDR condition", v=2, ServiceCIDR=name, newStatus=status, newReason=reason)
+        await self._write(name, apply_patch(body), subresource="status", field_manager=_FIELD_MANAGER, force=True)
+
+    async def _write(
+        self, key: str, patch: Patch, *, subresource: str = "", field_manager: str = "", force: bool | None = None
+    ) -> bool:
+        """Send a patch; whether it was still there."""
+        try:
+            written = await self._client.patch(
+                _META, key, patch, subresource=subresource, field_manager=field_manager, force=force
+            )
+        except NotFound:
+            return False  # it went, and the cache will hear of it
+        self._written[key] = written.metadata.resource_version
+        return True

@@ -1,0 +1,79 @@
+"""Which ranges overlap, which give an address, and whether one may go. Pure.
+
+Upstream: v1.36 ``pkg/controller/servicecidrs/servicecidrs_controller.go`` and ``pkg/api/servicecidr/servicecidr.go``.
+"""
+
+import ipaddress
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+from pilothouse.api.networking import IPAddress, ServiceCIDR
+from pilothouse.machinery.cidrs import Address, Network, contains, gives, overlap, parse_cidr
+
+MANAGED_BY = "ipaddress.kubernetes.io/managed-by"
+MANAGER = "ipallocator.k8s.io"
+FAMILY = "ipaddress.kubernetes.io/ip-family"
+
+_parse = lru_cache(maxsize=1024)(parse_cidr)
+
+
+def networks_of(each: ServiceCIDR) -> list[Network]:
+    """Its ranges; the API server has judged them."""
+    return [_parse(text) for text in each.spec.cidrs]
+
+
+def address_of(each: IPAddress) -> Address | None:
+    """The address that the object stands for, if an API server gave it to a service."""
+    if each.metadata.labels.get(MANAGED_BY) != MANAGER:
+        return None
+    try:
+        return ipaddress.ip_address(each.metadata.name)
+    except ValueError:
+        return None  # the API server lets none in
+
+
+def overlapping(cidr: ServiceCIDR, all_cidrs: Iterable[ServiceCIDR]) -> list[str]:
+    """The names of those that share an address with it, itself included if it is among them."""
+    mine = networks_of(cidr)
+    return [
+        each.metadata.name
+        for each in all_cidrs
+        if any(overlap(theirs, network) for theirs in networks_of(each) for network in mine)
+    ]
+
+
+def giving(address: Address, all_cidrs: Iterable[ServiceCIDR]) -> list[ServiceCIDR]:
+    """Those of which a service may have the address."""
+    return [each for each in all_cidrs if any(gives(network, address) for network in networks_of(each))]
+
+
+def is_going(cidr: ServiceCIDR) -> bool:
+    """Whether it is being deleted. No address is taken of it any more."""
+    return cidr.metadata.deletion_timestamp is not None
+
+
+def is_covered(cidr: ServiceCIDR, all_cidrs: Iterable[ServiceCIDR]) -> bool:
+    """Whether each of its ranges is in one of another."""
+    covering = [network for each in _others(cidr, all_cidrs) for network in networks_of(each)]
+    return all(any(contains(network, mine) for network in covering) for mine in networks_of(cidr))
+
+
+def why_not_go(cidr: ServiceCIDR, all_cidrs: Sequence[ServiceCIDR], addresses: Iterable[IPAddress]) -> str:
+    """An address that nobody would give any more without this one; empty if it may go."""
+    if is_covered(cidr, all_cidrs):
+        return ""
+    others = _others(cidr, all_cidrs)
+    families = {f"IPv{network.version}" for network in networks_of(cidr)}
+    for each in addresses:
+        address = address_of(each)
+        if address is None or each.metadata.labels.get(FAMILY) not in families:
+            continue
+        if giving(address, (cidr,)) and not giving(address, others):
+            return each.metadata.name
+    return ""
+
+
+def _others(cidr: ServiceCIDR, all_cidrs: Iterable[ServiceCIDR]) -> list[ServiceCIDR]:
+    """Those that can take addresses over. Ranges that are being deleted cannot: two that go at once would each rely on
+    the other. Upstream counts them."""
+    return [each for each in all_cidrs if each.metadata.name != cidr.metadata.name and not is_going(each)]

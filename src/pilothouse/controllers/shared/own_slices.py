@@ -1,0 +1,67 @@
+"""The slices that one controller looks after: which there are for a service, and which events of them are news.
+
+Used by both controllers of slices, which share one cache. Upstream: v1.36
+``pkg/controller/endpointslice/endpointslice_controller.go`` and
+``pkg/controller/endpointslicemirroring/endpointslicemirroring_controller.go``.
+"""
+
+from collections.abc import Callable
+
+from pilothouse.api.discovery import EndpointSlice
+from pilothouse.controllers.shared.slice_tracker import SliceTracker
+from pilothouse.controllers.shared.slices import manager_of, service_key_of
+from pilothouse.runtime import Cache, SharedInformer
+
+OWN_INDEX = "managedFor"
+"""Slices by who looks after them and of which service they say that they are."""
+
+
+def index_by_manager(each: EndpointSlice) -> tuple[str, ...]:
+    """The index function of ``OWN_INDEX``."""
+    key = service_key_of(each)
+    return (f"{manager_of(each)} {key}",) if key else ()
+
+
+class OwnSlices:
+    """``wake`` is given the key of every service that a slice of ours, or one that was or wants to be, has news for."""
+
+    def __init__(
+        self, slices: SharedInformer[EndpointSlice], manager: str, tracker: SliceTracker, wake: Callable[[str], None]
+    ) -> None:
+        self._cache: Cache[EndpointSlice] = slices.cache
+        self._manager = manager
+        self._tracker = tracker
+        self._wake_key = wake
+        self._cache.add_index(OWN_INDEX, index_by_manager)
+        slices.add_handler(self._added, self._changed, self._gone)
+
+    def of(self, key: str) -> list[EndpointSlice]:
+        """Ours for the service of that key, by name."""
+        return self._cache.by_index(OWN_INDEX, f"{self._manager} {key}")
+
+    def _is_own(self, each: EndpointSlice) -> bool:
+        return manager_of(each) == self._manager
+
+    def _wake(self, each: EndpointSlice) -> None:
+        key = service_key_of(each)
+        if key:
+            self._wake_key(key)
+
+    def _added(self, each: EndpointSlice, _initial: bool) -> None:
+        if self._is_own(each) and self._tracker.is_news(service_key_of(each), each):
+            self._wake(each)
+
+    def _changed(self, old: EndpointSlice, new: EndpointSlice) -> None:
+        if self._is_own(old) and not (self._is_own(new) and service_key_of(old) == service_key_of(new)):
+            self._tracker.let_go(service_key_of(old), old)
+        if service_key_of(old) != service_key_of(new):
+            self._wake(old)
+            self._wake(new)
+        elif self._is_own(old) != self._is_own(new) or (
+            self._is_own(new) and self._tracker.is_news(service_key_of(new), new)
+        ):
+            self._wake(new)
+
+    def _gone(self, each: EndpointSlice, _unknown: bool) -> None:
+        if self._is_own(each) and self._tracker.saw_gone(service_key_of(each), each):
+            self._wake(each)

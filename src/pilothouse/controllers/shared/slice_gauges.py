@@ -1,0 +1,36 @@
+"""How many endpoints and slices there are in all, and how many slices would do. Used by both controllers of slices.
+
+Upstream: v1.36 ``staging/src/k8s.io/endpointslice/metrics/cache.go`` and
+``pkg/controller/endpointslicemirroring/metrics/cache.go``.
+"""
+
+from pilothouse.runtime import Registry
+
+
+class SliceGauges:
+    """The three gauges of one controller, by the key of a service (or Endpoints), in parts."""
+
+    def __init__(self, metrics: Registry, prefix: str) -> None:
+        self._desired = metrics.gauge(f"{prefix}endpoints_desired", "[ALPHA] Number of endpoints desired").labels_of()
+        self._slices = metrics.gauge(f"{prefix}num_endpoint_slices", "[ALPHA] Number of EndpointSlices").labels_of()
+        self._ideal = metrics.gauge(
+            f"{prefix}desired_endpoint_slices",
+            "[ALPHA] Number of EndpointSlices that would exist with perfect endpoint allocation",
+        ).labels_of()
+        self._known: dict[str, dict[str, tuple[int, int, int]]] = {}
+
+    def set(self, key: str, part: str, *, endpoints: int, slices: int, ideal: int) -> None:
+        """What a part of one service has now."""
+        parts = self._known.setdefault(key, {})
+        before = parts.get(part, (0, 0, 0))
+        parts[part] = (endpoints, slices, ideal)
+        self._add(parts[part], before)
+
+    def forget(self, key: str) -> None:
+        """The service is gone."""
+        for before in self._known.pop(key, {}).values():
+            self._add((0, 0, 0), before)
+
+    def _add(self, after: tuple[int, int, int], before: tuple[int, int, int]) -> None:
+        for gauge, now, then in zip((self._desired, self._slices, self._ideal), after, before, strict=True):
+            gauge.inc(now - then)

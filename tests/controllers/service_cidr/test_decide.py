@@ -1,0 +1,196 @@
+"""Which ranges overlap, which give an address, and which may go. Rows mirror v1.36
+``pkg/controller/servicecidrs/servicecidrs_controller_test.go`` and ``pkg/api/servicecidr/servicecidr_test.go``, by the
+test that each table names."""
+
+import ipaddress
+from collections.abc import Sequence
+
+import pytest
+from msgspec.structs import replace
+
+from pilothouse.api.meta import ObjectMeta
+from pilothouse.api.networking import IPAddress, ServiceCIDR, ServiceCIDRSpec
+from pilothouse.controllers.network.service_cidr.decide import (
+    FAMILY,
+    MANAGED_BY,
+    MANAGER,
+    address_of,
+    giving,
+    overlapping,
+    why_not_go,
+)
+from pilothouse.machinery.cidrs import contains, gives, parse_cidr
+from pilothouse.machinery.times import parse_time
+
+NOW = parse_time("2026-01-01T00:00:00Z")
+
+
+def cidr(name: str, *ranges: str) -> ServiceCIDR:
+    return ServiceCIDR(metadata=ObjectMeta(name=name), spec=ServiceCIDRSpec(cidrs=ranges))
+
+
+def going(name: str, *ranges: str) -> ServiceCIDR:
+    return replace(cidr(name, *ranges), metadata=ObjectMeta(name=name, deletion_timestamp=NOW))
+
+
+def ip(text: str, manager: str = MANAGER) -> IPAddress:
+    family = "IPv6" if ":" in text else "IPv4"
+    return IPAddress(metadata=ObjectMeta(name=text, labels={FAMILY: family, MANAGED_BY: manager}))
+
+
+DEFAULT = cidr("kubernetes", "192.168.0.0/24", "2001:db2::/64")
+SAME = cidr("overlapping", "192.168.0.0/24", "2001:db2::/64")
+UNRELATED = (cidr("unrelated", "10.0.0.0/24"), cidr("unrelated2", "10.0.0.0/16"))
+
+
+@pytest.mark.parametrize(
+    ("others", "addresses", "blocked_by"),
+    [
+        pytest.param((), (), "", id="alone, and no addresses"),
+        pytest.param((), ("192.168.0.24",), "192.168.0.24", id="an address"),
+        pytest.param((), ("192.168.1.24",), "", id="an address of somebody else"),
+        pytest.param((), ("192.168.0.0",), "", id="the first one of the range, which nobody gets"),
+        pytest.param((), ("192.168.0.255",), "", id="the last one, which nobody gets"),
+        pytest.param(
+            (), ("2001:db2::ffff:ffff:ffff:ffff",), "2001:db2::ffff:ffff:ffff:ffff", id="the last one of IPv6"
+        ),
+        pytest.param((SAME,), ("192.168.0.23",), "", id="another of the same range"),
+        pytest.param(
+            (cidr("overlapping", "192.168.0.0/26", "2001:db2::/64"),),
+            ("192.168.0.23",),
+            "",
+            id="a smaller one gives it",
+        ),
+        pytest.param(
+            (cidr("overlapping", "192.168.0.0/28", "2001:db2::/64"),),
+            ("192.168.0.23",),
+            "192.168.0.23",
+            id="a smaller one does not give it",
+        ),
+        pytest.param(
+            (cidr("overlapping", "192.168.0.0/16", "2001:db2::/64"),), ("192.168.0.23",), "", id="a larger one"
+        ),
+    ],
+)
+def test_what_holds_a_range(others: Sequence[ServiceCIDR], addresses: Sequence[str], blocked_by: str) -> None:
+    """``TestController_canDeleteCIDR``."""
+    assert why_not_go(DEFAULT, (DEFAULT, *others), list(map(ip, addresses))) == blocked_by
+
+
+@pytest.mark.parametrize(
+    ("other", "address", "blocked"),
+    [
+        pytest.param(None, "192.168.0.1", True, id="IPv4"),
+        pytest.param(SAME, "192.168.0.1", False, id="IPv4, another of the same range"),
+        pytest.param(cidr("o", "192.168.0.0/16", "2001:db2::/64"), "192.168.0.1", False, id="IPv4, a larger one"),
+        pytest.param(cidr("o", "192.168.255.0/26", "2001:db2::/64"), "192.168.0.1", True, id="IPv4, one elsewhere"),
+        pytest.param(None, "2001:db2::1", True, id="IPv6"),
+        pytest.param(SAME, "2001:db2::1", False, id="IPv6, another of the same range"),
+        pytest.param(cidr("o", "192.168.0.0/16", "2001:db2::/48"), "2001:db2::1", False, id="IPv6, a larger one"),
+        pytest.param(cidr("o", "192.168.255.0/26", "2001:db2:a:b::/64"), "2001:db2::1", True, id="IPv6, one elsewhere"),
+    ],
+)
+def test_a_range_that_goes(other: ServiceCIDR | None, address: str, blocked: bool) -> None:
+    """``TestControllerSync``, its rows with addresses."""
+    deleted = going("deleted-cidr", "192.168.0.0/24", "2001:db2::/64")
+    known = (deleted,) if other is None else (deleted, other)
+    assert bool(why_not_go(deleted, known, [ip(address)])) is blocked
+
+
+def test_two_that_go_at_once_do_not_rely_on_each_other() -> None:
+    """Upstream lets both go, and the address is of no range."""
+    first, second = going("a", "10.0.0.0/24"), going("b", "10.0.0.0/24")
+    used = [ip("10.0.0.5")]
+    assert why_not_go(first, (first, second), used) == "10.0.0.5"
+    assert why_not_go(second, (first, second), used) == "10.0.0.5"
+    assert why_not_go(second, (first, second, cidr("c", "10.0.0.0/16")), used) == ""
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        pytest.param(ip("10.0.0.5", "somebody"), "", id="not an API server's"),
+        pytest.param(IPAddress(metadata=ObjectMeta(name="10.0.0.5", labels={MANAGED_BY: MANAGER})), "", id="no family"),
+        pytest.param(ip("nonsense"), "", id="no address"),
+        pytest.param(ip("2001:db8::5"), "", id="the other family"),
+    ],
+)
+def test_whose_addresses_do_not_count(address: IPAddress, expected: str) -> None:
+    only = going("a", "10.0.0.0/24")
+    assert why_not_go(only, (only,), [address]) == expected
+
+
+OVERLAPPING = cidr("overlapping", "192.168.0.0/24", "2001:db2::/96")
+OVERLAPPING2 = cidr("overlapping2", "192.168.0.0/26", "2001:db2::/96")
+THREE = (DEFAULT, SAME, OVERLAPPING2, *UNRELATED)
+
+
+@pytest.mark.parametrize(
+    ("cidrs", "address", "expected"),
+    [
+        pytest.param((), "192.168.0.23", [], id="none"),
+        pytest.param((DEFAULT, *UNRELATED), "192.168.0.23", ["kubernetes"], id="one"),
+        pytest.param((DEFAULT, OVERLAPPING, *UNRELATED), "192.168.0.23", ["kubernetes", "overlapping"], id="two equal"),
+        pytest.param(THREE, "192.168.0.23", ["kubernetes", "overlapping", "overlapping2"], id="two equal, one smaller"),
+        pytest.param(THREE, "192.168.0.0", [], id="the first of IPv4"),
+        pytest.param(THREE, "192.168.0.63", ["kubernetes", "overlapping"], id="the last of the smaller one"),
+        pytest.param(THREE, "2001:db2::", [], id="the first of IPv6"),
+        pytest.param(
+            THREE, "2001:db2::ffff:ffff:ffff:ffff", ["kubernetes", "overlapping"], id="the last of the larger IPv6"
+        ),
+    ],
+)
+def test_which_ranges_give_an_address(cidrs: Sequence[ServiceCIDR], address: str, expected: list[str]) -> None:
+    """``TestController_ipToCidrs``."""
+    found = address_of(ip(address))
+    assert found is not None
+    assert [each.metadata.name for each in giving(found, cidrs)] == expected
+
+
+@pytest.mark.parametrize(
+    ("cidrs", "expected"),
+    [
+        pytest.param((), [], id="none"),
+        pytest.param((DEFAULT, *UNRELATED), ["kubernetes"], id="one"),
+        pytest.param((DEFAULT, OVERLAPPING, *UNRELATED), ["kubernetes", "overlapping"], id="two equal"),
+        pytest.param(THREE, ["kubernetes", "overlapping", "overlapping2"], id="two equal, one smaller"),
+    ],
+)
+def test_which_ranges_overlap(cidrs: Sequence[ServiceCIDR], expected: list[str]) -> None:
+    """``TestController_cidrToCidrs``."""
+    assert overlapping(DEFAULT, cidrs) == expected
+
+
+@pytest.mark.parametrize(
+    ("network", "address", "expected"),
+    [
+        pytest.param("192.168.0.0/24", "192.168.0.1", True, id="IPv4"),
+        pytest.param("192.168.0.0/24", "192.168.1.1", False, id="IPv4, outside"),
+        pytest.param("192.168.0.0/24", "192.168.0.0", False, id="IPv4, the first"),
+        pytest.param("192.168.0.0/24", "192.168.0.255", False, id="IPv4, the last"),
+        pytest.param("2001:db2::/96", "2001:db2::1", True, id="IPv6"),
+        pytest.param("2001:db2::/96", "2001:db3::1", False, id="IPv6, outside"),
+        pytest.param("2001:db2::/96", "2001:db2::", False, id="IPv6, the first"),
+        pytest.param("2001:db2::/96", "2001:db2::ffff:ffff", True, id="IPv6, the last"),
+        pytest.param("192.168.0.0/24", "2001:db2::1", False, id="another family"),
+        pytest.param("10.0.0.1/32", "10.0.0.1", False, id="a range of one, which is its first"),
+    ],
+)
+def test_what_a_range_gives(network: str, address: str, expected: bool) -> None:
+    """``TestPrefixContainsIP``."""
+    assert gives(parse_cidr(network), ipaddress.ip_address(address)) is expected
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "expected"),
+    [
+        pytest.param("10.0.0.0/16", "10.0.0.0/24", True, id="larger"),
+        pytest.param("10.0.0.0/24", "10.0.0.0/24", True, id="the same"),
+        pytest.param("10.0.0.0/24", "10.0.0.0/16", False, id="smaller"),
+        pytest.param("10.1.0.0/16", "10.0.0.0/24", False, id="elsewhere"),
+        pytest.param("::/0", "10.0.0.0/24", False, id="another family"),
+    ],
+)
+def test_what_a_range_contains(outer: str, inner: str, expected: bool) -> None:
+    """``TestContainsPrefix``."""
+    assert contains(parse_cidr(outer), parse_cidr(inner)) is expected
