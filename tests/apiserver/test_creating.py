@@ -310,3 +310,43 @@ def test_names_are_drawn_from_the_environment() -> None:
 
     random.seed()
     assert on(main) == on(main)
+
+
+def test_an_image_of_a_node_without_names_has_null() -> None:
+    """The list has no omitempty (k8s.io/api v0.36, ContainerImage)."""
+
+    async def main(api: Api) -> Object:
+        images = [{"sizeBytes": 1}, {"names": [], "sizeBytes": 2}, {"names": ["a"]}]
+        return await api.made("/api/v1/nodes", {"metadata": {"name": "n"}, "status": {"images": images}})
+
+    assert on(main)["status"]["images"] == [
+        {"names": None, "sizeBytes": 1},
+        {"names": None, "sizeBytes": 2},
+        {"names": ["a"]},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "amount", "why"),
+    [
+        pytest.param("pods", "-1", "must be greater than or equal to 0", id="less than none"),
+        pytest.param("pods", "500m", "must be an integer", id="half a pod"),
+        pytest.param("example.com/gpu", "1500m", "must be an integer", id="half a device"),
+        pytest.param("cpu", "500m", "", id="half a processor"),
+    ],
+)
+def test_what_a_node_has_is_counted_from_nothing_up(name: str, amount: str, why: str) -> None:
+    """After upstream's ``ValidateNodeResources`` (v1.36), when it is made and when its status is written."""
+    status = {"status": {"capacity": {name: amount}}}
+
+    async def main(api: Api) -> tuple[Answer, Answer]:
+        first = await api.post("/api/v1/nodes", {"metadata": {"name": "n"}, **status})
+        await api.made("/api/v1/nodes", {"metadata": {"name": "later"}})
+        return first, await api.patch("/api/v1/nodes/later/status", status)
+
+    for answer, code in zip(on(main), (201, 200), strict=True):
+        if why:
+            assert answer.status == 422
+            assert f'status.capacity.{name}: Invalid value: "{amount}": {why}' in answer.message
+        else:
+            assert answer.status == code, answer.text

@@ -371,6 +371,20 @@ def test_patch_types(content_type: str, patch: object, data: Object) -> None:
             'ConfigMap "c" is invalid: metadata.uid: Invalid value: "zzz": field is immutable',
             id="the uid is immutable",
         ),
+        pytest.param(
+            MERGE,
+            {"metadata": {"uid": "zzz", "resourceVersion": "1"}},
+            409,
+            'Operation cannot be fulfilled on configmaps "c": the object has been modified',
+            id="a resource version is told before the uid",
+        ),
+        pytest.param(
+            MERGE,
+            {"metadata": {"uid": "zzz", "resourceVersion": "x"}},
+            500,
+            'strconv.ParseUint: parsing "x": invalid syntax',
+            id="and so is one that is none",
+        ),
     ],
 )
 def test_patch_refusals(content_type: str, patch: object, code: int, message: str) -> None:

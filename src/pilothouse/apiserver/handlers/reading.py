@@ -194,7 +194,8 @@ def decode_token(token: str) -> tuple[int, str]:
     except (msgspec.DecodeError, ValueError) as error:
         why = str(error)
         if text[:1] not in b"{":
-            why = f"invalid character {chr(text[0])!r} looking for beginning of value"
+            shown = errors.shown(chr(text[0]))[1:-1]
+            why = f"invalid character '{shown}' looking for beginning of value"
         raise errors.bad_request(f"invalid continue token: continue key is not valid: {why}") from None
     why = ""
     start = parsed.start if parsed.start.startswith("/") else "/" + parsed.start

@@ -28,7 +28,7 @@ _SCOPES = (
     "Terminating",
     "VolumeAttributesClass",
 )
-_WHOLE = (
+COUNTED = (
     "pods",
     "services",
     "replicationcontrollers",
@@ -151,7 +151,7 @@ class QuotaStrategy(Strategy):
                 continue
             if quantity < parse_quantity("0"):
                 problems.append(errors.invalid_value(where, amount, "must be greater than or equal to 0"))
-            if (name in _WHOLE or name.startswith("count/")) and not quantity.is_whole:
+            if (name in COUNTED or name.startswith("count/")) and not quantity.is_whole:
                 problems.append(errors.invalid_value(where, amount, "must be an integer"))
         scopes = obj["spec"].get("scopes") or []
         problems += [

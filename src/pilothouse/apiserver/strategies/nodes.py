@@ -10,9 +10,10 @@ from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.base import Strategy
+from pilothouse.apiserver.strategies.limits import COUNTED
 from pilothouse.apiserver.strategies.selectors import label_problems_in
 from pilothouse.machinery.cidrs import parse_cidr
-from pilothouse.machinery.quantities import canonical
+from pilothouse.machinery.quantities import QuantityError, canonical, parse_quantity
 
 _CIDR = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -42,6 +43,29 @@ def _range_problems(ranges: Sequence[str | None]) -> list[FieldError]:
     if len(ranges) > 1 and sorted(families) != [4, 6]:
         told = "may specify no more than one CIDR for each IP family"
         problems.append(errors.invalid_value("spec.podCIDRs", [text or "" for text in ranges], told))
+    return problems
+
+
+def _is_whole(name: str) -> bool:
+    """What is counted, and extended resources, which have a domain that is not Kubernetes' own."""
+    return name in COUNTED or ("/" in name and "kubernetes.io/" not in name)
+
+
+def _amount_problems(status: Object) -> list[FieldError]:
+    """What is wrong with what a node has (``ValidateNodeResources``)."""
+    problems: list[FieldError] = []
+    for field in ("capacity", "allocatable"):
+        for name, amount in (status.get(field) or {}).items():
+            where = f"status.{field}.{name}"
+            try:
+                quantity = parse_quantity(str(amount))
+            except QuantityError as error:
+                problems.append(errors.invalid_value(where, amount, str(error)))
+                continue
+            if quantity < parse_quantity("0"):
+                problems.append(errors.invalid_value(where, amount, "must be greater than or equal to 0"))
+            if _is_whole(name) and not quantity.is_whole:
+                problems.append(errors.invalid_value(where, amount, "must be an integer"))
     return problems
 
 
@@ -82,6 +106,9 @@ class NodeStrategy(Strategy):
     def finish(self, obj: Object) -> None:
         status: dict[str, Any] = obj.setdefault("status", {})
         status.setdefault("daemonEndpoints", {"kubeletEndpoint": {"Port": 0}})
+        for image in status.get("images") or ():
+            # A list without omitempty: Go writes null for none (k8s.io/api v0.36, core/v1 ContainerImage).
+            image["names"] = image.get("names") or None
         known = status.get("nodeInfo") or {}
         status["nodeInfo"] = {**{field: known.get(field) or "" for field in _NODE_INFO}, **known}
 
@@ -99,6 +126,7 @@ class NodeStrategy(Strategy):
             if (key, effect) in seen:
                 problems.append(_told_twice(path, taint))
             seen.add((key, effect))
+        problems += _amount_problems(obj.get("status") or {})
         return problems + _range_problems((obj.get("spec") or {}).get("podCIDRs") or ())
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
@@ -114,6 +142,12 @@ class NodeStrategy(Strategy):
         if spec.get("externalID") != before.get("externalID"):
             problems.append(errors.not_allowed("spec.externalID", "may not be updated"))
         return problems
+
+    def validate_status(self, obj: Object, old: Object) -> list[FieldError]:
+        status, before = obj.get("status") or {}, old.get("status") or {}
+        if all(status.get(field) == before.get(field) for field in ("capacity", "allocatable")):
+            return []
+        return _amount_problems(status)
 
     def refuses_field(self, path: str) -> str:
         return f"field label not supported: {path}"
