@@ -350,3 +350,22 @@ def test_what_a_node_has_is_counted_from_nothing_up(name: str, amount: str, why:
             assert f'status.capacity.{name}: Invalid value: "{amount}": {why}' in answer.message
         else:
             assert answer.status == code, answer.text
+
+
+def test_amounts_of_resources_are_in_thousandths() -> None:
+    """``SetDefaults_ResourceList`` rounds them up, of pods, nodes, volumes and quotas alike (v1.36)."""
+
+    async def main(api: Api) -> tuple[Object, Object, Object]:
+        asking = pod()
+        asking["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "0.0001"}}
+        quota = {"metadata": {"name": "q"}, "spec": {"hard": {"requests.cpu": "1000u"}}}
+        return (
+            await api.made(PODS, asking),
+            await api.made("/api/v1/nodes", {"metadata": {"name": "n"}, "status": {"capacity": {"cpu": "1500u"}}}),
+            await api.made("/api/v1/namespaces/default/resourcequotas", quota),
+        )
+
+    made, node, quota = on(main)
+    assert made["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "1m"}}
+    assert node["status"]["capacity"] == {"cpu": "2m"}
+    assert quota["spec"]["hard"] == {"requests.cpu": "1m"}

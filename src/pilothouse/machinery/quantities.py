@@ -242,3 +242,13 @@ def canonical(text: str) -> str:
     Raises ``QuantityError``.
     """
     return str(parse_quantity(text))
+
+
+@lru_cache(maxsize=4096)
+def canonical_resource(text: str) -> str:
+    """``canonical``, not finer than thousandths: what upstream makes of every amount of a ResourceList (v1.36
+    ``pkg/apis/core/v1/defaults.go``, ``SetDefaults_ResourceList``).
+
+    Raises ``QuantityError``.
+    """
+    return str(parse_quantity(text).rounded_up(-3))

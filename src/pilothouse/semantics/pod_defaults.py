@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from pilothouse.machinery.quantities import canonical
+from pilothouse.machinery.quantities import canonical, canonical_resource
 
 Object = dict[str, Any]
 
@@ -171,7 +171,7 @@ def _default_field_ref(item: Object) -> None:
 
 def _canonicalize(amounts: Object) -> None:
     for name, text in amounts.items():
-        amounts[name] = canonical(str(text))
+        amounts[name] = canonical_resource(str(text))
 
 
 def default_pod(pod: Object) -> None:

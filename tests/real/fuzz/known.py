@@ -129,7 +129,7 @@ def _decoding(seen: Seen) -> bool:
     ):
         return True
     theirs = "json parse error|cannot be handled as a|v1\\.|ReadInt|readObject|decode"
-    return _said(theirs, "cannot unmarshal|unable to parse|json:|quantities|base64", "message")(seen)
+    return _said(theirs, "cannot unmarshal|unable to parse|parsing time|json:|quantities|base64", "message")(seen)
 
 
 def _late_class(seen: Seen) -> bool:

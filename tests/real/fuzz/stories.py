@@ -233,6 +233,10 @@ class Story:
             meta = body.setdefault("metadata", {})
             if isinstance(meta, dict):
                 meta["name"] = name
+                owners = meta.get("ownerReferences")
+                if isinstance(owners, list):
+                    # One without the key of its list is no typed object to newer servers, and no owner to older ones.
+                    meta["ownerReferences"] = [each for each in owners if isinstance(each, dict) and each.get("uid")]
             if not any(key == "fieldManager" for key, _ in query) and random.random() < 0.97:
                 query = [*query, ("fieldManager", random.choice(("m", "n")))]
             content_type = "application/apply-patch+yaml"

@@ -6,7 +6,7 @@ from typing import Any
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
-from pilothouse.machinery.quantities import canonical
+from pilothouse.machinery.quantities import canonical_resource
 
 IMMUTABLE = "field is immutable"
 
@@ -30,9 +30,9 @@ def child(obj: Object, field: str) -> Object:
 
 
 def canonicalize(amounts: Object | None) -> None:
-    """Write quantities as they are stored."""
+    """Write the amounts of resources as they are stored."""
     for name, text in (amounts or {}).items():
-        amounts[name] = canonical(str(text))  # type: ignore[index]  # it has items, so it is there
+        amounts[name] = canonical_resource(str(text))  # type: ignore[index]  # it has items, so it is there
 
 
 def fixed(obj: Object, old: Object, path: str, fields: Iterable[str]) -> list[FieldError]:

@@ -10,10 +10,11 @@ from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.base import Strategy
+from pilothouse.apiserver.strategies.filling import canonicalize
 from pilothouse.apiserver.strategies.limits import COUNTED
 from pilothouse.apiserver.strategies.selectors import label_problems_in
 from pilothouse.machinery.cidrs import parse_cidr
-from pilothouse.machinery.quantities import QuantityError, canonical, parse_quantity
+from pilothouse.machinery.quantities import QuantityError, parse_quantity
 
 _CIDR = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -87,8 +88,7 @@ class NodeStrategy(Strategy):
         status = obj.get("status")
         if status:
             for field in ("capacity", "allocatable"):
-                if status.get(field):
-                    status[field] = {name: canonical(str(amount)) for name, amount in status[field].items()}
+                canonicalize(status.get(field))
             if status.get("allocatable") is None and status.get("capacity"):
                 status["allocatable"] = dict(status["capacity"])
         spec = obj.setdefault("spec", {})

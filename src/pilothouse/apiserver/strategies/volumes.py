@@ -12,7 +12,7 @@ from pilothouse.apiserver.strategies.base import Strategy
 from pilothouse.apiserver.strategies.filling import IMMUTABLE, canonicalize, child, fill, fixed
 from pilothouse.apiserver.strategies.pod_rules import host_path_problems
 from pilothouse.machinery.names import dns_subdomain_errors
-from pilothouse.machinery.quantities import QuantityError, parse_quantity
+from pilothouse.machinery.quantities import QuantityError, canonical, parse_quantity
 
 _MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _RECLAIM = ("Delete", "Recycle", "Retain")
@@ -402,5 +402,4 @@ class CapacityStrategy(Strategy):
 
 def canonicalize_field(obj: Object, field: str) -> None:
     """Write one quantity as it is stored."""
-    canonicalize(amounts := {field: obj[field]})
-    obj[field] = amounts[field]
+    obj[field] = canonical(str(obj[field]))
