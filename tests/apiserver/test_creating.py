@@ -3,7 +3,19 @@
 import random
 
 import pytest
-from tests.apiserver.api import CONFIG_MAPS, NAMESPACES, PODS, REPLICA_SETS, Answer, Api, Object, config_map, on, pod
+from tests.apiserver.api import (
+    CONFIG_MAPS,
+    NAMESPACES,
+    PODS,
+    REPLICA_SETS,
+    Answer,
+    Api,
+    Object,
+    config_map,
+    on,
+    pod,
+    replica_set,
+)
 
 
 def _create(target: str, body: object, content_type: str = "application/json") -> Answer:
@@ -369,3 +381,68 @@ def test_amounts_of_resources_are_in_thousandths() -> None:
     assert made["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "1m"}}
     assert node["status"]["capacity"] == {"cpu": "2m"}
     assert quota["spec"]["hard"] == {"requests.cpu": "1m"}
+
+
+def test_a_claim_template_keeps_what_it_says_of_its_status() -> None:
+    async def main(api: Api) -> Object:
+        status = {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}}
+        claim = {"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}, "status": status}
+        claim["spec"]["resources"] = {"requests": {"storage": "1Gi"}}  # type: ignore[index]
+        spec = {**replica_set()["spec"], "serviceName": "s", "volumeClaimTemplates": [claim]}
+        return await api.made(
+            "/apis/apps/v1/namespaces/default/statefulsets", {"metadata": {"name": "w"}, "spec": spec}
+        )
+
+    kept = on(main)["spec"]["volumeClaimTemplates"][0]["status"]
+    assert kept == {"phase": "Pending", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}}
+
+
+def test_a_certificate_request_may_have_any_name() -> None:
+    """Upstream's ``ValidateCertificateRequestName`` finds nothing wrong with any."""
+
+    async def main(api: Api) -> Answer:
+        target = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+        return await api.post(target, {"metadata": {"name": "Jane_" + "x" * 300}, "spec": {}})
+
+    answer = on(main)
+    assert answer.status == 422
+    assert "metadata.name" not in answer.message
+
+
+@pytest.mark.parametrize(
+    ("term", "why"),
+    [
+        pytest.param(
+            {"scopeName": "b", "operator": "Exists"}, 'scopeName: Invalid value: "b": unsupported scope', id="no scope"
+        ),
+        pytest.param(
+            {"scopeName": "BestEffort", "operator": "In", "values": ["a"]},
+            "must be 'Exist' when scope is any of",
+            id="in",
+        ),
+        pytest.param(
+            {"scopeName": "PriorityClass", "operator": "In"},
+            "values: Required value: must be at least one",
+            id="no value",
+        ),
+        pytest.param(
+            {"scopeName": "PriorityClass", "operator": "Exists", "values": ["a"]},
+            "must be no value when",
+            id="a value too many",
+        ),
+        pytest.param(
+            {"scopeName": "PriorityClass", "operator": "Is"}, "not a valid selector operator", id="no operator"
+        ),
+        pytest.param({"scopeName": "PriorityClass", "operator": "In", "values": ["a"]}, "", id="as it should be"),
+    ],
+)
+def test_what_a_quota_selects(term: Object, why: str) -> None:
+    """After upstream's ``validateScopedResourceSelectorRequirement`` (v1.36)."""
+
+    async def main(api: Api) -> Answer:
+        spec = {"hard": {"pods": "1"}, "scopeSelector": {"matchExpressions": [term]}}
+        return await api.post("/api/v1/namespaces/default/resourcequotas", {"metadata": {"name": "q"}, "spec": spec})
+
+    answer = on(main)
+    assert answer.status == (422 if why else 201), answer.text
+    assert why in answer.message if why else True

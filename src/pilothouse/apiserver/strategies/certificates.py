@@ -14,6 +14,7 @@ from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.identity import Identity
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.base import Strategy
+from pilothouse.apiserver.strategies.events import no_name_problems
 from pilothouse.machinery.names import dns_subdomain_errors, qualified_name_errors
 
 _PERMANENT = ("Approved", "Denied", "Failed")
@@ -52,6 +53,7 @@ _PEM = re.compile(rb"-----BEGIN ([^-]*)-----(.*?)-----END \1-----", re.DOTALL)
 class CertificateRequestStrategy(Strategy):
     """The spec never changes; conditions that decide are never taken away."""
 
+    name_problems = staticmethod(no_name_problems)  # upstream's ValidateCertificateRequestName allows any
     selectable = {"spec.signerName": ("spec", "signerName")}  # read only
     selectable_namespace = False
 

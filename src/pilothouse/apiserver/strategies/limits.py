@@ -154,13 +154,7 @@ class QuotaStrategy(Strategy):
             if (name in COUNTED or name.startswith("count/")) and not quantity.is_whole:
                 problems.append(errors.invalid_value(where, amount, "must be an integer"))
         scopes = obj["spec"].get("scopes") or []
-        problems += [
-            errors.invalid_value("spec.scopes", scopes, "unsupported scope") for scope in scopes if scope not in _SCOPES
-        ]
         problems += _scope_problems(obj["spec"], scopes)
-        for pair in (("BestEffort", "NotBestEffort"), ("NotTerminating", "Terminating")):
-            if all(scope in scopes for scope in pair):
-                problems.append(errors.invalid_value("spec.scopes", scopes, "conflicting scopes"))
         return problems
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
@@ -175,23 +169,60 @@ _OF_PODS = ("cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "req
 
 
 def _scope_problems(spec: Object, scopes: list[str]) -> list[FieldError]:
-    """Scopes are about pods; each amount of something else is told of (``validateResourceQuotaScopes``)."""
-    text = "unsupported scope applied to resource"
-    selector = spec.get("scopeSelector") or {}
-    selected = [term.get("scopeName") for term in selector.get("matchExpressions") or ()]
+    """What is wrong with listed and selected scopes (``validateResourceQuotaScopes``, ``validateScopeSelector``)."""
     problems: list[FieldError] = []
-    for path, names, shown in (
-        ("spec.scopes", scopes, scopes),
-        ("spec.scopeSelector.matchExpressions", selected, selector),
-    ):
-        for scope in names:
-            fitting = ("pods",) if scope == "BestEffort" else ("pods", *_OF_PODS)
-            problems += [
-                errors.invalid_value(path, shown, text)
-                for name in sorted(spec.get("hard") or {})
-                if name in _QUOTA_NAMES and name not in fitting and scope in _SCOPES[:-1]
-            ]
-    return problems
+    for scope in scopes:
+        if scope not in _SCOPES:
+            problems.append(errors.invalid_value("spec.scopes", scopes, "unsupported scope"))
+        problems += _misapplied(spec, scope, "spec.scopes", scopes)
+    problems += _conflicts(scopes, "spec.scopes", scopes)
+    selector: Object = spec.get("scopeSelector") or {}
+    path = "spec.scopeSelector.matchExpressions"
+    selected = []
+    for term in selector.get("matchExpressions") or ():
+        scope, operator, values = term.get("scopeName") or "", term.get("operator") or "", term.get("values") or []
+        if scope not in _SCOPES:
+            problems.append(errors.invalid_value(f"{path}.scopeName", scope, "unsupported scope"))
+        problems += _misapplied(spec, scope, path, selector)
+        if scope in _EXIST_ONLY and operator != "Exists":
+            problems.append(errors.invalid_value(f"{path}.operator", operator, _ONLY_EXISTS))
+        if operator in ("In", "NotIn"):
+            if not values:
+                problems.append(errors.required(f"{path}.values", _SOME_VALUES))
+        elif operator in ("Exists", "DoesNotExist"):
+            if values:
+                problems.append(errors.invalid_value(f"{path}.values", values, _NO_VALUES))
+        else:
+            problems.append(errors.invalid_value(f"{path}.operator", operator, "not a valid selector operator"))
+        selected.append(scope)
+    return problems + _conflicts(selected, path, selector)
+
+
+_EXIST_ONLY = ("BestEffort", "NotBestEffort", "Terminating", "NotTerminating", "CrossNamespacePodAffinity")
+_ONLY_EXISTS = (
+    "must be 'Exist' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, "
+    "ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"
+)
+_SOME_VALUES = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
+_NO_VALUES = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector"
+
+
+def _misapplied(spec: Object, scope: str, path: str, shown: object) -> list[FieldError]:
+    """Scopes are about pods; each amount of something else is told of."""
+    fitting = ("pods",) if scope == "BestEffort" else ("pods", *_OF_PODS)
+    return [
+        errors.invalid_value(path, shown, "unsupported scope applied to resource")
+        for name in sorted(spec.get("hard") or {})
+        if name in _QUOTA_NAMES and name not in fitting and scope in _SCOPES[:-1]
+    ]
+
+
+def _conflicts(scopes: list[str], path: str, shown: object) -> list[FieldError]:
+    return [
+        errors.invalid_value(path, shown, "conflicting scopes")
+        for pair in (("BestEffort", "NotBestEffort"), ("NotTerminating", "Terminating"))
+        if all(scope in scopes for scope in pair)
+    ]
 
 
 _QUOTA_NAMES = frozenset(

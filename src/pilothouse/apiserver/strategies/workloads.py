@@ -13,6 +13,7 @@ from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.base import Strategy
+from pilothouse.apiserver.strategies.filling import canonicalize
 from pilothouse.apiserver.strategies.pod_templates import NON_NEGATIVE, validate_template
 from pilothouse.apiserver.strategies.rollouts import (
     at_most_problems,
@@ -450,7 +451,11 @@ class StatefulSetStrategy(_Workload):
             wanted.setdefault("resources", {})
             if not wanted.get("volumeMode"):
                 wanted["volumeMode"] = "Filesystem"
-            claim["status"] = {"phase": "Pending"}
+            status: Object = claim.get("status") or {}
+            claim["status"] = status
+            if not status.get("phase"):
+                status["phase"] = "Pending"
+            canonicalize(status.get("capacity"))
 
     def validate(self, obj: Object) -> list[FieldError]:
         return super().validate(obj) + stateful_set_problems(obj["spec"])
