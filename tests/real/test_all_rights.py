@@ -36,10 +36,11 @@ NOT_SERVED = {
     "disruption-controller",
     "endpointslice-controller",
     "endpointslicemirroring-controller",
+    "horizontal-pod-autoscaler",
     "service-cidrs-controller",
 }
-"""v1.20 lacks CronJobs and disruption budgets of today's version, ``discovery.k8s.io/v1`` and ServiceCIDRs, so that
-they are left out. Their requests are judged by replays (08, 09, 10, 14)."""
+"""v1.20 lacks CronJobs, disruption budgets and autoscalers of today's version, ``discovery.k8s.io/v1`` and
+ServiceCIDRs, so that they are left out. Their requests are judged by replays (08, 09, 10, 10b, 14)."""
 CLIENTS = sorted({descriptor.client_name for descriptor in DESCRIPTORS} - NOT_SERVED)
 FLAGS = (
     "--use-service-account-credentials",

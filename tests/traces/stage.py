@@ -133,7 +133,9 @@ def play(
                 transport = slow
             return Traced(transport, server) if program == "manager" else transport
 
-        plane = Plane(env, store, PlaneOptions(nodes=3, manager=options), server=server, wrap=wrap)
+        plane = Plane(
+            env, store, PlaneOptions(nodes=3, manager=options, resource_metrics=False), server=server, wrap=wrap
+        )
         stage = Stage(env, plane, server, scenario)
         async with TaskGroup("replay") as group:
             group.start(plane.run(), name="plane")

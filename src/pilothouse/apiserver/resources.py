@@ -188,10 +188,19 @@ class ResourceTable:
             self._custom[definition] = infos
         for info in infos:
             self._by_path[(info.group, info.version, info.resource)] = info
+        self._changed()
+
+    def _changed(self) -> None:
         self._count_group_versions()
         self.generation += 1
         for listener in self._listeners:
             listener()
+
+    def set_virtual(self, infos: tuple[ResourceInfo, ...]) -> None:
+        """Serve these besides: resources of groups that are neither built in nor defined by anybody, nor stored."""
+        for info in infos:
+            self._by_path[(info.group, info.version, info.resource)] = info
+        self._changed()
 
     def on_change(self, listener: Callable[[], None]) -> None:
         """Call ``listener`` after every change."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from pilothouse.api.usage import Metering
 from pilothouse.api.wire import Request, Response, Stream, Transport
 from pilothouse.apiserver import errors, startup
 from pilothouse.apiserver.addresses import ServiceAddresses
@@ -40,6 +41,7 @@ from pilothouse.apiserver.options import ServerOptions
 from pilothouse.apiserver.presentation.documents import Documents
 from pilothouse.apiserver.presentation.presenter import NegotiatingPresenter
 from pilothouse.apiserver.rendering import failure
+from pilothouse.apiserver.resource_metrics import ResourceMetrics
 from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.apiserver.results import Presenter, RawResult
 from pilothouse.apiserver.routing import RequestInfo
@@ -150,6 +152,10 @@ class ApiServer:
             for name, work in self.background.items():
                 group.start(work(), name=name)
             await asyncio.get_running_loop().create_future()
+
+    def serve_resource_metrics(self, metering: Metering) -> None:
+        """Serve metrics.k8s.io from what ``metering`` says. To be called before ``run``."""
+        self.background["resource metrics"] = ResourceMetrics(self.core, metering).publish
 
     def set_lag(self, seconds: float) -> None:
         """Answer reads like a server whose watch cache is that far behind (``lagging``); infinity for one that is

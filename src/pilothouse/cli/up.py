@@ -47,6 +47,7 @@ def flag_set(program: str) -> FlagSet:
         Flag("controllers", STRINGS, ("*",), "Controllers to run, as kube-controller-manager's flag of that name"),
         Flag("no-manager", BOOL, False, "Leave the controllers to another program"),
         Flag("no-scheduler", BOOL, False, "Leave scheduling to another program"),
+        Flag("no-metrics", BOOL, False, "Don't serve metrics.k8s.io, as a cluster without metrics-server"),
         Flag("in-memory", BOOL, False, "Keep nothing; the default unless --data-dir is given"),
         Flag("write-kubeconfig", STRING, "", "Also write the kubeconfig there, such as ~/.kube/config"),
     )
@@ -133,6 +134,7 @@ def _plane(env: Env, served: "ServedApiServer", parsed: Parsed) -> Any:
         node_prefix=parsed["node-prefix"],
         profile=profile_from(parsed),
         stages=stages_from(parsed),
+        resource_metrics=not parsed["no-metrics"],
         scheduler=not parsed["no-scheduler"],
         manager=None if parsed["no-manager"] else manager,
         manager_identity=identity,

@@ -299,20 +299,6 @@ concurrent-resourceclaim-syncs int32 50 | The number of operations (creating or 
 concurrent-ephemeralvolume-syncs int32 5 | The number of ephemeral volume syncing operations that will be done \
 concurrently.
 
-[horizontal-pod-autoscaler-controller]
-concurrent-horizontal-pod-autoscaler-syncs int32 5 | The number of horizontal pod autoscaler objects that are allowed \
-to sync concurrently.
-horizontal-pod-autoscaler-cpu-initialization-period duration 5m | The period after pod start when CPU samples might be\
- skipped.
-horizontal-pod-autoscaler-downscale-stabilization duration 5m | The period for which autoscaler will look backwards \
-and not scale down below any recommendation it made during that period.
-horizontal-pod-autoscaler-initial-readiness-delay duration 30s | The period after pod start during which readiness \
-changes will be treated as initial readiness.
-horizontal-pod-autoscaler-sync-period duration 15s | The period for syncing the number of pods in horizontal pod \
-autoscaler.
-horizontal-pod-autoscaler-tolerance float 0.1 | The minimum change (from 1.0) in the desired-to-actual metrics ratio \
-for the horizontal pod autoscaler to consider scaling.
-
 [legacy-serviceaccount-token-cleaner-controller]
 legacy-service-account-token-clean-up-period duration 8760h | The period of time since the last usage of an legacy \
 service account token before it can be deleted.

@@ -20,6 +20,7 @@ from pilothouse.controllers.policy.resourcequota import DESCRIPTOR as RESOURCE_Q
 from pilothouse.controllers.workloads.cronjob import DESCRIPTOR as CRON_JOB
 from pilothouse.controllers.workloads.daemonset import DESCRIPTOR as DAEMON_SET
 from pilothouse.controllers.workloads.deployment import DESCRIPTOR as DEPLOYMENT
+from pilothouse.controllers.workloads.horizontal_pod_autoscaler import DESCRIPTOR as HORIZONTAL_POD_AUTOSCALER
 from pilothouse.controllers.workloads.job import DESCRIPTOR as JOB
 from pilothouse.controllers.workloads.replicaset import DESCRIPTOR as REPLICA_SET
 from pilothouse.controllers.workloads.replicationcontroller import DESCRIPTOR as REPLICATION_CONTROLLER
@@ -36,6 +37,7 @@ DESCRIPTORS: tuple[Descriptor, ...] = (
     ENDPOINT_SLICE_MIRRORING,
     ENDPOINTS,
     GARBAGE_COLLECTOR,
+    HORIZONTAL_POD_AUTOSCALER,
     JOB,
     NAMESPACE,
     NODE_IPAM,

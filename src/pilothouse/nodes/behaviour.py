@@ -136,6 +136,8 @@ def _script(container: NodeContainer, profile: Profile, own: "_Reader | None", *
         return own.read(f"{key}.{container.name}", parse, own.read(key, parse, default) if not init else default)
 
     read("log", str, "")  # a known key; ``logs`` reads it when somebody wants to see it
+    for key in ("cpu-usage", "memory-usage"):
+        read(key, parse_quantity, None)  # likewise; ``usage`` reads them
     codes = read("exit-code", _codes, None)
     # Whoever says how a container ends, and not when, wants to see it end.
     lasts = script.run_seconds if codes is None or script.run_seconds != (math.inf,) else (_ENDS_SECONDS,)

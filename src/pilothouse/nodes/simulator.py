@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pilothouse.api.core import NODES, PODS, ObjectReference
 from pilothouse.api.logs import ContainerLog
+from pilothouse.api.usage import ContainerUsage, Usage
 from pilothouse.client import Client
 from pilothouse.env import Env, Log, TaskGroup
 from pilothouse.nodes.heartbeats import Heartbeats
@@ -18,6 +19,7 @@ from pilothouse.nodes.outages import Outages
 from pilothouse.nodes.pod_lives import PodLives
 from pilothouse.nodes.pressure import CONDITIONS, Pressures
 from pilothouse.nodes.profile import Profile
+from pilothouse.nodes.usage import IDLE, container_usages
 from pilothouse.runtime import EventRecorder, InformerFactory
 
 if TYPE_CHECKING:
@@ -126,6 +128,18 @@ class NodeSimulator:
         if self._outages.is_down(node):
             return ContainerLog(refusal=f'node "{node}" does not answer')
         return container_log(pod, container, previous, self._env.now())
+
+    def containers(self, pod: Mapping[str, Any], share: Mapping[str, int]) -> Sequence[ContainerUsage] | None:
+        """What the containers of a pod on one of these nodes use; None for any other, and for one out of reach."""
+        node = (pod.get("spec") or {}).get("nodeName") or ""
+        return container_usages(pod, share) if self._answers(node) else None
+
+    def node(self, name: str) -> Usage | None:
+        """What one of these nodes uses besides its pods; None for any other, and for one out of reach."""
+        return IDLE if self._answers(name) else None
+
+    def _answers(self, node: str) -> bool:
+        return node in self._index and not self._outages.is_down(node)
 
     # Commands
 

@@ -33,6 +33,8 @@ class PlaneOptions(msgspec.Struct, frozen=True, kw_only=True):
     profile: Profile = Profile()
     stages: "tuple[Stage, ...]" = ()
     """Take the place of what nodes or pods do by themselves (``pilothouse.nodes.stages``)."""
+    resource_metrics: bool = True
+    """Whether metrics.k8s.io is served: what the pods on the nodes use, as their annotations say."""
     scheduler: bool = True
     manager: Options | None = Options(leader_election=LeaderElection(enabled=False))
     """None for a plane without a manager."""
@@ -69,6 +71,8 @@ class Plane:
         self.nodes = self._new_nodes()
         if self.nodes is not None:
             self.server.core.pod_logs = self.nodes.log
+            if self.options.resource_metrics:
+                self.server.serve_resource_metrics(self.nodes)
 
     def client(self, user: str = ADMIN[0], groups: tuple[str, ...] = ADMIN[1], *, agent: str = "") -> Client:
         """A client from outside the plane, an administrator unless told otherwise; never wrapped."""

@@ -75,6 +75,25 @@ class BucketLimiter(Generic[K]):
         return 0
 
 
+class FixedLimiter(Generic[K]):
+    """The same time for every key, however often it failed: for who looks at everything once per ``period``.
+
+    As ``FixedItemIntervalRateLimiter`` of the HPA controller (kubernetes v1.36).
+    """
+
+    def __init__(self, period: float) -> None:
+        self._period = period
+
+    def when(self, key: K) -> float:
+        return self._period
+
+    def forget(self, key: K) -> None:
+        return None
+
+    def num_requeues(self, key: K) -> int:
+        return 1
+
+
 class FastSlowLimiter(Generic[K]):
     """``fast`` for the first ``max_fast`` failures of a key, then ``slow``."""
 

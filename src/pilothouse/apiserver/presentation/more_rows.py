@@ -8,6 +8,7 @@ from typing import Any
 
 from pilothouse.apiserver.presentation.human import NONE, UNSET, format_selector, human_duration, some
 from pilothouse.apiserver.presentation.rows import Cells, Doc, Now, age_of, name_and_age, name_of, part
+from pilothouse.machinery.quantities import Quantity, parse_quantity
 
 _MODES = {
     "ReadWriteOnce": "RWO",
@@ -364,7 +365,19 @@ def _priority_class(value: Doc, now: Now) -> list[Any]:
     return [name_of(value), value.get("value", 0), bool(value.get("globalDefault")), age_of(value, now), policy]
 
 
+def _measured(value: Doc, _now: Now) -> list[Any]:
+    """Metrics of a pod or a node, as metrics-server prints them (v0.8 ``pkg/api/table.go``)."""
+    used = [each.get("usage") or {} for each in value.get("containers") or (value,)]
+
+    def total(resource: str) -> str:
+        return str(sum((parse_quantity(each.get(resource) or "0") for each in used), Quantity(0)))
+
+    return [name_of(value), total("cpu"), total("memory"), value.get("window") or ""]
+
+
 MORE_ROWS: dict[str, Cells] = {
+    "metrics.k8s.io/v1beta1 NodeMetrics": _measured,
+    "metrics.k8s.io/v1beta1 PodMetrics": _measured,
     "v1 PersistentVolume": _persistent_volume,
     "v1 PersistentVolumeClaim": _persistent_volume_claim,
     "v1 ResourceQuota": _resource_quota,

@@ -2,6 +2,8 @@
 cache, which keeps one."""
 
 from pilothouse.api.core import Pod
+from pilothouse.machinery.labels import Selector
+from pilothouse.runtime.cache import Cache
 
 LABEL_INDEX = "namespacedLabel"
 
@@ -17,3 +19,24 @@ def index_by_label(pod: Pod) -> tuple[str, ...]:
     namespace = meta.namespace
     # ``labelled``, without a call for each label of every version of every pod.
     return tuple([f"{namespace}/{key}={value}" for key, value in meta.labels.items()])
+
+
+def fixed_label(selector: Selector) -> tuple[str, str] | None:
+    """A label that every pod of the selector carries, if it names one."""
+    for requirement in selector.requirements:
+        value = selector.exact(requirement.key)
+        if value is not None:
+            return requirement.key, value
+    return None
+
+
+def pods_selected(pods: Cache[Pod], namespace: str, selector: Selector) -> list[Pod]:
+    """The pods of the namespace that the selector selects, in any phase, sorted by name. The cache has the index."""
+    if selector.selects_nothing:
+        return []
+    fixed = fixed_label(selector)
+    found = pods.list(namespace) if fixed is None else pods.by_index(LABEL_INDEX, labelled(namespace, *fixed))
+    if len(selector.requirements) <= (fixed is not None):
+        return found
+    matches = selector.matches
+    return [pod for pod in found if matches(pod.metadata.labels)]

@@ -9,20 +9,17 @@ from collections.abc import Mapping
 from pilothouse.api.core import Pod
 from pilothouse.api.meta import ObjectMeta
 from pilothouse.api.policy import PodDisruptionBudget
-from pilothouse.controllers.shared.pods_by_label import LABEL_INDEX, index_by_label, labelled
-from pilothouse.machinery.labels import Selector, SelectorError, selector_from
+from pilothouse.controllers.shared.pods_by_label import (
+    LABEL_INDEX,
+    fixed_label,
+    index_by_label,
+    labelled,
+    pods_selected,
+)
+from pilothouse.machinery.labels import SelectorError, selector_from
 from pilothouse.runtime import Cache
 
 SELECTOR_INDEX = "selectedLabel"
-
-
-def fixed_label(selector: Selector) -> tuple[str, str] | None:
-    """A label that every pod of the selector carries, if it names one."""
-    for requirement in selector.requirements:
-        value = selector.exact(requirement.key)
-        if value is not None:
-            return requirement.key, value
-    return None
 
 
 def index_by_selector(budget: PodDisruptionBudget) -> tuple[str, ...]:
@@ -49,20 +46,7 @@ class Membership:
 
     def pods_of(self, budget: PodDisruptionBudget) -> list[Pod]:
         """Its pods in any phase, sorted by name. Raises ``SelectorError``."""
-        selector = selector_from(budget.spec.selector)
-        if selector.selects_nothing:
-            return []
-        namespace = budget.metadata.namespace
-        fixed = fixed_label(selector)
-        found = (
-            self._pods.list(namespace)
-            if fixed is None
-            else self._pods.by_index(LABEL_INDEX, labelled(namespace, *fixed))
-        )
-        if len(selector.requirements) <= (fixed is not None):
-            return found
-        matches = selector.matches
-        return [pod for pod in found if matches(pod.metadata.labels)]
+        return pods_selected(self._pods, budget.metadata.namespace, selector_from(budget.spec.selector))
 
     def budgets_of(self, meta: ObjectMeta) -> list[PodDisruptionBudget]:
         """The budgets that select a pod with this metadata, sorted by name."""

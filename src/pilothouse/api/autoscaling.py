@@ -1,0 +1,222 @@
+"""``autoscaling``: HorizontalPodAutoscalers (v2), and ``Scale``, the size of anything that has one (v1)."""
+
+import datetime
+
+from pilothouse.api.kinds import Kind
+from pilothouse.api.meta import LabelSelector, ObjectMeta, View
+
+
+class CrossVersionObjectReference(View, frozen=True):
+    """An object of the same namespace, whatever version it is served in."""
+
+    kind: str = ""
+    name: str = ""
+    api_version: str = ""
+
+
+class MetricIdentifier(View, frozen=True):
+    """A metric of the custom or external metrics API."""
+
+    name: str = ""
+    selector: LabelSelector | None = None
+
+
+class MetricTarget(View, frozen=True):
+    """What a metric is to come to. Quantities as written."""
+
+    type: str = ""
+    value: str | None = None
+    average_value: str | None = None
+    average_utilization: int | None = None
+
+
+class ResourceMetricSource(View, frozen=True):
+    """What pods use of a resource."""
+
+    name: str = ""
+    target: MetricTarget = MetricTarget()
+
+
+class ContainerResourceMetricSource(View, frozen=True):
+    """What the containers of one name use of a resource."""
+
+    name: str = ""
+    container: str = ""
+    target: MetricTarget = MetricTarget()
+
+
+class PodsMetricSource(View, frozen=True):
+    """What each pod says of itself."""
+
+    metric: MetricIdentifier = MetricIdentifier()
+    target: MetricTarget = MetricTarget()
+
+
+class ObjectMetricSource(View, frozen=True):
+    """What another object says of itself."""
+
+    described_object: CrossVersionObjectReference = CrossVersionObjectReference()
+    metric: MetricIdentifier = MetricIdentifier()
+    target: MetricTarget = MetricTarget()
+
+
+class ExternalMetricSource(View, frozen=True):
+    """What something outside the cluster says."""
+
+    metric: MetricIdentifier = MetricIdentifier()
+    target: MetricTarget = MetricTarget()
+
+
+class MetricSpec(View, frozen=True):
+    """One metric to scale on. ``type`` says which of the others is there."""
+
+    type: str = ""
+    object: ObjectMetricSource | None = None
+    pods: PodsMetricSource | None = None
+    resource: ResourceMetricSource | None = None
+    container_resource: ContainerResourceMetricSource | None = None
+    external: ExternalMetricSource | None = None
+
+
+class HPAScalingPolicy(View, frozen=True):
+    """How much may change within a period: ``Pods`` or ``Percent``."""
+
+    type: str = ""
+    value: int = 0
+    period_seconds: int = 0
+
+
+class HPAScalingRules(View, frozen=True):
+    """How to scale in one direction."""
+
+    stabilization_window_seconds: int | None = None
+    select_policy: str | None = None
+    policies: tuple[HPAScalingPolicy, ...] = ()
+    tolerance: str | None = None
+
+
+class HorizontalPodAutoscalerBehavior(View, frozen=True):
+    """How to scale in both directions. The server fills in what is missing."""
+
+    scale_up: HPAScalingRules | None = None
+    scale_down: HPAScalingRules | None = None
+
+
+class HorizontalPodAutoscalerSpec(View, frozen=True):
+    """What to scale, between which bounds, and on what."""
+
+    scale_target_ref: CrossVersionObjectReference = CrossVersionObjectReference()
+    min_replicas: int | None = None
+    max_replicas: int = 0
+    metrics: tuple[MetricSpec, ...] = ()
+    behavior: HorizontalPodAutoscalerBehavior | None = None
+
+
+class MetricValueStatus(View, frozen=True):
+    """What a metric comes to. Quantities in canonical form."""
+
+    value: str | None = None
+    average_value: str | None = None
+    average_utilization: int | None = None
+
+
+class ResourceMetricStatus(View, frozen=True):
+    """As ``ResourceMetricSource``."""
+
+    name: str = ""
+    current: MetricValueStatus = MetricValueStatus()
+
+
+class ContainerResourceMetricStatus(View, frozen=True):
+    """As ``ContainerResourceMetricSource``."""
+
+    name: str = ""
+    container: str = ""
+    current: MetricValueStatus = MetricValueStatus()
+
+
+class PodsMetricStatus(View, frozen=True):
+    """As ``PodsMetricSource``."""
+
+    metric: MetricIdentifier = MetricIdentifier()
+    current: MetricValueStatus = MetricValueStatus()
+
+
+class ObjectMetricStatus(View, frozen=True):
+    """As ``ObjectMetricSource``."""
+
+    metric: MetricIdentifier = MetricIdentifier()
+    current: MetricValueStatus = MetricValueStatus()
+    described_object: CrossVersionObjectReference = CrossVersionObjectReference()
+
+
+class ExternalMetricStatus(View, frozen=True):
+    """As ``ExternalMetricSource``."""
+
+    metric: MetricIdentifier = MetricIdentifier()
+    current: MetricValueStatus = MetricValueStatus()
+
+
+class MetricStatus(View, frozen=True):
+    """What one metric came to when it was read last; all of it empty if it could not be read."""
+
+    type: str = ""
+    object: ObjectMetricStatus | None = None
+    pods: PodsMetricStatus | None = None
+    resource: ResourceMetricStatus | None = None
+    container_resource: ContainerResourceMetricStatus | None = None
+    external: ExternalMetricStatus | None = None
+
+
+class HorizontalPodAutoscalerCondition(View, frozen=True):
+    """A condition of an autoscaler."""
+
+    type: str = ""
+    status: str = ""
+    last_transition_time: datetime.datetime | None = None
+    reason: str = ""
+    message: str = ""
+
+
+class HorizontalPodAutoscalerStatus(View, frozen=True):
+    """What an autoscaler saw and did last."""
+
+    last_scale_time: datetime.datetime | None = None
+    current_replicas: int = 0
+    desired_replicas: int = 0
+    current_metrics: tuple[MetricStatus, ...] | None = None
+    conditions: tuple[HorizontalPodAutoscalerCondition, ...] = ()
+
+
+class HorizontalPodAutoscaler(View, frozen=True):
+    """A HorizontalPodAutoscaler."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: HorizontalPodAutoscalerSpec = HorizontalPodAutoscalerSpec()
+    status: HorizontalPodAutoscalerStatus = HorizontalPodAutoscalerStatus()
+
+
+HORIZONTAL_POD_AUTOSCALERS = Kind(
+    "autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", True, HorizontalPodAutoscaler
+)
+
+
+class ScaleSpec(View, frozen=True):
+    """How many are wanted."""
+
+    replicas: int = 0
+
+
+class ScaleStatus(View, frozen=True):
+    """How many there are, and the selector of their pods as text."""
+
+    replicas: int = 0
+    selector: str = ""
+
+
+class Scale(View, frozen=True):
+    """The subresource ``scale`` of a workload."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ScaleSpec = ScaleSpec()
+    status: ScaleStatus = ScaleStatus()

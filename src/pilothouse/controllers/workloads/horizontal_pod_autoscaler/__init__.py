@@ -1,0 +1,110 @@
+"""Sets the size of a workload by what its pods use, or by any other metric.
+
+Promises: every autoscaler is looked at once per period. The size it asks for lies between minReplicas and maxReplicas,
+and moves no faster than the policies allow, counted over what this controller itself did. A lower size is taken up only
+when it was enough for the whole stabilization window. A metric that cannot be read never makes a workload smaller: what
+is not known is taken to be as the target wants it, or not to need anything, whichever changes less. Whoever sets a
+workload to 0 by hand has switched its autoscaler off.
+
+Not promised: that the window survives this process. What was recommended and done is remembered in memory only, as
+upstream; after a restart the present size is the first recommendation.
+
+Files: ``samples`` and ``metric_apis`` what was measured and how it is read, ``grouping`` which pods count,
+``replica_count`` how many a metric asks for, ``proposals`` that for each metric of a spec, ``recent`` what was
+recommended and done, ``limits`` windows, policies and bounds, ``sizes`` the scale subresource, ``rivals`` other
+autoscalers of the same pods, ``status`` what is reported, ``measures`` the controller's metrics, ``controller`` the
+wiring. docs/controllers/horizontal_pod_autoscaler.md has where it differs from upstream.
+"""
+
+import msgspec
+
+from pilothouse.api.autoscaling import HORIZONTAL_POD_AUTOSCALERS
+from pilothouse.api.core import PODS
+from pilothouse.machinery.flags import DURATION, FLOAT, INT32, Flag
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec, GateSpec, Watch
+
+
+class HorizontalPodAutoscalerOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What can be set. The last two are upstream's gates ``HPAScaleToZero`` (off in v1.36) and
+    ``HPAConfigurableTolerance`` (on). Durations are in seconds."""
+
+    workers: int = 5
+    sync_period: float = 15.0
+    downscale_stabilization: float = 300.0
+    tolerance: float = 0.1
+    cpu_initialization_period: float = 300.0
+    initial_readiness_delay: float = 30.0
+    scale_to_zero: bool = False
+    own_tolerance: bool = True
+
+
+DESCRIPTOR = Descriptor(
+    name="horizontal-pod-autoscaler-controller",
+    aliases=("horizontalpodautoscaling",),
+    client_name="horizontal-pod-autoscaler",
+    options=HorizontalPodAutoscalerOptions,
+    gate_fields=(
+        GateSpec(field="scale_to_zero", gate="HPAScaleToZero"),
+        GateSpec(field="own_tolerance", gate="HPAConfigurableTolerance"),
+    ),
+    flags=(
+        FlagSpec(
+            field="workers",
+            flag=Flag(
+                "concurrent-horizontal-pod-autoscaler-syncs",
+                INT32,
+                5,
+                "The number of horizontal pod autoscaler objects that are allowed to sync concurrently.",
+            ),
+        ),
+        FlagSpec(
+            field="cpu_initialization_period",
+            flag=Flag(
+                "horizontal-pod-autoscaler-cpu-initialization-period",
+                DURATION,
+                300.0,
+                "The period after pod start when CPU samples might be skipped.",
+            ),
+        ),
+        FlagSpec(
+            field="downscale_stabilization",
+            flag=Flag(
+                "horizontal-pod-autoscaler-downscale-stabilization",
+                DURATION,
+                300.0,
+                "The period for which autoscaler will look backwards and not scale down below any recommendation it "
+                "made during that period.",
+            ),
+        ),
+        FlagSpec(
+            field="initial_readiness_delay",
+            flag=Flag(
+                "horizontal-pod-autoscaler-initial-readiness-delay",
+                DURATION,
+                30.0,
+                "The period after pod start during which readiness changes will be treated as initial readiness.",
+            ),
+        ),
+        FlagSpec(
+            field="sync_period",
+            flag=Flag(
+                "horizontal-pod-autoscaler-sync-period",
+                DURATION,
+                15.0,
+                "The period for syncing the number of pods in horizontal pod autoscaler.",
+            ),
+        ),
+        FlagSpec(
+            field="tolerance",
+            flag=Flag(
+                "horizontal-pod-autoscaler-tolerance",
+                FLOAT,
+                0.1,
+                "The minimum change (from 1.0) in the desired-to-actual metrics ratio for the horizontal pod "
+                "autoscaler to consider scaling.",
+            ),
+        ),
+    ),
+    watches=(Watch(kind=HORIZONTAL_POD_AUTOSCALERS, keep_raw=True), Watch(kind=PODS)),
+    factory="pilothouse.controllers.workloads.horizontal_pod_autoscaler.controller:build",
+)

@@ -1,0 +1,420 @@
+"""The wiring: once per period a look at each autoscaler, observe → propose → limit → apply → report.
+
+Upstream: ``reconcileAutoscaler`` of v1.36 ``pkg/controller/podautoscaler/horizontal.go``.
+"""
+
+from pilothouse.api.autoscaling import HORIZONTAL_POD_AUTOSCALERS, HorizontalPodAutoscaler, MetricSpec, MetricStatus
+from pilothouse.api.core import PODS
+from pilothouse.client.discovery import RestMapper
+from pilothouse.client.errors import ApiError, ConnectFailed, ConnectionRefused
+from pilothouse.controllers.shared.pods_by_label import LABEL_INDEX, index_by_label, pods_selected
+from pilothouse.controllers.workloads.horizontal_pod_autoscaler import DESCRIPTOR, HorizontalPodAutoscalerOptions
+from pilothouse.controllers.workloads.horizontal_pod_autoscaler.grouping import Patience
+from pilothouse.controllers.workloads.horizontal_pod_autoscaler.limits import Wish, limit
+from pilothouse.controllers.workloads.horizontal_pod_autoscaler.measures import (
+    INTERNAL,
+    NONE,
+    SPEC,
+    Measures,
+    action_of,
+)
+from pilothouse.controllers.workloads.horizontal_pod_autoscaler.metric_apis import MetricApis
+from pilothouse.controllers.workloads.horizontal_pod_autoscaler.proposals import (
+    Failed,
+    Proposal,
+    Proposals,
+    tolerances_of,
+)
+from pilothouse.controllers.workloads.horizontal_pod_autoscaler.recent import Recent
+from pilothouse.controllers.workloads.horizontal_pod_autoscaler.replica_count import Pods
+from pilothouse.controllers.workloads.horizontal_pod_autoscaler.rivals import Rivals
+from pilothouse.controllers.workloads.horizontal_pod_autoscaler.sizes import PASSING, NoTarget, Sizes, Target
+from pilothouse.controllers.workloads.horizontal_pod_autoscaler.status import (
+    ABLE,
+    ACTIVE,
+    AT_ZERO,
+    LIMITED,
+    Report,
+    body,
+)
+from pilothouse.env import TaskGroup
+from pilothouse.machinery.labels import Selector, SelectorError, parse_selector
+from pilothouse.runtime import Controller, ControllerContext, EventRecorder, Requeue, object_key, object_reference
+from pilothouse.runtime.events import NORMAL, WARNING
+from pilothouse.runtime.rate_limiters import FixedLimiter
+
+COMPONENT = "horizontal-pod-autoscaler"
+INVALID = "InvalidSelector"
+
+
+class NotScaled(Exception):
+    """A look did not do what it should have. ``by_spec``: because of what the autoscaler says."""
+
+    def __init__(self, text: str, *, by_spec: bool = False) -> None:
+        super().__init__(text)
+        self.by_spec = by_spec
+
+
+class _Uncounted(Exception):
+    """No size can be told from the metrics."""
+
+    def __init__(self, text: str, metrics: tuple[MetricStatus, ...] | None = None) -> None:
+        super().__init__(text)
+        self.metrics = metrics
+
+
+def build(context: ControllerContext) -> "HorizontalPodAutoscalerController":
+    """The factory of the descriptor."""
+    return HorizontalPodAutoscalerController(context)
+
+
+class HorizontalPodAutoscalerController(Controller):
+    """See the package."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        autoscalers = context.informers.informer(HORIZONTAL_POD_AUTOSCALERS, keep_raw=True)
+        pods = context.informers.informer(PODS)
+        options = context.options_as(HorizontalPodAutoscalerOptions)
+        super().__init__(
+            DESCRIPTOR.name,
+            context.env,
+            workers=options.workers,
+            waits_for=(autoscalers, pods),
+            metrics=context.metrics,
+            limiter=FixedLimiter(options.sync_period),
+            queue_name="horizontalpodautoscaler",
+            log=context.log,
+        )
+        self._options = options
+        self._client = context.client
+        self._autoscalers = autoscalers.cache
+        self._pods = pods.cache
+        self._pods.add_index(LABEL_INDEX, index_by_label)
+        mapper = context.rest_mapper if context.rest_mapper is not None else RestMapper(context.client)
+        self._sizes = Sizes(context.client, mapper)
+        self._apis = MetricApis(context.client, mapper, context.env, options.sync_period, context.log)
+        self._patience = Patience(
+            cpu_initialization_period=options.cpu_initialization_period,
+            initial_readiness_delay=options.initial_readiness_delay,
+        )
+        self._rivals = Rivals()
+        self._recent: dict[str, Recent] = {}
+        self._recorder = EventRecorder(context.client, context.env, COMPONENT)
+        self._measures = Measures(context.metrics)
+        autoscalers.add_handler(self._added, self._changed, self._gone)
+
+    async def run(self) -> None:
+        async with TaskGroup(self.name) as group:
+            group.start(self._recorder.run(), name=f"{self.name}-events")
+            await super().run()
+
+    def _added(self, autoscaler: HorizontalPodAutoscaler, _initial: bool) -> None:
+        self._measures.autoscalers.inc()
+        self.queue.add_rate_limited(object_key(autoscaler.metadata))
+
+    def _changed(self, _old: HorizontalPodAutoscaler, autoscaler: HorizontalPodAutoscaler) -> None:
+        # One that waits already is not looked at any sooner or later for it.
+        self.queue.add_rate_limited(object_key(autoscaler.metadata))
+
+    def _gone(self, autoscaler: HorizontalPodAutoscaler, _unknown: bool) -> None:
+        key = object_key(autoscaler.metadata)
+        self._measures.autoscalers.inc(-1)
+        self._rivals.forget(key)
+        self.queue.forget(key)
+
+    async def reconcile(self, key: str) -> Requeue | None:
+        """Bring the target to the size that the metrics ask for."""
+        autoscaler, raw = self._autoscalers.get(key), self._autoscalers.raw(key)
+        if autoscaler is None:
+            self.log.info("Horizontal Pod Autoscaler has been deleted", HPA=key)
+            self._recent.pop(key, None)
+            namespace, _slash, name = key.rpartition("/")
+            self._measures.desired.remove(namespace, name)
+            return None
+        assert raw is not None, "what is written back whole is cached with its JSON"
+        recent = self._recent.get(key)
+        if recent is None or recent.uid != autoscaler.metadata.uid:
+            # One of the same name that is gone has nothing to say about this one.
+            recent = self._recent[key] = Recent(uid=autoscaler.metadata.uid, recommendations=[], ups=[], downs=[])
+        started, error = self.env.monotonic(), INTERNAL
+        look = _Look(self, autoscaler, raw, recent)
+        try:
+            await look.run()
+            error = NONE
+        except NotScaled as failure:
+            error = SPEC if failure.by_spec else INTERNAL
+            raise
+        finally:
+            labels = (look.action, error)
+            self._measures.reconciliations.labels_of(*labels).inc()
+            self._measures.reconciliation_seconds.labels_of(*labels).observe(self.env.monotonic() - started)
+        return Requeue(self._options.sync_period)
+
+
+def _may_have_happened(error: BaseException) -> bool:
+    """Whether a write that failed may have been carried out all the same: nobody said no, and it was sent."""
+    return not isinstance(error, ApiError | ConnectionRefused | ConnectFailed)
+
+
+class _Look:
+    """One look at one autoscaler."""
+
+    def __init__(
+        self,
+        controller: HorizontalPodAutoscalerController,
+        autoscaler: HorizontalPodAutoscaler,
+        raw: bytes,
+        recent: Recent,
+    ) -> None:
+        self._of = controller
+        self._autoscaler = autoscaler
+        self._raw = raw
+        self._recent = recent
+        self._env = controller.env
+        self._report = Report(autoscaler.status, controller.env.now())
+        self.action = NONE
+
+    async def run(self) -> None:
+        """Raises ``NotScaled``."""
+        spec, report = self._autoscaler.spec, self._report
+        target = await self._find()
+        current = target.scale.spec.replicas
+        self._recent.begin(current, self._env.monotonic())
+        minimum = 1 if spec.min_replicas is None else spec.min_replicas
+        emptied = self._was_emptied()
+        metrics: tuple[MetricStatus, ...] | None = None
+        desired, reason, problem = current, "", ""
+        if current == 0 and not (emptied and (minimum != 0 or self._is_told_from_outside())):
+            text = "scaling is disabled since the replica count of the target is zero"
+            report.tell(ACTIVE, False, "ScalingDisabled", text)
+        elif current > spec.max_replicas:
+            desired, reason = spec.max_replicas, "Current number of replicas above Spec.MaxReplicas"
+        elif current < minimum and current != 0:
+            desired, reason = minimum, "Current number of replicas below Spec.MinReplicas"
+        else:
+            try:
+                best, metrics, problem = await self._measure(target)
+            except _Uncounted as error:
+                report.seen(current, error.metrics)
+                await self._write_if_it_can()
+                self._tell(WARNING, "FailedComputeMetricsReplicas", str(error))
+                text = f"failed to compute desired number of replicas based on listed metrics for {self._reference}"
+                raise NotScaled(f"{text}: {error}") from error
+            desired, reason = self._limited(best, current, minimum)
+        if desired != current:
+            await self._rescale(target, desired, reason, metrics, minimum)
+        report.seen(current, metrics, desired=desired, rescaled=desired != current)
+        meta = self._autoscaler.metadata
+        self._of._measures.desired.labels_of(meta.namespace, meta.name).set(desired)
+        await self._write()
+        if problem:
+            raise NotScaled(problem)
+
+    @property
+    def _reference(self) -> str:
+        reference = self._autoscaler.spec.scale_target_ref
+        return f"{reference.kind}/{self._autoscaler.metadata.namespace}/{reference.name}"
+
+    def _was_emptied(self) -> bool:
+        """Whether it was this controller that set the size to 0."""
+        if not self._of._options.scale_to_zero:
+            self._report.drop(AT_ZERO)
+            return False
+        return self._report.says(AT_ZERO)
+
+    def _is_told_from_outside(self) -> bool:
+        """Whether there is a metric that has a value while there are no pods."""
+        return any(metric.type in ("Object", "External") for metric in self._autoscaler.spec.metrics)
+
+    async def _find(self) -> Target:
+        meta = self._autoscaler.metadata
+        try:
+            target = await self._of._sizes.read(self._autoscaler.spec.scale_target_ref, meta.namespace)
+        except (NoTarget, *PASSING) as error:
+            self._tell(WARNING, "FailedGetScale", str(error))
+            text = f"the HPA controller was unable to get the target's current scale: {error}"
+            self._report.tell(ABLE, False, "FailedGetScale", text)
+            await self._write_if_it_can()
+            by_spec = isinstance(error, NoTarget) and error.by_spec
+            why = "invalid API version in scale target reference" if by_spec else None
+            why = why or f"failed to query scale subresource for {self._reference}"
+            raise NotScaled(f"{why}: {error}", by_spec=by_spec) from error
+        text = "the HPA controller was able to get the target's current scale"
+        self._report.tell(ABLE, True, "SucceededGetScale", text)
+        return target
+
+    # What the metrics ask for
+
+    async def _measure(self, target: Target) -> tuple[Proposal, tuple[MetricStatus, ...], str]:
+        """The largest proposal, what all metrics came to, and what was wrong with those that came to nothing.
+
+        Raises ``_Uncounted`` if nothing may be done: whoever does not know all must not make the workload smaller.
+        """
+        selector = self._selector(target.scale.status.selector)
+        specs = self._autoscaler.spec.metrics
+        current = target.scale.spec.replicas
+        proposals = self._proposals(target, selector)
+        best: Proposal | None = None
+        first: Failed | None = None
+        failed = 0
+        statuses: list[MetricStatus] = []
+        for spec in specs:
+            try:
+                proposal = await self._propose(proposals, spec)
+            except Failed as error:
+                self._tell(WARNING, error.reason, error.why)
+                statuses.append(MetricStatus())
+                failed += 1
+                first = first or error
+                continue
+            statuses.append(proposal.status)
+            if best is None or best.replicas == 0 or proposal.replicas > best.replicas:
+                best = proposal
+        problem = f"invalid metrics ({failed} invalid out of {len(specs)}), first error is: {first}" if first else ""
+        if best is None or (first is not None and best.replicas < current):
+            if first is not None:
+                text = f"the HPA was unable to compute the replica count: {first.why}"
+                self._report.tell(ACTIVE, False, first.reason, text)
+            raise _Uncounted(problem or "no metrics", tuple(statuses))
+        text = f"the HPA was able to successfully calculate a replica count from {best.name}"
+        self._report.tell(ACTIVE, True, "ValidMetricFound", text)
+        return best, tuple(statuses), problem
+
+    async def _propose(self, proposals: Proposals, spec: MetricSpec) -> Proposal:
+        measures, started = self._of._measures, self._env.monotonic()
+        action, error = NONE, INTERNAL
+        try:
+            proposal = await proposals.propose(spec)
+            action, error = action_of(self._autoscaler.status.current_replicas, proposal.replicas), NONE
+        except Failed as failure:
+            error = SPEC if failure.by_spec else INTERNAL
+            raise
+        finally:
+            labels = (action, error, spec.type)
+            measures.computations.labels_of(*labels).inc()
+            measures.computation_seconds.labels_of(*labels).observe(self._env.monotonic() - started)
+        return proposal
+
+    def _proposals(self, target: Target, selector: Selector) -> Proposals:
+        namespace, options = self._autoscaler.metadata.namespace, self._of._options
+        behavior = self._autoscaler.spec.behavior
+        up, down = (behavior.scale_up, behavior.scale_down) if behavior is not None else (None, None)
+        pods = Pods(
+            pods=pods_selected(self._of._pods, namespace, selector),
+            current=target.scale.spec.replicas,
+            reported=target.scale.status.replicas,
+            tolerances=tolerances_of(up, down, options.tolerance, own=options.own_tolerance),
+            patience=self._of._patience,
+            now=self._env.now(),
+        )
+        return Proposals(self._of._apis, namespace, selector, pods)
+
+    def _selector(self, text: str) -> Selector:
+        """The selector of the target's pods. Raises ``_Uncounted``, having said why."""
+        if not text:
+            text = "the HPA target's scale is missing a selector"
+            raise self._refused("SelectorRequired", "selector is required", INVALID, text)
+        try:
+            selector = parse_selector(text)
+        except SelectorError as error:
+            why = f"couldn't convert selector into a corresponding internal selector object: {error}"
+            raise self._refused(INVALID, why, INVALID) from error
+        meta = self._autoscaler.metadata
+        self._of._rivals.put(object_key(meta), selector)
+        pods = pods_selected(self._of._pods, meta.namespace, selector)
+        rivals = self._of._rivals.selecting(meta.namespace, pods)
+        if len(rivals) > 1:
+            why = f"pods by selector {text} are controlled by multiple HPAs: [{' '.join(rivals)}]"
+            raise self._refused("AmbiguousSelector", why, "AmbiguousSelector")
+        return selector
+
+    def _refused(self, reason: str, why: str, condition: str, message: str = "") -> _Uncounted:
+        """To be raised, once it is said."""
+        self._tell(WARNING, reason, why)
+        self._report.tell(ACTIVE, False, condition, message or why)
+        return _Uncounted(why)
+
+    # What becomes of it
+
+    def _limited(self, best: Proposal, current: int, minimum: int) -> tuple[int, str]:
+        """The size to set, and what is said of it: of what the metrics ask for, whatever limits it."""
+        spec, report = self._autoscaler.spec, self._report
+        desired = max(best.replicas, 0)
+        reason = ""
+        if desired > current:
+            reason = f"{best.name} above target"
+        elif desired < current:
+            reason = "All metrics below target"
+        wish = Wish(current=current, desired=desired, min_replicas=minimum, max_replicas=spec.max_replicas)
+        window, now = self._of._options.downscale_stabilization, self._env.monotonic()
+        limited = limit(wish, spec.behavior, self._recent, window, now)
+        report.tell(ABLE, True, limited.stabilized.reason, limited.stabilized.message)
+        report.tell(LIMITED, limited.is_bounded, limited.bounded.reason, limited.bounded.message)
+        if current == 0 and limited.replicas < minimum:
+            # The minimum was raised while the workload was at 0.
+            return minimum, reason or "Current number of replicas below Spec.MinReplicas"
+        return limited.replicas, reason
+
+    async def _rescale(
+        self, target: Target, desired: int, reason: str, metrics: tuple[MetricStatus, ...] | None, minimum: int
+    ) -> None:
+        current, report = target.scale.spec.replicas, self._report
+        try:
+            await self._of._sizes.set(target, desired)
+        except PASSING as error:
+            if _may_have_happened(error):
+                # Whoever does not know counts it: rather too slow for a period than faster than is allowed.
+                self._recent.changed(self._autoscaler.spec.behavior, current, desired, self._env.monotonic())
+            self._tell(WARNING, "FailedRescale", f"New size: {desired}; reason: {reason}; error: {error}")
+            text = f"the HPA controller was unable to update the target scale: {error}"
+            report.tell(ABLE, False, "FailedUpdateScale", text)
+            report.seen(current, metrics)
+            await self._write_if_it_can()
+            raise NotScaled(f"failed to rescale {self._reference}: {error}") from error
+        report.tell(
+            ABLE, True, "SucceededRescale", f"the HPA controller was able to update the target scale to {desired}"
+        )
+        self._tell(NORMAL, "SuccessfulRescale", f"New size: {desired}; reason: {reason}")
+        self._recent.changed(self._autoscaler.spec.behavior, current, desired, self._env.monotonic())
+        if self._of._options.scale_to_zero:
+            if desired == 0 and minimum == 0 and self._is_told_from_outside():
+                report.tell(AT_ZERO, True, "ScaledToZero", "the HPA controller scaled the workload to zero")
+            else:
+                text = "the HPA controller did not scale the workload to zero"
+                report.tell(AT_ZERO, False, "NotScaledToZero", text)
+        self.action = action_of(current, desired)
+        self._of.log.info(
+            "Successfully rescaled",
+            HPA=object_key(self._autoscaler.metadata), currentReplicas=current, desiredReplicas=desired, reason=reason,
+        )  # fmt: skip
+
+    # What is said
+
+    async def _write(self) -> None:
+        """Raises ``NotScaled``."""
+        if not self._report.is_news:
+            return
+        meta = self._autoscaler.metadata
+        try:
+            await self._of._client.update(
+                HORIZONTAL_POD_AUTOSCALERS.raw,
+                meta.name,
+                body(self._raw, self._report.status),
+                meta.namespace,
+                subresource="status",
+            )
+        except (ApiError, OSError) as error:
+            self._tell(WARNING, "FailedUpdateStatus", str(error))
+            raise NotScaled(f"failed to update status for {meta.name}: {error}") from error
+
+    async def _write_if_it_can(self) -> None:
+        """What failed before is what the look ends with."""
+        try:
+            await self._write()
+        except NotScaled as error:
+            key = object_key(self._autoscaler.metadata)
+            self._of.log.error("Status is not written", error=error, HPA=key)  # noqa: TRY400  # no traceback: the server said no
+
+    def _tell(self, kind: str, reason: str, message: str) -> None:
+        about = object_reference(HORIZONTAL_POD_AUTOSCALERS, self._autoscaler.metadata)
+        self._of._recorder.event(about, kind, reason, message)

@@ -1,0 +1,116 @@
+"""Which pods count for a metric, and what they request. Pure.
+
+Upstream: ``groupPods`` and ``calculateRequests`` of v1.36 ``pkg/controller/podautoscaler/replica_calculator.go``.
+"""
+
+import datetime
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from pilothouse.api.core import Container, Pod
+from pilothouse.controllers.workloads.horizontal_pod_autoscaler.samples import Sample, Samples, Unmeasured
+from pilothouse.machinery.quantities import parse_quantity
+from pilothouse.semantics.pods import effective_requests, ready_condition
+
+CPU = "cpu"
+
+
+class Patience(msgspec.Struct, frozen=True, kw_only=True):
+    """How long a new pod's use of cpu is not believed, and how long its readiness counts as its first. In seconds."""
+
+    cpu_initialization_period: float
+    initial_readiness_delay: float
+
+
+class Groups(msgspec.Struct, frozen=True):
+    """Pods of a workload by what is known of them; names in the order of the pods."""
+
+    ready: int
+    unready: tuple[str, ...]
+    """Not there yet: what they use now says nothing."""
+    missing: tuple[str, ...]
+    """There, but without a sample."""
+    ignored: tuple[str, ...]
+    """On their way out."""
+
+
+def group_pods(
+    pods: Iterable[Pod], samples: Samples, resource: str, patience: Patience, now: datetime.datetime
+) -> Groups:
+    """Sort the pods. ``resource`` is empty for metrics that are no resource."""
+    ready = 0
+    unready: list[str] = []
+    missing: list[str] = []
+    ignored: list[str] = []
+    for pod in pods:
+        name = pod.metadata.name
+        sample = samples.get(name)
+        if pod.metadata.deletion_timestamp is not None or pod.status.phase == "Failed":
+            ignored.append(name)
+        elif pod.status.phase == "Pending":
+            unready.append(name)
+        elif sample is None:
+            missing.append(name)
+        elif resource == CPU and _is_starting(pod, sample, patience, now):
+            unready.append(name)
+        else:
+            ready += 1
+    return Groups(ready, tuple(unready), tuple(missing), tuple(ignored))
+
+
+def _is_starting(pod: Pod, sample: Sample, patience: Patience, now: datetime.datetime) -> bool:
+    """Whether the sample may tell of the pod's start, when many programs use more cpu than they will."""
+    condition, started = ready_condition(pod), pod.status.start_time
+    if condition is None or started is None:
+        return True
+    since = condition.last_transition_time or _NEVER
+    # A start far in the future means that the clock was put back: such a pod is no newer than one far in the past.
+    if abs((now - started).total_seconds()) < patience.cpu_initialization_period:
+        # A sample counts when all of its window lies behind the moment at which the pod became ready.
+        return condition.status == "False" or (sample.at or _NEVER) < since + datetime.timedelta(seconds=sample.window)
+    # Later only who has never been ready is still starting.
+    return condition.status == "False" and (since - started).total_seconds() < patience.initial_readiness_delay
+
+
+_NEVER = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
+
+
+def requests_of(pods: Iterable[Pod], resource: str, container: str = "") -> Mapping[str, int]:
+    """What each pod requests of the resource, in thousandths; of one container only if it is named.
+
+    Raises ``Unmeasured`` for the first pod, in any state, that requests nothing of it: percentages of that mean
+    nothing. What a pod requests as a whole comes before what its containers do.
+    """
+    return {pod.metadata.name: _request_of(pod, resource, container) for pod in pods}
+
+
+def _request_of(pod: Pod, resource: str, wanted: str) -> int:
+    if not wanted and _asks_as_a_whole(pod):
+        whole = effective_requests(pod)
+        if resource not in whole:
+            raise Unmeasured(f"missing pod-level request for {resource} in Pod {pod.metadata.name}")
+        return whole[resource] if resource == CPU else whole[resource] * 1000
+    total = 0
+    for container in _running_containers(pod):
+        if wanted and container.name != wanted:
+            continue
+        text = container.resources.requests.get(resource)
+        if text is None:
+            raise Unmeasured(f"missing request for {resource} in container {container.name} of Pod {pod.metadata.name}")
+        total += parse_quantity(text).milli_value
+        if wanted:
+            return total
+    if wanted:
+        raise Unmeasured(f"container {wanted} not found in Pod {pod.metadata.name}")
+    return total
+
+
+def _running_containers(pod: Pod) -> tuple[Container, ...]:
+    """The containers that run as long as the pod does."""
+    sidecars = tuple(each for each in pod.spec.init_containers if each.restart_policy == "Always")
+    return (*pod.spec.containers, *sidecars)
+
+
+def _asks_as_a_whole(pod: Pod) -> bool:
+    return any(name in (CPU, "memory") or name.startswith("hugepages-") for name in sorted(pod.spec.resources.requests))

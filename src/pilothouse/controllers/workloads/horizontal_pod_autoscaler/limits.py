@@ -1,0 +1,178 @@
+"""From what the metrics ask for to the size that is set: windows, policies, bounds. Pure but for ``Recent``.
+
+Upstream: ``normalizeDesiredReplicas`` and ``normalizeDesiredReplicasWithBehaviors`` of v1.36
+``pkg/controller/podautoscaler/horizontal.go``.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from pilothouse.api.autoscaling import HorizontalPodAutoscalerBehavior, HPAScalingPolicy, HPAScalingRules
+from pilothouse.controllers.workloads.horizontal_pod_autoscaler.recent import Recent
+
+SCALE_UP_FACTOR = 2
+SCALE_UP_MINIMUM = 4
+"""Without a behavior a look at most doubles the size, or makes it this (kubernetes#32304)."""
+
+DISABLED, MIN = "Disabled", "Min"
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
+    """What there is, what is asked for, and between which bounds."""
+
+    current: int
+    desired: int
+    min_replicas: int
+    max_replicas: int
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """``replicas``, and what to say of how they came about."""
+
+    replicas: int
+    reason: str
+    message: str
+
+
+class Limited(msgspec.Struct, frozen=True):
+    """The size to set, and what the conditions AbleToScale and ScalingLimited say of it."""
+
+    replicas: int
+    stabilized: Verdict
+    bounded: Verdict
+    is_bounded: bool
+
+
+_READY = ("ReadyForNewScale", "recommended size matches current size")
+_UP_STABILIZED = (
+    "ScaleUpStabilized",
+    "recent recommendations were lower than current one, applying the lowest recent recommendation",
+)
+_DOWN_STABILIZED = (
+    "ScaleDownStabilized",
+    "recent recommendations were higher than current one, applying the highest recent recommendation",
+)
+_WITHIN = ("DesiredWithinRange", "the desired count is within the acceptable range")
+_TOO_FEW = ("TooFewReplicas", "the desired replica count is less than the minimum replica count")
+_TOO_MANY = ("TooManyReplicas", "the desired replica count is more than the maximum replica count")
+_UP_LIMIT = ("ScaleUpLimit", "the desired replica count is increasing faster than the maximum scale rate")
+_DOWN_LIMIT = ("ScaleDownLimit", "the desired replica count is decreasing faster than the maximum scale rate")
+
+
+def limit(
+    wish: Wish, behavior: HorizontalPodAutoscalerBehavior | None, recent: Recent, window: float, now: float
+) -> Limited:
+    """The size to set. Remembers the wish. ``window`` is for scaling down where the spec has none."""
+    if behavior is None:
+        stabilized = stabilize(wish, recent, window, now)
+        bounded = bound(msgspec.structs.replace(wish, desired=stabilized.replicas))
+    else:
+        stabilized = stabilize_by(wish, behavior, recent, window, now)
+        bounded = bound_by(msgspec.structs.replace(wish, desired=stabilized.replicas), behavior, recent, now)
+    return Limited(bounded.replicas, stabilized, bounded, bounded.replicas != stabilized.replicas)
+
+
+# Without a behavior
+
+
+def stabilize(wish: Wish, recent: Recent, window: float, now: float) -> Verdict:
+    """The highest recommendation of the window."""
+    since = now - window
+    highest = max([wish.desired, *(each.replicas for each in recent.recommendations if each.at >= since)])
+    recent.recommend(wish.desired, now, since)
+    return Verdict(highest, *(_READY if highest == wish.desired else _DOWN_STABILIZED))
+
+
+def bound(wish: Wish) -> Verdict:
+    """Within the bounds, and not more than doubled."""
+    fastest = max(SCALE_UP_FACTOR * wish.current, SCALE_UP_MINIMUM)
+    if wish.desired < wish.min_replicas:
+        return Verdict(wish.min_replicas, *_TOO_FEW)
+    if wish.desired > min(wish.max_replicas, fastest):
+        return Verdict(fastest, *_UP_LIMIT) if wish.max_replicas > fastest else Verdict(wish.max_replicas, *_TOO_MANY)
+    return Verdict(wish.desired, *_WITHIN)
+
+
+# With a behavior
+
+
+def stabilize_by(
+    wish: Wish, behavior: HorizontalPodAutoscalerBehavior, recent: Recent, window: float, now: float
+) -> Verdict:
+    """The present size, raised to the lowest recommendation of one window and lowered to the highest of the other."""
+    up_since = now - _window(behavior.scale_up, 0.0)
+    down_since = now - _window(behavior.scale_down, window)
+    known = recent.recommendations
+    lowest = min([wish.desired, *(each.replicas for each in known if each.at > up_since)])
+    highest = max([wish.desired, *(each.replicas for each in known if each.at > down_since)])
+    replicas = min(max(wish.current, lowest), highest)
+    recent.recommend(wish.desired, now, min(up_since, down_since))
+    if replicas == wish.desired:
+        return Verdict(replicas, *_READY)
+    return Verdict(replicas, *(_UP_STABILIZED if wish.desired >= wish.current else _DOWN_STABILIZED))
+
+
+def _window(rules: HPAScalingRules | None, default: float) -> float:
+    seconds = rules.stabilization_window_seconds if rules is not None else None
+    return default if seconds is None else float(seconds)
+
+
+def bound_by(wish: Wish, behavior: HorizontalPodAutoscalerBehavior, recent: Recent, now: float) -> Verdict:
+    """Within the bounds, and not faster than the policies say."""
+    current = wish.current
+    if wish.desired > current:
+        # Policies that were changed after a rise may say less than there is: then it goes no further up.
+        fastest = max(highest_allowed(current, behavior.scale_up, recent, now), current)
+        if wish.desired > min(wish.max_replicas, fastest):
+            return (
+                Verdict(fastest, *_UP_LIMIT) if wish.max_replicas > fastest else Verdict(wish.max_replicas, *_TOO_MANY)
+            )
+    elif wish.desired < current:
+        fastest = min(lowest_allowed(current, behavior.scale_down, recent, now), current)
+        if wish.desired < max(wish.min_replicas, fastest):
+            return (
+                Verdict(fastest, *_DOWN_LIMIT) if wish.min_replicas < fastest else Verdict(wish.min_replicas, *_TOO_FEW)
+            )
+    return Verdict(wish.desired, *_WITHIN)
+
+
+def highest_allowed(current: int, rules: HPAScalingRules | None, recent: Recent, now: float) -> int:
+    """How far up the policies let it go. Six now, four of them added and two taken within the period: it began with
+    four, and 300 % on top of four are sixteen."""
+
+    def reach(policy: HPAScalingPolicy) -> int:
+        start = recent.size_before(current, policy.period_seconds, now)
+        if policy.type == "Pods":
+            return start + policy.value
+        # Up, because a small workload would otherwise never grow.
+        return math.ceil(start * (1 + policy.value / 100))
+
+    return _reach(current, rules, reach, widest=max, narrowest=min)
+
+
+def lowest_allowed(current: int, rules: HPAScalingRules | None, recent: Recent, now: float) -> int:
+    """How far down the policies let it go."""
+
+    def reach(policy: HPAScalingPolicy) -> int:
+        start = recent.size_before(current, policy.period_seconds, now)
+        if policy.type == "Pods":
+            return start - policy.value
+        return int(start * (1 - policy.value / 100))
+
+    return _reach(current, rules, reach, widest=min, narrowest=max)
+
+
+def _reach(
+    current: int,
+    rules: HPAScalingRules | None,
+    reach: Callable[[HPAScalingPolicy], int],
+    *,
+    widest: Callable[[Sequence[int]], int],
+    narrowest: Callable[[Sequence[int]], int],
+) -> int:
+    if rules is None or rules.select_policy == DISABLED or not rules.policies:
+        return current
+    choose = narrowest if rules.select_policy == MIN else widest
+    return choose([reach(policy) for policy in rules.policies])

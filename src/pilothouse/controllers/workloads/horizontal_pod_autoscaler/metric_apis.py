@@ -1,0 +1,231 @@
+"""Reads metrics.k8s.io, custom.metrics.k8s.io and external.metrics.k8s.io. Whoever serves them is not known here.
+
+Upstream: v1.36 ``pkg/controller/podautoscaler/metrics/client.go`` and k8s.io/metrics ``pkg/client``.
+"""
+
+import datetime
+from collections.abc import Mapping
+from typing import TypeVar
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from pilothouse.api.autoscaling import CrossVersionObjectReference
+from pilothouse.api.core import ObjectReference
+from pilothouse.api.meta import ObjectMeta, View
+from pilothouse.client import Client
+from pilothouse.client.discovery import RestMapper
+from pilothouse.client.errors import ApiError
+from pilothouse.controllers.workloads.horizontal_pod_autoscaler.samples import Sample, Unmeasured
+from pilothouse.env import Env, Log
+from pilothouse.machinery.durations import DurationError, parse_duration
+from pilothouse.machinery.go_text import quote as quoted
+from pilothouse.machinery.labels import Selector
+from pilothouse.machinery.quantities import QuantityError, parse_quantity
+
+RESOURCE_METRICS = "metrics.k8s.io/v1beta1"
+CUSTOM_GROUP = "custom.metrics.k8s.io"
+CUSTOM_VERSIONS = ("v1beta2", "v1beta1")
+EXTERNAL_METRICS = "external.metrics.k8s.io/v1beta1"
+DEFAULT_WINDOW = 60.0
+
+T = TypeVar("T")
+
+
+class _ContainerMetrics(View, frozen=True):
+    name: str = ""
+    usage: dict[str, str] = {}
+
+
+class _PodMetrics(View, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    timestamp: datetime.datetime | None = None
+    window: str = ""
+    containers: tuple[_ContainerMetrics, ...] = ()
+
+
+class _PodMetricsList(View, frozen=True):
+    items: tuple[_PodMetrics, ...] = ()
+
+
+class _MetricValue(View, frozen=True):
+    described_object: ObjectReference = ObjectReference()
+    timestamp: datetime.datetime | None = None
+    window_seconds: int | None = None
+    window: int | None = None
+    """What v1beta1 calls it."""
+    value: str = "0"
+
+
+class _MetricValues(View, frozen=True):
+    items: tuple[_MetricValue, ...] = ()
+
+
+class MetricApis:
+    """Every method raises ``Unmeasured`` for what cannot be had, in upstream's words.
+
+    Which version of the custom API is served is asked once per ``period`` seconds.
+    """
+
+    def __init__(self, client: Client, mapper: RestMapper, env: Env, period: float, log: Log) -> None:
+        self._client = client
+        self._mapper = mapper
+        self._env = env
+        self._period = period
+        self._log = log
+        self._custom = ""
+        self._custom_until = float("-inf")
+
+    async def resource(self, resource: str, namespace: str, selector: Selector, container: str) -> dict[str, Sample]:
+        """What the pods use of a resource, or their container of that name."""
+        what = "resource metrics API"
+        target = f"/apis/{RESOURCE_METRICS}/namespaces/{quote(namespace)}/pods"
+        answer = await self._read(
+            what, _with(target, labelSelector=str(selector)), "pods.metrics.k8s.io", _PodMetricsList
+        )
+        if not answer.items:
+            raise Unmeasured(f"no metrics returned from {what}")
+        samples: dict[str, Sample] = {}
+        try:
+            for pod in answer.items:
+                value = self._used(pod, resource, container)
+                if value is not None:
+                    window = parse_duration(pod.window) if pod.window else 0.0
+                    samples[pod.metadata.name] = Sample(value, pod.timestamp, window)
+        except (QuantityError, DurationError) as error:
+            raise Unmeasured(f"unable to fetch metrics from {what}: {error}") from error
+        return samples
+
+    def _used(self, pod: _PodMetrics, resource: str, container: str) -> int | None:
+        of = [each for each in pod.containers if not container or each.name == container]
+        if container:
+            of = of[:1]
+        texts = [each.usage.get(resource) for each in of]
+        if not texts or None in texts:
+            if container and of:
+                return None
+            said = "Missing container metric" if container else "Missing resource metric"
+            about = {"container": container} if container else {"resourceMetric": resource}
+            self._log.info(said, v=2, pod=f"{pod.metadata.namespace}/{pod.metadata.name}", **about)
+            return None
+        return sum(parse_quantity(text).milli_value for text in texts if text is not None)
+
+    async def pods(
+        self, metric: str, namespace: str, selector: Selector, metric_selector: Selector
+    ) -> dict[str, Sample]:
+        """What each pod says of itself."""
+        target = f"{await self._custom_root()}/namespaces/{quote(namespace)}/pods/*/{quote(metric)}"
+        query = {"labelSelector": str(selector), "metricLabelSelector": str(metric_selector)}
+        values = await self._custom_values(_with(target, **query), f"pods.{CUSTOM_GROUP} *")
+        if not values:
+            raise Unmeasured("no metrics returned from custom metrics API")
+        return {
+            each.described_object.name: Sample(_milli(each, "custom"), each.timestamp, _window_of(each))
+            for each in values
+        }
+
+    async def object(
+        self, metric: str, namespace: str, about: CrossVersionObjectReference, metric_selector: Selector
+    ) -> int:
+        """What an object says of itself. A namespace can only be asked about itself: that of the autoscaler."""
+        root = await self._custom_root()
+        group, _slash, _version = about.api_version.rpartition("/")
+        if about.kind == "Namespace" and not group:
+            target, asked = f"{root}/namespaces/{quote(namespace)}/metrics/{quote(metric)}", f"namespaces {namespace}"
+        else:
+            resource = await self._resource_of(group, about.kind)
+            target = f"{root}/namespaces/{quote(namespace)}/{resource}/{quote(about.name)}/{quote(metric)}"
+            asked = f"{resource}.{CUSTOM_GROUP} {about.name}"
+        values = await self._custom_values(_with(target, metricLabelSelector=str(metric_selector)), asked)
+        if len(values) != 1:
+            raise Unmeasured(
+                "unable to fetch metrics from custom metrics API: the custom metrics API server returned "
+                f"{len(values)} results when we asked for exactly one"
+            )
+        return _milli(values[0], "custom")
+
+    async def external(self, metric: str, namespace: str, selector: Selector) -> list[int]:
+        """The values of a metric from outside."""
+        what = "external metrics API"
+        target = f"/apis/{EXTERNAL_METRICS}/namespaces/{quote(namespace)}/{quote(metric)}"
+        answer = await self._read(
+            what, _with(target, labelSelector=str(selector)), f"{metric}.external.metrics.k8s.io", _MetricValues
+        )
+        if not answer.items:
+            raise Unmeasured(f"no metrics returned from {what}")
+        return [_milli(each, "external") for each in answer.items]
+
+    async def _custom_values(self, target: str, asked: str) -> tuple[_MetricValue, ...]:
+        return (await self._read("custom metrics API", target, asked, _MetricValues)).items
+
+    async def _custom_root(self) -> str:
+        now = self._env.monotonic()
+        if not self._custom or now >= self._custom_until:
+            try:
+                response = await self._client.request("GET", f"/apis/{CUSTOM_GROUP}")
+                served = {each.version for each in msgspec.json.decode(response.body, type=_Group).versions}
+            except (ApiError, OSError, msgspec.MsgspecError) as error:
+                raise Unmeasured(
+                    f"unable to fetch metrics from custom metrics API: {_told(error, 'get', CUSTOM_GROUP)}"
+                ) from error
+            version = next((each for each in CUSTOM_VERSIONS if each in served), "")
+            if not version:
+                raise Unmeasured(
+                    "unable to fetch metrics from custom metrics API: no known available metric versions found"
+                )
+            self._custom, self._custom_until = version, now + self._period
+        return f"/apis/{CUSTOM_GROUP}/{self._custom}"
+
+    async def _resource_of(self, group: str, kind: str) -> str:
+        """``deployments.apps`` for a kind."""
+        try:
+            discovery = await self._mapper.discovery()
+        except (ApiError, OSError) as error:
+            raise Unmeasured(f"unable to fetch metrics from custom metrics API: {error}") from error
+        for each in discovery.preferred_resources():
+            if (each.group, each.kind) == (group, kind):
+                return each.group_resource
+        why = f"no matches for kind {quoted(kind)} in group {quoted(group)}"
+        raise Unmeasured(f"unable to fetch metrics from custom metrics API: {why}")
+
+    async def _read(self, what: str, target: str, asked: str, view: type[T]) -> T:
+        try:
+            response = await self._client.request("GET", target)
+            return msgspec.json.decode(response.body, type=view)
+        except (ApiError, OSError, msgspec.MsgspecError) as error:
+            raise Unmeasured(f"unable to fetch metrics from {what}: {_told(error, 'get', asked)}") from error
+
+
+class _Version(View, frozen=True):
+    version: str = ""
+
+
+class _Group(View, frozen=True):
+    versions: tuple[_Version, ...] = ()
+
+
+def _milli(value: _MetricValue, api: str) -> int:
+    try:
+        return parse_quantity(value.value).milli_value
+    except QuantityError as error:
+        raise Unmeasured(f"unable to fetch metrics from {api} metrics API: {error}") from error
+
+
+def _window_of(value: _MetricValue) -> float:
+    seconds = value.window if value.window_seconds is None else value.window_seconds
+    return DEFAULT_WINDOW if seconds is None else float(seconds)
+
+
+def _with(target: str, **query: str) -> str:
+    given: Mapping[str, str] = {name: text for name, text in query.items() if text}
+    return f"{target}?{urlencode(given)}" if given else target
+
+
+def _told(error: Exception, verb: str, asked: str) -> str:
+    """The error as client-go prints it: what is no Status of an API server names what was asked for (apimachinery
+    ``NewGenericServerResponse``, v0.36)."""
+    if isinstance(error, ApiError):
+        for cause in error.causes:
+            if cause.reason == "UnexpectedServerResponse":
+                return f"{str(error).removesuffix(f': {cause.message}')} ({verb} {asked})"
+    return str(error) or type(error).__name__

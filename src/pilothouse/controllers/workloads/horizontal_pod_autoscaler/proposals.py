@@ -1,0 +1,262 @@
+"""What each metric of a spec asks for, and what is reported of it.
+
+Upstream: ``computeReplicasForMetric`` and ``computeStatusFor…`` of v1.36
+``pkg/controller/podautoscaler/horizontal.go``.
+"""
+
+import msgspec
+
+from pilothouse.api.autoscaling import (
+    ContainerResourceMetricStatus,
+    ExternalMetricSource,
+    ExternalMetricStatus,
+    HPAScalingRules,
+    MetricSpec,
+    MetricStatus,
+    MetricTarget,
+    MetricValueStatus,
+    ObjectMetricSource,
+    ObjectMetricStatus,
+    PodsMetricSource,
+    PodsMetricStatus,
+    ResourceMetricStatus,
+)
+from pilothouse.api.meta import LabelSelector
+from pilothouse.controllers.workloads.horizontal_pod_autoscaler.metric_apis import MetricApis
+from pilothouse.controllers.workloads.horizontal_pod_autoscaler.replica_count import (
+    Pods,
+    Tolerances,
+    by_average,
+    by_share,
+    by_utilization,
+    by_value,
+    total_of,
+)
+from pilothouse.controllers.workloads.horizontal_pod_autoscaler.samples import Unmeasured
+from pilothouse.machinery.go_text import quote
+from pilothouse.machinery.labels import Selector, SelectorError, selector_from
+from pilothouse.machinery.quantities import BINARY, DECIMAL, Quantity, QuantityError, parse_quantity
+
+
+class Proposal(msgspec.Struct, frozen=True):
+    """What one metric asks for. ``name`` is what messages call it."""
+
+    replicas: int
+    name: str
+    status: MetricStatus
+
+
+class Failed(Exception):
+    """A metric asks for nothing, because it cannot be read. ``why`` is for its event and condition; the text, which
+    names the metric, for what is said of all of them."""
+
+    def __init__(self, reason: str, why: str, text: str, *, by_spec: bool = False) -> None:
+        super().__init__(text)
+        self.reason = reason
+        self.why = why
+        self.by_spec = by_spec
+        """Whether the autoscaler itself is wrong, and not what it depends on."""
+
+
+def tolerances_of(up: HPAScalingRules | None, down: HPAScalingRules | None, default: float, *, own: bool) -> Tolerances:
+    """The tolerances of an autoscaler: its own, where it may have them and does, else those of all."""
+    return Tolerances(_tolerance(down, default, own=own), _tolerance(up, default, own=own))
+
+
+def _tolerance(rules: HPAScalingRules | None, default: float, *, own: bool) -> float:
+    if not own or rules is None or rules.tolerance is None:
+        return default
+    quantity = parse_quantity(rules.tolerance)
+    return float(quantity.mantissa * 10.0**quantity.exponent)
+
+
+class Proposals:
+    """Asks the metrics APIs for what one look needs."""
+
+    def __init__(self, apis: MetricApis, namespace: str, selector: Selector, pods: Pods) -> None:
+        self._apis = apis
+        self._namespace = namespace
+        self._selector = selector
+        self._pods = pods
+
+    async def propose(self, spec: MetricSpec) -> Proposal:
+        """What this metric asks for. Raises ``Failed``."""
+        if spec.type == "Resource" and spec.resource is not None:
+            source = spec.resource
+            return await self._resource(source.name, source.target, "")
+        if spec.type == "ContainerResource" and spec.container_resource is not None:
+            inner = spec.container_resource
+            return await self._resource(inner.name, inner.target, inner.container)
+        if spec.type == "Pods" and spec.pods is not None:
+            return await self._each_pod(spec.pods)
+        if spec.type == "Object" and spec.object is not None:
+            return await self._object(spec.object)
+        if spec.type == "External" and spec.external is not None:
+            return await self._external(spec.external)
+        why = f"unknown metric source type {quote(spec.type)}"
+        raise Failed("InvalidMetricSourceType", why, why, by_spec=True)
+
+    async def _resource(self, resource: str, target: MetricTarget, container: str) -> Proposal:
+        try:
+            replicas, name, current = await self._resource_count(resource, target, container)
+        except Unmeasured as error:
+            if container:
+                text = f"failed to get {container} container metric value: {error}"
+                raise Failed("FailedGetContainerResourceMetric", str(error), text) from error
+            text = f"failed to get {resource} resource metric value: {error}"
+            raise Failed("FailedGetResourceMetric", str(error), text) from error
+        if container:
+            inner = ContainerResourceMetricStatus(name=resource, container=container, current=current)
+            return Proposal(replicas, name, MetricStatus(type="ContainerResource", container_resource=inner))
+        status = ResourceMetricStatus(name=resource, current=current)
+        return Proposal(replicas, name, MetricStatus(type="Resource", resource=status))
+
+    async def _resource_count(
+        self, resource: str, target: MetricTarget, container: str
+    ) -> tuple[int, str, MetricValueStatus]:
+        wanted, percent = target.average_value, target.average_utilization
+        if wanted is None and percent is None:
+            raise Unmeasured(
+                "invalid resource metric source: neither an average utilization target nor an average value (usage) "
+                "target was set"
+            )
+        what = "usage" if wanted is not None else "utilization"
+        try:
+            try:
+                samples = await self._apis.resource(resource, self._namespace, self._selector, container)
+            except Unmeasured as error:
+                raise Unmeasured(f"unable to get metrics for resource {resource}: {error}") from error
+            if wanted is not None:
+                count = by_average(self._pods, samples, _milli(wanted), resource)
+            else:
+                assert percent is not None, "one of the two is set"
+                count = by_utilization(self._pods, samples, resource, container, percent)
+        except Unmeasured as error:
+            raise Unmeasured(f"failed to get {resource} {what}: {error}") from error
+        average = _shown(count.average, BINARY if resource == "memory" else DECIMAL)
+        if wanted is not None:
+            return count.replicas, f"{resource} resource", MetricValueStatus(average_value=average)
+        kind = "container resource" if container else "resource"
+        name = f"{resource} {kind} utilization (percentage of request)"
+        current = MetricValueStatus(average_value=average, average_utilization=count.utilization)
+        return count.replicas, name, current
+
+    async def _each_pod(self, source: PodsMetricSource) -> Proposal:
+        metric = source.metric
+        try:
+            try:
+                samples = await self._apis.pods(
+                    metric.name, self._namespace, self._selector, _selector_of(metric.selector)
+                )
+            except Unmeasured as error:
+                raise Unmeasured(f"unable to get metric {metric.name}: {error}") from error
+            count = by_average(self._pods, samples, _milli(source.target.average_value or ""))
+        except Unmeasured as error:
+            text = f"failed to get pods metric value: {error}"
+            raise Failed("FailedGetPodsMetric", str(error), text) from error
+        current = MetricValueStatus(average_value=_shown(count.average))
+        status = MetricStatus(type="Pods", pods=PodsMetricStatus(metric=metric, current=current))
+        return Proposal(count.replicas, f"pods metric {metric.name}", status)
+
+    async def _object(self, source: ObjectMetricSource) -> Proposal:
+        try:
+            replicas, name, current = await self._object_count(source)
+        except _Why as error:
+            text = f"failed to get object metric value: {error}"
+            raise Failed("FailedGetObjectMetric", error.why, text) from error
+        inner = ObjectMetricStatus(metric=source.metric, current=current, described_object=source.described_object)
+        return Proposal(replicas, name, MetricStatus(type="Object", object=inner))
+
+    async def _object_count(self, source: ObjectMetricSource) -> tuple[int, str, MetricValueStatus]:
+        metric, target, about = source.metric, source.target, source.described_object
+        shared = target.type == "AverageValue" and target.average_value is not None
+        if not shared and not (target.type == "Value" and target.value is not None):
+            raise _Why("invalid object metric source: neither a value target nor an average value target was set")
+        try:
+            selector = _selector_of(metric.selector)
+            try:
+                value = await self._apis.object(metric.name, self._namespace, about, selector)
+            except Unmeasured as error:
+                on = f"{about.kind} {self._namespace}/{about.name}"
+                raise Unmeasured(f"unable to get metric {metric.name}: {error} on {on}") from error
+            if not shared:
+                replicas = by_value(self._pods, value, _milli(target.value or ""))
+                return replicas, f"{about.kind} metric {metric.name}", MetricValueStatus(value=_shown(value))
+            count = by_share(self._pods, value, _milli(target.average_value or ""))
+        except Unmeasured as error:
+            text = f"failed to get {metric.name} object metric: {error}" if shared else str(error)
+            raise _Why(str(error), text) from error
+        current = MetricValueStatus(average_value=_shown(count.average))
+        return count.replicas, f"external metric {metric.name}({_printed(metric.selector)})", current
+
+    async def _external(self, source: ExternalMetricSource) -> Proposal:
+        try:
+            replicas, current = await self._external_count(source)
+        except _Why as error:
+            text = f"failed to get {source.metric.name} external metric value: {error}"
+            raise Failed("FailedGetExternalMetric", error.why, text) from error
+        inner = ExternalMetricStatus(metric=source.metric, current=current)
+        name = f"external metric {source.metric.name}({_printed(source.metric.selector)})"
+        return Proposal(replicas, name, MetricStatus(type="External", external=inner))
+
+    async def _external_count(self, source: ExternalMetricSource) -> tuple[int, MetricValueStatus]:
+        metric, target = source.metric, source.target
+        shared = target.average_value is not None
+        if not shared and target.value is None:
+            raise _Why("invalid external metric source: neither a value target nor an average value target was set")
+        try:
+            selector = _selector_of(metric.selector)
+            try:
+                value = total_of(await self._apis.external(metric.name, self._namespace, selector))
+            except Unmeasured as error:
+                asked = f"{self._namespace}/{metric.name}/{_printed(metric.selector)}"
+                raise Unmeasured(f"unable to get external metric {asked}: {error}") from error
+            if not shared:
+                replicas = by_value(self._pods, value, _milli(target.value or ""))
+                return replicas, MetricValueStatus(value=_shown(value))
+            count = by_share(self._pods, value, _milli(target.average_value or ""))
+        except Unmeasured as error:
+            text = f"{metric.name} external metric" if shared else f"external metric {metric.name}"
+            raise _Why(str(error), f"failed to get {text}: {error}") from error
+        return count.replicas, MetricValueStatus(average_value=_shown(count.average))
+
+
+class _Why(Exception):
+    """A reason for the event, and the longer text for everything else."""
+
+    def __init__(self, why: str, text: str = "") -> None:
+        super().__init__(text or why)
+        self.why = why
+
+
+def _milli(text: str) -> int:
+    try:
+        return parse_quantity(text).milli_value
+    except QuantityError as error:
+        raise Unmeasured(str(error)) from error
+
+
+def _shown(value: int, notation: str = DECIMAL) -> str:
+    return str(Quantity(value, -3, notation))
+
+
+def _selector_of(selector: LabelSelector | None) -> Selector:
+    try:
+        return selector_from(selector)
+    except SelectorError as error:
+        raise Unmeasured(str(error)) from error
+
+
+def _printed(selector: LabelSelector | None) -> str:
+    """As Go prints a ``*metav1.LabelSelector`` with %+v (its generated ``String``)."""
+    if selector is None:
+        return "nil"
+    labels = "".join(f"{key}: {value}," for key, value in sorted(selector.match_labels.items()))
+    expressions = "".join(
+        f"LabelSelectorRequirement{{Key:{each.key},Operator:{each.operator},Values:[{' '.join(each.values)}],}},"
+        for each in selector.match_expressions
+    )
+    return (
+        f"&LabelSelector{{MatchLabels:map[string]string{{{labels}}},"
+        f"MatchExpressions:[]LabelSelectorRequirement{{{expressions}}},}}"
+    )

@@ -1,0 +1,82 @@
+"""What was recommended for an autoscaler and what it did, for as long as that matters. In memory only, as upstream.
+
+Times are of a clock that does not jump. A slot whose entry is too old is used again, so there are never more slots than
+looks within the longest window. Upstream: v1.36 ``pkg/controller/podautoscaler/horizontal.go``
+(``timestampedRecommendation``, ``storeScaleEvent``).
+"""
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import msgspec
+
+from pilothouse.api.autoscaling import HorizontalPodAutoscalerBehavior, HPAScalingRules
+
+
+class Recommendation(msgspec.Struct, frozen=True):
+    """What the metrics asked for, before anything limited it."""
+
+    replicas: int
+    at: float
+
+
+class Change(msgspec.Struct, frozen=True):
+    """A change of size that this controller made; ``by`` is positive in both directions."""
+
+    by: int
+    at: float
+
+
+class Recent(msgspec.Struct, kw_only=True):
+    """The memory of one autoscaler."""
+
+    uid: str = ""
+    recommendations: list[Recommendation] = []
+    ups: list[Change] = []
+    downs: list[Change] = []
+
+    def begin(self, replicas: int, now: float) -> None:
+        """The first look: what is there is what was recommended, so that a restart makes nothing smaller at once
+        (kubernetes#68826)."""
+        if not self.recommendations:
+            self.recommendations.append(Recommendation(replicas, now))
+
+    def recommend(self, replicas: int, now: float, outdated: float) -> None:
+        """Remember; what is older than ``outdated`` may go for it."""
+        _store(self.recommendations, Recommendation(replicas, now), outdated)
+
+    def changed(self, behavior: HorizontalPodAutoscalerBehavior | None, before: int, after: int, now: float) -> None:
+        """The size was changed. Without policies nobody will ask."""
+        if behavior is None:
+            return
+        up = after > before
+        rules = behavior.scale_up if up else behavior.scale_down
+        _store(self.ups if up else self.downs, Change(abs(after - before), now), now - longest_period(rules))
+
+    def size_before(self, current: int, seconds: int, now: float) -> int:
+        """The size that many seconds ago, as far as this controller changed it since."""
+        since = now - seconds
+        return current - _sum_since(self.ups, since) + _sum_since(self.downs, since)
+
+
+def longest_period(rules: HPAScalingRules | None) -> int:
+    """The longest period of the policies."""
+    return max((policy.period_seconds for policy in rules.policies), default=0) if rules is not None else 0
+
+
+def _sum_since(changes: Sequence[Change], since: float) -> int:
+    return sum(change.by for change in changes if change.at > since)
+
+
+E = TypeVar("E", Recommendation, Change)
+
+
+def _store(entries: list[E], entry: E, outdated: float) -> None:
+    slot = None
+    for at, known in enumerate(entries):
+        if known.at < outdated:
+            slot = at
+    if slot is None:
+        entries.append(entry)
+    else:
+        entries[slot] = entry

@@ -1,0 +1,54 @@
+"""Whether the pods of an autoscaler are those of another one, too: then neither knows what it does.
+
+Upstream: ``hpasControllingPodsUnderSelector`` of v1.36 ``pkg/controller/podautoscaler/horizontal.go``.
+"""
+
+from collections.abc import Iterable
+
+from pilothouse.api.core import Pod
+from pilothouse.controllers.shared.pods_by_label import fixed_label, labelled
+from pilothouse.machinery.labels import Selector
+from pilothouse.runtime.cache import split_key
+
+
+class Rivals:
+    """The last known selectors of all autoscalers, found by a label that their pods carry."""
+
+    def __init__(self) -> None:
+        self._selectors: dict[str, Selector] = {}
+        self._by_label: dict[str, dict[str, None]] = {}
+
+    def put(self, key: str, selector: Selector) -> None:
+        """The autoscaler selects these pods now."""
+        if self._selectors.get(key) == selector:
+            return
+        self.forget(key)
+        self._selectors[key] = selector
+        self._by_label.setdefault(_shelf(key, selector), {})[key] = None
+
+    def forget(self, key: str) -> None:
+        """There is no such autoscaler any more."""
+        selector = self._selectors.pop(key, None)
+        if selector is not None:
+            shelf = _shelf(key, selector)
+            known = self._by_label[shelf]
+            del known[key]
+            if not known:
+                del self._by_label[shelf]
+
+    def selecting(self, namespace: str, pods: Iterable[Pod]) -> list[str]:
+        """The keys of the autoscalers that select any of these pods, sorted."""
+        found: set[str] = set()  # sorted before it is handed out
+        anywhere = self._by_label.get(namespace, ())
+        for pod in pods:
+            labels = pod.metadata.labels
+            shelves = [anywhere, *(self._by_label.get(labelled(namespace, *each), ()) for each in labels.items())]
+            for shelf in shelves:
+                found.update(key for key in shelf if key not in found and self._selectors[key].matches(labels))
+        return sorted(found)
+
+
+def _shelf(key: str, selector: Selector) -> str:
+    namespace, _name = split_key(key)
+    fixed = fixed_label(selector)
+    return namespace if fixed is None else labelled(namespace, *fixed)

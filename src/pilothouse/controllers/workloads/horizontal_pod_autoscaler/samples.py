@@ -1,0 +1,31 @@
+"""What was measured, in thousandths, and the failure to measure. Made by ``metric_apis``, read by ``replica_count``."""
+
+import datetime
+from collections.abc import Mapping
+
+import msgspec
+
+MAX_INT32 = (1 << 31) - 1
+MAX_INT64 = (1 << 63) - 1
+
+
+class Unmeasured(Exception):
+    """A metric has no value now, and why."""
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """What one pod was measured at: over ``window`` seconds up to ``at``."""
+
+    value: int
+    at: datetime.datetime | None = None
+    window: float = 0.0
+
+
+Samples = Mapping[str, Sample]
+"""By the name of the pod."""
+
+
+def quotient(total: int, count: int) -> int:
+    """Go's integer division, which cuts towards zero: -7 / 2 is -3."""
+    cut = abs(total) // abs(count)
+    return cut if (total < 0) == (count < 0) else -cut

@@ -1,0 +1,95 @@
+"""The size of the target, whatever it is: found by discovery, read and set through its subresource ``scale``.
+
+Upstream: ``scaleForResourceMappings`` of v1.36 ``pkg/controller/podautoscaler/horizontal.go``, and client-go's
+``scale``.
+"""
+
+from typing import Any
+
+import msgspec
+
+from pilothouse.api.autoscaling import CrossVersionObjectReference, Scale
+from pilothouse.api.kinds import Kind
+from pilothouse.client import Client
+from pilothouse.client.discovery import RestMapper
+from pilothouse.client.errors import ApiError, UndecodableObject
+from pilothouse.controllers.shared.conflicts import RETRY, retry_on_conflict
+from pilothouse.machinery.go_text import quote
+from pilothouse.machinery.splice import replace_fields
+
+PASSING = (ApiError, OSError, UndecodableObject)
+"""What the server or the way to it had."""
+
+
+class NoTarget(Exception):
+    """The reference leads nowhere. ``by_spec``: whatever the server has, it never will."""
+
+    def __init__(self, text: str, *, by_spec: bool = False) -> None:
+        super().__init__(text)
+        self.by_spec = by_spec
+
+
+class Target(msgspec.Struct, frozen=True):
+    """A scale, as read and as it came."""
+
+    kind: Kind[Any]
+    scale: Scale
+    raw: msgspec.Raw
+
+
+class Sizes:
+    """Reads and writes scales."""
+
+    def __init__(self, client: Client, mapper: RestMapper) -> None:
+        self._client = client
+        self._mapper = mapper
+
+    async def read(self, reference: CrossVersionObjectReference, namespace: str) -> Target:
+        """The scale of what is referred to. The version in the reference does not matter, only the group: it is read in
+        the one that the server prefers. Raises ``NoTarget`` and what the client raises."""
+        first: Exception | None = None
+        for kind in await self._kinds(reference):
+            try:
+                return await self._read(kind, reference.name, namespace)
+            except PASSING as error:
+                first = first or error
+        raise first or NoTarget("unrecognized resource")
+
+    async def set(self, target: Target, replicas: int) -> None:
+        """Set the size. Who else wrote meanwhile is overruled. Raises what the client raises."""
+        meta = target.scale.metadata
+
+        async def write(attempt: int) -> None:
+            now = target if attempt == 0 else await self._read(target.kind, meta.name, meta.namespace)
+            body = replace_fields(now.raw, {"spec.replicas": b"%d" % replicas})
+            await self._client.update(target.kind.raw, meta.name, body, meta.namespace, subresource="scale")
+
+        await retry_on_conflict(write, RETRY)
+
+    async def _read(self, kind: Kind[Any], name: str, namespace: str) -> Target:
+        raw = await self._client.get(kind.raw, name, namespace, subresource="scale")
+        try:
+            return Target(kind, msgspec.json.decode(raw, type=Scale), raw)
+        except msgspec.MsgspecError as error:
+            raise UndecodableObject(
+                f"the scale of {kind.group_resource} {namespace}/{name}", str(error), raw
+            ) from error
+
+    async def _kinds(self, reference: CrossVersionObjectReference) -> list[Kind[Any]]:
+        group = _group_of(reference.api_version)
+        discovery = await self._mapper.discovery()
+        found = [
+            each.as_kind()
+            for each in discovery.preferred_resources()
+            if (each.group, each.kind) == (group, reference.kind)
+        ]
+        if not found:
+            raise NoTarget(f"no matches for kind {quote(reference.kind)} in group {quote(group)}")
+        return found
+
+
+def _group_of(api_version: str) -> str:
+    """``apps`` of ``apps/v1``, nothing of ``v1``."""
+    if api_version.count("/") > 1:
+        raise NoTarget(f"unexpected GroupVersion string: {api_version}", by_spec=True)
+    return api_version.rpartition("/")[0]

@@ -1,0 +1,109 @@
+"""What an autoscaler reports. Pure.
+
+Upstream: ``setStatus`` and ``setConditionInList`` of v1.36 ``pkg/controller/podautoscaler/horizontal.go``.
+"""
+
+import datetime
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from pilothouse.api.autoscaling import (
+    HorizontalPodAutoscalerCondition,
+    HorizontalPodAutoscalerStatus,
+    MetricStatus,
+)
+from pilothouse.machinery.conditions import is_condition_true, with_condition, without_condition
+from pilothouse.machinery.splice import replace_fields
+from pilothouse.machinery.times import format_time
+
+ABLE, ACTIVE, LIMITED, AT_ZERO = "AbleToScale", "ScalingActive", "ScalingLimited", "ScaledToZero"
+
+
+class Report:
+    """The status as it comes to be in one look."""
+
+    def __init__(self, status: HorizontalPodAutoscalerStatus, now: datetime.datetime) -> None:
+        self.status = status
+        self._before = status
+        self._now = now
+
+    def tell(self, condition: str, holds: bool, reason: str, message: str) -> None:
+        """Set a condition. Its time changes with its status only."""
+        new = HorizontalPodAutoscalerCondition(
+            type=condition,
+            status="True" if holds else "False",
+            reason=reason,
+            message=message,
+            last_transition_time=self._now,
+        )
+        self.status = replace(self.status, conditions=with_condition(self.status.conditions, new))
+
+    def drop(self, condition: str) -> None:
+        """The condition is no more."""
+        self.status = replace(self.status, conditions=without_condition(self.status.conditions, condition))
+
+    def says(self, condition: str) -> bool:
+        """Whether the condition is true."""
+        return is_condition_true(self.status.conditions, condition)
+
+    def seen(
+        self,
+        current: int,
+        metrics: tuple[MetricStatus, ...] | None,
+        *,
+        desired: int | None = None,
+        rescaled: bool = False,
+    ) -> None:
+        """What there is, and what is wanted if that was found out."""
+        status = self.status
+        self.status = replace(
+            status,
+            current_replicas=current,
+            desired_replicas=status.desired_replicas if desired is None else desired,
+            current_metrics=metrics,
+            last_scale_time=self._now if rescaled else status.last_scale_time,
+        )
+
+    @property
+    def is_news(self) -> bool:
+        """Whether it says anything that was not said before."""
+        return _compared(self.status) != _compared(self._before)
+
+
+def _compared(status: HorizontalPodAutoscalerStatus) -> HorizontalPodAutoscalerStatus:
+    """No metrics and a list of none are the same."""
+    return replace(status, current_metrics=status.current_metrics or ())
+
+
+def body(raw: bytes, status: HorizontalPodAutoscalerStatus) -> bytes:
+    """The whole object as it is to be sent: ``raw`` with this status. Fields of a newer server stay in it."""
+    return replace_fields(raw, {"status": msgspec.json.encode(_document(status)), "metadata.managedFields": None})
+
+
+def _document(status: HorizontalPodAutoscalerStatus) -> dict[str, Any]:
+    document: dict[str, Any] = {}
+    if status.last_scale_time is not None:
+        document["lastScaleTime"] = format_time(status.last_scale_time)
+    if status.current_replicas:
+        document["currentReplicas"] = status.current_replicas
+    document["desiredReplicas"] = status.desired_replicas
+    metrics = status.current_metrics
+    document["currentMetrics"] = None if metrics is None else [_metric(each) for each in metrics]
+    document["conditions"] = [
+        {
+            "type": each.type,
+            "status": each.status,
+            "lastTransitionTime": format_time(each.last_transition_time) if each.last_transition_time else None,
+            "reason": each.reason,
+            "message": each.message,
+        }
+        for each in status.conditions
+    ]
+    return document
+
+
+def _metric(metric: MetricStatus) -> dict[str, Any]:
+    # The type is there also when it is empty: a metric that could not be read leaves a gap that can be counted.
+    return {"type": metric.type, **msgspec.to_builtins(metric)}

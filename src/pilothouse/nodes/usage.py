@@ -1,0 +1,85 @@
+"""What simulated containers use of cpu and memory: annotations say so, otherwise it follows from what they request.
+
+A function of the pod as it is stored, so that usage changes the moment somebody changes an annotation, and needs no
+memory. For a pod: ``simulated.pilothouse.dev/cpu-usage`` and ``memory-usage``, for one container with ``.CONTAINER``
+behind. A load on a whole workload (``cpu-load``, ``memory-load`` on a Deployment, …) comes in here as each pod's share
+of it. The table is in docs/nodes.md.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pilothouse.api.usage import ContainerUsage, Usage
+from pilothouse.machinery.quantities import QuantityError, parse_quantity
+from pilothouse.nodes.behaviour import PREFIX
+
+IDLE = Usage(cpu=10, memory=64 << 20)
+"""What a node uses of itself."""
+UNSAID = Usage(cpu=1, memory=32 << 20)
+"""What a container uses that requests nothing."""
+CPU_SHARE, MEMORY_SHARE = 10, 50
+"""What a container uses of its requests, in percent: a program that waits for work needs little cpu, and memory it has
+already. So nothing is scaled up before somebody puts a load on it."""
+
+
+def container_usages(pod: Mapping[str, Any], share: Mapping[str, int]) -> list[ContainerUsage]:
+    """What the running containers of a pod use. A share comes before what the pod as a whole is said to use, and what
+    one container is said to use before both."""
+    running = [name for name in _running(pod) if name]
+    requests = {
+        container["name"]: (container.get("resources") or {}).get("requests") or {}
+        for field in ("containers", "initContainers")
+        for container in (pod.get("spec") or {}).get(field) or ()
+    }
+    annotations = (pod.get("metadata") or {}).get("annotations") or {}
+    found = []
+    for number, name in enumerate(running):
+
+        def amount(resource: str, number: int = number, name: str = name) -> int:
+            own = _read(annotations, f"{resource}-usage.{name}", resource)
+            if own is not None:
+                return own
+            whole = share.get(resource)
+            if whole is None:
+                whole = _read(annotations, f"{resource}-usage", resource)
+            if whole is None:
+                return _usual(requests.get(name) or {}, resource)
+            # In equal parts; what cannot be divided goes to the first.
+            part, left = divmod(whole, len(running))
+            return part + (left if number == 0 else 0)
+
+        found.append(ContainerUsage(name, Usage(cpu=amount("cpu"), memory=amount("memory"))))
+    return found
+
+
+def _running(pod: Mapping[str, Any]) -> list[str]:
+    status = pod.get("status") or {}
+    return [
+        each.get("name") or ""
+        for field in ("containerStatuses", "initContainerStatuses")
+        for each in status.get(field) or ()
+        if (each.get("state") or {}).get("running") is not None
+    ]
+
+
+def _read(annotations: Mapping[str, str], key: str, resource: str) -> int | None:
+    """What cannot be read counts as unsaid; the node complains of it in an event."""
+    text = annotations.get(PREFIX + key)
+    if text is None:
+        return None
+    try:
+        return max(_in_units(text, resource), 0)
+    except QuantityError:
+        return None
+
+
+def _in_units(text: str, resource: str) -> int:
+    quantity = parse_quantity(text)
+    return quantity.milli_value if resource == "cpu" else quantity.value
+
+
+def _usual(requests: Mapping[str, Any], resource: str) -> int:
+    text = requests.get(resource)
+    if text is None:
+        return UNSAID.cpu if resource == "cpu" else UNSAID.memory
+    return _in_units(str(text), resource) * (CPU_SHARE if resource == "cpu" else MEMORY_SHARE) // 100

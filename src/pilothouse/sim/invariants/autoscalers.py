@@ -1,0 +1,103 @@
+"""What must hold for workloads that are scaled: never outside the bounds, never faster than the policies say.
+
+Judged are the sizes of Deployments as they are stored, where a manager wrote them through ``scale``. What a manager did
+before it died it does not know any more (as upstream): policies are about what one process does.
+"""
+
+import math
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pilothouse.api.apps import Deployment
+from pilothouse.api.autoscaling import HorizontalPodAutoscaler, HPAScalingPolicy
+from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.story import Origin
+from pilothouse.storage import Change
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pilothouse.sim.simulation import Process
+
+_deployment = msgspec.json.Decoder(Deployment).decode
+_autoscaler = msgspec.json.Decoder(HorizontalPodAutoscaler).decode
+
+
+class Autoscalers(Invariant):
+    """Of Deployments, each with an autoscaler of its own name whose spec stays the same. ``now`` is loop time.
+    ``changes`` counts how often a size was changed by a manager."""
+
+    def __init__(self, now: "Callable[[], float]") -> None:
+        self._now = now
+        self._autoscalers: dict[str, HorizontalPodAutoscaler] = {}
+        self._sizes: dict[str, list[tuple[float, int]]] = {}
+        """Every size there was since this process began."""
+        self.changes = 0
+
+    def started(self, process: "Process") -> None:
+        """It remembers nothing."""
+        self._sizes = {key: sizes[-1:] for key, sizes in self._sizes.items()}
+
+    def committed(self, change: Change, origin: Origin | None) -> None:
+        """Deployments and their autoscalers."""
+        kind, _slash, key = change.key.removeprefix("apps/").removeprefix("autoscaling/").partition("/")
+        gone = change.type == "DELETED"
+        if kind == "horizontalpodautoscalers":
+            self._autoscalers.pop(key, None)
+            if not gone:
+                self._autoscalers[key] = _autoscaler(change.value)
+        elif kind == "deployments":
+            if gone:
+                self._sizes.pop(key, None)
+                return
+            size = _deployment(change.value).spec.replicas or 0
+            known = self._sizes.setdefault(key, [(self._now(), size)])
+            if known[-1][1] == size:
+                return
+            if origin is not None and origin.program.startswith("manager") and origin.call.subresource == "scale":
+                self.changes += 1
+                self._judge(key, size)
+            known.append((self._now(), size))
+
+    def _judge(self, key: str, size: int) -> None:
+        autoscaler = self._autoscalers.get(key)
+        if autoscaler is None:
+            return  # it has just been deleted, and the manager has not heard of it
+        spec, before = autoscaler.spec, self._sizes[key][-1][1]
+        least = 1 if spec.min_replicas is None else spec.min_replicas
+        if not least <= size <= spec.max_replicas:
+            raise Violation(f"{key} is set to {size}, between {least} and {spec.max_replicas} it may be")
+        if not least <= before <= spec.max_replicas:
+            return  # put right at once, however far it is
+        up = size > before
+        if spec.behavior is None:
+            if size > max(2 * before, 4):
+                raise Violation(f"{key} goes from {before} to {size} in one look")
+            return
+        rules = spec.behavior.scale_up if up else spec.behavior.scale_down
+        assert rules is not None, "the server fills in both"
+        allowed = [self._reach(key, policy, 1 if up else -1) for policy in rules.policies]
+        furthest = max(allowed) if up else min(allowed)
+        if (size > furthest) if up else (size < furthest):
+            raise Violation(f"{key} goes from {before} to {size}, the policies allow {furthest}: {self._sizes[key]}")
+
+    def _reach(self, key: str, policy: HPAScalingPolicy, direction: int) -> int:
+        """How far a policy lets it go, from the size at which its period began."""
+        since = self._now() - policy.period_seconds
+        sizes = self._sizes[key]
+        start = next((size for at, size in reversed(sizes) if at <= since), sizes[0][1])
+        step = policy.value if policy.type == "Pods" else start * policy.value / 100
+        return math.ceil(start + step) if direction > 0 else math.trunc(start - step)
+
+    def settled(self) -> None:
+        """The size is what the autoscaler says that it should be, and it can be told from the metrics."""
+        for key, autoscaler in self._autoscalers.items():
+            size, status = self._sizes[key][-1][1], autoscaler.status
+            if status.desired_replicas != size:
+                raise Violation(f"{key} is {size}, its autoscaler says {status.desired_replicas}")
+            untrue = [
+                each.type for each in status.conditions if each.status != "True" and each.type != "ScalingLimited"
+            ]
+            if untrue or not status.conditions:
+                raise Violation(f"{key} came to rest without {untrue}: {status.conditions}")

@@ -1,0 +1,175 @@
+"""Which pods count, and what they request. The rows mirror v1.36
+``pkg/controller/podautoscaler/replica_calculator_test.go`` (``TestGroupPods``, ``TestCalculateRequests``)."""
+
+import re
+
+import pytest
+from tests.controllers.horizontal_pod_autoscaler.builders import NOW, PATIENCE, ago, pod
+
+from pilothouse.api.core import Pod
+from pilothouse.controllers.workloads.horizontal_pod_autoscaler.grouping import Groups, group_pods, requests_of
+from pilothouse.controllers.workloads.horizontal_pod_autoscaler.samples import Sample, Unmeasured
+
+KNOWN = Sample(1)
+"""A sample that says neither when it was taken nor over how long."""
+DONE = "Succeeded"
+
+
+@pytest.mark.parametrize(
+    ("pods", "known", "resource", "expected"),
+    [
+        pytest.param([], {}, "cpu", Groups(0, (), (), ()), id="void"),
+        pytest.param(
+            [pod("a", phase=DONE, ready="", started=None)],
+            {"a": Sample(1, NOW, 60)},
+            "memory",
+            Groups(1, (), (), ()),
+            id="memory is believed from the start",
+        ),
+        pytest.param(
+            [pod("a", phase=DONE, ready="", started=NOW)],
+            {"a": KNOWN},
+            "cpu",
+            Groups(0, ("a",), (), ()),
+            id="cpu: nobody knows whether it is ready",
+        ),
+        pytest.param(
+            [pod("a", started=ago(60), since=ago(30))],
+            {"a": Sample(1, NOW, 30)},
+            "cpu",
+            Groups(1, (), (), ()),
+            id="cpu: new, but measured since it is ready",
+        ),
+        pytest.param(
+            [pod("a", started=ago(60), since=ago(30))],
+            {"a": Sample(1, NOW, 60)},
+            "cpu",
+            Groups(0, ("a",), (), ()),
+            id="cpu: new, and measured over its start",
+        ),
+        pytest.param(
+            [pod("a", started=ago(-86400), since=ago(-86390))],
+            {"a": Sample(1, NOW, 60)},
+            "cpu",
+            Groups(1, (), (), ()),
+            id="cpu: the clock was put back by a day since it started, which upstream takes for a start",
+        ),
+        pytest.param(
+            [pod("a", ready="False", started=ago(600), since=ago(594))],
+            {"a": KNOWN},
+            "cpu",
+            Groups(0, ("a",), (), ()),
+            id="cpu: old, and never ready since its first seconds",
+        ),
+        pytest.param(
+            [pod("a", started=ago(180), since=ago(180))],
+            {"a": Sample(1, ago(120), 60)},
+            "cpu",
+            Groups(1, (), (), ()),
+            id="cpu: old, and the sample too",
+        ),
+        pytest.param(
+            [pod("a", ready="False", started=ago(600), since=ago(540))],
+            {"a": KNOWN},
+            "cpu",
+            Groups(1, (), (), ()),
+            id="cpu: was ready for a while, and is not now",
+        ),
+        pytest.param(
+            [pod("a", ready="False", started=ago(600), since=ago(590))],
+            {"a": KNOWN},
+            "cpu",
+            Groups(1, (), (), ()),
+            id="cpu: unready just when the delay was over",
+        ),
+        pytest.param(
+            [pod("a", phase=DONE, ready="", started=ago(180))], {}, "cpu", Groups(0, (), ("a",), ()), id="no sample"
+        ),
+        pytest.param(
+            [
+                pod("a", phase=DONE, ready="", started=NOW),
+                pod("b", phase=DONE, started=ago(180), since=ago(180)),
+                pod("c", phase=DONE, ready="", started=ago(180)),
+            ],
+            {"a": KNOWN, "b": KNOWN},
+            "cpu",
+            Groups(1, ("a",), ("c",), ()),
+            id="several pods",
+        ),
+        pytest.param([pod("a", phase="Pending")], {}, "cpu", Groups(0, ("a",), (), ()), id="pending is not ready"),
+        pytest.param(
+            [pod("a", phase="Pending", deleted=True)],
+            {"a": KNOWN},
+            "cpu",
+            Groups(0, (), (), ("a",)),
+            id="being deleted comes first",
+        ),
+        pytest.param([pod("a", phase="Failed")], {"a": KNOWN}, "cpu", Groups(0, (), (), ("a",)), id="failed"),
+    ],
+)
+def test_groups(pods: list[Pod], known: dict[str, Sample], resource: str, expected: Groups) -> None:
+    assert group_pods(pods, known, resource, PATIENCE, NOW) == expected
+
+
+TWO = {"c1": "100m", "c2": "50m"}
+
+
+@pytest.mark.parametrize(
+    ("pods", "container", "expected"),
+    [
+        pytest.param([], "", {}, id="void"),
+        pytest.param([pod("a", requests=TWO)], "", {"a": 150}, id="the containers' requests add up"),
+        pytest.param(
+            [pod("a", requests=TWO, whole={"cpu": "800m"})], "", {"a": 800}, id="what the pod asks for comes first"
+        ),
+        pytest.param(
+            [pod("a", requests={"c1": "", "c2": "50m"}, whole={"cpu": "800m"})],
+            "",
+            {"a": 800},
+            id="also where a container asks for nothing",
+        ),
+        pytest.param([pod("a", requests=TWO)], "c1", {"a": 100}, id="one container"),
+        pytest.param(
+            [pod("a", requests=TWO, whole={"cpu": "800m"})], "c1", {"a": 100}, id="one container, whatever the pod asks"
+        ),
+        pytest.param(
+            [pod("a", requests={"c1": "100m"}, inits={"i": "20m"}, sidecars={"s": "50m"})],
+            "",
+            {"a": 150},
+            id="sidecars count, what ends before the pod begins does not",
+        ),
+        pytest.param(
+            [pod("a", requests={"c1": "100m"}, sidecars={"s": "50m"})], "s", {"a": 50}, id="a sidecar can be named"
+        ),
+        pytest.param(
+            [pod("a", requests=TWO, whole={"memory": "1Gi"})], "", {"a": 150}, id="of something else the pod asks for"
+        ),
+    ],
+)
+def test_requests(pods: list[Pod], container: str, expected: dict[str, int]) -> None:
+    assert requests_of(pods, "cpu", container) == expected
+
+
+@pytest.mark.parametrize(
+    ("made", "container", "why"),
+    [
+        pytest.param(
+            pod("a", requests={"c1": "", "c2": "50m"}), "", "missing request for cpu in container c1 of Pod a", id="one"
+        ),
+        pytest.param(pod("a", requests=TWO), "c3", "container c3 not found in Pod a", id="NonExistentContainer"),
+        pytest.param(
+            pod("a", requests={"c1": ""}, whole={"memory": "1Gi"}),
+            "",
+            "missing pod-level request for cpu in Pod a",
+            id="the pod asks for something else, and nobody for this",
+        ),
+    ],
+)
+def test_what_nobody_asked_for_has_no_share(made: Pod, container: str, why: str) -> None:
+    with pytest.raises(Unmeasured, match=f"^{re.escape(why)}$"):
+        requests_of([made], "cpu", container)
+
+
+def test_memory_that_a_pod_asks_for_as_a_whole_is_in_thousandths_too() -> None:
+    whole, parts = pod("a", whole={"memory": "1Mi"}), pod("b", requests={"c1": "1Mi"}, resource="memory")
+    assert requests_of([whole, parts], "memory") == {"a": 1048576000, "b": 1048576000}

@@ -1,0 +1,204 @@
+"""The controller on a real kube-apiserver, with the rights of its role: scale subresources, statuses, events.
+
+v1.20 has no autoscaling/v2, so that the manager leaves the controller out there. Its v2beta2 has the same fields, but
+for tolerances: here the version is changed on the way. What it says is read as autoscaling/v1. Nobody serves metrics
+there; once that has been seen, they are made up on the way as well.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import msgspec
+import pytest
+from tests.real_cluster import RealCluster
+
+from pilothouse.api import wire
+from pilothouse.client import Client
+from pilothouse.client.connect import connect
+from pilothouse.client.interceptor import Answer, Interceptor, Rule
+from pilothouse.controllers.workloads.horizontal_pod_autoscaler import DESCRIPTOR, HorizontalPodAutoscalerOptions
+from pilothouse.env import Env, TaskGroup
+from pilothouse.env.loops import run
+from pilothouse.machinery.times import format_time
+from pilothouse.runtime import ControllerContext, InformerFactory
+
+pytestmark = pytest.mark.real
+
+NEEDED = ("system:kube-controller-manager", "system:controller:horizontal-pod-autoscaler")
+OURS, THEIRS = "autoscaling/v2", "autoscaling/v2beta2"
+LABELS = {"app": "web"}
+OPTIONS = HorizontalPodAutoscalerOptions(sync_period=0.5, cpu_initialization_period=0.0, downscale_stabilization=3.0)
+
+
+def _theirs(request: wire.Request) -> wire.Request:
+    target = request.target.replace(f"/apis/{OURS}/", f"/apis/{THEIRS}/")
+    body = request.body.replace(f'"{OURS}"'.encode(), f'"{THEIRS}"'.encode())
+    return msgspec.structs.replace(request, target=target, body=body)
+
+
+def _ours(text: bytes) -> bytes:
+    return text.replace(f'"{THEIRS}"'.encode(), f'"{OURS}"'.encode())
+
+
+class Older:
+    """A way to a server that knows the older version."""
+
+    def __init__(self, inner: wire.Transport) -> None:
+        self._inner = inner
+
+    async def request(self, request: wire.Request) -> wire.Response:
+        response = await self._inner.request(_theirs(request))
+        return msgspec.structs.replace(response, body=_ours(response.body))
+
+    async def open(self, request: wire.Request) -> wire.Stream:
+        return OlderStream(await self._inner.open(_theirs(request)))
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
+class OlderStream:
+    """A watch. Only whole lines are handed on, so that no version is cut in two."""
+
+    def __init__(self, inner: wire.Stream) -> None:
+        self._inner = inner
+        self.status, self.headers = inner.status, inner.headers
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        rest = b""
+        async for piece in self._inner:
+            lines, newline, rest = (rest + piece).rpartition(b"\n")
+            if newline:
+                yield _ours(lines + newline)
+        if rest:
+            yield _ours(rest)
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
+def metrics(namespace: str, milli: int, count: int) -> Answer:
+    """What a metrics server would say of pods web-0 …"""
+    containers = [{"name": "main", "usage": {"cpu": f"{milli}m", "memory": "1Mi"}}]
+    common = {"timestamp": None, "window": "15s", "containers": containers}
+    items = [{"metadata": {"name": f"web-{n}", "namespace": namespace}, **common} for n in range(count)]
+    body = msgspec.json.encode({"kind": "PodMetricsList", "apiVersion": "metrics.k8s.io/v1beta1", "items": items})
+    return Answer(wire.Response(200, {"content-type": "application/json"}, body))
+
+
+class Scene:
+    """A Deployment, its pods, and what is seen of its autoscaler as autoscaling/v1."""
+
+    def __init__(self, cluster: RealCluster, namespace: str) -> None:
+        self._cluster = cluster
+        self.namespace = namespace
+        self._apps = f"/apis/apps/v1/namespaces/{namespace}/deployments"
+        self.autoscalers = f"/apis/autoscaling/v1/namespaces/{namespace}/horizontalpodautoscalers"
+
+    async def ask(self, method: str, path: str, body: Any = None) -> Any:
+        how = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        return await asyncio.to_thread(self._cluster.request, method, path, body, content_type=how)
+
+    async def begin(self, pods: int) -> None:
+        resources = {"requests": {"cpu": "100m"}}
+        spec = {"containers": [{"name": "main", "image": "pause", "resources": resources}]}
+        template = {"metadata": {"labels": LABELS}, "spec": spec}
+        deployment = {"replicas": pods, "selector": {"matchLabels": LABELS}, "template": template}
+        await self.ask("POST", self._apps, {"metadata": {"name": "web"}, "spec": deployment})
+        await self.ask("PATCH", f"{self._apps}/web/status", {"status": {"replicas": pods}})
+        now = format_time(Env().now())
+        for number in range(pods):
+            path = f"/api/v1/namespaces/{self.namespace}/pods"
+            await self.ask("POST", path, {"metadata": {"name": f"web-{number}", "labels": LABELS}, "spec": spec})
+            ready = {"type": "Ready", "status": "True", "lastTransitionTime": now}
+            status = {"phase": "Running", "startTime": now, "conditions": [ready]}
+            await self.ask("PATCH", f"{path}/web-{number}/status", {"status": status})
+        target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+        autoscaler = {
+            "scaleTargetRef": target,
+            "minReplicas": 1,
+            "maxReplicas": 9,
+            "targetCPUUtilizationPercentage": 50,
+        }
+        await self.ask("POST", self.autoscalers, {"metadata": {"name": "web"}, "spec": autoscaler})
+
+    async def size(self) -> int:
+        return int((await self.ask("GET", f"{self._apps}/web/scale"))["spec"]["replicas"])
+
+    async def resize(self, size: int) -> None:
+        await self.ask("PATCH", f"{self._apps}/web", {"spec": {"replicas": size}})
+
+    async def conditions(self) -> dict[str, Any]:
+        path = self.autoscalers.replace("/v1/", "/v2beta2/")
+        status = (await self.ask("GET", f"{path}/web"))["status"]
+        return {each["type"]: each for each in status.get("conditions") or ()}
+
+    async def reasons(self) -> set[str]:
+        events = (await self.ask("GET", f"/api/v1/namespaces/{self.namespace}/events"))["items"]
+        return {event["reason"] for event in events if event["source"]["component"] == "horizontal-pod-autoscaler"}
+
+    async def until(self, size: int) -> None:
+        await eventually(self._is, size)
+
+    async def _is(self, size: int) -> bool:
+        return await self.size() == size
+
+
+async def eventually(look: Callable[..., Awaitable[bool]], *of: Any) -> None:
+    """The server is a program of its own: nobody tells when something has come about."""
+    async with asyncio.timeout(30):
+        while not await look(*of):  # noqa: ASYNC110  # see above
+            await asyncio.sleep(0.1)
+
+
+def test_the_size_follows_the_metrics(real_cluster: RealCluster) -> None:
+    scene = Scene(real_cluster, real_cluster.namespace("autoscaling"))
+    kubeconfig = real_cluster.user("autoscaler", cluster_roles=NEEDED)
+
+    async def main() -> None:
+        env = Env()
+        way = Interceptor(Older(connect(env, kubeconfig=str(kubeconfig))), env)
+        client = Client(way, env)
+        informers = InformerFactory(client, env)
+        context = ControllerContext(
+            env=env, client=client, informers=informers, metadata_informers=informers, options=OPTIONS
+        )
+        controller = DESCRIPTOR.build(context)
+        async with TaskGroup("controller") as group:
+            informers.start(group)
+            group.start(controller.run(), name="controller")
+            await informers.wait_synced()
+            await tell(way)
+            group.cancel()
+        await way.close()
+
+    async def tell(way: Interceptor) -> None:
+        await scene.begin(2)
+
+        async def looked_at() -> bool:
+            return "ScalingActive" in await scene.conditions()
+
+        await eventually(looked_at)
+        found = (await scene.conditions())["ScalingActive"]
+        assert (found["status"], found["reason"]) == ("False", "FailedGetResourceMetric")
+        assert found["message"].endswith(
+            "unable to fetch metrics from resource metrics API: the server could not find the requested resource "
+            "(get pods.metrics.k8s.io)"
+        )
+        measured = way.add(Rule(metrics(scene.namespace, 80, 2), resource="pods.metrics.k8s.io"))
+        await scene.until(4)
+        way.remove(measured)
+        way.add(Rule(metrics(scene.namespace, 10, 2), resource="pods.metrics.k8s.io"))
+        await scene.until(1)
+        status = (await scene.ask("GET", f"{scene.autoscalers}/web"))["status"]
+        assert (status["desiredReplicas"], status["currentCPUUtilizationPercentage"]) == (1, 10)
+        assert status["lastScaleTime"]
+        wanted = {"FailedGetResourceMetric", "FailedComputeMetricsReplicas", "SuccessfulRescale"}
+        assert await scene.reasons() == wanted
+        await scene.ask(
+            "PATCH", f"/apis/apps/v1/namespaces/{scene.namespace}/deployments/web", {"spec": {"replicas": 12}}
+        )
+        await scene.until(9)
+
+    run(main())

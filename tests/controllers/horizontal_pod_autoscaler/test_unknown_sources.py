@@ -1,0 +1,77 @@
+"""Specs that the API server does not let pass, and that are understood all the same to be nobody's business here."""
+
+import asyncio
+
+import pytest
+from tests.controllers.horizontal_pod_autoscaler.builders import workload
+
+from pilothouse.api.autoscaling import (
+    ExternalMetricSource,
+    MetricIdentifier,
+    MetricSpec,
+    ObjectMetricSource,
+    ResourceMetricSource,
+)
+from pilothouse.api.meta import LabelSelector, LabelSelectorRequirement
+from pilothouse.controllers.workloads.horizontal_pod_autoscaler.metric_apis import MetricApis
+from pilothouse.controllers.workloads.horizontal_pod_autoscaler.proposals import Failed, Proposals, _printed
+from pilothouse.machinery.labels import EVERYTHING
+
+NONE = "neither a value target nor an average value target was set"
+BAD = LabelSelector(match_expressions=(LabelSelectorRequirement(key="a", operator="Like", values=("b",)),))
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason", "why", "by_spec"),
+    [
+        pytest.param(
+            MetricSpec(type="CheddarCheese"),
+            "InvalidMetricSourceType",
+            'unknown metric source type "CheddarCheese"',
+            True,
+            id="TestConditionInvalidSourceType",
+        ),
+        pytest.param(
+            MetricSpec(type="Resource", resource=ResourceMetricSource(name="cpu")),
+            "FailedGetResourceMetric",
+            "invalid resource metric source: neither an average utilization target nor an average value (usage) target "
+            "was set",
+            False,
+            id="a resource without a target",
+        ),
+        pytest.param(
+            MetricSpec(type="Object", object=ObjectMetricSource()),
+            "FailedGetObjectMetric",
+            f"invalid object metric source: {NONE}",
+            False,
+            id="an object without a target",
+        ),
+        pytest.param(
+            MetricSpec(type="External", external=ExternalMetricSource()),
+            "FailedGetExternalMetric",
+            f"invalid external metric source: {NONE}",
+            False,
+            id="something outside without a target",
+        ),
+    ],
+)
+def test_what_cannot_be_asked_for_fails_before_anybody_is_asked(
+    spec: MetricSpec, reason: str, why: str, by_spec: bool
+) -> None:
+    proposals = Proposals(MetricApis.__new__(MetricApis), "default", EVERYTHING, workload(1))
+    with pytest.raises(Failed) as failed:
+        asyncio.run(proposals.propose(spec))
+    assert (failed.value.reason, failed.value.why, failed.value.by_spec) == (reason, why, by_spec)
+
+
+def test_selectors_are_printed_as_go_prints_them() -> None:
+    """``%+v`` of a ``*metav1.LabelSelector``, which has a method for it."""
+    assert _printed(None) == "nil"
+    empty = "&LabelSelector{MatchLabels:map[string]string{},MatchExpressions:[]LabelSelectorRequirement{},}"
+    assert _printed(LabelSelector()) == empty
+    selector = LabelSelector(match_labels={"b": "2", "a": "1"}, match_expressions=BAD.match_expressions)
+    assert _printed(selector) == (
+        "&LabelSelector{MatchLabels:map[string]string{a: 1,b: 2,},MatchExpressions:[]LabelSelectorRequirement{"
+        "LabelSelectorRequirement{Key:a,Operator:Like,Values:[b],},},}"
+    )
+    assert MetricIdentifier(selector=selector).selector is selector

@@ -1,0 +1,107 @@
+"""Autoscalers under faults: sizes stay within their bounds and move no faster than the policies say; in the end they
+are what the load asks for, and nothing is written any more."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.scenarios.users import User
+
+from pilothouse.controllers.workloads.horizontal_pod_autoscaler import limits
+from pilothouse.controllers.workloads.horizontal_pod_autoscaler.recent import Recent
+from pilothouse.sim import Simulation, SimulationFailed, SimulationOptions, draw, simulate
+from pilothouse.sim.invariants.autoscalers import Autoscalers
+
+ALL = "/apis/apps/v1/namespaces/default/deployments"
+HPAS = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers"
+OPTIONS = SimulationOptions(controllers=("horizontalpodautoscaling", "deployment", "replicaset", "garbagecollector"))
+LOAD = "simulated.pilothouse.dev/cpu-load"
+SECONDS = 400.0
+LEAST, MOST = 2, 12
+SLOW = {
+    "scaleUp": {"policies": [{"type": "Pods", "value": 3, "periodSeconds": 60}]},
+    "scaleDown": {
+        "stabilizationWindowSeconds": 45,
+        "policies": [
+            {"type": "Pods", "value": 2, "periodSeconds": 60},
+            {"type": "Percent", "value": 25, "periodSeconds": 90},
+        ],
+    },
+}
+
+
+def web(name: str) -> dict[str, Any]:
+    labels = {"app": name}
+    container = {"name": "main", "image": "pause", "resources": {"requests": {"cpu": "100m"}}}
+    pod = {"terminationGracePeriodSeconds": 1, "containers": [container]}
+    template = {"metadata": {"labels": labels}, "spec": pod}
+    spec = {"replicas": 3, "selector": {"matchLabels": labels}, "template": template}
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+def autoscaler(name: str, **spec: Any) -> dict[str, Any]:
+    cpu = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}
+    spec = {
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
+        "minReplicas": LEAST,
+        "maxReplicas": MOST,
+        "metrics": [{"type": "Resource", "resource": cpu}],
+        **spec,
+    }
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+async def put_load(user: User, name: str, milli: int) -> None:
+    await user.merge(f"{ALL}/{name}", {"metadata": {"annotations": {LOAD: f"{milli}m"}}})
+
+
+async def tell(simulation: Simulation) -> None:
+    """Two workloads, one with policies of its own, whose load goes up and down while things break."""
+    user = User(simulation.user)
+    for name in ("plain", "slow"):
+        await user.ask("POST", ALL, web(name))
+        await user.ask("POST", HPAS, autoscaler(name, **({"behavior": SLOW} if name == "slow" else {})))
+    chance = simulation.env.stream("user")
+    plan = draw(
+        simulation.env.stream("plan"), SECONDS, count=10,
+        resources=("horizontalpodautoscalers", "deployments", "replicasets", "pods"), restarts=True,
+    )  # fmt: skip
+
+    async def work() -> None:
+        for _ in range(20):
+            await put_load(user, chance.choice(("plain", "slow")), chance.choice((10, 150, 300, 600, 2000)))
+            await asyncio.sleep(chance.choice((1.0, 10.0, 40.0)))
+
+    await asyncio.gather(simulation.follow(plan), work())
+    await put_load(user, "plain", 330)
+    await put_load(user, "slow", 120)
+    await simulation.settle()
+    for name, size in (("plain", 7), ("slow", 3)):
+        found = await user.get(f"{ALL}/{name}")
+        assert found is not None
+        # Within the tolerance of what is asked for, on the side from which it came.
+        assert abs(found["spec"]["replicas"] - size) <= 1, found["spec"]["replicas"]
+    assert simulation.invariants[0].changes > 2  # type: ignore[attr-defined]
+
+
+def judge() -> tuple[Autoscalers, ...]:
+    return (Autoscalers(lambda: asyncio.get_running_loop().time()),)
+
+
+def test_sizes_stay_within_bounds_and_move_no_faster_than_they_may(seed: int) -> None:
+    simulate(tell, seed=seed, options=OPTIONS, invariants=judge)
+
+
+def test_the_judge_notices_a_size_out_of_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unbounded(wish: limits.Wish, *_rest: Any) -> limits.Verdict:
+        return limits.Verdict(wish.desired, "", "")
+
+    monkeypatch.setattr(limits, "bound", unbounded)
+    with pytest.raises(SimulationFailed, match="between 2 and 12 it may be"):
+        simulate(tell, seed=1, options=OPTIONS, invariants=judge)
+
+
+def test_the_judge_notices_who_forgets_what_it_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Recent, "changed", lambda *_: None)
+    with pytest.raises(SimulationFailed, match="the policies allow"):
+        simulate(tell, seed=1, options=OPTIONS, invariants=judge)

@@ -1,0 +1,132 @@
+"""10b-hpa-no-metrics, replayed: requests, statuses and events of an autoscaler without a metrics server."""
+
+import functools
+import json
+from typing import Any
+
+import pytest
+from tests.traces.audit import AuditedServer
+from tests.traces.canonical import Trace, assert_same
+from tests.traces.records import Record, recorded
+from tests.traces.stage import Stage, play
+
+SCENARIO = "10b-hpa-no-metrics"
+USER = "horizontal-pod-autoscaler"
+AUTOSCALERS = f"apis/autoscaling/v2/namespaces/{SCENARIO}/horizontalpodautoscalers"
+WEB = """
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: web
+spec:
+  replicas: 1
+  selector:
+    matchLabels: {app: web}
+  template:
+    metadata:
+      labels: {app: web}
+    spec:
+      containers:
+      - {name: main, image: "registry.k8s.io/pause:3.10"}
+"""
+
+
+async def story(stage: Stage) -> None:
+    """Its steps."""
+    await stage.create(WEB)
+    await stage.at(2.909)
+    target = {"kind": "Deployment", "name": "web", "apiVersion": "apps/v1"}
+    cpu = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}
+    spec = {
+        "scaleTargetRef": target,
+        "minReplicas": 2,
+        "maxReplicas": 5,
+        "metrics": [{"type": "Resource", "resource": cpu}],
+    }
+    await stage.request("POST", AUTOSCALERS, {"metadata": {"name": "web"}, "spec": spec})
+    await stage.at(39.015)
+    path = f"{stage.path('Deployment', 'web')}/scale"
+    await stage.request("PATCH", path, {"spec": {"replicas": 0}}, "application/merge-patch+json")
+    await stage.at(59.128)
+    await stage.request("DELETE", f"{AUTOSCALERS}/web", {"propagationPolicy": "Background"})
+    await stage.delete("Deployment", "web")
+    await stage.at(80.0)
+
+
+@functools.cache
+def played(seed: int) -> AuditedServer:
+    """Once per seed; without one nothing takes any time."""
+    return play(SCENARIO, story, seed=seed, latency=(0.001, 0.004) if seed else None)
+
+
+def requests(trace: Trace) -> list[Record]:
+    """Without discovery, and without events, which are sent beside the rest."""
+    return [each for each in trace.of(USER) if each.resource not in ("/api", "/apis") and not each.is_event]
+
+
+SEEDS = pytest.mark.parametrize("which", range(4))
+
+
+def statuses(records: list[Record]) -> list[dict[str, Any]]:
+    """Each status that was written, without times."""
+    found = []
+    for each in records:
+        if each.resource == "horizontalpodautoscalers/status":
+            status = json.loads(json.dumps(each.status))
+            assert status.pop("lastScaleTime")
+            for condition in status["conditions"]:
+                assert condition.pop("lastTransitionTime")
+            found.append(status)
+    return found
+
+
+@SEEDS
+def test_the_requests_are_those_of_upstream_in_their_order(which: int) -> None:
+    ours, theirs = Trace(played(which).records), Trace(recorded(SCENARIO))
+
+    def told(records: list[Record]) -> list[tuple[str, str, str, int, Any]]:
+        return [(each.verb, each.resource, each.name, each.code, each.query) for each in records]
+
+    assert told(requests(ours)) == told(requests(theirs))
+
+
+@SEEDS
+def test_the_statuses_are_those_of_upstream(which: int) -> None:
+    ours, theirs = statuses(played(which).records), statuses(recorded(SCENARIO))
+    assert len(ours) == 3
+    assert ours == theirs
+
+
+def test_the_size_is_written_as_upstream_writes_it() -> None:
+    def sent(records: list[Record]) -> list[Any]:
+        bodies = [
+            each.body
+            for each in records
+            if each.user == USER and each.verb == "update" and each.resource == "deployments/scale"
+        ]
+        for body in bodies:
+            for name in ("uid", "resourceVersion", "creationTimestamp"):
+                assert body["metadata"].pop(name)
+        return bodies
+
+    assert sent(json_copy(played(0).records)) == sent(json_copy(recorded(SCENARIO)))
+
+
+def json_copy(records: list[Record]) -> list[Record]:
+    """Bodies of their own, which may be changed."""
+    import msgspec
+
+    return [msgspec.structs.replace(each, body=json.loads(json.dumps(each.body))) for each in records]
+
+
+@SEEDS
+def test_the_events_are_those_of_upstream(which: int) -> None:
+    def told(trace: Trace) -> list[str]:
+        return trace.lines([each for each in trace.of(USER) if each.is_event])
+
+    assert_same(told(Trace(played(which).records)), told(Trace(recorded(SCENARIO))))
+
+
+@SEEDS
+def test_the_bootstrap_roles_allow_every_request(which: int) -> None:
+    assert not [str(asked) for _who, asked, decision in played(which).decisions if not decision.allowed]
