@@ -101,16 +101,20 @@ def with_revision(value: bytes, old: int | str, new: int) -> bytes:
 class Timestamps:
     """Now, as objects carry it: RFC 3339, whole seconds, UTC."""
 
-    __slots__ = ("_env", "_second", "_text")
+    __slots__ = ("_env", "_moment", "_second", "_text")
 
     def __init__(self, env: Env) -> None:
         self._env = env
+        self._moment: datetime.datetime | None = None
         self._second = -1
         self._text = ""
 
     def now(self) -> str:
         """``2026-01-01T00:00:00Z``."""
         moment = self._env.now()
+        if moment is self._moment:
+            return self._text
+        self._moment = moment
         second = int(moment.timestamp())
         if second != self._second:
             self._second = second

@@ -224,18 +224,25 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 class VirtualClock:
     """Wall time on the virtual loop: a start, plus loop time, plus the jumps made so far."""
 
-    __slots__ = ("_loop", "_start")
+    __slots__ = ("_at", "_loop", "_now", "_start")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, start: datetime.datetime = START) -> None:
         self._loop = loop
-        self._start = start
+        self._start = self._now = start
+        self._at = 0.0
 
     def now(self) -> datetime.datetime:
-        return self._start + datetime.timedelta(seconds=self._loop.time())
+        # Many things happen at one instant of virtual time.
+        at = self._loop.time()
+        if at != self._at:
+            self._at = at
+            self._now = self._start + datetime.timedelta(seconds=at)
+        return self._now
 
     def jump(self, seconds: float) -> None:
         """Move the wall clock forwards, or back, without loop time noticing."""
         self._start += datetime.timedelta(seconds=seconds)
+        self._now = self._start + datetime.timedelta(seconds=self._at)
 
 
 def run(main: Callable[[Env], Coroutine[Any, Any, T]], *, seed: int = 0, start: datetime.datetime = START) -> T:
