@@ -446,3 +446,65 @@ def test_what_a_quota_selects(term: Object, why: str) -> None:
     answer = on(main)
     assert answer.status == (422 if why else 201), answer.text
     assert why in answer.message if why else True
+
+
+_GPU, _PAGES = "example.com/gpu", "hugepages-2Mi"
+
+
+@pytest.mark.parametrize(
+    ("resources", "said"),
+    [
+        pytest.param({"requests": {"cpu": "1"}, "limits": {"cpu": "1000m"}}, "", id="as much as may be"),
+        pytest.param(
+            {"requests": {"cpus": "1"}},
+            'requests[cpus]: Invalid value: "cpus": must be a standard resource type or fully qualified',
+            id="no such resource",
+        ),
+        pytest.param(
+            {"limits": {"pods": "1"}},
+            'limits[pods]: Invalid value: "pods": must be a standard resource for containers',
+            id="no resource of containers",
+        ),
+        pytest.param(
+            {"limits": {"requests.example.com/gpu": "1"}},
+            "doesn't follow extended resource name standard",
+            id="a name that quotas need",
+        ),
+        pytest.param(
+            {"requests": {"memory": "2"}, "limits": {"memory": "1"}},
+            'resources.requests: Invalid value: "2": must be less than or equal to memory limit of 1',
+            id="more than the limit",
+        ),
+        pytest.param({"requests": {_GPU: "1"}, "limits": {_GPU: "1"}}, "", id="a device"),
+        pytest.param(
+            {"requests": {_GPU: "1"}},
+            "resources.limits: Required value: Limit must be set for non overcommitable resources",
+            id="a device without a limit",
+        ),
+        pytest.param(
+            {"requests": {_GPU: "1"}, "limits": {_GPU: "2"}},
+            f'resources.requests: Invalid value: "1": must be equal to {_GPU} limit of 2',
+            id="fewer devices than the limit",
+        ),
+        pytest.param({"limits": {_GPU: "1500m"}}, "must be an integer", id="half a device"),
+        pytest.param({"limits": {_PAGES: "2Mi"}}, "HugePages require cpu or memory", id="pages alone"),
+        pytest.param({"limits": {_PAGES: "4Mi", "cpu": "1"}}, "", id="pages and a processor"),
+        pytest.param(
+            {"limits": {_PAGES: "3Mi", "cpu": "1"}},
+            f"3Mi is not positive integer multiple of {_PAGES}",
+            id="one page and a half",
+        ),
+        pytest.param({"limits": {"cpu": "-1"}}, "must be greater than or equal to 0", id="less than nothing"),
+    ],
+)
+def test_what_a_container_asks_for(resources: Object, said: str) -> None:
+    """After upstream's ``TestValidateResourceRequirements`` and ``ValidateContainerResourceRequirements`` (v1.36)."""
+
+    async def main(api: Api) -> Answer:
+        asking = pod()
+        asking["spec"]["containers"][0]["resources"] = resources
+        return await api.post(PODS, asking)
+
+    answer = on(main)
+    assert answer.status == (422 if said else 201), answer.text
+    assert said == "" or said in answer.message

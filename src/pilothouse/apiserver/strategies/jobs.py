@@ -12,9 +12,10 @@ from pilothouse.api.meta import LabelSelector
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.strategies.amounts import NON_NEGATIVE
 from pilothouse.apiserver.strategies.base import Strategy
 from pilothouse.apiserver.strategies.filling import IMMUTABLE, child, fill, fixed, go_named
-from pilothouse.apiserver.strategies.pod_templates import NON_NEGATIVE, validate_template
+from pilothouse.apiserver.strategies.pod_templates import validate_template
 from pilothouse.apiserver.strategies.selectors import selector_problems
 from pilothouse.apiserver.strategies.warnings import pod_spec_warnings
 from pilothouse.machinery.cron import CronError, check_schedule

@@ -6,6 +6,7 @@ After kubernetes' ``pkg/apis/{core,policy,scheduling,node}/{v1/defaults.go,valid
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.strategies.amounts import COUNTED, requirement_problems
 from pilothouse.apiserver.strategies.base import Strategy
 from pilothouse.apiserver.strategies.filling import IMMUTABLE, canonicalize, child, fill, fixed
 from pilothouse.apiserver.strategies.pod_templates import toleration_problems
@@ -27,17 +28,6 @@ _SCOPES = (
     "PriorityClass",
     "Terminating",
     "VolumeAttributesClass",
-)
-COUNTED = (
-    "pods",
-    "services",
-    "replicationcontrollers",
-    "resourcequotas",
-    "secrets",
-    "configmaps",
-    "persistentvolumeclaims",
-    "services.nodeports",
-    "services.loadbalancers",
 )
 _EVICTION = ("AlwaysAllow", "IfHealthyBudget")
 
@@ -315,6 +305,8 @@ class RuntimeClassStrategy(Strategy):
         problems = [errors.invalid_value("handler", handler, text) for text in dns_label_errors(handler)]
         tolerations = (obj.get("scheduling") or {}).get("tolerations") or []
         problems += toleration_problems(tolerations, "scheduling.tolerations.tolerations")
+        overhead = (obj.get("overhead") or {}).get("podFixed")
+        problems += requirement_problems({"limits": overhead}, "overhead")
         return problems + [
             errors.duplicate(f"scheduling.tolerations[{position}]", toleration)
             for position, toleration in enumerate(tolerations)

@@ -9,12 +9,11 @@ from typing import Any
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.strategies.amounts import amount_problems
 from pilothouse.apiserver.strategies.base import Strategy
 from pilothouse.apiserver.strategies.filling import canonicalize
-from pilothouse.apiserver.strategies.limits import COUNTED
 from pilothouse.apiserver.strategies.selectors import label_problems_in
 from pilothouse.machinery.cidrs import parse_cidr
-from pilothouse.machinery.quantities import QuantityError, parse_quantity
 
 _CIDR = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -47,26 +46,12 @@ def _range_problems(ranges: Sequence[str | None]) -> list[FieldError]:
     return problems
 
 
-def _is_whole(name: str) -> bool:
-    """What is counted, and extended resources, which have a domain that is not Kubernetes' own."""
-    return name in COUNTED or ("/" in name and "kubernetes.io/" not in name)
-
-
 def _amount_problems(status: Object) -> list[FieldError]:
     """What is wrong with what a node has (``ValidateNodeResources``)."""
     problems: list[FieldError] = []
     for field in ("capacity", "allocatable"):
         for name, amount in (status.get(field) or {}).items():
-            where = f"status.{field}.{name}"
-            try:
-                quantity = parse_quantity(str(amount))
-            except QuantityError as error:
-                problems.append(errors.invalid_value(where, amount, str(error)))
-                continue
-            if quantity < parse_quantity("0"):
-                problems.append(errors.invalid_value(where, amount, "must be greater than or equal to 0"))
-            if _is_whole(name) and not quantity.is_whole:
-                problems.append(errors.invalid_value(where, amount, "must be an integer"))
+            problems += amount_problems(name, amount, f"status.{field}.{name}")
     return problems
 
 

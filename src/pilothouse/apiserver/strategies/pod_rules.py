@@ -19,7 +19,6 @@ _MOST_NAMESERVERS = 3
 _MOST_SEARCHES = 32
 _UNSATISFIABLE = ("DoNotSchedule", "ScheduleAnyway")
 _NODE_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
-_STANDARD = ("cpu", "memory", "ephemeral-storage")
 _REQUIRED_OF_SOURCE = {
     "configMap": ("name",),
     "secret": ("secretName",),
@@ -32,7 +31,6 @@ _HOST_PATHS = (
     *("", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate"),
     *("File", "FileOrCreate", "Socket"),
 )
-_NOT_STANDARD = ("must be a standard resource type or fully qualified", "must be a standard resource for containers")
 _HANDLERS = ("exec", "httpGet", "sleep", "tcpSocket")
 
 
@@ -318,8 +316,6 @@ def container_problems(container: Object, path: str, volumes: set[str]) -> list[
     context = container.get("securityContext")
     if context:
         problems += _context_problems(context, f"{path}.securityContext")
-    if container.get("resources"):
-        problems += _resource_name_problems(container["resources"], f"{path}.resources")
     return problems
 
 
@@ -365,27 +361,3 @@ def _env_from_problems(source: Object, path: str, whole: str) -> list[FieldError
     if len(given) > 1:
         return [errors.invalid_value(whole, "", "may not have more than one field specified at a time")]
     return [errors.required(f"{path}.{field}.name") for field in given if not source[field].get("name")]
-
-
-def _resource_name_problems(resources: Object, path: str) -> list[FieldError]:
-    problems: list[FieldError] = []
-    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
-    for field, amounts in (("limits", limits), ("requests", requests)):
-        for name in amounts:
-            if name in _STANDARD:
-                continue
-            where = f"{path}.{field}[{name}]"
-            named = qualified_name_errors(name)
-            problems += _names(where, name, named)
-            if not named and "/" not in name and not name.startswith("hugepages-"):
-                # Both of the checks that a name goes through say so.
-                problems += _names(where, name, _NOT_STANDARD)
-    for name, amount in requests.items():
-        if name in _STANDARD:
-            continue
-        if "/" in name and "kubernetes.io/" not in name and name not in limits:
-            problems.append(errors.required(f"{path}.limits", "Limit must be set for non overcommitable resources"))
-        elif "/" in name and name in limits and limits[name] != amount:
-            told = f"must be equal to {name} limit of {limits[name]}"
-            problems.append(errors.invalid_value(f"{path}.requests", amount, told))
-    return problems

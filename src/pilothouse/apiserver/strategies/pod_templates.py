@@ -13,6 +13,7 @@ import msgspec
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.strategies.amounts import NON_NEGATIVE, requirement_problems
 from pilothouse.apiserver.strategies.pod_rules import container_problems, pod_problems
 from pilothouse.apiserver.strategies.selectors import label_problems_in
 from pilothouse.machinery.names import (
@@ -22,7 +23,6 @@ from pilothouse.machinery.names import (
     port_name_errors,
     qualified_name_errors,
 )
-from pilothouse.machinery.quantities import parse_quantity
 from pilothouse.semantics.pod_defaults import PROBES
 
 _HANDLERS = ("exec", "grpc", "httpGet", "sleep", "tcpSocket")
@@ -234,7 +234,7 @@ def _validate_whole_container(
             errors.not_supported(f"{path}.imagePullPolicy", container.get("imagePullPolicy"), _PULL_POLICIES)
         )
     if container.get("resources"):
-        _validate_resources(container["resources"], f"{path}.resources", problems)
+        problems += requirement_problems(container["resources"], f"{path}.resources")
     problems += container_problems(container, path, volumes)
     # What is said of regular containers only comes after what is common to all sorts (kubernetes
     # pkg/apis/core/validation/validation.go, validateContainers).
@@ -312,24 +312,6 @@ def _validate_probe(probe: Object, path: str, problems: list[FieldError]) -> Non
         value = probe.get(field) or 0
         if value < 0:
             problems.append(errors.invalid_value(f"{path}.{field}", value, NON_NEGATIVE))
-
-
-NON_NEGATIVE = "must be greater than or equal to 0"
-
-
-def _validate_resources(resources: Object, path: str, problems: list[FieldError]) -> None:
-    limits = resources.get("limits") or {}
-    for field in ("limits", "requests"):
-        for name, text in (resources.get(field) or {}).items():
-            if parse_quantity(text).mantissa < 0:
-                problems.append(errors.invalid_value(f"{path}.{field}[{name}]", text, NON_NEGATIVE))
-    for name, text in (resources.get("requests") or {}).items():
-        if name in limits and text != limits[name] and parse_quantity(text) > parse_quantity(limits[name]):
-            problems.append(
-                errors.invalid_value(
-                    f"{path}.requests", text, f"must be less than or equal to {name} limit of {limits[name]}"
-                )
-            )
 
 
 @lru_cache(maxsize=512)

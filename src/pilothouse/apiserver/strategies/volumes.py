@@ -117,6 +117,7 @@ class VolumeStrategy(Strategy):
         problems += [
             errors.not_allowed(f"spec.{_SOURCES[name]}", "may not specify more than 1 volume type")
             for name in sources[1:]
+            if name != "flexVolume"  # upstream counts it and does not ask
         ]
         # What is wrong with a source is only said of the first.
         if sources[:1] == ["hostPath"]:

@@ -12,9 +12,10 @@ from pilothouse.api.meta import LabelSelector
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.strategies.amounts import NON_NEGATIVE
 from pilothouse.apiserver.strategies.base import Strategy
 from pilothouse.apiserver.strategies.filling import canonicalize
-from pilothouse.apiserver.strategies.pod_templates import NON_NEGATIVE, validate_template
+from pilothouse.apiserver.strategies.pod_templates import validate_template
 from pilothouse.apiserver.strategies.rollouts import (
     at_most_problems,
     collision_problems,

@@ -1,0 +1,112 @@
+"""Names and amounts of resources: what containers request and are limited to, what nodes have.
+
+After kubernetes' ``pkg/apis/core/validation`` and ``pkg/apis/core/helper`` (v1.36).
+"""
+
+from functools import lru_cache
+
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.errors import FieldError
+from pilothouse.apiserver.objects import Object
+from pilothouse.machinery.names import qualified_name_errors
+from pilothouse.machinery.quantities import QuantityError, parse_quantity
+
+COUNTED = frozenset(
+    (
+        *("pods", "services", "replicationcontrollers", "resourcequotas", "secrets", "configmaps"),
+        *("persistentvolumeclaims", "services.nodeports", "services.loadbalancers"),
+    )
+)
+"""What comes in whole numbers."""
+_OF_CONTAINERS = frozenset(("cpu", "memory", "ephemeral-storage"))
+_STANDARD = _OF_CONTAINERS | COUNTED | {"storage", "requests.storage"}
+_STANDARD |= {f"{kind}.{name}" for kind in ("requests", "limits") for name in _OF_CONTAINERS}
+_HUGE = "hugepages-"
+NON_NEGATIVE = "must be greater than or equal to 0"
+
+
+def amount_problems(name: str, amount: object, path: str) -> list[FieldError]:
+    """What is wrong with an amount (``ValidateResourceQuantityValue``)."""
+    try:
+        quantity = parse_quantity(str(amount))
+    except QuantityError as error:
+        return [errors.invalid_value(path, amount, str(error))]
+    problems = [errors.invalid_value(path, amount, NON_NEGATIVE)] if quantity.mantissa < 0 else []
+    if not quantity.is_whole and (name in COUNTED or is_extended(name)):
+        problems.append(errors.invalid_value(path, amount, "must be an integer"))
+    return problems
+
+
+def is_extended(name: str) -> bool:
+    """Whether it has a domain that is not Kubernetes' own, and could be counted by quotas."""
+    return not _is_native(name) and not name.startswith("requests.") and not qualified_name_errors(f"requests.{name}")
+
+
+def _is_native(name: str) -> bool:
+    return "/" not in name or "kubernetes.io/" in name
+
+
+@lru_cache(maxsize=512)
+def _name_texts(name: str) -> tuple[str, ...]:
+    """What is wrong with the name of a container's resource (``validateContainerResourceName``)."""
+    texts = tuple(qualified_name_errors(name))
+    if "/" not in name:
+        if name in _OF_CONTAINERS or name.startswith(_HUGE):
+            return texts
+        if not texts and name not in _STANDARD:
+            texts = ("must be a standard resource type or fully qualified",)
+        return (*texts, "must be a standard resource for containers")
+    if not _is_native(name) and not is_extended(name):
+        return (*texts, "doesn't follow extended resource name standard")
+    return texts
+
+
+def requirement_problems(resources: Object, path: str) -> list[FieldError]:
+    """What is wrong with the requests and limits of a container (``ValidateContainerResourceRequirements``)."""
+    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+    problems: list[FieldError] = []
+    for field, amounts in (("limits", limits), ("requests", requests)):
+        for name, amount in amounts.items():
+            where = f"{path}.{field}[{name}]"
+            problems += [errors.invalid_value(where, name, text) for text in _name_texts(name)]
+            problems += amount_problems(name, amount, where)
+            if name.startswith(_HUGE) and not _is_pages(name, amount):
+                text = f"{amount} is not positive integer multiple of {name}"
+                problems.append(errors.invalid_value(where, amount, text))
+            if field == "requests":
+                problems += _against_limit(name, amount, limits, path)
+    named = {*limits, *requests}
+    if any(name.startswith(_HUGE) for name in named) and not named & {"cpu", "memory"}:
+        problems.append(errors.not_allowed(path, "HugePages require cpu or memory"))
+    return problems
+
+
+def _against_limit(name: str, amount: object, limits: Object, path: str) -> list[FieldError]:
+    may_overcommit = _is_native(name) and not name.startswith(_HUGE)
+    limit = limits.get(name)
+    if limit is None:
+        if may_overcommit:
+            return []
+        return [errors.required(f"{path}.limits", "Limit must be set for non overcommitable resources")]
+    if amount == limit:
+        return []
+    try:
+        asked, most = parse_quantity(str(amount)), parse_quantity(str(limit))
+    except QuantityError:
+        return []  # told already
+    if not may_overcommit and asked != most:
+        return [errors.invalid_value(f"{path}.requests", amount, f"must be equal to {name} limit of {limit}")]
+    if asked > most:
+        text = f"must be less than or equal to {name} limit of {limit}"
+        return [errors.invalid_value(f"{path}.requests", amount, text)]
+    return []
+
+
+def _is_pages(name: str, amount: object) -> bool:
+    """Whether an amount of huge pages consists of whole ones."""
+    try:
+        size = parse_quantity(name.removeprefix(_HUGE))
+        asked = parse_quantity(str(amount))
+    except QuantityError:
+        return True  # told as what is wrong with the name, or the amount
+    return size.value > 0 and asked.is_whole and asked.value % size.value == 0
