@@ -251,8 +251,9 @@ def test_no_address_is_ever_without_a_range(fault: str, number: int) -> None:
                 cidrs[name] = True
             elif what < 0.5 and any(cidrs.values()):
                 name = chance.choice([each for each, alive in cidrs.items() if alive])
-                cidrs[name] = False
-                await world.delete(f"{CIDRS}/{name}")
+                if (await world.see(f"{CIDRS}/{name}"))["metadata"].get("finalizers"):  # else it is not ready yet
+                    cidrs[name] = False
+                    await world.delete(f"{CIDRS}/{name}")
             elif what < 0.8:
                 name = f"s{turn}"
                 with contextlib.suppress(Invalid):  # taken, or of no range

@@ -12,6 +12,7 @@ from pilothouse.api.meta import ObjectMeta
 from pilothouse.api.networking import IPAddress, ServiceCIDR, ServiceCIDRSpec
 from pilothouse.controllers.network.service_cidr.decide import (
     FAMILY,
+    FINALIZER,
     MANAGED_BY,
     MANAGER,
     address_of,
@@ -26,7 +27,7 @@ NOW = parse_time("2026-01-01T00:00:00Z")
 
 
 def cidr(name: str, *ranges: str) -> ServiceCIDR:
-    return ServiceCIDR(metadata=ObjectMeta(name=name), spec=ServiceCIDRSpec(cidrs=ranges))
+    return ServiceCIDR(metadata=ObjectMeta(name=name, finalizers=(FINALIZER,)), spec=ServiceCIDRSpec(cidrs=ranges))
 
 
 def going(name: str, *ranges: str) -> ServiceCIDR:
@@ -104,6 +105,14 @@ def test_two_that_go_at_once_do_not_rely_on_each_other() -> None:
     assert why_not_go(first, (first, second), used) == "10.0.0.5"
     assert why_not_go(second, (first, second), used) == "10.0.0.5"
     assert why_not_go(second, (first, second, cidr("c", "10.0.0.0/16")), used) == ""
+
+
+def test_one_without_the_finalizer_is_not_relied_on() -> None:
+    """Deleted, it would go at once. Upstream relies on it."""
+    first, second = going("a", "10.0.0.0/24"), cidr("b", "10.0.0.0/24")
+    loose = replace(second, metadata=replace(second.metadata, finalizers=()))
+    assert why_not_go(first, (first, loose), [ip("10.0.0.5")]) == "10.0.0.5"
+    assert why_not_go(first, (first, second), [ip("10.0.0.5")]) == ""
 
 
 @pytest.mark.parametrize(

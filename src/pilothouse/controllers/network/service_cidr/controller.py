@@ -11,12 +11,14 @@ from pilothouse.client import Patch, apply_patch, strategic_merge_patch
 from pilothouse.client.errors import ApiError, NotFound
 from pilothouse.controllers.network.service_cidr import DESCRIPTOR
 from pilothouse.controllers.network.service_cidr.decide import (
+    FINALIZER,
     MANAGED_BY,
     MANAGER,
     address_of,
     giving,
     is_covered,
     is_going,
+    is_protected,
     overlapping,
     why_not_go,
 )
@@ -35,7 +37,6 @@ from pilothouse.runtime import (
 )
 
 WORKERS = 5
-FINALIZER = "networking.k8s.io/service-cidr-finalizer"
 GRACE_SECONDS = 10.0
 """How long a deletion takes at least: until then some API server may not have heard of it, and take an address."""
 
@@ -94,7 +95,7 @@ class ServiceCIDRController(Controller):
             self.queue.add(name)
 
     def _changed(self, old: ServiceCIDR, new: ServiceCIDR) -> None:
-        if old.spec == new.spec:
+        if old.spec == new.spec and is_protected(old) == is_protected(new):
             self.queue.add(new.metadata.name)
         else:
             self._wake_all_like(new)
@@ -120,7 +121,7 @@ class ServiceCIDRController(Controller):
             return None  # where the cache is behind our own write, its arrival wakes the key again
         if is_going(cidr):
             return await self._let_go(cidr)
-        if FINALIZER not in cidr.metadata.finalizers and not await self._write(key, _PROTECT):
+        if not is_protected(cidr) and not await self._write(key, _PROTECT):
             return None
         try:
             await self._say(cidr, "True", "", "Kubernetes Service CIDR is ready")
@@ -144,7 +145,7 @@ class ServiceCIDRController(Controller):
             page = await self._client.list_all(IP_ADDRESSES, label_selector=f"{MANAGED_BY}={MANAGER}")
             if await self._is_held(cidr, [entry.object for entry in page.items]):
                 return None
-        if FINALIZER in cidr.metadata.finalizers:
+        if is_protected(cidr):
             await self._write(key, _RELEASE)
             self._written.pop(key, None)  # there will be no newer one to wait for
             self.log.info("Removed protection finalizer from ServiceCIDR", v=4, ServiceCIDR=key)

@@ -12,6 +12,7 @@ from pilothouse.machinery.cidrs import Address, Network, contains, gives, overla
 
 MANAGED_BY = "ipaddress.kubernetes.io/managed-by"
 MANAGER = "ipallocator.k8s.io"
+FINALIZER = "networking.k8s.io/service-cidr-finalizer"
 FAMILY = "ipaddress.kubernetes.io/ip-family"
 
 _parse = lru_cache(maxsize=1024)(parse_cidr)
@@ -52,6 +53,11 @@ def is_going(cidr: ServiceCIDR) -> bool:
     return cidr.metadata.deletion_timestamp is not None
 
 
+def is_protected(cidr: ServiceCIDR) -> bool:
+    """Whether it cannot go without us."""
+    return FINALIZER in cidr.metadata.finalizers
+
+
 def is_covered(cidr: ServiceCIDR, all_cidrs: Iterable[ServiceCIDR]) -> bool:
     """Whether each of its ranges is in one of another."""
     covering = [network for each in _others(cidr, all_cidrs) for network in networks_of(each)]
@@ -75,5 +81,9 @@ def why_not_go(cidr: ServiceCIDR, all_cidrs: Sequence[ServiceCIDR], addresses: I
 
 def _others(cidr: ServiceCIDR, all_cidrs: Iterable[ServiceCIDR]) -> list[ServiceCIDR]:
     """Those that can take addresses over. Ranges that are being deleted cannot: two that go at once would each rely on
-    the other. Upstream counts them."""
-    return [each for each in all_cidrs if each.metadata.name != cidr.metadata.name and not is_going(each)]
+    the other. Nor can one without our finalizer, which may be gone the next moment. Upstream counts both."""
+    return [
+        each
+        for each in all_cidrs
+        if each.metadata.name != cidr.metadata.name and not is_going(each) and is_protected(each)
+    ]
