@@ -21,6 +21,7 @@ def view(real_cluster: RealCluster) -> View:
 LEFT_BEHIND = (
     *(f"apis/apps/v1/{resource}" for resource in ("deployments", "replicasets", "daemonsets", "statefulsets")),
     *(f"api/v1/{resource}" for resource in ("replicationcontrollers", "pods", "nodes")),
+    "apis/storage.k8s.io/v1/storageclasses",
 )
 """What programs of the next module would take up: owners before what they own."""
 

@@ -38,6 +38,7 @@ class Story:
         self._deployments()
         self._daemon_sets()
         self._stateful_sets()
+        self._volumes()
         self._endpoints()
         self._garbage()
         self._custom_garbage()
@@ -322,6 +323,35 @@ class Story:
 
         until(there, f"{replicas} pods of the StatefulSet run {image}")
 
+    # Claims and volumes
+
+    def _volumes(self) -> None:
+        """One that is made here and goes with its claim; one that nobody has, and a claim that nobody serves."""
+        claims, volumes = (
+            f"/api/v1/namespaces/{self.view.namespace}/persistentvolumeclaims",
+            "/api/v1/persistentvolumes",
+        )
+        classes, provisioner = "/apis/storage.k8s.io/v1/storageclasses", "kubernetes.io/host-path"
+        self._ask("POST", classes, {"metadata": {"name": "folders"}, "provisioner": provisioner})
+
+        def phase(path: str) -> str:
+            return str(self._ask("GET", path)["status"].get("phase", ""))
+
+        for name, size, class_name in (("folder", "1Gi", "folders"), ("never", "9Ti", "")):
+            spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
+            body = {"metadata": {"name": name}, "spec": {**spec, "storageClassName": class_name}}
+            self._ask("POST", claims, body)
+        spec = {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "hostPath": {"path": "/data"}}
+        self._ask("POST", volumes, {"metadata": {"name": "nobodys"}, "spec": spec})
+        until(lambda: phase(f"{volumes}/nobodys") == "Available", "a volume is there for whoever wants it")
+        until(lambda: phase(f"{claims}/folder") == "Bound", "a volume was made")
+        made = f"{volumes}/{self._ask('GET', f'{claims}/folder')['spec']['volumeName']}"
+        self._ask("PATCH", f"{claims}/folder", {"metadata": {"finalizers": None}})
+        self._ask("DELETE", f"{claims}/folder")
+        until(lambda: "deletionTimestamp" in self._ask("GET", made)["metadata"], "and goes with its claim")
+        self._ask("PATCH", made, {"metadata": {"finalizers": None}})
+        self._until_gone(made, "it is gone")
+
     # Services
 
     def _endpoints(self) -> None:
@@ -495,7 +525,7 @@ def deployment(image: str = "pause:1") -> Doc:
 
 
 def stateful_set(image: str = "pause:1", *, replicas: int = 2) -> Doc:
-    """With claims that nobody fulfils, which the scheduler here does not mind; of its history one revision is kept."""
+    """With claims; of its history one revision is kept."""
     claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     pod = {"terminationGracePeriodSeconds": 1, "containers": [{"name": "main", "image": image}]}
     return {

@@ -51,6 +51,7 @@ FLAGS = (
     "--node-monitor-grace-period=13s",
     "--node-eviction-rate=5",
     "--terminated-pod-gc-threshold=1",
+    "--enable-hostpath-provisioner",
     "--kube-api-qps=200",
     "--kube-api-burst=400",
     "--authorization-always-allow-paths=/metrics",
@@ -122,7 +123,7 @@ def told(server: tuple[RealCluster, Audit], tmp_path_factory: pytest.TempPathFac
     login = f"--kubeconfig={cluster.kubeconfig}"
     delays = ["--pod-start-delay=50ms", "--pod-ready-delay=50ms", "--pod-stop-delay=50ms"]
     with (
-        pilothouse(directory, "nodes", login, "--nodes=3", *delays),
+        pilothouse(directory, "nodes", login, "--storage", "--nodes=3", *delays),
         pilothouse(directory, "scheduler", login),
         start(directory, cluster, port) as manager,
     ):
@@ -237,6 +238,10 @@ UNUSED = {
     ("node-controller", "delete", "nodes"): "the cloud node lifecycle controller's",
     ("node-controller", "patch", "nodes/status"): "an update does it",
     ("node-controller", "update", "nodes"): "patches do it",
+    ("persistent-volume-binder", "create", "pods"): "nothing recycles volumes here",
+    ("persistent-volume-binder", "delete", "pods"): "nothing recycles volumes here",
+    ("persistent-volume-binder", "get", "pods"): "nothing recycles volumes here",
+    ("persistent-volume-binder", "get", "storageclasses"): "the cache does it",
     ("replicaset-controller", "update", "replicasets"): "the Deployment controller does that",
     ("replicaset-controller", "update", "replicasets/finalizers"): "for OwnerReferencesPermissionEnforcement",
     ("replication-controller", "update", "replicationcontrollers"): "deployments of its time did that",
@@ -315,6 +320,8 @@ def test_every_queue_of_upstreams_is_told_of(told: Told) -> None:
 
 
 QUEUES = {
+    "claims",
+    "volumes",
     "resourcequota_primary",
     "resourcequota_priority",
     "ClusterRoleAggregator",

@@ -24,9 +24,10 @@ def programs(
     """Nodes of this module's own, a scheduler, and the manager."""
     directory = tmp_path_factory.mktemp("numbered")
     login = f"--kubeconfig={real_cluster.kubeconfig}"
-    flags = ["--controllers=statefulset,garbagecollector", "--secure-port=0", "--leader-elect=false", "--v=2"]
+    controllers = "--controllers=statefulset,garbagecollector,persistentvolume-binder"
+    flags = [controllers, "--secure-port=0", "--leader-elect=false", "--v=2"]
     with (
-        pilothouse(directory, "nodes", login, "--nodes=2", "--node-prefix=numbered-", *DELAYS) as nodes,
+        pilothouse(directory, "nodes", login, "--storage", "--nodes=2", "--node-prefix=numbered-", *DELAYS) as nodes,
         pilothouse(directory, "scheduler", login) as scheduler,
         pilothouse(directory, "manager", login, *flags) as manager,
     ):
@@ -40,6 +41,7 @@ def programs(
         yield nodes, scheduler, manager
     # Nobody else's pods are to be scheduled to nodes that are no longer there.
     real_cluster.kubectl("delete", "node", *NODES)
+    real_cluster.kubectl("delete", "storageclass", "standard")
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ ALL = "/apis/apps/v1/namespaces/default/statefulsets"
 REVISIONS = "/apis/apps/v1/namespaces/default/controllerrevisions"
 WEB = f"{ALL}/web"
 OPTIONS = SimulationOptions(controllers=("statefulset",))
-COLLECTING = SimulationOptions(controllers=("statefulset", "garbagecollector"))
+COLLECTING = SimulationOptions(controllers=("statefulset", "garbagecollector", "persistentvolume-binder"), storage=True)
 RESOURCES = ("statefulsets", "pods", "controllerrevisions", "persistentvolumeclaims")
 REPLICAS = 4
 SECONDS = 60.0

@@ -63,7 +63,21 @@ async def ordered(stage: Stage) -> None:
     await stage.at(20.0)
 
 
+async def make_volumes(stage: Stage) -> None:
+    """What the administrator had made by hand."""
+    for name in ("vol-0", "vol-1"):
+        spec = {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "hostPath": {"path": f"/data/{name}"},
+            "storageClassName": "manual",
+        }
+        await stage.request("POST", "api/v1/persistentvolumes", {"metadata": {"name": name}, "spec": spec})
+
+
 async def volume_claims(stage: Stage) -> None:
+    await make_volumes(stage)
+    await stage.at(2.3)
     await stage.create(HEAD + "  replicas: 2" + CLAIMS + TEMPLATE)
     await stage.at(5.107)
     await scale(stage, 1)

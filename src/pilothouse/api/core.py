@@ -156,11 +156,16 @@ class PersistentVolumeClaimVolumeSource(View, frozen=True):
     claim_name: str = ""
 
 
+class EphemeralVolumeSource(View, frozen=True):
+    """A claim that is made for the pod and goes with it. What it asks for is not read here."""
+
+
 class Volume(View, frozen=True):
-    """A volume of a pod. ``persistent_volume_claim`` is None for those of other kinds."""
+    """A volume of a pod. ``persistent_volume_claim`` and ``ephemeral`` are None for those of other kinds."""
 
     name: str = ""
     persistent_volume_claim: PersistentVolumeClaimVolumeSource | None = None
+    ephemeral: EphemeralVolumeSource | None = None
 
 
 class PodSpec(View, frozen=True):
@@ -430,11 +435,15 @@ class Endpoints(View, frozen=True):
 
 
 class PersistentVolumeClaimSpec(View, frozen=True):
-    """What a volume should be, as far as that is counted."""
+    """What a volume should be. ``storage_class_name`` is None where nothing was said, which the empty text is not."""
 
-    storage_class_name: str | None = None
-    volume_attributes_class_name: str | None = None
+    access_modes: tuple[str, ...] = ()
+    selector: LabelSelector | None = None
     resources: ResourceRequirements = ResourceRequirements()
+    volume_name: str = ""
+    storage_class_name: str | None = None
+    volume_mode: str | None = None
+    volume_attributes_class_name: str | None = None
 
 
 class ModifyVolumeStatus(View, frozen=True):
@@ -444,8 +453,11 @@ class ModifyVolumeStatus(View, frozen=True):
 
 
 class PersistentVolumeClaimStatus(View, frozen=True):
-    """What the volume is, as far as that is counted."""
+    """What the volume is."""
 
+    phase: str = ""
+    access_modes: tuple[str, ...] = ()
+    capacity: dict[str, str] = {}
     allocated_resources: dict[str, str] = {}
     current_volume_attributes_class_name: str | None = None
     modify_volume_status: ModifyVolumeStatus | None = None

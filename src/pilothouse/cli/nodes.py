@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from pilothouse.cli.clientside import PATHS, common_flags, connected, connection_flags
 from pilothouse.cli.program import UserError, parse, serve
 from pilothouse.env import Env, TaskGroup
-from pilothouse.machinery.flags import DURATION, INT32, STRING, Flag, FlagSet, Parsed
+from pilothouse.machinery.flags import BOOL, DURATION, INT32, STRING, Flag, FlagSet, Parsed
 
 if TYPE_CHECKING:
     from pilothouse.nodes import Profile
@@ -52,6 +52,9 @@ def flag_set(program: str) -> FlagSet:
     """Every flag of the command."""
     flags = FlagSet(USAGE.format(program=program))
     node_flags(flags)
+    flags.add(
+        "nodes", Flag("storage", BOOL, False, "Make volumes for claims, and a default StorageClass if there is none")
+    )
     connection_flags(flags, qps=0.0, burst=0)
     common_flags(flags)
     return flags
@@ -80,6 +83,10 @@ async def _simulate(parsed: Parsed) -> int:
         async with TaskGroup("nodes program") as group:
             informers.start(group)
             group.start(nodes.run(), name="nodes")
+            if parsed["storage"]:
+                from pilothouse.nodes.provisioner import Provisioner
+
+                group.start(Provisioner(env, client=client, informers=informers).run(), name="provisioner")
     return 0
 
 

@@ -48,6 +48,7 @@ def flag_set(program: str) -> FlagSet:
         Flag("no-manager", BOOL, False, "Leave the controllers to another program"),
         Flag("no-scheduler", BOOL, False, "Leave scheduling to another program"),
         Flag("no-metrics", BOOL, False, "Don't serve metrics.k8s.io, as a cluster without metrics-server"),
+        Flag("no-storage", BOOL, False, "Make no default StorageClass and no volumes for claims"),
         Flag("in-memory", BOOL, False, "Keep nothing; the default unless --data-dir is given"),
         Flag("write-kubeconfig", STRING, "", "Also write the kubeconfig there, such as ~/.kube/config"),
     )
@@ -136,6 +137,7 @@ def _plane(env: Env, served: "ServedApiServer", parsed: Parsed) -> Any:
         stages=stages_from(parsed),
         resource_metrics=not parsed["no-metrics"],
         scheduler=not parsed["no-scheduler"],
+        storage=not parsed["no-storage"],
         manager=None if parsed["no-manager"] else manager,
         manager_identity=identity,
     )

@@ -304,8 +304,6 @@ legacy-service-account-token-clean-up-period duration 8760h | The period of time
 service account token before it can be deleted.
 
 [persistentvolume-binder-controller]
-enable-dynamic-provisioning bool true | Enable dynamic provisioning for environments that support it.
-enable-hostpath-provisioner bool | Enable HostPath PV provisioning when running without a cloud provider.
 flex-volume-plugin-dir string /usr/libexec/kubernetes/kubelet-plugins/volume/exec/ | Full path of the directory in \
 which the flex volume plugin should search for additional third party volume plugins.
 pv-recycler-increment-timeout-nfs int32 30 | the increment of time added per Gi to ActiveDeadlineSeconds for an NFS \
@@ -318,7 +316,6 @@ pv-recycler-pod-template-filepath-nfs string | The file path to a pod definition
  volume recycling
 pv-recycler-timeout-increment-hostpath int32 30 | the increment of time added per Gi to ActiveDeadlineSeconds for a \
 HostPath scrubber pod.
-pvclaimbinder-sync-period duration 15s | The period for syncing persistent volumes and persistent volume claims
 
 [serviceaccount-controller]
 concurrent-serviceaccount-token-syncs int32 5 | The number of service account token objects that are allowed to sync \

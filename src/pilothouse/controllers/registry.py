@@ -17,6 +17,7 @@ from pilothouse.controllers.node.taint_eviction import DESCRIPTOR as TAINT_EVICT
 from pilothouse.controllers.node.ttl import DESCRIPTOR as TTL
 from pilothouse.controllers.policy.disruption import DESCRIPTOR as DISRUPTION
 from pilothouse.controllers.policy.resourcequota import DESCRIPTOR as RESOURCE_QUOTA
+from pilothouse.controllers.volumes.persistentvolume_binder import DESCRIPTOR as PERSISTENT_VOLUME_BINDER
 from pilothouse.controllers.workloads.cronjob import DESCRIPTOR as CRON_JOB
 from pilothouse.controllers.workloads.daemonset import DESCRIPTOR as DAEMON_SET
 from pilothouse.controllers.workloads.deployment import DESCRIPTOR as DEPLOYMENT
@@ -42,6 +43,7 @@ DESCRIPTORS: tuple[Descriptor, ...] = (
     NAMESPACE,
     NODE_IPAM,
     NODE_LIFECYCLE,
+    PERSISTENT_VOLUME_BINDER,
     POD_GARBAGE_COLLECTOR,
     REPLICA_SET,
     REPLICATION_CONTROLLER,

@@ -20,6 +20,7 @@ from pilothouse.scheduler import Scheduler
 from pilothouse.storage import Store
 
 if TYPE_CHECKING:
+    from pilothouse.nodes.provisioner import Provisioner
     from pilothouse.nodes.stages import Stage
 
 ADMIN = ("kubernetes-admin", ("system:masters",))
@@ -36,6 +37,8 @@ class PlaneOptions(msgspec.Struct, frozen=True, kw_only=True):
     resource_metrics: bool = True
     """Whether metrics.k8s.io is served: what the pods on the nodes use, as their annotations say."""
     scheduler: bool = True
+    storage: bool = False
+    """A default StorageClass, and somebody who makes its volumes (``pilothouse.nodes.provisioner``)."""
     manager: Options | None = Options(leader_election=LeaderElection(enabled=False))
     """None for a plane without a manager."""
     manager_identity: str = ""
@@ -69,6 +72,7 @@ class Plane:
         self.node_factory = InformerFactory(self.clients.client("nodes", *ADMIN), env)
         self.scheduler = self._new_scheduler()
         self.nodes = self._new_nodes()
+        self.provisioner = self._new_provisioner()
         if self.nodes is not None:
             self.server.core.pod_logs = self.nodes.log
             if self.options.resource_metrics:
@@ -109,14 +113,24 @@ class Plane:
             stages=self.options.stages,
         )
 
+    def _new_provisioner(self) -> "Provisioner | None":
+        if not self.options.storage:
+            return None
+        from pilothouse.nodes.provisioner import Provisioner
+
+        return Provisioner(self.env, client=self.clients.client("nodes", *ADMIN), informers=self.node_factory)
+
     async def run(self) -> None:
         """Run every program until cancelled, or until one of them fails."""
         async with TaskGroup("plane: API server") as outer:
             outer.start(self.server.run(), name="API server")
             async with TaskGroup("plane: programs") as group:
-                if self.nodes is not None:
+                if self.nodes is not None or self.provisioner is not None:
                     self.node_factory.start(group)
+                if self.nodes is not None:
                     group.start(self.nodes.run(), name="nodes")
+                if self.provisioner is not None:
+                    group.start(self.provisioner.run(), name="provisioner")
                 if self.scheduler is not None:
                     self.scheduler_factory.start(group)
                     group.start(self.scheduler.run(), name="scheduler")
@@ -128,5 +142,7 @@ class Plane:
         """Return once nodes have registered and the controllers run with filled caches."""
         if self.nodes is not None:
             await self.nodes.ready.wait()
+        if self.provisioner is not None:
+            await self.provisioner.ready.wait()
         if self.manager is not None:
             await self.manager.leading.wait()

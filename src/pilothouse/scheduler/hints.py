@@ -37,7 +37,13 @@ class NodeHint:
 
     def _refusal(self, wish: Wish) -> Refusal | None:
         snapshot = self._placer.snapshot
-        if wish.terms is not None or wish.hard_spread or snapshot.repelling or snapshot.nomination(wish.key):
+        if (
+            wish.terms is not None
+            or wish.hard_spread
+            or wish.claims
+            or snapshot.repelling
+            or snapshot.nomination(wish.key)
+        ):
             return self._look(wish)
         key = (wish.shape, wish.priority) if snapshot.nominated else wish.shape
         if key not in self._known:

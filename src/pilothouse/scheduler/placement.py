@@ -14,6 +14,7 @@ import msgspec
 from pilothouse.api.core import Pod
 from pilothouse.machinery.labels import Selector
 from pilothouse.scheduler.filters import why_not
+from pilothouse.scheduler.pod_volumes import VOLUME_BINDING, PodVolumes
 from pilothouse.scheduler.refusals import CONTRADICTION, NO_NODES, NOT_NAMED, Refusal, explain, tally
 from pilothouse.scheduler.relations import Namespaces, Relations, relation_scores
 from pilothouse.scheduler.scores import (
@@ -26,7 +27,11 @@ from pilothouse.scheduler.scores import (
 from pilothouse.scheduler.snapshot import NodeInfo, Placed, Snapshot
 from pilothouse.scheduler.spreading import default_spread, spread_scores
 from pilothouse.scheduler.tables import NO, UNKNOWN, Table, Tables
+from pilothouse.scheduler.volumes import Volumes
 from pilothouse.scheduler.wish import Wish
+
+NO_VOLUMES = Refusal(VOLUME_BINDING, ("pod has a claim that cannot be had",), final=True)
+"""Of every node, for a pod whose claims are no good on any: never shown, as the pod is told of the claim itself."""
 
 _MIN_FEASIBLE = 100
 _STRETCH = 64
@@ -47,6 +52,8 @@ class Placement(msgspec.Struct, frozen=True):
     refusals: Sequence[Refusal] = ()
     nodes: int = 0
     before: str = ""
+    plugin: str = ""
+    """Who says what is wrong with the pod itself."""
 
     def message(self, after: str = "") -> str:
         """What the user is told when there is no node; ``after`` is what came of preemption."""
@@ -70,8 +77,17 @@ def feasible_limit(nodes: int) -> int:
 class Placer:
     """Places pods on the nodes of one snapshot."""
 
-    def __init__(self, snapshot: Snapshot, namespaces: Namespaces, likes: Likes, chance: random.Random) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        namespaces: Namespaces,
+        likes: Likes,
+        chance: random.Random,
+        volumes: Volumes | None = None,
+    ) -> None:
         self.snapshot = snapshot
+        self._volumes = volumes
+        self._looked: tuple[Wish, int, PodVolumes] | None = None
         self._namespaces = namespaces
         self._likes = likes
         self._chance = chance
@@ -84,7 +100,10 @@ class Placer:
         if not order:
             return Placement(None)
         if wish.names is not None and not wish.names:
-            return Placement(None, nodes=len(order), before=CONTRADICTION)
+            return Placement(None, nodes=len(order), before=CONTRADICTION, plugin=NOT_NAMED.plugin)
+        volumes = self.volumes(wish)
+        if volumes is not None and volumes.problem:
+            return Placement(None, nodes=len(order), before=volumes.problem, plugin=VOLUME_BINDING)
         relations = self.relations(wish)
         nominated = self.snapshot.nodes.get(self.snapshot.nomination(wish.key))
         if nominated is not None and self.refusal(wish, nominated, relations) is None:
@@ -131,6 +150,7 @@ class Placer:
         after the other.
         """
         order, scores, nominated = self.snapshot.order, table.scores, self.snapshot.nominated
+        volumes = self.volumes(wish)
         count = len(order)
         start = self._start % count
         limit = feasible_limit(count)
@@ -142,6 +162,8 @@ class Placer:
             _look_at_unknown(order, table, low, high)
             stretch = scores[low:high]
             fitting = list(range(low, high)) if NO not in stretch else [i for i in range(low, high) if scores[i] >= 0]
+            if volumes is not None:
+                fitting = [i for i in fitting if volumes.refusal(order[i].node) is None]
             if relations.active:
                 fitting = relations.keep(self.snapshot, fitting)
             if nominated:
@@ -161,11 +183,13 @@ class Placer:
     def _refusals(self, wish: Wish, table: Table, relations: Relations) -> list[Refusal]:
         """What spoke against each node, when none was found."""
         refusals: list[Refusal] = []
+        volumes = self.volumes(wish)
         for index, info in enumerate(self.snapshot.order):
             if table.scores[index] == NO:
                 refusals.append(table.refusal(index))
             else:
-                refusal = relations.refusal(info) or self._against_nominated(wish, info)
+                refusal = volumes.refusal(info.node) if volumes is not None else None
+                refusal = refusal or relations.refusal(info) or self._against_nominated(wish, info)
                 assert refusal is not None, "a node that nothing speaks against would have been found"
                 refusals.append(refusal)
         return refusals
@@ -178,8 +202,24 @@ class Placer:
 
     def refusal(self, wish: Wish, info: NodeInfo, relations: Relations | None = None) -> Refusal | None:
         """What speaks against the node, by itself, for other pods' sake, or for those that were promised its room."""
-        refusal = why_not(wish, info) or (relations or self.relations(wish)).refusal(info)
+        refusal = why_not(wish, info) or self._volume_refusal(wish, info)
+        refusal = refusal or (relations or self.relations(wish)).refusal(info)
         return refusal or self._against_nominated(wish, info)
+
+    def volumes(self, wish: Wish) -> PodVolumes | None:
+        """What the pod's claims say, if it has any. Remembered until something is different."""
+        if not wish.claims or self._volumes is None:
+            return None
+        looked = self._looked
+        if looked is None or looked[0] is not wish or looked[1] != self._volumes.state:
+            looked = self._looked = (wish, self._volumes.state, self._volumes.of(wish))
+        return looked[2]
+
+    def _volume_refusal(self, wish: Wish, info: NodeInfo) -> Refusal | None:
+        volumes = self.volumes(wish)
+        if volumes is None:
+            return None
+        return NO_VOLUMES if volumes.problem else volumes.refusal(info.node)
 
     def _against_nominated(self, wish: Wish, info: NodeInfo) -> Refusal | None:
         """Whether the pod fits beside those of its priority and above that wait for room on this node.

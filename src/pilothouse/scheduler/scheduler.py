@@ -33,8 +33,10 @@ from pilothouse.scheduler.hints import (
 from pilothouse.scheduler.owners import Owners
 from pilothouse.scheduler.placement import Placement, Placer
 from pilothouse.scheduler.pod_queue import Entry, PodQueue
+from pilothouse.scheduler.pod_volumes import VOLUME_BINDING
 from pilothouse.scheduler.refusals import NOT_NAMED
 from pilothouse.scheduler.snapshot import NodeInfo, Placed, Snapshot
+from pilothouse.scheduler.volumes import NotBound, Promise, Volumes
 from pilothouse.scheduler.wish import Wish
 from pilothouse.scheduler.writes import Writes
 from pilothouse.semantics.pods import is_terminal
@@ -87,8 +89,9 @@ class Scheduler:
         self._namespaces = KnownNamespaces(informers)
         self._owners = Owners(informers)
         self._budgets: SharedInformer[PodDisruptionBudget] | None = None
-        self._placer = Placer(self._snapshot, self._namespaces, self._owners.selector, self._chance)
         self._queue = PodQueue(env)
+        self._volumes = Volumes(client, informers, self._wake_for_volumes)
+        self._placer = Placer(self._snapshot, self._namespaces, self._owners.selector, self._chance, self._volumes)
         self._hands = asyncio.Semaphore(WRITES_AT_ONCE)
         self._writes = Writes(client, env, scheduler_name, self._log)
         self._pods = informers.informer(PODS)
@@ -112,6 +115,7 @@ class Scheduler:
             await self._pods.wait_synced()
             await self._namespaces.informer.wait_synced()
             await self._owners.wait_synced()
+            await self._volumes.wait_synced()
             await self._find_budgets()
             group.start(self._wake_old(), name="scheduler flush")
             while True:
@@ -163,6 +167,7 @@ class Scheduler:
         key, uid = _key(pod), pod.metadata.uid
         if not self._is_mine(pod):
             self._queue.discard(key)
+            self._volumes.pod_gone(pod.metadata.uid)
             self._break_promise(key)
             return
         if self._snapshot.is_assumed(key, uid):
@@ -187,6 +192,7 @@ class Scheduler:
     def _lose_pod(self, pod: Pod) -> None:
         key = _key(pod)
         self._queue.discard(key)
+        self._volumes.pod_gone(pod.metadata.uid)
         gone = self._snapshot.forget(key)
         self._break_promise(key)
         if gone is not None:
@@ -197,6 +203,7 @@ class Scheduler:
             self._wake_on(self._snapshot.nodes[node.metadata.name], topology_change(old, node))
 
     def _lose_node(self, node: Node) -> None:
+        self._volumes.node_gone()
         info = self._snapshot.remove_node(node.metadata.name)
         if info is not None and self._queue.anybody_waits(afar=True):
             change = topology_change(info.node, None)
@@ -248,6 +255,18 @@ class Scheduler:
 
         self._queue.wake(self._judge(helps), afar=afar)
 
+    def _wake_for_volumes(self, namespace: str, name: str) -> None:
+        """A claim came or changed; or, without a name, a volume or a class did, and might serve anybody."""
+        if self._queue.anybody_waits():
+            self._queue.wake(
+                self._judge(
+                    lambda wish, entry: (
+                        VOLUME_BINDING in entry.rejected
+                        and (not name or (wish.namespace == namespace and name in wish.claims))
+                    )
+                )
+            )
+
     async def _wake_old(self) -> None:
         while True:
             await asyncio.sleep(_FLUSH_SECONDS)
@@ -274,10 +293,11 @@ class Scheduler:
         wish = _wish(entry, pod)
         placement = self._placer.place(wish)
         if placement.node_name is not None:
+            promise = self._promise_volumes(wish, placement.node_name)
             placed = self._snapshot.assume(wish, placement.node_name)
             self._break_promise(key)
             self._wake_for_pod(None, placed)
-            group.start(self._bind(entry, wish, placement.node_name), name=f"bind {key}")
+            group.start(self._bind(entry, wish, placement.node_name, promise), name=f"bind {key}")
             return
         outcome = self._preempt(wish, placement)
         displaced = self._nominate(wish, outcome)
@@ -311,11 +331,34 @@ class Scheduler:
         self._snapshot.nominate(wish, victims.info.name)
         return displaced
 
-    async def _bind(self, entry: Entry, wish: Wish, node_name: str) -> None:
+    def _promise_volumes(self, wish: Wish, node_name: str) -> Promise | None:
+        volumes = self._placer.volumes(wish)
+        plan = volumes.plan(self._snapshot.nodes[node_name].node) if volumes is not None else None
+        return self._volumes.promise(wish, plan) if plan else None
+
+    async def _bind_volumes(self, entry: Entry, wish: Wish, promise: Promise) -> None:
+        """Have the volumes bound before the pod is. Somebody else may have to make them: no hand is held meanwhile."""
+        uid = wish.pod.metadata.uid
+        await self._volumes.write(promise)
+        self._hands.release()
+        try:
+            await self._volumes.wait_bound(
+                promise,
+                lambda: self._nodes.cache.get(promise.plan.node_name),
+                lambda: self._queue.knows(entry.key, uid),
+            )
+        finally:
+            await self._hands.acquire()
+
+    async def _bind(self, entry: Entry, wish: Wish, node_name: str, promise: Promise | None) -> None:
         meta, key = wish.pod.metadata, entry.key
         try:
+            if promise is not None:
+                await self._bind_volumes(entry, wish, promise)
             await self._writes.bind(wish.pod, node_name)
-        except (ApiError, OSError) as error:
+        except (ApiError, OSError, NotBound) as error:
+            if promise is not None:
+                self._volumes.break_promise(promise)
             withdrawn = self._snapshot.withdraw(key, meta.uid)
             if withdrawn is not None:
                 self._wake_for_pod(withdrawn, None)
@@ -325,7 +368,10 @@ class Scheduler:
             else:
                 self._log.error("Failed to bind pod", error=error, pod=key, node=node_name)
                 # Without an answer it may be bound all the same, and must not be told otherwise.
-                if isinstance(error, ApiError) and not isinstance(error, Timeout):
+                if isinstance(error, NotBound) and self._queue.knows(key, meta.uid):
+                    message = f'running PreBind plugin "{VOLUME_BINDING}": binding volumes: {error}'
+                    await self._writes.report(wish.pod, "SchedulerError", message, nominated="")
+                elif isinstance(error, ApiError) and not isinstance(error, Timeout):
                     message = f'binding rejected: running Bind plugin "DefaultBinder": {error}'
                     await self._writes.report(wish.pod, "SchedulerError", message, nominated="")
             self._queue.retry(entry)
@@ -369,7 +415,9 @@ class Scheduler:
 
 def _rejected(placement: Placement) -> frozenset[str]:
     plugins = {refusal.plugin for refusal in placement.refusals}
-    if placement.before or len(placement.refusals) < placement.nodes:
+    if placement.before:
+        plugins.add(placement.plugin)
+    elif len(placement.refusals) < placement.nodes:
         plugins.add(NOT_NAMED.plugin)
     return frozenset(plugins)
 

@@ -13,6 +13,7 @@ from pilothouse.machinery.labels import Selector
 from pilothouse.scheduler.terms import PodTerms, pod_terms, understood, with_label_keys
 from pilothouse.semantics.nodes import untolerated_taint
 from pilothouse.semantics.pods import effective_requests, host_ports
+from pilothouse.semantics.volumes import claim_names
 
 ASSUMED = {"cpu": 100, "memory": 200 * 1024 * 1024}
 """What a container that requests none is taken to use when nodes are compared, so that such pods spread too
@@ -37,9 +38,9 @@ class Wish:
     """See the module. Immutable; ``pod`` is the version it was read from."""
 
     __slots__ = (
-        "affinity", "best_effort", "cpu", "demand", "hard_spread", "key", "labels", "likes",
-        "may_be_cordoned", "memory", "names", "namespace", "pod", "ports", "positive", "priority", "selects", "shape",
-        "soft_spread", "terms", "tolerations",
+        "affinity", "best_effort", "claims", "cpu", "demand", "ephemeral_claims", "hard_spread", "key", "labels",
+        "likes", "may_be_cordoned", "memory", "names", "namespace", "pod", "ports", "positive", "priority", "selects",
+        "shape", "soft_spread", "terms", "tolerations",
     )  # fmt: skip
 
     def __init__(self, pod: Pod) -> None:
@@ -78,6 +79,14 @@ class Wish:
         if spec.topology_spread_constraints:
             self.hard_spread = _spreads(pod, "DoNotSchedule")
             self.soft_spread = _spreads(pod, "ScheduleAnyway")
+        self.claims: tuple[str, ...] = ()
+        self.ephemeral_claims: tuple[str, ...] = ()
+        """Those of the claims that are made for this pod alone."""
+        if spec.volumes:
+            self.claims = claim_names(pod)
+            if self.claims:
+                made = (f"{meta.name}-{volume.name}" for volume in spec.volumes if volume.ephemeral is not None)
+                self.ephemeral_claims = tuple(made)
         self.shape: Hashable = (
             self.positive, self.cpu, self.memory, spec.tolerations, self.affinity, self.ports, spec.node_name,
         )  # fmt: skip

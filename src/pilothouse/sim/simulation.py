@@ -68,6 +68,8 @@ class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
     controllers: tuple[str, ...] = ("*",)
     controller_options: dict[str, msgspec.Struct] = {}
     leader_election: bool = False
+    storage: bool = False
+    """Whether somebody makes volumes for claims."""
 
 
 class SimulationFailed(AssertionError):
@@ -107,7 +109,7 @@ class Simulation:
         self.plane = Plane(
             env,
             self.store,
-            PlaneOptions(nodes=options.nodes, profile=options.profile, manager=None),
+            PlaneOptions(nodes=options.nodes, profile=options.profile, storage=options.storage, manager=None),
             wrap=Marked,
         )
         self.user = Client(Marked("user", self.plane.server.transport("admin", ("system:masters",))), env)

@@ -245,6 +245,7 @@ async def async_plane(
         nodes=nodes,
         profile=profile,
         scheduler=scheduler,
+        storage=scheduler,  # which lets no pod run before its claims have volumes
         manager=Options(controllers=tuple(controllers), leader_election=election) if controllers else None,
     )
     async with contextlib.AsyncExitStack() as stack:

@@ -1,0 +1,63 @@
+"""Claims and volumes with their JSON, and the one write that gives a volume to a claim.
+
+The binder makes that write, and so does the scheduler for claims that wait for a pod. Pure.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from pilothouse.api.core import PERSISTENT_VOLUME_CLAIMS, PersistentVolumeClaim
+from pilothouse.api.storage import PersistentVolume
+from pilothouse.machinery.splice import replace_fields
+from pilothouse.runtime import object_reference
+from pilothouse.runtime.cache import Cached
+from pilothouse.semantics.volumes import BOUND_BY_CONTROLLER, refers_to
+
+T = TypeVar("T", bound=Cached)
+
+YES = "yes"
+_json = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True)
+class Known(Generic[T]):
+    """One object: what is decided by, and its JSON, which is what is written back."""
+
+    object: T
+    raw: bytes
+
+
+Volume = Known[PersistentVolume]
+Claim = Known[PersistentVolumeClaim]
+
+
+def known(raw: bytes, view: type[T]) -> Known[T]:
+    """What the server answered. It goes back without managedFields, which would be wrong from here."""
+    if b'"managedFields"' in raw:
+        raw = replace_fields(raw, {"metadata.managedFields": None})
+    return Known(msgspec.json.decode(raw, type=view), raw)
+
+
+def with_annotations(found: Known[Any], annotations: Mapping[str, str]) -> bytes:
+    """The object with exactly these annotations."""
+    return replace_fields(found.raw, {"metadata.annotations": _json(annotations) if annotations else None})
+
+
+def bound_volume(volume: Volume, claim: PersistentVolumeClaim) -> bytes | None:
+    """The volume, linked to the claim, or None if it is. If it was not reserved for it, it says that nobody else chose
+    (``GetBindVolumeToClaim``, v1.36 component-helpers ``storage/volume/pv_helpers.go``)."""
+    view, meta = volume.object, claim.metadata
+    reference, annotations = view.spec.claim_ref, view.metadata.annotations
+    changes: dict[str, bytes | None] = {}
+    if reference is None or (reference.namespace, reference.name, reference.uid) != (
+        meta.namespace,
+        meta.name,
+        meta.uid,
+    ):
+        changes["spec.claimRef"] = _json(object_reference(PERSISTENT_VOLUME_CLAIMS, meta))
+    if not refers_to(view, claim) and BOUND_BY_CONTROLLER not in annotations:
+        changes["metadata.annotations"] = _json({**annotations, BOUND_BY_CONTROLLER: YES})
+    return replace_fields(volume.raw, changes) if changes else None

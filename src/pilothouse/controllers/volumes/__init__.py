@@ -1,0 +1,1 @@
+"""Controllers of claims, volumes and what is stored in them."""

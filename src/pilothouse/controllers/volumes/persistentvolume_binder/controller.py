@@ -1,0 +1,413 @@
+"""The wiring: what wakes which claim or volume, and one look at each.
+
+Two queues with one worker each, as upstream (v1.36 ``pkg/controller/volume/persistentvolume/pv_controller_base.go``):
+two looks at claims at once could give one volume to both. What they find out is in ``books``, and what one of them does
+the other one sees.
+"""
+
+import asyncio
+
+from pilothouse.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PODS, PersistentVolumeClaim
+from pilothouse.api.storage import PERSISTENT_VOLUMES, STORAGE_CLASSES, PersistentVolume, StorageClass
+from pilothouse.client.errors import ApiError, Conflict
+from pilothouse.controllers.shared.volume_links import Claim, Known, Volume, with_annotations
+from pilothouse.controllers.volumes.persistentvolume_binder import DESCRIPTOR, BinderOptions, links
+from pilothouse.controllers.volumes.persistentvolume_binder.books import ClaimBook, VolumeBook
+from pilothouse.controllers.volumes.persistentvolume_binder.claims import (
+    Bind,
+    Lose,
+    Note,
+    Provision,
+    Refuse,
+    StayPending,
+    UseClass,
+    decide_claim,
+)
+from pilothouse.controllers.volumes.persistentvolume_binder.measures import Measures
+from pilothouse.controllers.volumes.persistentvolume_binder.operations import Operation, Operations
+from pilothouse.controllers.volumes.persistentvolume_binder.plugins import HOST_PATH, NoPlugin, provisioner_of
+from pilothouse.controllers.volumes.persistentvolume_binder.provisioning import FAILED, Provisioning
+from pilothouse.controllers.volumes.persistentvolume_binder.reclaiming import (
+    CLAIM_INDEX,
+    Reclaiming,
+    has_ended,
+    index_by_claim,
+)
+from pilothouse.controllers.volumes.persistentvolume_binder.volumes import (
+    Reclaim,
+    SetPhase,
+    TellModes,
+    Unbind,
+    WakeClaim,
+    decide_volume,
+    finalizers_of,
+    is_let_go,
+    migration_of,
+)
+from pilothouse.controllers.volumes.persistentvolume_binder.writes import Writes
+from pilothouse.env import TaskGroup
+from pilothouse.machinery.go_text import quote
+from pilothouse.runtime import ControllerContext, Requeue, RetryLater, WorkerPool, WorkQueue, object_key
+from pilothouse.runtime.controller import Syncing
+from pilothouse.runtime.events import WARNING
+from pilothouse.semantics.volumes import (
+    BETA_STORAGE_PROVISIONER,
+    MIGRATED_TO,
+    PROVISIONED_BY,
+    STORAGE_PROVISIONER,
+    claim_class,
+    default_class,
+)
+
+
+def build(context: ControllerContext) -> "BinderController":
+    """The factory of the descriptor."""
+    return BinderController(context)
+
+
+class InvalidBinding(Exception):
+    """Two objects say of each other what cannot both be true. A user has to decide."""
+
+
+class BinderController:
+    """See the package for the promises. Create it on the running loop."""
+
+    name = DESCRIPTOR.name
+
+    def __init__(self, context: ControllerContext) -> None:
+        options = context.options_as(BinderOptions)
+        env, metrics, log, informers = context.env, context.metrics, context.log, context.informers
+        self._options = options
+        self._log = log
+        self._shown_claims = informers.informer(PERSISTENT_VOLUME_CLAIMS, keep_raw=True)
+        self._shown_volumes = informers.informer(PERSISTENT_VOLUMES, keep_raw=True)
+        classes, pods, nodes = informers.informer(STORAGE_CLASSES), informers.informer(PODS), informers.informer(NODES)
+        self._waits_for: tuple[Syncing, ...] = (self._shown_volumes, self._shown_claims, classes, pods, nodes)
+        self._classes = classes.cache
+        self._pods = pods.cache
+        self._pods.add_index(CLAIM_INDEX, index_by_claim)
+        self._claims = ClaimBook()
+        self._volumes = VolumeBook()
+        self._writes = Writes(context.client, env, self._claims, self._volumes, log)
+        self._measures = Measures(metrics, env, self._claims, self._volumes)
+        self._operations = Operations(env, self.name, log)
+        self._provisioning = Provisioning(env, self._writes, nodes.cache)
+        self._reclaiming = Reclaiming(self._writes, self._claims, self._pods, log)
+        self._claim_queue: WorkQueue[str] = WorkQueue(env, "claims", metrics)
+        self._volume_queue: WorkQueue[str] = WorkQueue(env, "volumes", metrics)
+        self._pools = [
+            WorkerPool(f"{self.name}-volumes", self._volume_queue, self._see_volume, metrics=metrics, log=log),
+            WorkerPool(f"{self.name}-claims", self._claim_queue, self._see_claim, metrics=metrics, log=log),
+        ]
+        self._anything = asyncio.Event()
+        """Set once there is a claim or a volume: until then there is nothing to look at again."""
+        self._shown_claims.add_handler(
+            lambda claim, _initial: self._wake(self._claim_queue, claim),
+            lambda _old, claim: self._wake(self._claim_queue, claim),
+            lambda claim, _unknown: self._wake(self._claim_queue, claim),
+            resync_seconds=0.0,
+        )
+        self._shown_volumes.add_handler(
+            lambda volume, _initial: self._wake(self._volume_queue, volume),
+            lambda _old, volume: self._wake(self._volume_queue, volume),
+            lambda volume, _unknown: self._wake(self._volume_queue, volume),
+            resync_seconds=0.0,
+        )
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        self._log.info("Starting controller", controller=self.name)
+        try:
+            async with TaskGroup(self.name) as group:
+                group.start(self._writes.recorder.run(), name=f"{self.name}-events")
+                for informer in self._waits_for:
+                    await informer.wait_synced()
+                self._fill_books()
+                self._log.info("Caches are synced", v=2, controller=self.name)
+                for pool in (*self._pools, self._operations.pool):
+                    group.start(pool.run(), name=pool.name)
+                await self._resync()
+        finally:
+            self._measures.stop()
+            self._claim_queue.shut_down()
+            self._volume_queue.shut_down()
+            self._log.info("Stopped controller", controller=self.name)
+
+    def _fill_books(self) -> None:
+        """All that is there, before the first look at any of it: a volume must not be called released because its claim
+        has not had its turn yet."""
+        for key in self._shown_volumes.cache.snapshot():
+            self._take_volume(key)
+        for key in self._shown_claims.cache.snapshot():
+            self._take_claim(key)
+
+    async def _resync(self) -> None:
+        """Nothing else brings back a claim whose class or whose first consumer has just come."""
+        while True:
+            await self._anything.wait()
+            claims, volumes = self._shown_claims.cache.list(), self._shown_volumes.cache.list()
+            for claim in claims:
+                self._claim_queue.add(object_key(claim.metadata))
+            for volume in volumes:
+                self._volume_queue.add(object_key(volume.metadata))
+            if not claims and not volumes:
+                self._anything.clear()
+            await asyncio.sleep(self._options.sync_period)
+
+    def _wake(self, queue: WorkQueue[str], found: PersistentVolumeClaim | PersistentVolume) -> None:
+        self._anything.set()
+        queue.add(object_key(found.metadata))
+
+    def _take_claim(self, key: str) -> Claim | None:
+        """What the informer shows, put into the books; None if the books have something newer."""
+        view, raw = self._shown_claims.cache.get(key), self._shown_claims.cache.raw(key)
+        assert view is not None, "it is there"
+        assert raw is not None, "what is written back whole is cached with its JSON"
+        found = Known(view, raw)
+        return found if self._claims.put(found) else None
+
+    def _take_volume(self, key: str) -> Volume | None:
+        view, raw = self._shown_volumes.cache.get(key), self._shown_volumes.cache.raw(key)
+        assert view is not None, "it is there"
+        assert raw is not None, "what is written back whole is cached with its JSON"
+        found = Known(view, raw)
+        return found if self._volumes.put(found) else None
+
+    # What a decision about a claim may look at (``claims.Surroundings``)
+
+    def volume(self, name: str) -> PersistentVolume | None:
+        """The volume of that name."""
+        found = self._volumes.get(name)
+        return found.object if found is not None else None
+
+    def best_match(self, claim: PersistentVolumeClaim, *, delayed: bool) -> PersistentVolume | None:
+        """The volume that serves the claim best."""
+        return self._volumes.best_match(claim, delayed=delayed)
+
+    def storage_class(self, name: str) -> StorageClass | None:
+        """The class of that name."""
+        return self._classes.get(name)
+
+    def default_class(self) -> StorageClass | None:
+        """The class of claims that say nothing about one."""
+        return default_class(self._classes.list())
+
+    def unscheduled_pods(self, claim: PersistentVolumeClaim) -> list[str]:
+        """The pods that use the claim, have not ended, and have no node yet."""
+        pods = self._pods.by_index(CLAIM_INDEX, object_key(claim.metadata))
+        return [pod.metadata.name for pod in pods if not pod.spec.node_name and not has_ended(pod)]
+
+    # One claim
+
+    async def _see_claim(self, key: str) -> Requeue | None:
+        if self._shown_claims.cache.get(key) is None:
+            self._lose_claim(key)
+            return None
+        claim = self._take_claim(key)
+        if claim is None:
+            return None
+        try:
+            await self._sync_claim(key, claim)
+        except Conflict as error:
+            # Somebody else was faster, and what they did is about to be shown.
+            raise RetryLater(str(error)) from error
+        return None
+
+    def _lose_claim(self, key: str) -> None:
+        gone = self._claims.drop(key)
+        self._measures.forget("provision", key)
+        if gone is not None and gone.object.spec.volume_name:
+            # The volume would wait for the resync to learn that it is free.
+            self._volume_queue.add(gone.object.spec.volume_name)
+
+    async def _sync_claim(self, key: str, claim: Claim) -> None:
+        annotations = claim.object.metadata.annotations
+        told = annotations.get(STORAGE_PROVISIONER, annotations.get(BETA_STORAGE_PROVISIONER))
+        migrated = migration_of(annotations, told)
+        if migrated is not None:
+            claim = await self._writes.update_claim(claim, with_annotations(claim, migrated))
+        step = decide_claim(claim.object, self)
+        match step:
+            case Bind(volume=name):
+                await self._bind(key, claim, name)
+            case StayPending(note=note):
+                self._tell(claim, note)
+                await self._writes.update_claim_status(claim, links.claim_phase(claim, "Pending"))
+            case UseClass(name=name):
+                await self._classify(claim, name)
+            case Provision():
+                self._provision(key, claim)
+            case Lose(reason=reason, message=message):
+                if claim.object.status.phase != "Lost":
+                    lost = await self._writes.update_claim_status(claim, links.claim_phase(claim, "Lost"))
+                    self._tell(lost, Note(WARNING, reason, message))
+            case Refuse(note=note, error=error):
+                self._tell(claim, note)
+                raise InvalidBinding(error)
+
+    def _tell(self, claim: Claim, note: Note | None) -> None:
+        if note is not None:
+            self._writes.tell_claim(claim.object, note.type, note.reason, note.message)
+
+    async def _bind(self, key: str, claim: Claim, name: str) -> None:
+        volume = self._volumes.get(name)
+        assert volume is not None, "it was found in the books"
+        try:
+            await self._writes.bind(volume, claim)
+        except (ApiError, OSError):
+            self._measures.fail("provision", key)
+            raise
+        self._measures.end("provision", key)
+
+    async def _classify(self, claim: Claim, name: str) -> None:
+        try:
+            await self._writes.update_claim(claim, links.classified_claim(claim, name))
+        except (ApiError, OSError):
+            self._measures.not_classified.inc()
+            raise
+        self._measures.classified.inc()
+        self._log.info(
+            "Assigned default storage class to PersistentVolumeClaim", v=2,
+            PVC=object_key(claim.object.metadata), storageClassName=name,
+        )  # fmt: skip
+
+    def _provision(self, key: str, claim: Claim) -> None:
+        if not self._options.dynamic_provisioning:
+            return
+        name = claim_class(claim.object)
+        class_ = self._classes.get(name)
+        try:
+            if class_ is None:
+                raise NoPlugin(f"storageclass.storage.k8s.io {quote(name)} not found")
+            provisioner = provisioner_of(class_.provisioner, host_paths=self._options.hostpath_provisioner)
+        except NoPlugin as error:
+            self._tell(claim, Note(WARNING, FAILED, str(error)))
+            return
+
+        async def provision() -> None:
+            self._measures.begin("provision", key, provisioner)
+            try:
+                if provisioner == HOST_PATH:
+                    await self._provisioning.make_host_path(claim, class_)
+                else:
+                    await self._provisioning.tell_external(claim, provisioner)
+            except Exception:
+                self._measures.fail("provision", key)
+                raise
+
+        self._operations.begin(f"provision-{key}[{claim.object.metadata.uid}]", provision)
+
+    # One volume
+
+    async def _see_volume(self, key: str) -> Requeue | None:
+        if self._shown_volumes.cache.get(key) is None:
+            self._lose_volume(key)
+            return None
+        volume = self._take_volume(key)
+        if volume is None:
+            return None
+        try:
+            await self._sync_volume(volume)
+        except Conflict as error:
+            raise RetryLater(str(error)) from error
+        return None
+
+    def _lose_volume(self, key: str) -> None:
+        gone = self._volumes.drop(key)
+        self._measures.end("delete", key)
+        reference = gone.object.spec.claim_ref if gone is not None else None
+        if reference is not None:
+            # The claim would wait for the resync to learn that it is Lost.
+            self._claim_queue.add(f"{reference.namespace}/{reference.name}")
+
+    async def _sync_volume(self, volume: Volume) -> None:
+        volume = await self._tend(volume)
+        claim = await self._claim_of(volume.object)
+        step = decide_volume(volume.object, claim)
+        match step:
+            case SetPhase(phase=phase):
+                await self._writes.set_phase(volume, phase)
+            case Reclaim(release=release):
+                if release:
+                    policy = volume.object.spec.persistent_volume_reclaim_policy
+                    self._log.info(
+                        "Volume is released and reclaim policy will be executed", v=2,
+                        volumeName=volume.object.metadata.name, reclaimPolicy=policy,
+                    )  # fmt: skip
+                    volume = await self._writes.set_phase(volume, "Released")
+                await self._reclaim(volume)
+            case WakeClaim():
+                assert claim is not None, "there is one to wake"
+                self._claim_queue.add(object_key(claim.metadata))
+            case TellModes():
+                assert claim is not None, "there is one that does not fit"
+                self._tell_modes(volume.object, claim)
+            case Unbind():
+                await self._writes.unbind(volume)
+
+    async def _tend(self, volume: Volume) -> Volume:
+        """Say which driver has the volume now, and protect what has to be deleted."""
+        meta = volume.object.metadata
+        annotations = migration_of(meta.annotations, meta.annotations.get(PROVISIONED_BY))
+        finalizers = finalizers_of(volume.object)
+        if annotations is None and finalizers == meta.finalizers:
+            return volume
+        body = links.with_finalizers(volume, finalizers, meta.annotations if annotations is None else annotations)
+        return await self._writes.update_volume(volume, body)
+
+    async def _claim_of(self, volume: PersistentVolume) -> PersistentVolumeClaim | None:
+        """The claim that the volume is bound to, None if that is gone.
+
+        Volumes come bound from provisioners and from the scheduler, maybe before this program has heard of the claim.
+        Before a volume is called released, which may be its end, the server is asked.
+        """
+        reference = volume.spec.claim_ref
+        if reference is None or not reference.uid:
+            return None
+        key = f"{reference.namespace}/{reference.name}"
+        known = self._claims.get(key)
+        claim = known.object if known is not None else None
+        if claim is None and not is_let_go(volume):
+            claim = self._shown_claims.cache.get(key) or await self._writes.live_claim(
+                reference.namespace, reference.name
+            )
+        if claim is not None and claim.metadata.uid != reference.uid:
+            # Of that name, but another one: or an old one, and the volume knows better.
+            claim = await self._writes.live_claim(reference.namespace, reference.name)
+            if claim is not None and claim.metadata.uid != reference.uid:
+                claim = None
+        return claim
+
+    def _tell_modes(self, volume: PersistentVolume, claim: PersistentVolumeClaim) -> None:
+        reason, why = "VolumeMismatch", "due to incompatible volumeMode."
+        text = f"Cannot bind PersistentVolume to requested PersistentVolumeClaim {quote(claim.metadata.name)} {why}"
+        self._writes.tell_volume(volume, WARNING, reason, text)
+        text = f"Cannot bind PersistentVolume {quote(volume.metadata.name)} to requested PersistentVolumeClaim {why}"
+        self._writes.tell_claim(claim, WARNING, reason, text)
+
+    async def _reclaim(self, volume: Volume) -> None:
+        meta = volume.object.metadata
+        if meta.annotations.get(MIGRATED_TO):
+            return  # its driver sees to it
+        name, operation = meta.name, self._reclaiming.recycle
+        match volume.object.spec.persistent_volume_reclaim_policy:
+            case "Retain":
+                return
+            case "Delete":
+                self._measures.begin("delete", name, meta.annotations.get(PROVISIONED_BY, ""))
+                self._operations.begin(f"delete-{name}[{meta.uid}]", self._deletion(name))
+            case "Recycle":
+                self._operations.begin(f"recycle-{name}[{meta.uid}]", lambda: operation(name))
+            case _:
+                text = "Volume has unrecognized PersistentVolumeReclaimPolicy"
+                await self._writes.fail_volume(volume, "VolumeUnknownReclaimPolicy", text)
+
+    def _deletion(self, name: str) -> Operation:
+        async def delete() -> None:
+            try:
+                await self._reclaiming.delete(name)
+            except Exception:
+                self._measures.fail("delete", name)
+                raise
+
+        return delete

@@ -1,0 +1,151 @@
+"""How claims and volumes are written: each object as it was read, with what changes replaced. Pure.
+
+Each function returns the new JSON, or None where nothing would change; ``shared.volume_links`` has the first write of
+all. Mirrors ``bindClaimToVolume``, ``updateClaimStatus``, ``updateVolumePhase``, ``unbindVolume`` of v1.36
+``pkg/controller/volume/persistentvolume/pv_controller.go``.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from pilothouse.api.core import PersistentVolumeClaim
+from pilothouse.api.storage import PersistentVolume
+from pilothouse.controllers.shared.volume_links import YES, Claim, Volume, with_annotations
+from pilothouse.machinery.quantities import QuantityError, parse_quantity
+from pilothouse.machinery.splice import replace_fields
+from pilothouse.semantics.volumes import (
+    BETA_STORAGE_PROVISIONER,
+    BIND_COMPLETED,
+    BOUND_BY_CONTROLLER,
+    PRE_RESIZE_CAPACITY,
+    SELECTED_NODE,
+    STORAGE_PROVISIONER,
+)
+
+_json = msgspec.json.Encoder().encode
+
+
+class NoCapacity(Exception):
+    """A volume that does not say how large it is."""
+
+
+def with_finalizers(volume: Volume, finalizers: tuple[str, ...], annotations: Mapping[str, str]) -> bytes:
+    """The volume with exactly these finalizers and annotations."""
+    changes = {"metadata.finalizers": _json(finalizers) if finalizers else None}
+    return replace_fields(with_annotations(volume, annotations), changes)
+
+
+# The volume
+
+
+def unbound_volume(volume: Volume) -> bytes:
+    """The volume without the link that the controller made, or with a user's link as it was."""
+    annotations = volume.object.metadata.annotations
+    if BOUND_BY_CONTROLLER in annotations:
+        left = {key: value for key, value in annotations.items() if key != BOUND_BY_CONTROLLER}
+        return replace_fields(
+            volume.raw, {"spec.claimRef": None, "metadata.annotations": _json(left) if left else None}
+        )
+    reference = volume.object.spec.claim_ref
+    assert reference is not None, "only a volume that is linked is unlinked"
+    return replace_fields(volume.raw, {"spec.claimRef": _json(msgspec.structs.replace(reference, uid=""))})
+
+
+def volume_phase(volume: Volume, phase: str, message: str = "") -> bytes | None:
+    """The volume in this phase."""
+    if volume.object.status.phase == phase:
+        return None
+    return replace_fields(
+        volume.raw, {"status.phase": _json(phase), "status.message": _json(message) if message else None}
+    )
+
+
+# The claim
+
+
+def bound_claim(claim: Claim, volume: PersistentVolume) -> bytes | None:
+    """The claim, linked to the volume for good."""
+    view, name = claim.object, volume.metadata.name
+    annotations = dict(view.metadata.annotations)
+    changes: dict[str, bytes | None] = {}
+    if view.spec.volume_name != name:
+        changes["spec.volumeName"] = _json(name)
+        annotations.setdefault(BOUND_BY_CONTROLLER, YES)
+    annotations.setdefault(BIND_COMPLETED, YES)
+    if annotations != view.metadata.annotations:
+        changes["metadata.annotations"] = _json(annotations)
+    return replace_fields(claim.raw, changes) if changes else None
+
+
+def classified_claim(claim: Claim, class_name: str) -> bytes:
+    """The claim with a class."""
+    return replace_fields(claim.raw, {"spec.storageClassName": _json(class_name)})
+
+
+def told_claim(claim: Claim, provisioner: str) -> bytes | None:
+    """The claim, saying who is to make a volume for it. The older annotation is for older provisioners."""
+    annotations = claim.object.metadata.annotations
+    if annotations.get(STORAGE_PROVISIONER) == provisioner:
+        return None
+    told = {**annotations, BETA_STORAGE_PROVISIONER: provisioner, STORAGE_PROVISIONER: provisioner}
+    return with_annotations(claim, told)
+
+
+def unplaced_claim(claim: Claim) -> bytes | None:
+    """The claim without the node that the scheduler chose: it may choose another one."""
+    annotations = claim.object.metadata.annotations
+    if SELECTED_NODE not in annotations:
+        return None
+    return with_annotations(claim, {key: value for key, value in annotations.items() if key != SELECTED_NODE})
+
+
+def claim_phase(claim: Claim, phase: str) -> bytes | None:
+    """The claim in a phase in which it has no volume."""
+    status = claim.object.status
+    changes: dict[str, bytes | None] = {}
+    if status.phase != phase:
+        changes["status.phase"] = _json(phase)
+    if status.access_modes:
+        changes["status.accessModes"] = None
+    if status.capacity:
+        changes["status.capacity"] = None
+    if status.current_volume_attributes_class_name is not None:
+        changes["status.currentVolumeAttributesClassName"] = None
+    return replace_fields(claim.raw, changes) if changes else None
+
+
+def bound_status(claim: Claim, volume: PersistentVolume) -> bytes | None:
+    """The claim, Bound, with what it got.
+
+    How large that is is only said when the claim becomes Bound: after that the file system may be smaller than the
+    volume for a while, and the resizer knows better. So with the class of attributes. Raises ``NoCapacity``.
+    """
+    status, spec = claim.object.status, volume.spec
+    changes: dict[str, bytes | None] = {}
+    if status.access_modes != spec.access_modes:
+        changes["status.accessModes"] = _json(spec.access_modes)
+    if status.phase != "Bound":
+        changes["status.phase"] = _json("Bound")
+        changes.update(_capacity(claim.object, volume))
+    wanted = spec.volume_attributes_class_name
+    if status.phase == "Pending" and status.current_volume_attributes_class_name != wanted:
+        changes["status.currentVolumeAttributesClassName"] = _json(wanted) if wanted is not None else None
+    return replace_fields(claim.raw, changes) if changes else None
+
+
+def _capacity(claim: PersistentVolumeClaim, volume: PersistentVolume) -> dict[str, bytes | None]:
+    offered = volume.spec.capacity.get("storage")
+    if offered is None:
+        raise NoCapacity(f'PersistentVolume "{volume.metadata.name}" is without a storage capacity')
+    before = volume.metadata.annotations.get(PRE_RESIZE_CAPACITY)
+    if before is not None:
+        try:
+            parse_quantity(before)
+        except QuantityError:
+            before = offered
+        return {"status.capacity": _json({**claim.status.capacity, "storage": before})}
+    present = claim.status.capacity.get("storage")
+    if present is not None and parse_quantity(present) == parse_quantity(offered):
+        return {}
+    return {"status.capacity": _json(volume.spec.capacity)}

@@ -1,0 +1,124 @@
+"""The metrics of this controller: upstream's names, of v1.36
+``pkg/controller/volume/persistentvolume/metrics/metrics.go`` and ``pkg/volume/util/metrics.go``."""
+
+from collections import Counter
+
+from pilothouse.controllers.volumes.persistentvolume_binder.books import ClaimBook, VolumeBook
+from pilothouse.controllers.volumes.persistentvolume_binder.plugins import plugin_of
+from pilothouse.env import Env
+from pilothouse.runtime import Registry
+from pilothouse.runtime.metrics import GaugeFamily
+from pilothouse.semantics.volumes import claim_class, volume_class
+
+_SECONDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 25.0, 50.0, 120.0, 300.0, 600.0)
+_LABELS = ("plugin_name", "operation_name")
+Key = tuple[str, ...]
+
+
+class Measures:
+    """Counts what is there when somebody asks, and times what is made and deleted from its beginning to its end."""
+
+    def __init__(self, metrics: Registry, env: Env, claims: ClaimBook, volumes: VolumeBook) -> None:
+        self._env = env
+        self._claims = claims
+        self._volumes = volumes
+        self._begun: dict[Key, tuple[str, float]] = {}
+        self._shown: dict[str, set[Key]] = {}
+        self._seconds = metrics.histogram(
+            "volume_operation_total_seconds",
+            "[ALPHA] Storage operation end to end duration in seconds",
+            _LABELS,
+            _SECONDS,
+        )
+        self._errors = [
+            metrics.counter("volume_operation_errors_total", "[ALPHA] Total volume operation errors", _LABELS),
+            metrics.counter(
+                "volume_operation_total_errors",
+                "[ALPHA] (Deprecated since 1.36.0) Total volume operation errors",
+                _LABELS,
+            ),
+        ]
+        self.classified = metrics.counter(
+            "retroactive_storageclass_total",
+            "[ALPHA] Total number of retroactive StorageClass assignments to persistent volume claim",
+        ).labels_of()
+        self.not_classified = metrics.counter(
+            "retroactive_storageclass_errors_total",
+            "[ALPHA] Total number of failed retroactive StorageClass assignments to persistent volume claim",
+        ).labels_of()
+        prefix, by_class = "pv_collector", ("storage_class",)
+        by_claim = ("namespace", "storage_class", "volume_attributes_class")
+        self._total = metrics.gauge(
+            f"{prefix}_total_pv_count",
+            "[ALPHA] Gauge measuring total number of persistent volumes",
+            ("plugin_name", "volume_mode"),
+        )
+        self._bound_volumes = metrics.gauge(
+            f"{prefix}_bound_pv_count", "[ALPHA] Gauge measuring number of persistent volume currently bound", by_class
+        )
+        self._unbound_volumes = metrics.gauge(
+            f"{prefix}_unbound_pv_count",
+            "[ALPHA] Gauge measuring number of persistent volume currently unbound",
+            by_class,
+        )
+        self._bound_claims = metrics.gauge(
+            f"{prefix}_bound_pvc_count",
+            "[ALPHA] Gauge measuring number of persistent volume claim currently bound",
+            by_claim,
+        )
+        self._unbound_claims = metrics.gauge(
+            f"{prefix}_unbound_pvc_count",
+            "[ALPHA] Gauge measuring number of persistent volume claim currently unbound",
+            by_claim,
+        )
+        self.stop = metrics.on_collect(self._count)
+
+    # How long things take
+
+    def begin(self, operation: str, key: str, plugin: str) -> None:
+        """Somebody asked for a volume to be made or deleted, if not before."""
+        self._begun.setdefault((operation, key), (plugin, self._env.monotonic()))
+
+    def end(self, operation: str, key: str) -> None:
+        """It is done."""
+        begun = self._begun.pop((operation, key), None)
+        if begun is not None:
+            plugin, at = begun
+            self._seconds.labels_of(plugin or "N/A", operation).observe(self._env.monotonic() - at)
+
+    def fail(self, operation: str, key: str) -> None:
+        """It failed, and may be tried again: it goes on taking its time."""
+        begun = self._begun.get((operation, key))
+        if begun is not None:
+            for counter in self._errors:
+                counter.labels_of(begun[0] or "N/A", operation).inc()
+
+    def forget(self, operation: str, key: str) -> None:
+        """Nobody waits for it any more."""
+        self._begun.pop((operation, key), None)
+
+    # How much there is
+
+    def _count(self) -> None:
+        total: Counter[Key] = Counter()
+        volumes: dict[bool, Counter[Key]] = {True: Counter(), False: Counter()}
+        claims: dict[bool, Counter[Key]] = {True: Counter(), False: Counter()}
+        for volume in self._volumes:
+            total[plugin_of(volume) or "N/A", volume.spec.volume_mode or "N/A"] += 1
+            volumes[volume.status.phase == "Bound"][(volume_class(volume),)] += 1
+        for claim in self._claims:
+            attributes = claim.spec.volume_attributes_class_name or ""
+            key = (claim.metadata.namespace, claim_class(claim), attributes)
+            claims[claim.status.phase == "Bound"][key] += 1
+        self._show(self._total, total)
+        self._show(self._bound_volumes, volumes[True])
+        self._show(self._unbound_volumes, volumes[False])
+        self._show(self._bound_claims, claims[True])
+        self._show(self._unbound_claims, claims[False])
+
+    def _show(self, family: GaugeFamily, counts: Counter[Key]) -> None:
+        for key in sorted(self._shown.get(family.name, set()) - counts.keys()):
+            family.remove(*key)
+        for key, count in counts.items():
+            family.labels_of(*key).set(count)
+        self._shown[family.name] = set(counts)

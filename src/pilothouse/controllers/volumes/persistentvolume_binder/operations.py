@@ -1,0 +1,60 @@
+"""What takes long, beside the two workers: making and deleting volumes, one at a time for each of them.
+
+An operation that failed rests before it may begin anew: half a second, doubling to two minutes. Nothing brings it back
+by itself: the next look at its claim or volume does, at the latest with the resync. As ``goroutinemap`` with
+exponential back-off (v1.36 ``pkg/util/goroutinemap``).
+"""
+
+from collections.abc import Awaitable, Callable
+
+from pilothouse.client.errors import ApiError
+from pilothouse.env import Env, Log
+from pilothouse.runtime import Backoff, Requeue, WorkerPool, WorkQueue
+
+AT_ONCE = 16
+FIRST_SECONDS, LONGEST_SECONDS = 0.5, 122.0
+
+Operation = Callable[[], Awaitable[None]]
+
+
+class OperationFailed(Exception):
+    """Has been told; may be tried again after a rest."""
+
+
+class Operations:
+    """The running and the resting ones. ``pool`` must run."""
+
+    def __init__(self, env: Env, name: str, log: Log) -> None:
+        self._log = log
+        self._backoff = Backoff(env, FIRST_SECONDS, LONGEST_SECONDS)
+        self._begun: dict[str, Operation] = {}
+        self._queue: WorkQueue[str] = WorkQueue(env, f"{name}-operations")
+        self.pool = WorkerPool(f"{name}-operations", self._queue, self._run, workers=AT_ONCE, log=log)
+
+    def begin(self, key: str, operation: Operation) -> None:
+        """Start it, unless one of that name runs or rests."""
+        if key in self._begun:
+            self._log.info("Operation is already running, skipping", v=4, operationName=key)
+        elif self._backoff.is_in_backoff(key):
+            self._log.info("Operation postponed due to exponential backoff", v=4, operationName=key)
+        else:
+            self._begun[key] = operation
+            self._queue.add(key)
+
+    async def _run(self, key: str) -> Requeue | None:
+        operation = self._begun.get(key)
+        if operation is None:
+            return None  # it broke off unexpectedly; the next look begins it anew
+        try:
+            await operation()
+        except (ApiError, OSError, OperationFailed) as error:
+            self._backoff.next(key)
+            self._log.info("Operation failed", v=2, operationName=key, err=str(error))
+        except Exception:
+            self._backoff.next(key)
+            raise
+        else:
+            self._backoff.reset(key)
+        finally:
+            self._begun.pop(key, None)
+        return None

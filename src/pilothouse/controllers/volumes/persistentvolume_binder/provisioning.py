@@ -1,0 +1,136 @@
+"""Asking for a volume: an external provisioner is told by annotation; host paths are made here.
+
+Mirrors ``provisionClaimOperationExternal`` and ``provisionClaimOperation``, v1.36
+``pkg/controller/volume/persistentvolume/pv_controller.go``, and ``pkg/volume/hostpath/host_path.go``. A host path is
+only a name in the volume: the container runtime makes the folder, on whichever node uses it.
+"""
+
+import asyncio
+from typing import Any
+
+from pilothouse.api.core import PERSISTENT_VOLUME_CLAIMS, Node
+from pilothouse.api.storage import StorageClass
+from pilothouse.client.errors import AlreadyExists, ApiError, Conflict
+from pilothouse.controllers.shared.volume_links import YES, Claim
+from pilothouse.controllers.volumes.persistentvolume_binder import links
+from pilothouse.controllers.volumes.persistentvolume_binder.operations import OperationFailed
+from pilothouse.controllers.volumes.persistentvolume_binder.plugins import HOST_PATH, HOST_PATHS
+from pilothouse.controllers.volumes.persistentvolume_binder.writes import Writes
+from pilothouse.env import Env
+from pilothouse.machinery.go_text import quote
+from pilothouse.machinery.splice import take_field
+from pilothouse.runtime import Cache, object_key, object_reference
+from pilothouse.runtime.events import NORMAL, WARNING
+from pilothouse.semantics.volumes import (
+    BOUND_BY_CONTROLLER,
+    IN_TREE_FINALIZER,
+    PROVISIONED_BY,
+    SELECTED_NODE,
+    claim_class,
+)
+
+TRIES = 5
+PAUSE_SECONDS = 10.0
+"""For a volume that has been made and that the API server does not take."""
+FAILED = "ProvisioningFailed"
+
+
+class Provisioning:
+    """The operations that make volumes. Each tells what went wrong and raises ``OperationFailed``."""
+
+    def __init__(self, env: Env, writes: Writes, nodes: Cache[Node]) -> None:
+        self._env = env
+        self._writes = writes
+        self._nodes = nodes
+
+    async def tell_external(self, claim: Claim, provisioner: str) -> None:
+        """Tell whoever makes volumes by this name that the claim needs one, and the user who is waited for."""
+        try:
+            claim = await self._writes.update_claim(claim, links.told_claim(claim, provisioner))
+        except Conflict:
+            # The claim has just changed, and the event of that brings it back. Upstream warns its owner.
+            return
+        except ApiError as error:
+            self._tell_failed(claim, f"Error saving claim: {error}")
+            raise
+        message = (
+            f"Waiting for a volume to be created either by the external provisioner '{provisioner}' or manually by the "
+            "system administrator. If volume creation is delayed, please verify that the provisioner is running and "
+            "correctly registered."
+        )
+        self._writes.tell_claim(claim.object, NORMAL, "ExternalProvisioning", message)
+
+    async def make_host_path(self, claim: Claim, class_: StorageClass) -> None:
+        """Make a volume that is a folder of the node."""
+        if take_field(claim.raw, "spec.dataSource") is not None:
+            why = "is not a CSI plugin. Only CSI plugin can provision a claim with a datasource"
+            raise self._failed(claim, f"plugin {quote(HOST_PATH)} {why}")
+        try:
+            claim = await self._writes.update_claim(claim, links.told_claim(claim, class_.provisioner))
+        except Conflict:
+            return
+        name = f"pvc-{claim.object.metadata.uid}"
+        if await self._writes.live_volume(name) is not None:
+            return
+        if class_.mount_options:
+            options = f"[{' '.join(class_.mount_options)}]"
+            named = quote(class_.metadata.name)
+            text = f"Mount options are not supported by the provisioner but StorageClass {named} has mount options"
+            raise self._failed(claim, f"{text} {options}")
+        node = claim.object.metadata.annotations.get(SELECTED_NODE)
+        if node is not None and self._nodes.get(node) is None:
+            raise self._failed(claim, f"Failed to get target node: node {quote(node)} not found")
+        if claim.object.spec.volume_mode == "Block":
+            await self._writes.update_claim(claim, links.unplaced_claim(claim))
+            why = f"{HOST_PATH} does not support block volume provisioning"
+            text = f"Failed to provision volume with StorageClass {quote(class_.metadata.name)}: {why}"
+            raise self._failed(claim, text)
+        await self._save(claim, self._host_path(claim, class_, name))
+        message = f"Successfully provisioned volume {name} using {HOST_PATH}"
+        self._writes.tell_claim(claim.object, NORMAL, "ProvisioningSucceeded", message)
+
+    def _host_path(self, claim: Claim, class_: StorageClass, name: str) -> dict[str, Any]:
+        spec = claim.object.spec
+        annotations = {
+            "kubernetes.io/createdby": "hostpath-dynamic-provisioner",
+            BOUND_BY_CONTROLLER: YES,
+            PROVISIONED_BY: HOST_PATH,
+        }
+        metadata: dict[str, Any] = {"name": name, "annotations": annotations}
+        if class_.reclaim_policy == "Delete":
+            metadata["finalizers"] = [IN_TREE_FINALIZER]
+        return {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": metadata,
+            "spec": {
+                "capacity": {"storage": spec.resources.requests["storage"]},
+                "accessModes": list(spec.access_modes),
+                "claimRef": object_reference(PERSISTENT_VOLUME_CLAIMS, claim.object.metadata),
+                "hostPath": {"path": f"{HOST_PATHS}/{self._env.uid()}"},
+                "persistentVolumeReclaimPolicy": class_.reclaim_policy,
+                "storageClassName": claim_class(claim.object),
+            },
+        }
+
+    async def _save(self, claim: Claim, body: dict[str, Any]) -> None:
+        for attempt in range(1, TRIES + 1):
+            try:
+                await self._writes.create_volume(body)
+            except AlreadyExists:
+                return
+            except (ApiError, OSError) as error:
+                if attempt == TRIES:
+                    key = object_key(claim.object.metadata)
+                    text = f"Error creating provisioned PV object for claim {key}: {error}. Deleting the volume."
+                    raise self._failed(claim, text) from error
+                await asyncio.sleep(PAUSE_SECONDS)
+            else:
+                return
+
+    def _failed(self, claim: Claim, message: str) -> OperationFailed:
+        self._tell_failed(claim, message)
+        return OperationFailed(message)
+
+    def _tell_failed(self, claim: Claim, message: str) -> None:
+        self._writes.tell_claim(claim.object, WARNING, FAILED, message)

@@ -1,0 +1,101 @@
+"""What becomes of a volume that nobody has a claim to, by its policy.
+
+Mirrors ``deleteVolumeOperation`` and ``recycleVolumeOperation``, v1.36
+``pkg/controller/volume/persistentvolume/pv_controller.go``. Both begin with the volume as the server has it: they may
+have waited, and what they are about cannot be undone.
+
+No plugin here recycles. Upstream's two (host path, NFS) start a pod that empties the volume; the policy is deprecated,
+and such a volume Fails here as it does upstream for all other kinds of volumes.
+"""
+
+from pilothouse.api.core import Pod
+from pilothouse.client.errors import ApiError, NotFound
+from pilothouse.controllers.shared.volume_links import Volume
+from pilothouse.controllers.volumes.persistentvolume_binder import links
+from pilothouse.controllers.volumes.persistentvolume_binder.books import ClaimBook
+from pilothouse.controllers.volumes.persistentvolume_binder.operations import OperationFailed
+from pilothouse.controllers.volumes.persistentvolume_binder.plugins import NoPlugin, deleter_of, why_not_deletable
+from pilothouse.controllers.volumes.persistentvolume_binder.volumes import is_released
+from pilothouse.controllers.volumes.persistentvolume_binder.writes import Writes
+from pilothouse.env import Log
+from pilothouse.runtime import Cache, object_key
+from pilothouse.runtime.events import NORMAL
+from pilothouse.semantics.pods import is_terminal
+from pilothouse.semantics.volumes import IN_TREE_FINALIZER, claim_names
+
+CLAIM_INDEX = "claim"
+"""Pods by the claims that they use."""
+
+
+def index_by_claim(pod: Pod) -> list[str]:
+    """For ``CLAIM_INDEX``."""
+    return [f"{pod.metadata.namespace}/{name}" for name in claim_names(pod)]
+
+
+def has_ended(pod: Pod) -> bool:
+    """Whether the pod uses its volumes no more: at its end, or being deleted with no container left (v1.36
+    ``pkg/volume/util/util.go``, ``IsPodTerminated``)."""
+    if is_terminal(pod):
+        return True
+    statuses = pod.status.container_statuses
+    return pod.metadata.deletion_timestamp is not None and all(each.state.terminated for each in statuses)
+
+
+class Reclaiming:
+    """The operations on volumes that were let go."""
+
+    def __init__(self, writes: Writes, claims: ClaimBook, pods: Cache[Pod], log: Log) -> None:
+        self._writes = writes
+        self._claims = claims
+        self._pods = pods
+        self._log = log
+
+    async def delete(self, name: str) -> None:
+        """Delete the volume and then its object, unless that is somebody else's task."""
+        volume = await self._writes.live_volume(name)
+        if volume is None or not self._is_released(volume):
+            self._log.info("Volume no longer needs deletion, skipping", v=3, volumeName=name)
+            return
+        try:
+            if not deleter_of(volume.object):
+                self._log.info("External deleter for volume requested, ignoring", v=3, volumeName=name)
+                return
+            why = why_not_deletable(volume.object)
+            if why:
+                raise OperationFailed(why)
+        except (NoPlugin, OperationFailed) as error:
+            await self._writes.fail_volume(volume, "VolumeFailedDelete", str(error))
+            raise OperationFailed(str(error)) from error
+        meta = volume.object.metadata
+        if IN_TREE_FINALIZER in meta.finalizers:
+            left = tuple(each for each in meta.finalizers if each != IN_TREE_FINALIZER)
+            await self._writes.update_volume(volume, links.with_finalizers(volume, left, meta.annotations))
+        try:
+            await self._writes.delete_volume(name)
+        except NotFound:
+            pass
+        except ApiError as error:
+            # It is done anew with the next look at the volume.
+            self._log.info("Failed to delete volume from database", v=3, volumeName=name, err=str(error))
+
+    async def recycle(self, name: str) -> None:
+        """Nobody here can. A volume that pods still use waits; any other one Fails."""
+        volume = await self._writes.live_volume(name)
+        if volume is None or not self._is_released(volume):
+            self._log.info("Volume no longer needs recycling, skipping", v=3, volumeName=name)
+            return
+        reference = volume.object.spec.claim_ref
+        assert reference is not None, "a released volume had a claim"
+        key = f"{reference.namespace}/{reference.name}"
+        users = sorted(object_key(pod.metadata) for pod in self._pods.by_index(CLAIM_INDEX, key) if not has_ended(pod))
+        # A claim of that name is a new one, with a volume of its own: those pods are about that.
+        if users and self._claims.get(key) is None:
+            text = f"Volume is used by pods: {','.join(users)}"
+            self._writes.tell_volume(volume.object, NORMAL, "VolumeFailedRecycle", text)
+            return
+        await self._writes.fail_volume(volume, "VolumeFailedRecycle", "No recycler plugin found for the volume!")
+
+    def _is_released(self, volume: Volume) -> bool:
+        reference = volume.object.spec.claim_ref
+        found = self._claims.get(f"{reference.namespace}/{reference.name}") if reference is not None else None
+        return is_released(volume.object, found.object if found is not None else None)

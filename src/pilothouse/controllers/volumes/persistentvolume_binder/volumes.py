@@ -1,0 +1,115 @@
+"""What is to become of one volume. Pure.
+
+Mirrors ``syncVolume``, ``isVolumeReleased`` and ``modifyDeletionFinalizers``, v1.36
+``pkg/controller/volume/persistentvolume/pv_controller.go`` and ``pv_controller_base.go``.
+"""
+
+import msgspec
+
+from pilothouse.api.core import PersistentVolumeClaim
+from pilothouse.api.storage import PersistentVolume
+from pilothouse.controllers.volumes.persistentvolume_binder.plugins import csi_name_of, is_in_tree
+from pilothouse.semantics.volumes import (
+    EXTERNAL_FINALIZER,
+    IN_TREE_FINALIZER,
+    MIGRATED_TO,
+    PROVISIONED_BY,
+    modes_differ,
+)
+
+
+class SetPhase(msgspec.Struct, frozen=True):
+    """The phase is this one."""
+
+    phase: str
+
+
+class Reclaim(msgspec.Struct, frozen=True):
+    """Nobody has a claim to the volume any more: Released, unless it is or has Failed, then what the policy says."""
+
+    release: bool
+
+
+class WakeClaim(msgspec.Struct, frozen=True):
+    """The claim does not know of the volume yet: its turn."""
+
+
+class TellModes(msgspec.Struct, frozen=True):
+    """One is for files, the other for blocks. Both are told."""
+
+
+class Unbind(msgspec.Struct, frozen=True):
+    """The claim has another volume. What the controller linked is undone; what a user did stays, less the uid."""
+
+
+VolumeStep = SetPhase | Reclaim | WakeClaim | TellModes | Unbind
+
+
+def is_let_go(volume: PersistentVolume) -> bool:
+    """Whether its phase says that nobody has it any more, or that reclaiming it failed."""
+    return volume.status.phase in ("Released", "Failed")
+
+
+def decide_volume(volume: PersistentVolume, claim: PersistentVolumeClaim | None) -> VolumeStep:
+    """The next step for a volume. ``claim`` is the one that it refers to by name and uid, None if that is gone."""
+    if volume.spec.claim_ref is None or not volume.spec.claim_ref.uid:
+        # Free, or reserved by its name for a claim that has not been bound to it yet.
+        return SetPhase("Available")
+    if claim is None:
+        return Reclaim(release=not is_let_go(volume))
+    if not claim.spec.volume_name:
+        return TellModes() if modes_differ(claim, volume) else WakeClaim()
+    if claim.spec.volume_name == volume.metadata.name:
+        return SetPhase("Bound")
+    spec = volume.spec
+    if PROVISIONED_BY in volume.metadata.annotations and spec.persistent_volume_reclaim_policy == "Delete":
+        # Made for this claim, which found another one meanwhile.
+        return Reclaim(release=not is_let_go(volume))
+    return Unbind()
+
+
+def is_released(volume: PersistentVolume, claim: PersistentVolumeClaim | None) -> bool:
+    """Whether the volume may be reclaimed. ``claim`` is whatever has the name now."""
+    reference = volume.spec.claim_ref
+    if reference is None or not reference.uid:
+        return False
+    if claim is not None and claim.metadata.uid == reference.uid:
+        return claim.spec.volume_name not in ("", volume.metadata.name)
+    return True
+
+
+# Migration to CSI
+
+
+def migration_of(annotations: dict[str, str], provisioner: str | None) -> dict[str, str] | None:
+    """The annotations with the right driver in ``migrated-to``, or None if it is right already."""
+    if provisioner is None:
+        return None
+    driver, told = csi_name_of(provisioner), annotations.get(MIGRATED_TO, "")
+    if driver:
+        return {**annotations, MIGRATED_TO: driver} if told != driver else None
+    if told:
+        return {key: value for key, value in annotations.items() if key != MIGRATED_TO}
+    return None
+
+
+def finalizers_of(volume: PersistentVolume) -> tuple[str, ...]:
+    """The finalizers that a volume should have. Only those that were made for a claim are protected until what they
+    stand for has been deleted: by this program, or by the external one, never by both."""
+    provisioner = volume.metadata.annotations.get(PROVISIONED_BY)
+    present = volume.metadata.finalizers
+    if provisioner is None:
+        return present
+    if csi_name_of(provisioner):
+        return tuple(each for each in present if each != IN_TREE_FINALIZER)
+    if not is_in_tree(provisioner):
+        return present
+    policy = volume.spec.persistent_volume_reclaim_policy
+    wanted = [each for each in present if each != EXTERNAL_FINALIZER]
+    if policy == "Delete" and IN_TREE_FINALIZER not in wanted:
+        # To what is being deleted none can be added. Upstream tries, and is refused, until it has gone.
+        if volume.metadata.deletion_timestamp is None:
+            wanted.append(IN_TREE_FINALIZER)
+    elif policy in ("Retain", "Recycle"):
+        wanted = [each for each in wanted if each != IN_TREE_FINALIZER]
+    return tuple(wanted)

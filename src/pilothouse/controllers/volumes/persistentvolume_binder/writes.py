@@ -1,0 +1,129 @@
+"""The requests of the binder: each write is in the books before anything else is decided.
+
+Written to by ``controller``, ``provisioning`` and ``reclaiming``. All of them raise what the API server answers, and
+nothing that comes after a failed write is done.
+"""
+
+from typing import Any, TypeVar
+
+from pilothouse.api.core import PERSISTENT_VOLUME_CLAIMS, PersistentVolumeClaim
+from pilothouse.api.kinds import Kind
+from pilothouse.api.storage import PERSISTENT_VOLUMES, PersistentVolume
+from pilothouse.client import Client
+from pilothouse.client.errors import NotFound
+from pilothouse.controllers.shared.volume_links import Claim, Known, Volume, bound_volume, known
+from pilothouse.controllers.volumes.persistentvolume_binder import links
+from pilothouse.controllers.volumes.persistentvolume_binder.books import Book, ClaimBook, VolumeBook
+from pilothouse.env import Env, Log
+from pilothouse.runtime import EventRecorder, object_reference
+from pilothouse.runtime.cache import Cached
+
+T = TypeVar("T", bound=Cached)
+
+COMPONENT = "persistentvolume-controller"
+"""Under this name upstream's events come."""
+
+
+class Writes:
+    """The requests of one binder. ``recorder`` must run."""
+
+    def __init__(self, client: Client, env: Env, claims: ClaimBook, volumes: VolumeBook, log: Log) -> None:
+        self._client = client
+        self._claims = claims
+        self._volumes = volumes
+        self._log = log
+        self.recorder = EventRecorder(client, env, COMPONENT)
+
+    # Events
+
+    def tell_claim(self, claim: PersistentVolumeClaim, type_: str, reason: str, message: str) -> None:
+        """An event on a claim."""
+        self.recorder.event(object_reference(PERSISTENT_VOLUME_CLAIMS, claim.metadata), type_, reason, message)
+
+    def tell_volume(self, volume: PersistentVolume, type_: str, reason: str, message: str) -> None:
+        """An event on a volume."""
+        self.recorder.event(object_reference(PERSISTENT_VOLUMES, volume.metadata), type_, reason, message)
+
+    # Reading past the caches
+
+    async def live_claim(self, namespace: str, name: str) -> PersistentVolumeClaim | None:
+        """The claim as the server has it now, None if it is not there."""
+        try:
+            return await self._client.get(PERSISTENT_VOLUME_CLAIMS, name, namespace)
+        except NotFound:
+            return None
+
+    async def live_volume(self, name: str) -> Volume | None:
+        """The volume as the server has it now, None if it is not there."""
+        try:
+            raw = await self._client.get(PERSISTENT_VOLUMES.raw, name)
+        except NotFound:
+            return None
+        return known(bytes(raw), PersistentVolume)
+
+    # Volumes
+
+    async def update_volume(self, volume: Volume, body: bytes | None) -> Volume:
+        """Write a volume, unless there is nothing to write. Returns what it is then."""
+        return await self._update(PERSISTENT_VOLUMES, self._volumes, volume, body)
+
+    async def set_phase(self, volume: Volume, phase: str, message: str = "") -> Volume:
+        """Write a volume's phase, unless that is what it is."""
+        body = links.volume_phase(volume, phase, message)
+        written = await self._update(PERSISTENT_VOLUMES, self._volumes, volume, body, "status")
+        if body is not None:
+            self._log.info("Volume entered phase", v=2, volumeName=volume.object.metadata.name, phase=phase)
+        return written
+
+    async def fail_volume(self, volume: Volume, reason: str, message: str) -> None:
+        """The volume has Failed: its status says why, and so does an event, once."""
+        if volume.object.status.phase != "Failed":
+            written = await self.set_phase(volume, "Failed", message)
+            self.tell_volume(written.object, "Warning", reason, message)
+
+    async def unbind(self, volume: Volume) -> None:
+        """Take a link back and make the volume available."""
+        freed = await self.update_volume(volume, links.unbound_volume(volume))
+        await self.set_phase(freed, "Available")
+
+    async def create_volume(self, body: dict[str, Any]) -> None:
+        """A new volume."""
+        raw = await self._client.create(PERSISTENT_VOLUMES.raw, body)
+        self._volumes.put(known(bytes(raw), PersistentVolume))
+
+    async def delete_volume(self, name: str) -> None:
+        """The volume goes as soon as its finalizers are gone."""
+        await self._client.delete(PERSISTENT_VOLUMES, name)
+
+    # Claims
+
+    async def update_claim(self, claim: Claim, body: bytes | None) -> Claim:
+        """Write a claim, unless there is nothing to write. Returns what it is then."""
+        return await self._update(PERSISTENT_VOLUME_CLAIMS, self._claims, claim, body)
+
+    async def update_claim_status(self, claim: Claim, body: bytes | None) -> Claim:
+        """Write a claim's status, unless there is nothing to write."""
+        return await self._update(PERSISTENT_VOLUME_CLAIMS, self._claims, claim, body, "status")
+
+    # Both
+
+    async def bind(self, volume: Volume, claim: Claim) -> None:
+        """Link the two, in four writes of which each is left out where it would change nothing.
+
+        The volume is first: the resourceVersion in its write is what keeps two claims from getting one volume.
+        """
+        volume = await self.update_volume(volume, bound_volume(volume, claim.object))
+        volume = await self.set_phase(volume, "Bound")
+        claim = await self.update_claim(claim, links.bound_claim(claim, volume.object))
+        await self.update_claim_status(claim, links.bound_status(claim, volume.object))
+
+    async def _update(
+        self, kind: Kind[T], book: Book[T], found: Known[T], body: bytes | None, subresource: str = ""
+    ) -> Known[T]:
+        if body is None:
+            return found
+        meta = found.object.metadata
+        raw = await self._client.update(kind.raw, meta.name, body, meta.namespace, subresource=subresource)
+        written = known(bytes(raw), kind.view)
+        book.put(written)
+        return written

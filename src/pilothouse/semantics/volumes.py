@@ -1,0 +1,217 @@
+"""What a claim asks of a volume, and which volume serves it best.
+
+The binder, the scheduler and the simulated provisioner decide by these. Sources: kubernetes v1.36,
+``component-helpers/storage/volume/pv_helpers.go``, ``pkg/controller/volume/persistentvolume/pv_controller.go``
+(``checkVolumeSatisfyClaim``), ``pkg/volume/util/storageclass.go``.
+"""
+
+import datetime
+from collections.abc import Collection, Iterable, Mapping
+
+from pilothouse.api.core import Node, PersistentVolumeClaim, Pod
+from pilothouse.api.meta import ObjectMeta
+from pilothouse.api.storage import PersistentVolume, StorageClass, TopologySelectorTerm
+from pilothouse.machinery.go_text import quote
+from pilothouse.machinery.labels import selector_from
+from pilothouse.machinery.quantities import Quantity, parse_quantity
+from pilothouse.semantics.node_affinity import matches_node_selector
+
+BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
+"""On claims: they have been bound once. From then on a missing volume is a loss."""
+BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
+"""On both: the controller made the link, so that it may take it back. Without it a user did."""
+PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
+MIGRATED_TO = "pv.kubernetes.io/migrated-to"
+STORAGE_PROVISIONER = "volume.kubernetes.io/storage-provisioner"
+BETA_STORAGE_PROVISIONER = "volume.beta.kubernetes.io/storage-provisioner"
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
+PRE_RESIZE_CAPACITY = "volume.alpha.kubernetes.io/pre-resize-capacity"
+DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
+BETA_DEFAULT_CLASS = "storageclass.beta.kubernetes.io/is-default-class"
+IN_TREE_FINALIZER = "kubernetes.io/pv-controller"
+EXTERNAL_FINALIZER = "external-provisioner.volume.kubernetes.io/finalizer"
+NO_PROVISIONER = "kubernetes.io/no-provisioner"
+"""The provisioner of classes whose volumes are made by hand."""
+
+_CLASS = "volume.beta.kubernetes.io/storage-class"
+_WAITS = "WaitForFirstConsumer"
+_ZERO = parse_quantity("0")
+_EARLY = datetime.datetime.min.replace(tzinfo=datetime.UTC)
+
+
+# Classes
+
+
+def has_class(claim: PersistentVolumeClaim) -> bool:
+    """Whether anything was said about the class; that there be none is something, too."""
+    return _CLASS in claim.metadata.annotations or claim.spec.storage_class_name is not None
+
+
+def claim_class(claim: PersistentVolumeClaim) -> str:
+    """The class of a claim: the old annotation wins."""
+    return claim.metadata.annotations.get(_CLASS, claim.spec.storage_class_name or "")
+
+
+def volume_class(volume: PersistentVolume) -> str:
+    """The class of a volume: the old annotation wins."""
+    return volume.metadata.annotations.get(_CLASS, volume.spec.storage_class_name)
+
+
+def waits_for_consumer(class_: StorageClass | None) -> bool:
+    """Whether claims of the class are bound only when a pod needs them. Claims of a class that is not there are not."""
+    return class_ is not None and class_.volume_binding_mode == _WAITS
+
+
+def is_default_class(class_: StorageClass) -> bool:
+    """Whether claims that name no class get this one."""
+    annotations = class_.metadata.annotations
+    return annotations.get(DEFAULT_CLASS) == "true" or annotations.get(BETA_DEFAULT_CLASS) == "true"
+
+
+def default_class(classes: Iterable[StorageClass]) -> StorageClass | None:
+    """The default class: of several the newest, then the first by name."""
+    found = sorted((each for each in classes if is_default_class(each)), key=lambda each: each.metadata.name)
+    return max(found, key=lambda each: each.metadata.creation_timestamp or _EARLY, default=None)
+
+
+# One claim and one volume
+
+
+def capacity_of(volume: PersistentVolume) -> Quantity:
+    """How large the volume is."""
+    return _amount(volume.spec.capacity)
+
+
+def request_of(claim: PersistentVolumeClaim) -> Quantity:
+    """How large a volume the claim asks for."""
+    return _amount(claim.spec.resources.requests)
+
+
+def _amount(amounts: Mapping[str, str]) -> Quantity:
+    text = amounts.get("storage")
+    return parse_quantity(text) if text is not None else _ZERO
+
+
+def refers_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    """Whether the volume is bound to the claim, or reserved for it: by name, and by uid if it has one."""
+    reference, meta = volume.spec.claim_ref, claim.metadata
+    return (
+        reference is not None
+        and (reference.namespace, reference.name) == (meta.namespace, meta.name)
+        and reference.uid in ("", meta.uid)
+    )
+
+
+def modes_differ(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
+    """Whether one is for a file system and the other for raw blocks."""
+    return (claim.spec.volume_mode or "Filesystem") != (volume.spec.volume_mode or "Filesystem")
+
+
+def attributes_differ(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
+    """Whether their classes of volume attributes are not the same."""
+    return (claim.spec.volume_attributes_class_name or "") != (volume.spec.volume_attributes_class_name or "")
+
+
+def allows_access(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
+    """Whether the volume can be used in all the ways that the claim asks for."""
+    return set(claim.spec.access_modes) <= set(volume.spec.access_modes)
+
+
+def why_unsatisfying(volume: PersistentVolume, claim: PersistentVolumeClaim) -> str:
+    """Why a volume that a claim asks for by name does not do, or nothing."""
+    if volume.metadata.deletion_timestamp is not None:
+        return f"the volume is marked for deletion {quote(volume.metadata.name)}"
+    if capacity_of(volume).value < request_of(claim).value:
+        return "requested PV is too small"
+    if volume_class(volume) != claim_class(claim):
+        return "storageClassName does not match"
+    if attributes_differ(claim, volume):
+        return "volumeAttributesClassName does not match"
+    if modes_differ(claim, volume):
+        return "incompatible volumeMode"
+    if not allows_access(claim, volume):
+        return "incompatible accessMode"
+    return ""
+
+
+def is_fully_bound(claim: PersistentVolumeClaim) -> bool:
+    """Whether the claim has its volume, and the binder is done with both."""
+    return bool(claim.spec.volume_name) and BIND_COMPLETED in claim.metadata.annotations
+
+
+# Volumes and nodes
+
+
+def is_reachable(volume: PersistentVolume, labels: Mapping[str, str]) -> bool:
+    """Whether a node with these labels can use the volume."""
+    affinity = volume.spec.node_affinity
+    if affinity is None or affinity.required is None:
+        return True
+    return matches_node_selector(affinity.required, Node(metadata=ObjectMeta(labels=dict(labels))))
+
+
+def fits_topologies(terms: Collection[TopologySelectorTerm], labels: Mapping[str, str]) -> bool:
+    """Whether a class with these ``allowedTopologies`` makes volumes for a node with these labels."""
+    return not terms or any(
+        all(labels.get(each.key) in each.values for each in term.match_label_expressions) for term in terms
+    )
+
+
+# The best volume
+
+
+def find_match(
+    claim: PersistentVolumeClaim,
+    volumes: Iterable[PersistentVolume],
+    *,
+    node: Mapping[str, str] | None = None,
+    taken: Collection[str] = (),
+    delayed: bool = False,
+) -> PersistentVolume | None:
+    """The volume that is reserved for the claim, or the smallest of those that are free and do.
+
+    With the labels of a ``node``, as the scheduler asks: one that can be used there. Without, as the binder asks: when
+    binding is ``delayed`` only what is reserved counts. ``taken`` are names that were given away meanwhile. Raises
+    ``SelectorError``.
+    """
+    selector = selector_from(claim.spec.selector) if claim.spec.selector is not None else None
+    requested, class_ = request_of(claim), claim_class(claim)
+    best: PersistentVolume | None = None
+    size = _ZERO
+    for volume in volumes:
+        reserved = refers_to(volume, claim)
+        if volume.metadata.name in taken or (volume.spec.claim_ref is not None and not reserved):
+            continue
+        capacity = capacity_of(volume)
+        if capacity < requested or modes_differ(claim, volume) or attributes_differ(claim, volume):
+            continue
+        if volume.metadata.deletion_timestamp is not None:
+            continue
+        reachable = node is None or is_reachable(volume, node)
+        if reserved:
+            return volume if reachable else None
+        if node is None and delayed:
+            continue
+        if volume.status.phase != "Available" or volume_class(volume) != class_ or not reachable:
+            continue
+        if selector is not None and not selector.matches(volume.metadata.labels):
+            continue
+        if node is not None and not allows_access(claim, volume):
+            continue
+        if best is None or capacity < size:
+            best, size = volume, capacity
+    return best
+
+
+# Pods
+
+
+def claim_names(pod: Pod) -> tuple[str, ...]:
+    """The claims that a pod uses, those of its ephemeral volumes included, in their order."""
+    found: list[str] = []
+    for volume in pod.spec.volumes:
+        if volume.persistent_volume_claim is not None:
+            found.append(volume.persistent_volume_claim.claim_name)
+        elif volume.ephemeral is not None:
+            found.append(f"{pod.metadata.name}-{volume.name}")
+    return tuple(found)

@@ -1,0 +1,112 @@
+"""What must hold for claims and volumes: one of each for one of the other, and nothing lost that somebody has.
+
+Counted anew from what was committed, after every write.
+"""
+
+import msgspec
+
+from pilothouse.api.core import PersistentVolumeClaim
+from pilothouse.api.storage import PersistentVolume
+from pilothouse.semantics.volumes import is_fully_bound
+from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.story import Origin
+from pilothouse.storage import Change
+
+_claim = msgspec.json.Decoder(PersistentVolumeClaim).decode
+_volume = msgspec.json.Decoder(PersistentVolume).decode
+
+_CLAIMS, _VOLUMES = "/persistentvolumeclaims/", "/persistentvolumes/"
+
+
+class Volumes(Invariant):
+    """All claims and volumes of a cluster in which nobody deletes volumes or takes links away by hand.
+
+    ``made`` and ``bound`` count what happened, so that a story can tell that something did.
+    """
+
+    def __init__(self) -> None:
+        self._claims: dict[str, PersistentVolumeClaim] = {}
+        self._volumes: dict[str, PersistentVolume] = {}
+        self.bound = 0
+
+    def committed(self, change: Change, origin: Origin | None) -> None:
+        """Claims and volumes."""
+        gone = change.type == "DELETED"
+        if change.key.startswith(_CLAIMS):
+            key = change.key.removeprefix(_CLAIMS)
+            before = self._claims.pop(key, None)
+            if not gone:
+                self._claims[key] = now = _claim(change.value)
+                self._judge_claim(key, before, now)
+        elif change.key.startswith(_VOLUMES):
+            name = change.key.removeprefix(_VOLUMES)
+            old = self._volumes.pop(name, None)
+            if not gone:
+                self._volumes[name] = new = _volume(change.value)
+                self._judge_volume(name, old, new)
+            elif old is not None:
+                owner = self._owner(name, old)
+                if owner is not None:
+                    raise Violation(f"volume {name} was deleted while {owner} has it")
+
+    def _owner(self, name: str, volume: PersistentVolume) -> str | None:
+        """The claim that is there, that the volume refers to, and that has no other one."""
+        reference = volume.spec.claim_ref
+        if reference is None or not reference.uid:
+            return None
+        key = f"{reference.namespace}/{reference.name}"
+        claim = self._claims.get(key)
+        if claim is None or claim.metadata.uid != reference.uid or claim.spec.volume_name != name:
+            return None
+        return key
+
+    def _judge_claim(self, key: str, before: PersistentVolumeClaim | None, now: PersistentVolumeClaim) -> None:
+        name = now.spec.volume_name
+        if now.status.phase == "Bound":
+            others = [
+                other
+                for other, claim in self._claims.items()
+                if other != key and claim.spec.volume_name == name and claim.status.phase == "Bound"
+            ]
+            if others:
+                raise Violation(f"{key} and {sorted(others)} are both bound to {name}")
+            if before is None or before.status.phase != "Bound":
+                self.bound += 1
+                volume = self._volumes.get(name)
+                reference = volume.spec.claim_ref if volume is not None else None
+                if reference is None or reference.uid != now.metadata.uid:
+                    raise Violation(f"{key} is called bound to {name}, which knows nothing of it")
+        if now.status.phase == "Lost" and name in self._volumes:
+            reference = self._volumes[name].spec.claim_ref
+            if reference is not None and reference.uid == now.metadata.uid:
+                raise Violation(f"{key} is called lost, and {name} is there")
+
+    def _judge_volume(self, name: str, old: PersistentVolume | None, new: PersistentVolume) -> None:
+        owner = self._owner(name, old) if old is not None else None
+        if owner is not None and self._owner(name, new) != owner:
+            raise Violation(f"{owner} has {name}, which was given away: {new.spec.claim_ref}")
+        if new.status.phase not in ("Released", "Failed", "Available"):
+            return
+        if old is not None and old.status.phase == new.status.phase:
+            return
+        owner = self._owner(name, new)
+        claim = self._claims.get(owner) if owner is not None else None
+        if claim is not None and is_fully_bound(claim) and new.status.phase != "Available":
+            raise Violation(f"{name} is called {new.status.phase} while {owner} has it")
+
+    def settled(self) -> None:
+        """Whoever is called bound is bound, both ways; no volume waits for a claim that has another one."""
+        for key, claim in self._claims.items():
+            if claim.status.phase != "Bound":
+                continue
+            volume = self._volumes.get(claim.spec.volume_name)
+            if volume is None or self._owner(claim.spec.volume_name, volume) != key or volume.status.phase != "Bound":
+                raise Violation(
+                    f"{key} is called bound to {claim.spec.volume_name}, which is {volume and volume.status}"
+                )
+        for name, volume in self._volumes.items():
+            owner = self._owner(name, volume)
+            if volume.status.phase == "Bound" and owner is None:
+                raise Violation(f"{name} is called bound, to nobody: {volume.spec.claim_ref}")
+            if volume.metadata.deletion_timestamp is not None and owner is None:
+                raise Violation(f"{name} was to go, and is still there: {volume.metadata.finalizers}")

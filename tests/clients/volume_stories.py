@@ -1,0 +1,185 @@
+"""What becomes of claims and volumes, told once and heard twice: on ``pilothouse up`` and on a real API server."""
+
+import contextlib
+import json
+import re
+from typing import Any
+
+from tests.clients.daemon_stories import is_ready
+from tests.clients.stateful_stories import CLAIMS, Theatre
+from tests.programs import until
+
+Doc = dict[str, Any]
+PROVISIONER = "simulated.pilothouse.dev"
+
+
+class Storehouse(Theatre):
+    """A cluster as kubectl shows it, with somebody who makes volumes."""
+
+    def clear(self) -> None:
+        """Nothing is left, not even volumes, and of the classes only the default one."""
+        super().clear()
+        until(lambda: not self.volumes(), "the volumes are gone")
+        for item in self.get("storageclass")["items"]:
+            if item["metadata"]["name"] != "standard":
+                self("delete", "storageclass", item["metadata"]["name"])
+
+    def volumes(self) -> dict[str, Doc]:
+        """The volumes by name. Whatever is to go goes: nobody here takes off what protects it."""
+        found = {item["metadata"]["name"]: item for item in self.get("pv")["items"]}
+        for name, item in found.items():
+            left = [each for each in item["metadata"].get("finalizers", ()) if each != "kubernetes.io/pv-protection"]
+            if "deletionTimestamp" in item["metadata"] and not left:
+                with contextlib.suppress(AssertionError):  # it has just gone
+                    self("patch", "pv", name, "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
+        return found
+
+    def claims(self) -> dict[str, Doc]:
+        """The claims by name."""
+        return {item["metadata"]["name"]: item for item in self.get("pvc")["items"]}
+
+    def phases(self) -> dict[str, str]:
+        """The phases of the claims."""
+        return {name: item["status"].get("phase", "") for name, item in self.claims().items()}
+
+    def give_up(self, claim: str) -> None:
+        """Delete a claim that no pod uses."""
+        self("delete", "pvc", claim, "--wait=false")
+        with contextlib.suppress(AssertionError):  # where somebody takes care of that it has gone by now
+            self("patch", "pvc", claim, "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
+        until(lambda: claim not in self.claims(), "the claim is gone")
+
+    def make_class(self, name: str, **more: Any) -> None:
+        """A class of the same provisioner."""
+        head = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name}}
+        self("create", "-f", "-", stdin={**head, "provisioner": PROVISIONER, **more})
+
+    def make_claim(self, name: str, class_name: str) -> None:
+        """A claim."""
+        size = {"requests": {"storage": "1Gi"}}
+        spec = {"accessModes": ["ReadWriteOnce"], "resources": size, "storageClassName": class_name}
+        document = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": spec}
+        self("create", "-f", "-", stdin=document)
+
+    def make_pod(self, name: str, claim: str) -> None:
+        """A pod that uses a claim."""
+        spec = {
+            "terminationGracePeriodSeconds": 1,
+            "containers": [{"name": "main", "image": "pause:1"}],
+            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}],
+        }
+        document = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+        self("create", "-f", "-", stdin=document)
+
+    def told_of(self, name: str) -> set[str]:
+        """The reasons of the events of an object."""
+        items = self.get("events", "--field-selector", f"involvedObject.name={name}")["items"]
+        return {item["reason"] for item in items}
+
+
+def a_stateful_set_gets_volumes_and_leaves_them(stage: Storehouse) -> None:
+    """Bound, shown, kept when the StatefulSet goes, and deleted with their claims."""
+    stage.create(volumeClaimTemplates=CLAIMS)
+    stage.rolled()
+    assert stage.phases() == {f"data-web-{n}": "Bound" for n in range(3)}
+    line = next(line for line in stage("get", "pvc").splitlines() if line.startswith("data-web-1"))
+    volume = stage.claims()["data-web-1"]["spec"]["volumeName"]
+    assert re.split(r" {2,}", line)[:6] == ["data-web-1", "Bound", volume, "1Gi", "RWO", "standard"]
+    line = next(line for line in stage("get", "pv").splitlines() if line.startswith(volume))
+    namespace = stage.claims()["data-web-1"]["metadata"]["namespace"]
+    shown = re.split(r" {2,}", line)[:7]
+    assert shown == [volume, "1Gi", "RWO", "Delete", "Bound", f"{namespace}/data-web-1", "standard"]
+    described = stage("describe", "pvc", "data-web-1")
+    assert re.search(r"Used By:\s+web-1", described)
+    assert "pv.kubernetes.io/bind-completed: yes" in described
+    assert f"volume.kubernetes.io/storage-provisioner: {PROVISIONER}" in described
+    until(lambda: "ProvisioningSucceeded" in stage("describe", "pvc", "data-web-1"), "it says who made the volume")
+    assert {"ExternalProvisioning", "Provisioning"} <= stage.told_of("data-web-1")
+    before = {name: item["spec"]["volumeName"] for name, item in stage.claims().items()}
+    stage("delete", "pod", "web-1")
+    stage.until_there(3)
+    assert {name: item["spec"]["volumeName"] for name, item in stage.claims().items()} == before, "the same volumes"
+    stage("delete", "sts", "web")
+    until(lambda: not stage.members(), "the pods go with it")
+    assert stage.phases() == {f"data-web-{n}": "Bound" for n in range(3)}, "the claims stay"
+    stage.give_up("data-web-1")
+    until(lambda: volume not in stage.volumes(), "the volume goes with its claim")
+    assert len(stage.volumes()) == 2
+
+
+def what_is_retained_is_kept(stage: Storehouse) -> None:
+    """Until a user frees it, and then for whom it fits."""
+    stage.make_class("kept", reclaimPolicy="Retain")
+    stage.make_claim("mine", "kept")
+    until(lambda: stage.phases()["mine"] == "Bound", "it is bound")
+    (name,) = stage.volumes()
+    stage.give_up("mine")
+    until(lambda: stage.volumes()[name]["status"]["phase"] == "Released", "it is let go")
+    stage("patch", "pv", name, "--type=merge", "-p", '{"spec":{"claimRef":null}}')
+    until(lambda: stage.volumes()[name]["status"]["phase"] == "Available", "and free")
+    stage.make_claim("next", "kept")
+    until(lambda: stage.phases()["next"] == "Bound", "somebody else gets it")
+    assert stage.claims()["next"]["spec"]["volumeName"] == name
+    stage.give_up("next")
+    until(lambda: stage.volumes()[name]["status"]["phase"] == "Released", "it is let go again")
+    stage("delete", "pv", name, "--wait=false")
+    until(lambda: name not in stage.volumes(), "and goes when it is told to")
+
+
+def pods_run_where_their_volumes_are(stage: Storehouse) -> None:
+    """A class whose volumes wait for their first consumer."""
+    stage.make_class("local", volumeBindingMode="WaitForFirstConsumer")
+    stage.make_claim("mine", "local")
+    until(lambda: "WaitForFirstConsumer" in stage("describe", "pvc", "mine"), "it says what it waits for")
+    assert stage.phases() == {"mine": "Pending"}
+    stage.make_pod("first", "mine")
+    until(lambda: is_ready(stage.get("pod", "first")), "the pod runs")
+    node = stage.get("pod", "first")["spec"]["nodeName"]
+    claim = stage.claims()["mine"]
+    assert claim["metadata"]["annotations"]["volume.kubernetes.io/selected-node"] == node
+    described = stage("describe", "pv", claim["spec"]["volumeName"])
+    assert re.search(
+        rf"Node Affinity:\s+\n\s+Required Terms:\s+\n\s+Term 0:\s+kubernetes.io/hostname in \[{node}\]", described
+    )
+    stage("delete", "pod", "first")
+    stage("cordon", node)
+    stage.make_pod("second", "mine")
+    text = "node(s) didn't match PersistentVolume's node affinity"
+    until(lambda: text in stage("describe", "pod", "second"), "there is no other place")
+    stage("uncordon", node)
+    until(lambda: is_ready(stage.get("pod", "second")), "it runs where its volume is")
+    assert stage.get("pod", "second")["spec"]["nodeName"] == node
+
+
+def a_pod_waits_for_a_claim_that_nobody_serves(stage: Storehouse) -> None:
+    """It says so, and runs when an administrator has made a volume by hand."""
+    stage.make_pod("early", "late")
+    until(
+        lambda: 'persistentvolumeclaim "late" not found' in stage("describe", "pod", "early"), "it waits for the claim"
+    )
+    stage.make_claim("late", "by-hand")
+    text = "pod has unbound immediate PersistentVolumeClaims"
+    until(lambda: text in stage("describe", "pod", "early"), "and for the volume")
+    until(
+        lambda: 'storageclass.storage.k8s.io "by-hand" not found' in stage("describe", "pvc", "late"), "that says why"
+    )
+    spec = {
+        "capacity": {"storage": "5Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "by-hand",
+        "hostPath": {"path": "/tmp/by-hand"}, "persistentVolumeReclaimPolicy": "Delete",
+    }  # fmt: skip
+    document = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "by-hand"}, "spec": spec}
+    stage("create", "-f", "-", stdin=json.loads(json.dumps(document)))
+    until(lambda: stage.phases()["late"] == "Bound", "it is found", 40.0)
+    until(lambda: is_ready(stage.get("pod", "early")), "and the pod runs")
+    assert stage.claims()["late"]["status"]["capacity"] == {"storage": "5Gi"}, "what it got is more than it asked for"
+    stage("delete", "pod", "early")
+    stage.give_up("late")
+    until(lambda: not stage.volumes(), "the volume goes, too")
+
+
+STORIES = [
+    a_stateful_set_gets_volumes_and_leaves_them,
+    what_is_retained_is_kept,
+    pods_run_where_their_volumes_are,
+    a_pod_waits_for_a_claim_that_nobody_serves,
+]

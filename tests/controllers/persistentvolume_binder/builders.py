@@ -1,0 +1,225 @@
+"""Claims, volumes and classes as upstream's tests make them, and a binder that writes nowhere."""
+
+from typing import Any
+
+import msgspec
+
+from pilothouse.api.core import PersistentVolumeClaim
+from pilothouse.api.storage import PersistentVolume, StorageClass
+from pilothouse.controllers.shared.volume_links import Known, bound_volume, known
+from pilothouse.controllers.volumes.persistentvolume_binder import links
+from pilothouse.controllers.volumes.persistentvolume_binder.books import Book, ClaimBook, VolumeBook
+from pilothouse.controllers.volumes.persistentvolume_binder.claims import (
+    Bind,
+    ClaimStep,
+    Lose,
+    Refuse,
+    StayPending,
+    UseClass,
+    decide_claim,
+)
+from pilothouse.controllers.volumes.persistentvolume_binder.volumes import (
+    Reclaim,
+    SetPhase,
+    Unbind,
+    VolumeStep,
+    decide_volume,
+)
+from pilothouse.semantics.volumes import BIND_COMPLETED, BOUND_BY_CONTROLLER, PROVISIONED_BY, default_class
+
+Doc = dict[str, Any]
+
+CONTROLLER, COMPLETED, MADE = BOUND_BY_CONTROLLER, BIND_COMPLETED, PROVISIONED_BY
+
+
+def volume(
+    name: str,
+    size: str = "1Gi",
+    uid: str = "",
+    claim: str = "",
+    phase: str = "Available",
+    *annotations: str,
+    policy: str = "Retain",
+    class_name: str = "",
+    modes: tuple[str, ...] = ("ReadWriteOnce",),
+    labels: dict[str, str] | None = None,
+    **spec: Any,
+) -> Doc:
+    """A volume; with ``claim`` it refers to that, and with ``uid`` to that very one."""
+    meta: Doc = {"name": name, "uid": f"of-{name}", "resourceVersion": "1"}
+    if annotations:
+        meta["annotations"] = {each: "vendor.com/x" if each == MADE else "yes" for each in annotations}
+    if labels:
+        meta["labels"] = labels
+    whole: Doc = {
+        "capacity": {"storage": size},
+        "accessModes": list(modes),
+        "persistentVolumeReclaimPolicy": policy,
+        "volumeMode": "Filesystem",
+        **spec,
+    }
+    if claim:
+        whole["claimRef"] = {"kind": "PersistentVolumeClaim", "namespace": "ns", "name": claim}
+        if uid:
+            whole["claimRef"]["uid"] = uid
+    if class_name:
+        whole["storageClassName"] = class_name
+    return {"metadata": meta, "spec": whole, "status": {"phase": phase}}
+
+
+def claim(
+    name: str,
+    uid: str = "u",
+    size: str = "1Gi",
+    wants: str = "",
+    phase: str = "Pending",
+    *annotations: str,
+    class_name: str | None = None,
+    modes: tuple[str, ...] = ("ReadWriteOnce",),
+    selects: dict[str, str] | None = None,
+    **spec: Any,
+) -> Doc:
+    """A claim; ``wants`` is the volume that it names."""
+    meta: Doc = {"name": name, "namespace": "ns", "uid": uid, "resourceVersion": "1"}
+    if annotations:
+        meta["annotations"] = dict.fromkeys(annotations, "yes")
+    whole: Doc = {"accessModes": list(modes), "resources": {"requests": {"storage": size}}, **spec}
+    if wants:
+        whole["volumeName"] = wants
+    if class_name is not None:
+        whole["storageClassName"] = class_name
+    if selects is not None:
+        whole["selector"] = {"matchLabels": selects}
+    status: Doc = {"phase": phase}
+    if phase == "Bound":
+        status |= {"accessModes": list(modes), "capacity": {"storage": size}}
+    return {"metadata": meta, "spec": whole, "status": status}
+
+
+def storage_class(
+    name: str, provisioner: str = "vendor.com/x", *, default: bool = False, created: str = "", **more: Any
+) -> StorageClass:
+    """A class."""
+    meta: Doc = {"name": name}
+    if default:
+        meta["annotations"] = {"storageclass.kubernetes.io/is-default-class": "true"}
+    if created:
+        meta["creationTimestamp"] = created
+    return msgspec.convert({"metadata": meta, "provisioner": provisioner, **more}, StorageClass)
+
+
+def as_volume(doc: Doc) -> PersistentVolume:
+    """The view of a volume."""
+    return known(msgspec.json.encode(doc), PersistentVolume).object
+
+
+def as_claim(doc: Doc) -> PersistentVolumeClaim:
+    """The view of a claim."""
+    return known(msgspec.json.encode(doc), PersistentVolumeClaim).object
+
+
+class Desk:
+    """A binder on paper: decides and carries out, in its books only."""
+
+    def __init__(self, volumes: list[Doc], claims: list[Doc], classes: list[StorageClass], pods: list[str]) -> None:
+        self.volumes, self.claims = VolumeBook(), ClaimBook()
+        self._classes = {each.metadata.name: each for each in classes}
+        self._pods = pods
+        self.told: list[str] = []
+        for doc in volumes:
+            self.volumes.put(known(msgspec.json.encode(doc), PersistentVolume))
+        for doc in claims:
+            self.claims.put(known(msgspec.json.encode(doc), PersistentVolumeClaim))
+
+    def volume(self, name: str) -> PersistentVolume | None:
+        found = self.volumes.get(name)
+        return found.object if found else None
+
+    def best_match(self, claim: PersistentVolumeClaim, *, delayed: bool) -> PersistentVolume | None:
+        return self.volumes.best_match(claim, delayed=delayed)
+
+    def storage_class(self, name: str) -> StorageClass | None:
+        return self._classes.get(name)
+
+    def default_class(self) -> StorageClass | None:
+        return default_class(self._classes.values())
+
+    def unscheduled_pods(self, claim: PersistentVolumeClaim) -> list[str]:
+        return self._pods
+
+    def sync_claim(self, name: str) -> ClaimStep:
+        """One look at a claim."""
+        found = self.claims.get(f"ns/{name}")
+        assert found is not None
+        step = decide_claim(found.object, self)
+        match step:
+            case Bind(volume=wanted):
+                self._bind(wanted, found)
+            case StayPending(note=note):
+                if note is not None:
+                    self.told.append(f"{note.type} {note.reason}")
+                _write(self.claims, found, links.claim_phase(found, "Pending"))
+            case UseClass(name=class_name):
+                _write(self.claims, found, links.classified_claim(found, class_name))
+            case Lose(reason=reason):
+                if found.object.status.phase != "Lost":
+                    self.told.append(f"Warning {reason}")
+                    _write(self.claims, found, links.claim_phase(found, "Lost"))
+            case Refuse(note=note):
+                self.told.append(f"{note.type} {note.reason}")
+        return step
+
+    def _bind(self, name: str, claim: Known[PersistentVolumeClaim]) -> None:
+        volume = self.volumes.get(name)
+        assert volume is not None
+        volume = _write(self.volumes, volume, bound_volume(volume, claim.object))
+        volume = _write(self.volumes, volume, links.volume_phase(volume, "Bound"))
+        claim = _write(self.claims, claim, links.bound_claim(claim, volume.object))
+        _write(self.claims, claim, links.bound_status(claim, volume.object))
+
+    def sync_volume(self, name: str) -> VolumeStep:
+        """One look at a volume."""
+        found = self.volumes.get(name)
+        assert found is not None
+        reference = found.object.spec.claim_ref
+        of_name = self.claims.get(f"ns/{reference.name}") if reference is not None else None
+        same = of_name is not None and reference is not None and of_name.object.metadata.uid == reference.uid
+        step = decide_volume(found.object, of_name.object if of_name is not None and same else None)
+        match step:
+            case SetPhase(phase=phase):
+                _write(self.volumes, found, links.volume_phase(found, phase))
+            case Reclaim(release=True):
+                _write(self.volumes, found, links.volume_phase(found, "Released"))
+            case Unbind():
+                found = _write(self.volumes, found, links.unbound_volume(found))
+                _write(self.volumes, found, links.volume_phase(found, "Available"))
+        return step
+
+    def shown_volume(self, name: str) -> str:
+        """``phase, claim#uid, annotations`` of a volume."""
+        found = self.volumes.get(name)
+        assert found is not None
+        view, reference = found.object, found.object.spec.claim_ref
+        of = f"{reference.name}#{reference.uid}" if reference is not None else ""
+        return f"{view.status.phase} {of} {_marks(view.metadata.annotations)}".strip()
+
+    def shown_claim(self, name: str) -> str:
+        """``phase, volume, capacity, annotations`` of a claim."""
+        found = self.claims.get(f"ns/{name}")
+        assert found is not None
+        view = found.object
+        size = view.status.capacity.get("storage", "")
+        return f"{view.status.phase} {view.spec.volume_name} {size} {_marks(view.metadata.annotations)}".strip()
+
+
+def _marks(annotations: dict[str, str]) -> str:
+    names = {CONTROLLER: "controller", COMPLETED: "completed", MADE: "made"}
+    return "+".join(names[each] for each in names if each in annotations)
+
+
+def _write(book: Book[Any], found: Known[Any], body: bytes | None) -> Known[Any]:
+    if body is None:
+        return found
+    written = known(body, type(found.object))
+    book.put(written)
+    return written

@@ -1,0 +1,356 @@
+"""What becomes of claims. Mirrors sets 1, 2, 3, 10 and 13 of ``binder_test.go`` and what of set 11 is a decision, of
+``provision_test.go`` (v1.36 ``pkg/controller/volume/persistentvolume``); the numbers are upstream's."""
+
+from typing import Any
+
+import pytest
+from tests.controllers.persistentvolume_binder.builders import (
+    COMPLETED,
+    CONTROLLER,
+    Desk,
+    Doc,
+    as_claim,
+    claim,
+    storage_class,
+    volume,
+)
+
+from pilothouse.api.storage import StorageClass
+from pilothouse.controllers.volumes.persistentvolume_binder.claims import (
+    Bind,
+    ClaimStep,
+    Note,
+    Provision,
+    Refuse,
+    StayPending,
+    UseClass,
+    decide_claim,
+)
+from pilothouse.semantics.volumes import SELECTED_NODE
+
+LABELS = {"foo": "true", "bar": "false"}
+BOTH = (CONTROLLER, COMPLETED)
+
+
+@pytest.mark.parametrize(
+    ("volumes", "asked", "claim_then", "volumes_then", "told"),
+    [
+        # Set 1: any volume does.
+        pytest.param(
+            [volume("v")], claim("c"), "Bound v 1Gi controller+completed", {"v": "Bound c#u controller"}, [],
+            id="1-1 a volume that does is bound",
+        ),
+        pytest.param(
+            [volume("v")], claim("c", size="10Gi"), "Pending", {"v": "Available"}, ["Normal FailedBinding"],
+            id="1-2 none does: nothing but an event",
+        ),
+        pytest.param(
+            [volume("v")], claim("c", "u", "10Gi", "", "Bound"), "Pending", {"v": "Available"},
+            ["Normal FailedBinding"], id="1-3 a phase that is not true is put right",
+        ),
+        pytest.param(
+            [volume("a", "10Gi"), volume("b")], claim("c"), "Bound b 1Gi controller+completed",
+            {"a": "Available", "b": "Bound c#u controller"}, [], id="1-4 the smallest",
+        ),
+        pytest.param(
+            [volume("a", "10Gi", "", "c", "Pending"), volume("b")], claim("c"), "Bound a 10Gi controller+completed",
+            {"a": "Bound c#u", "b": "Available"}, [], id="1-5 the one reserved by name, though larger",
+        ),
+        pytest.param(
+            [volume("a", "10Gi", "u", "c", "Pending"), volume("b")], claim("c"), "Bound a 10Gi controller+completed",
+            {"a": "Bound c#u", "b": "Available"}, [], id="1-6 the one reserved by uid",
+        ),
+        pytest.param(
+            [volume("v", "10Gi", "other", "c", "Pending")], claim("c"), "Pending", {"v": "Pending c#other"},
+            ["Normal FailedBinding"], id="1-7 not what an earlier claim of that name had",
+        ),
+        pytest.param(
+            [volume("v", "1Gi", "u", "c", "Pending", CONTROLLER)], claim("c"), "Bound v 1Gi controller+completed",
+            {"v": "Bound c#u controller"}, [], id="1-8 half a binding: the reference was written",
+        ),
+        pytest.param(
+            [volume("v", "1Gi", "u", "c", "Bound", CONTROLLER)], claim("c"), "Bound v 1Gi controller+completed",
+            {"v": "Bound c#u controller"}, [], id="1-9 half a binding: the volume is Bound",
+        ),
+        pytest.param(
+            [volume("v", "1Gi", "u", "c", "Bound", CONTROLLER)], claim("c", "u", "1Gi", "v", "Pending", *BOTH),
+            "Bound v 1Gi controller+completed", {"v": "Bound c#u controller"}, [],
+            id="1-10 half a binding: the claim names the volume",
+        ),
+        pytest.param(
+            [volume("v", labels=LABELS)], claim("c", selects=LABELS), "Bound v 1Gi controller+completed",
+            {"v": "Bound c#u controller"}, [], id="1-11 the labels are as asked for",
+        ),
+        pytest.param(
+            [volume("v")], claim("c", selects=LABELS), "Pending", {"v": "Available"}, ["Normal FailedBinding"],
+            id="1-12 the labels are not there",
+        ),
+        pytest.param(
+            [volume("v", volumeMode="Block")], claim("c"), "Pending", {"v": "Available"}, ["Normal FailedBinding"],
+            id="14 blocks are not files",
+        ),
+        # Set 2: a certain volume.
+        pytest.param(
+            [], claim("c", "u", "10Gi", "v"), "Pending v", {}, [], id="2-1 it is not there"
+        ),
+        pytest.param(
+            [], claim("c", "u", "10Gi", "v", "Bound"), "Pending v", {}, [], id="2-2 nor was it ever"
+        ),
+        pytest.param(
+            [volume("v")], claim("c", "u", "1Gi", "v"), "Bound v 1Gi completed", {"v": "Bound c#u controller"}, [],
+            id="2-3 it is free: the user chose, and the claim says so",
+        ),
+        pytest.param(
+            [volume("v", "1Gi", "", "c", "Pending")], claim("c", "u", "1Gi", "v"), "Bound v 1Gi completed",
+            {"v": "Bound c#u"}, [], id="2-4 reserved by name: both were the user's choice",
+        ),
+        pytest.param(
+            [volume("v", "1Gi", "u", "c", "Pending")], claim("c", "u", "1Gi", "v"), "Bound v 1Gi completed",
+            {"v": "Bound c#u"}, [], id="2-5 reserved by uid",
+        ),
+        pytest.param(
+            [volume("v", "1Gi", "x", "other", "Bound")], claim("c", "u", "1Gi", "v", "Bound"), "Pending v",
+            {"v": "Bound other#x"}, ["Warning FailedBinding"], id="2-6 somebody else has it",
+        ),
+        pytest.param(
+            [volume("v", "1Gi", "x", "other", "Bound")], claim("c", "u", "1Gi", "v", "Bound", CONTROLLER),
+            "Bound v 1Gi controller", {"v": "Bound other#x"}, ["Warning FailedBinding"],
+            id="2-7 somebody else has what the controller gave: left alone",
+        ),
+        pytest.param(
+            [volume("v")], claim("c", "u", "1Gi", "v", selects=LABELS), "Bound v 1Gi completed",
+            {"v": "Bound c#u controller"}, [], id="2-8 labels don't matter to who names it",
+        ),
+        pytest.param(
+            [volume("v")], claim("c", "u", "2Gi", "v"), "Pending v", {"v": "Available"}, ["Warning VolumeMismatch"],
+            id="2-9 it is too small",
+        ),
+        pytest.param(
+            [volume("v", class_name="silver")], claim("c", "u", "1Gi", "v"), "Pending v", {"v": "Available"},
+            ["Warning VolumeMismatch"], id="2-10 it is of another class",
+        ),
+        # Set 3: bound before.
+        pytest.param(
+            [], claim("c", "u", "10Gi", "", "Bound", *BOTH), "Lost   controller+completed", {}, ["Warning ClaimLost"],
+            id="3-1 it names none any more",
+        ),
+        pytest.param(
+            [], claim("c", "u", "10Gi", "v", "Bound", *BOTH), "Lost v  controller+completed", {},
+            ["Warning ClaimLost"], id="3-2 the volume is gone",
+        ),
+        pytest.param(
+            [volume("v", "10Gi")], claim("c", "u", "10Gi", "v", "Pending", *BOTH), "Bound v 10Gi controller+completed",
+            {"v": "Bound c#u controller"}, [], id="3-3 the volume knows nothing of it: bound again",
+        ),
+        pytest.param(
+            [volume("v", "10Gi", "x", "c", "Pending")], claim("c", "u", "10Gi", "v", "Pending", *BOTH),
+            "Lost v  controller+completed", {"v": "Pending c#x"}, ["Warning ClaimMisbound"],
+            id="3-4 the volume is an earlier claim's",
+        ),
+        pytest.param(
+            [volume("v", "10Gi", "u", "c", "Pending")], claim("c", "u", "10Gi", "v", "Pending", COMPLETED),
+            "Bound v 10Gi completed", {"v": "Bound c#u"}, [], id="3-5 only the phases were wrong",
+        ),
+        pytest.param(
+            [volume("v", "10Gi", "x", "other", "Pending")], claim("c", "u", "10Gi", "v", "Pending", COMPLETED),
+            "Lost v  completed", {"v": "Pending other#x"}, ["Warning ClaimMisbound"],
+            id="3-6 the volume is somebody else's",
+        ),
+        pytest.param(
+            [volume("v", "10Gi")], claim("c", "u", "10Gi", "v", "Pending", *BOTH, selects=LABELS),
+            "Bound v 10Gi controller+completed", {"v": "Bound c#u controller"}, [], id="3-7 whatever its labels",
+        ),
+        pytest.param(
+            [], claim("c", "u", "10Gi", "v", "Lost", *BOTH), "Lost v  controller+completed", {}, [],
+            id="a loss is told once",
+        ),
+        pytest.param(
+            [volume("v", "10Gi", "u", "c", "Available", CONTROLLER)], claim("c", "u", "10Gi", "v", "Lost", *BOTH),
+            "Bound v 10Gi controller+completed", {"v": "Bound c#u controller"}, [], id="what was lost is found again",
+        ),
+        # Set 13: classes.
+        pytest.param(
+            [volume("a"), volume("b", "10Gi", class_name="gold")], claim("c", class_name="gold"),
+            "Bound b 10Gi controller+completed", {"a": "Available", "b": "Bound c#u controller"}, [],
+            id="13-1 of the class, though larger",
+        ),
+        pytest.param(
+            [volume("a", class_name="gold"), volume("b", "10Gi")], claim("c"), "Bound b 10Gi controller+completed",
+            {"a": "Available", "b": "Bound c#u controller"}, [], id="13-2 of no class, though larger",
+        ),
+        pytest.param(
+            [volume("a", class_name="silver"), volume("b", "10Gi", class_name="gold")], claim("c", class_name="gold"),
+            "Bound b 10Gi controller+completed", {"a": "Available", "b": "Bound c#u controller"}, [],
+            id="13-3 of the class, though another class has a smaller one",
+        ),
+        pytest.param(
+            [volume("v")], claim("c", class_name=""), "Bound v 1Gi controller+completed",
+            {"v": "Bound c#u controller"}, [], id="13-4 to 13-6 no class and an empty one are the same to volumes",
+        ),
+    ],
+)  # fmt: skip
+def test_a_claim_is_looked_at_once(
+    volumes: list[Doc], asked: Doc, claim_then: str, volumes_then: dict[str, str], told: list[str]
+) -> None:
+    desk = Desk(volumes, [asked], [], [])
+    desk.sync_claim("c")
+    assert desk.shown_claim("c") == claim_then
+    assert {name: desk.shown_volume(name) for name in volumes_then} == volumes_then
+    assert desk.told == told
+
+
+@pytest.mark.parametrize(
+    ("volumes", "asked"),
+    [
+        pytest.param([volume("v")], claim("c"), id="bound"),
+        pytest.param([], claim("c"), id="pending"),
+        pytest.param([], claim("c", "u", "1Gi", "v", "Bound", *BOTH), id="lost"),
+        pytest.param([volume("v", "2Gi", "", "c")], claim("c", "u", "1Gi", "v"), id="reserved both ways"),
+    ],
+)
+def test_the_second_look_writes_nothing(volumes: list[Doc], asked: Doc) -> None:
+    desk = Desk(volumes, [asked], [], [])
+    desk.sync_claim("c")
+    for doc in volumes:
+        desk.sync_volume(doc["metadata"]["name"])
+    before = [desk.claims.get("ns/c"), *(desk.volumes.get(doc["metadata"]["name"]) for doc in volumes)]
+    desk.sync_claim("c")
+    for doc in volumes:
+        desk.sync_volume(doc["metadata"]["name"])
+    assert [desk.claims.get("ns/c"), *(desk.volumes.get(doc["metadata"]["name"]) for doc in volumes)] == before
+
+
+def test_two_volumes_for_one_claim_come_to_one() -> None:
+    """10-2: two binders have linked one each; the claim has the first."""
+    desk = Desk(
+        [volume("a", "1Gi", "u", "c", "Bound", CONTROLLER), volume("b", "1Gi", "u", "c", "Bound", CONTROLLER)],
+        [claim("c", "u", "1Gi", "a", "Bound", *BOTH)],
+        [],
+        [],
+    )
+    desk.sync_claim("c")
+    desk.sync_volume("a")
+    desk.sync_volume("b")
+    assert desk.shown_volume("a") == "Bound c#u controller"
+    assert desk.shown_volume("b") == "Available"
+    assert desk.shown_claim("c") == "Bound a 1Gi controller+completed"
+
+
+LATER: dict[str, Any] = {"volumeBindingMode": "WaitForFirstConsumer"}
+CLASSES = [
+    storage_class("gold"),
+    storage_class("later", **LATER),
+    storage_class("static", "kubernetes.io/no-provisioner", **LATER),
+]
+DEFAULT = [storage_class("std", default=True)]
+
+
+def chosen(doc: Doc) -> Doc:
+    doc["metadata"].setdefault("annotations", {})[SELECTED_NODE] = "node1"
+    return doc
+
+
+def old_style(doc: Doc, name: str) -> Doc:
+    doc["metadata"].setdefault("annotations", {})["volume.beta.kubernetes.io/storage-class"] = name
+    return doc
+
+
+WAITING = Note("Normal", "WaitForFirstConsumer", "waiting for first consumer to be created before binding")
+NOTHING = Note("Normal", "FailedBinding", "no persistent volumes available for this claim and no storage class is set")
+
+
+@pytest.mark.parametrize(
+    ("volumes", "asked", "classes", "pods", "step"),
+    [
+        pytest.param([], claim("c", class_name="gold"), CLASSES, [], Provision(), id="11-1 somebody is to make one"),
+        pytest.param(
+            [volume("v", class_name="gold")], claim("c", class_name="gold"), CLASSES, [], Bind("v"),
+            id="11-6 not where there is one",
+        ),
+        pytest.param([], claim("c", class_name="none"), CLASSES, [], Provision(), id="11-14 a class that is not there"),
+        pytest.param([], claim("c", class_name=""), DEFAULT, [], StayPending(NOTHING), id="11-15 no class is a choice"),
+        pytest.param([], claim("c"), CLASSES, [], StayPending(NOTHING), id="11-16 no class, and none by default"),
+        pytest.param([], claim("c"), DEFAULT, [], UseClass("std"), id="no class, and one by default"),
+        pytest.param(
+            [volume("v")], claim("c"), DEFAULT, [], Bind("v"), id="a volume without class is taken before the default"
+        ),
+        pytest.param(
+            [], old_style(claim("c"), ""), DEFAULT, [], StayPending(NOTHING), id="the old annotation is a choice, too"
+        ),
+        pytest.param([], old_style(claim("c", class_name="x"), "gold"), CLASSES, [], Provision(), id="and it wins"),
+        pytest.param(
+            [volume("v", class_name="later")], claim("c", class_name="later"), CLASSES, [], StayPending(WAITING),
+            id="1-13 nobody uses it yet: also where there is a volume",
+        ),
+        pytest.param(
+            [], claim("c", class_name="later"), CLASSES, ["p"],
+            StayPending(Note("Normal", "WaitForPodScheduled", "waiting for pod p to be scheduled")),
+            id="a pod has come and has no node",
+        ),
+        pytest.param(
+            [], claim("c", class_name="later"), CLASSES, ["p", "q"],
+            StayPending(Note("Normal", "WaitForPodScheduled", "waiting for pods p,q to be scheduled")), id="two pods",
+        ),
+        pytest.param(
+            [volume("v", class_name="later")], chosen(claim("c", class_name="later")), CLASSES, [], Provision(),
+            id="11-23 the scheduler has chosen a node: made there, though there is a volume",
+        ),
+        pytest.param(
+            [volume("v", "1Gi", "u", "c", class_name="later")], claim("c", class_name="later"), CLASSES, [], Bind("v"),
+            id="1-14 what the scheduler has linked is bound",
+        ),
+        pytest.param(
+            [volume("v", "1Gi", "x", "other", "Bound")], claim("c", "u", "1Gi", "v", "Pending", CONTROLLER), [], [],
+            Refuse(
+                Note("Warning", "FailedBinding", 'volume "v" already bound to a different claim.'),
+                'invalid binding of claim "ns/c" to volume "v": volume already claimed by "ns/other"',
+            ),
+            id="2-7 an annotation was taken away",
+        ),
+    ],
+)  # fmt: skip
+def test_the_next_step(
+    volumes: list[Doc], asked: Doc, classes: list[StorageClass], pods: list[str], step: ClaimStep
+) -> None:
+    assert decide_claim(as_claim(asked), Desk(volumes, [asked], classes, pods)) == step
+
+
+@pytest.mark.parametrize(
+    ("there", "asked", "why"),
+    [
+        pytest.param({}, {"size": "2Gi"}, "requested PV is too small", id="size"),
+        pytest.param({}, {"class_name": "gold"}, "storageClassName does not match", id="class"),
+        pytest.param(
+            {}, {"volumeAttributesClassName": "x"}, "volumeAttributesClassName does not match", id="attributes"
+        ),
+        pytest.param({}, {"volumeMode": "Block"}, "incompatible volumeMode", id="mode"),
+        pytest.param({}, {"modes": ("ReadWriteMany",)}, "incompatible accessMode", id="access"),
+    ],
+)
+def test_why_a_certain_volume_does_not_do(there: dict[str, Any], asked: dict[str, Any], why: str) -> None:
+    doc = claim("c", wants="v", **asked)
+    step = decide_claim(as_claim(doc), Desk([volume("v", **there)], [doc], [], []))
+    text = f'Cannot bind to requested volume "v": {why}'
+    assert step == StayPending(Note("Warning", "VolumeMismatch", text))
+
+
+def test_a_volume_that_is_being_deleted_does_not_do() -> None:
+    doc = volume("v")
+    doc["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    step = decide_claim(as_claim(claim("c", wants="v")), Desk([doc], [], [], []))
+    assert isinstance(step, StayPending)
+    assert step.note is not None
+    assert step.note.message.endswith('the volume is marked for deletion "v"')
+
+
+def test_the_newest_default_class_is_taken_then_the_first_by_name() -> None:
+    old, new = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
+    classes = [
+        storage_class("a", default=True, created=old),
+        storage_class("d", default=True, created=new),
+        storage_class("c", default=True, created=new),
+        storage_class("b", created=new),
+    ]
+    default = Desk([], [], classes, []).default_class()
+    assert default is not None
+    assert default.metadata.name == "c"

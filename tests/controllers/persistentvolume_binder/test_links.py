@@ -1,0 +1,124 @@
+"""How claims and volumes are written: what is not named stays, and what a status says."""
+
+import msgspec
+import pytest
+from tests.controllers.persistentvolume_binder.builders import Doc, as_claim, as_volume, claim, volume
+
+from pilothouse.api.core import PersistentVolumeClaim
+from pilothouse.api.storage import PersistentVolume
+from pilothouse.controllers.shared.volume_links import Known, bound_volume, known
+from pilothouse.controllers.volumes.persistentvolume_binder import links
+from pilothouse.semantics.volumes import PRE_RESIZE_CAPACITY
+
+
+def a_claim(doc: Doc) -> Known[PersistentVolumeClaim]:
+    return known(msgspec.json.encode(doc), PersistentVolumeClaim)
+
+
+def a_volume(doc: Doc) -> Known[PersistentVolume]:
+    return known(msgspec.json.encode(doc), PersistentVolume)
+
+
+def decoded(raw: bytes | None) -> Doc:
+    assert raw is not None
+    found: Doc = msgspec.json.decode(raw)
+    return found
+
+
+def test_the_reference_names_the_very_claim() -> None:
+    doc = decoded(bound_volume(a_volume(volume("v")), as_claim(claim("c"))))
+    assert doc["spec"]["claimRef"] == {
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "ns", "name": "c", "uid": "u",
+        "resourceVersion": "1",
+    }  # fmt: skip
+
+
+def test_what_nobody_here_knows_stays() -> None:
+    doc = volume("v", newer={"field": 1.50}, nfs={"server": "s"})
+    doc["metadata"] |= {"managedFields": [{"manager": "x"}], "labels": {"a": "b"}}
+    after = decoded(bound_volume(a_volume(doc), as_claim(claim("c"))))
+    assert (after["spec"]["newer"], after["spec"]["nfs"]) == ({"field": 1.5}, {"server": "s"})
+    assert after["metadata"]["labels"] == {"a": "b"}
+    assert "managedFields" not in after["metadata"], "sent back they would be wrong"
+
+
+def test_a_link_that_is_taken_back_leaves_no_empty_annotations() -> None:
+    bound = bound_volume(a_volume(volume("v")), as_claim(claim("c")))
+    assert bound is not None
+    assert "annotations" not in decoded(links.unbound_volume(known(bound, PersistentVolume)))["metadata"]
+
+
+def test_a_phase_has_a_message_or_none() -> None:
+    failed = links.volume_phase(a_volume(volume("v")), "Failed", "why")
+    assert failed is not None
+    assert decoded(failed)["status"] == {"phase": "Failed", "message": "why"}
+    again = known(failed, PersistentVolume)
+    assert links.volume_phase(again, "Failed", "other") is None
+    assert decoded(links.volume_phase(again, "Available"))["status"] == {"phase": "Available"}
+
+
+@pytest.mark.parametrize(
+    ("there", "had", "capacity"),
+    [
+        pytest.param(volume("v", "5Gi"), claim("c"), {"storage": "5Gi"}, id="that of the volume"),
+        pytest.param(volume("v", "5Gi"), claim("c", size="5Gi", phase="Bound"), {"storage": "5Gi"}, id="as it was"),
+        pytest.param(
+            volume("v", "5Gi"), claim("c", size="1Gi", phase="Bound"), {"storage": "1Gi"},
+            id="once bound the resizer says how much it is",
+        ),
+        pytest.param(volume("v", "1024Mi"), {**claim("c"), "status": {"phase": "Lost", "capacity": {"storage": "1Gi"}}},
+                     {"storage": "1Gi"}, id="the same amount in other words"),
+    ],
+)  # fmt: skip
+def test_capacity(there: Doc, had: Doc, capacity: Doc) -> None:
+    found = a_claim(had)
+    after = links.bound_status(found, as_volume(there))
+    assert decoded(after if after is not None else found.raw)["status"]["capacity"] == capacity
+
+
+@pytest.mark.parametrize(("before", "then"), [("3Gi", "3Gi"), ("much", "5Gi")])
+def test_a_file_system_that_has_not_grown_yet(before: str, then: str) -> None:
+    """11.6: the annotation on the volume says what the file system has."""
+    doc = volume("v", "5Gi")
+    doc["metadata"]["annotations"] = {PRE_RESIZE_CAPACITY: before}
+    assert decoded(links.bound_status(a_claim(claim("c")), as_volume(doc)))["status"]["capacity"] == {"storage": then}
+
+
+def test_a_volume_without_capacity_is_no_volume() -> None:
+    with pytest.raises(links.NoCapacity, match='PersistentVolume "v" is without a storage capacity'):
+        links.bound_status(a_claim(claim("c")), as_volume(volume("v", capacity={})))
+
+
+@pytest.mark.parametrize(
+    ("phase", "current", "then"),
+    [
+        pytest.param("Pending", None, "gold", id="bound for the first time: that of the volume"),
+        pytest.param("Lost", None, None, id="bound again: the resizer knows"),
+        pytest.param("Bound", "silver", "silver", id="bound: the resizer knows"),
+    ],
+)
+def test_the_class_of_attributes(phase: str, current: str | None, then: str | None) -> None:
+    doc = claim("c", phase=phase, modes=("ReadWriteMany",), volumeAttributesClassName="gold")
+    if current is not None:
+        doc["status"]["currentVolumeAttributesClassName"] = current
+    after = links.bound_status(a_claim(doc), as_volume(volume("v", volumeAttributesClassName="gold")))
+    assert decoded(after)["status"].get("currentVolumeAttributesClassName") == then
+
+
+def test_a_phase_without_volume_forgets_what_there_was() -> None:
+    doc = claim("c", phase="Bound")
+    doc["status"] |= {"currentVolumeAttributesClassName": "gold", "conditions": [{"type": "Resizing"}]}
+    after = decoded(links.claim_phase(a_claim(doc), "Lost"))
+    assert after["status"] == {"phase": "Lost", "conditions": [{"type": "Resizing"}]}
+    assert links.claim_phase(a_claim(claim("c")), "Pending") is None
+
+
+def test_who_is_to_make_a_volume_is_said_twice_and_once() -> None:
+    """The older annotation is for older provisioners."""
+    told = links.told_claim(a_claim(claim("c")), "vendor.com/x")
+    assert told is not None
+    assert decoded(told)["metadata"]["annotations"] == {
+        "volume.beta.kubernetes.io/storage-provisioner": "vendor.com/x",
+        "volume.kubernetes.io/storage-provisioner": "vendor.com/x",
+    }
+    assert links.told_claim(known(told, PersistentVolumeClaim), "vendor.com/x") is None

@@ -1,0 +1,195 @@
+"""Which volume serves a claim best. Mirrors ``index_test.go`` of v1.36 ``pkg/controller/volume/persistentvolume``
+(TestMatchVolume, TestMatchingWithBoundVolumes, TestListByAccessModes, TestAllPossibleAccessModes,
+TestFindingVolumeWithDifferentAccessModes, TestFindingPreboundVolumes) and, with a node, the scheduler's use of
+``FindMatchingVolume`` (component-helpers ``storage/volume/pv_helpers.go``)."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from tests.controllers.persistentvolume_binder.builders import Doc, as_claim, as_volume, claim, volume
+
+from pilothouse.api.storage import PersistentVolume
+from pilothouse.controllers.shared.volume_links import known
+from pilothouse.controllers.volumes.persistentvolume_binder.books import VolumeBook, mode_set
+from pilothouse.machinery.labels import SelectorError
+from pilothouse.semantics.volumes import find_match
+
+RWO, ROX, RWX, RWOP = "ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod"
+TWO, THREE = (RWO, ROX), (RWO, ROX, RWX)
+
+
+def book(*docs: Doc) -> VolumeBook:
+    made = VolumeBook()
+    for doc in docs:
+        made.put(known(msgspec.json.encode(doc), PersistentVolume))
+    return made
+
+
+SHELF = (
+    volume("gce003", "10G", modes=TWO),
+    volume("gce004", "20G", "def456", "other", modes=TWO),
+    volume("nfs002", "5G", modes=THREE),
+    volume("gce001", "1G", "abc123", "other", modes=TWO),
+    volume("nfs003", "10G", modes=THREE),
+    volume("gce002", "5G", modes=TWO),
+    volume("nfs001", "1G", modes=THREE),
+    volume("labelled", "20000G", modes=(RWO,), labels={"should-exist": "true"}),
+    volume("silver1", "5000G", modes=(RWO,), labels={"should-exist": "true"}, class_name="silver"),
+    volume("silver2", "100G", modes=(RWO,), class_name="silver"),
+    volume("blocks", "200G", modes=(RWO,), volumeMode="Block"),
+    volume("better", "300G", modes=(RWO,), volumeAttributesClassName="gold"),
+)
+
+
+def asks(size: str, modes: tuple[str, ...] = TWO, **more: Any) -> Doc:
+    return claim("c", size=size, modes=modes, **more)
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        pytest.param(asks("8G"), "gce003", id="the smallest that is large enough"),
+        pytest.param(asks("5G", (ROX, RWO, RWX)), "nfs002", id="all modes that are asked for"),
+        pytest.param(asks("1G"), "gce002", id="the smaller one is taken"),
+        pytest.param(asks("999G"), "", id="none is large enough"),
+        pytest.param(asks("999G", selects={"should-not-exist": "true"}), "", id="none has the label"),
+        pytest.param(asks("20000G", selects={"should-exist": "true"}), "", id="with the label, but too few modes"),
+        pytest.param(asks("20000G", (RWO,), selects={"should-exist": "true"}), "labelled", id="size and label"),
+        pytest.param(
+            asks("1G", (RWO,), selects={"should-exist": "true"}, class_name="silver"), "silver1", id="class and label"
+        ),
+        pytest.param(asks("1G", (RWO,), class_name="silver"), "silver2", id="class, and the smallest"),
+        pytest.param(asks("1G", (RWO,), class_name="gold"), "", id="no volume of this class"),
+        pytest.param(asks("1G", (RWO,), volumeMode="Block"), "blocks", id="blocks for who asks for blocks"),
+        pytest.param(asks("1G", (RWO,), volumeAttributesClassName="gold"), "better", id="the class of attributes"),
+        pytest.param(asks("1G", (RWOP,)), "", id="one pod alone is a mode of its own"),
+    ],
+)
+def test_the_best_match(asked: Doc, found: str) -> None:
+    match = book(*SHELF).best_match(as_claim(asked), delayed=False)
+    assert (match.metadata.name if match else "") == found
+
+
+def test_of_two_alike_the_free_one_is_taken() -> None:
+    shelf = book(volume("gce001", "1G", "abc123", "other", modes=TWO), volume("gce002", "1G", modes=TWO))
+    match = shelf.best_match(as_claim(asks("1G")), delayed=False)
+    assert match is not None
+    assert match.metadata.name == "gce002"
+
+
+def test_volumes_are_found_by_their_very_modes() -> None:
+    shelf = book(*SHELF)
+    assert [each.metadata.name for each in shelf.of_modes(ROX, RWO)] == ["gce001", "gce002", "gce003", "gce004"]
+    assert [each.metadata.name for each in shelf.of_modes(*THREE)] == ["nfs001", "nfs002", "nfs003"]
+
+
+def test_sets_with_the_fewest_modes_come_first() -> None:
+    shelf = book(*SHELF)
+    assert shelf.possible_modes((RWO,)) == [(RWO,), TWO, THREE]
+    assert shelf.possible_modes((RWX,)) == [THREE]
+    assert shelf.possible_modes((RWOP,)) == []
+    assert mode_set((RWX, RWO, RWX)) == (RWO, RWX)
+
+
+def test_a_volume_that_gets_other_modes_is_found_by_those() -> None:
+    shelf = book(volume("a", modes=(RWO,)))
+    newer = volume("a", modes=(RWX,))
+    newer["metadata"]["resourceVersion"] = "2"
+    assert shelf.put(known(msgspec.json.encode(newer), PersistentVolume))
+    assert shelf.of_modes(RWO) == []
+    assert [each.metadata.name for each in shelf.of_modes(RWX)] == ["a"]
+    assert not shelf.put(known(msgspec.json.encode(volume("a", modes=(RWO,))), PersistentVolume)), "older: ignored"
+    assert shelf.drop("a") is not None
+    assert shelf.possible_modes(()) == []
+
+
+@pytest.mark.parametrize(
+    ("modes", "taken", "found"),
+    [
+        pytest.param((RWO,), (), "ebs", id="the exact mode"),
+        pytest.param((RWO, ROX), (), "gce", id="two modes"),
+        pytest.param((RWX, RWO, ROX), (), "nfs", id="in any order"),
+        pytest.param((RWX,), (), "nfs", id="fewer than there are"),
+        pytest.param((RWO,), ("ebs",), "gce", id="the exact one is taken: one mode more"),
+        pytest.param((RWO,), ("ebs", "gce"), "nfs", id="and one more"),
+        pytest.param((ROX,), ("ebs",), "gce", id="a mode that no volume has alone"),
+    ],
+)
+def test_access_modes(modes: tuple[str, ...], taken: tuple[str, ...], found: str) -> None:
+    of = {"ebs": (RWO,), "gce": TWO, "nfs": THREE}
+    shelf = book(
+        *(
+            volume(name, "10G", "x" if name in taken else "", "other" if name in taken else "", modes=each)
+            for name, each in of.items()
+        )
+    )
+    match = shelf.best_match(as_claim(asks("1G", modes)), delayed=False)
+    assert match is not None
+    assert match.metadata.name == found
+
+
+def test_fewer_modes_win_over_a_better_size() -> None:
+    """10Gi with one mode before 5Gi with two."""
+    shelf = book(volume("ten", "10Gi"), volume("five", "5Gi", modes=(RWO, RWX)))
+    match = shelf.best_match(as_claim(asks("4Gi", (RWO,))), delayed=False)
+    assert match is not None
+    assert match.metadata.name == "ten"
+
+
+RESERVED = volume("reserved", "10Gi", "", "c", "Pending")
+
+
+@pytest.mark.parametrize(
+    ("doc", "delayed", "found"),
+    [
+        pytest.param(RESERVED, False, True, id="by name, whatever its phase"),
+        pytest.param(RESERVED, True, True, id="also when binding waits for the consumer"),
+        pytest.param(volume("v", "10Gi", "u", "c", class_name="other"), True, True, id="whatever its class"),
+        pytest.param(volume("v", "10Gi", "older", "c"), False, False, id="not for an earlier claim of that name"),
+        pytest.param(volume("v", "1Gi", "", "c"), False, False, id="not when it is too small"),
+        pytest.param(volume("v", "10Gi", "", "c", volumeMode="Block"), False, False, id="not in the other mode"),
+        pytest.param(volume("v", "10Gi"), True, False, id="a free one is not taken when binding waits"),
+        pytest.param(volume("v", "10Gi", phase="Pending"), False, False, id="nor one that is not Available yet"),
+        pytest.param(volume("v", "10Gi", phase="Released"), False, False, id="nor one that was let go"),
+    ],
+)
+def test_volumes_that_are_reserved(doc: Doc, delayed: bool, found: bool) -> None:
+    assert bool(book(doc).best_match(as_claim(claim("c", size="5Gi")), delayed=delayed)) is found
+
+
+def test_what_is_being_deleted_is_nobodys() -> None:
+    doc = volume("v", "10Gi", "", "c")
+    doc["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert book(doc).best_match(as_claim(claim("c")), delayed=False) is None
+
+
+def test_a_selector_that_nobody_understands_is_an_error() -> None:
+    doc = claim("c")
+    doc["spec"]["selector"] = {"matchExpressions": [{"key": "a", "operator": "Like"}]}
+    with pytest.raises(SelectorError):
+        book(volume("v")).best_match(as_claim(doc), delayed=False)
+
+
+NEAR = {"required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]}}
+
+
+@pytest.mark.parametrize(
+    ("docs", "zone", "taken", "found"),
+    [
+        pytest.param([volume("v", nodeAffinity=NEAR)], "a", (), "v", id="the node can use it"),
+        pytest.param([volume("v", nodeAffinity=NEAR)], "b", (), "", id="the node cannot"),
+        pytest.param([volume("v")], "b", (), "v", id="without affinity every node can"),
+        pytest.param(
+            [volume("v", "1Gi", "", "c", nodeAffinity=NEAR), volume("w")], "b", (), "", id="reserved elsewhere"
+        ),
+        pytest.param(
+            [volume("v"), volume("w", "2Gi")], "a", ("v",), "w", id="what another claim of the pod got is taken"
+        ),
+        pytest.param([volume("v", modes=(ROX,))], "a", (), "", id="access modes are looked at, too"),
+    ],
+)
+def test_for_a_node(docs: list[Doc], zone: str, taken: tuple[str, ...], found: str) -> None:
+    volumes = [as_volume(doc) for doc in docs]
+    match = find_match(as_claim(claim("c")), volumes, node={"zone": zone}, taken=taken)
+    assert (match.metadata.name if match else "") == found

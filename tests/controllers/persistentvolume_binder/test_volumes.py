@@ -1,0 +1,202 @@
+"""What becomes of volumes. Mirrors set 4 of ``binder_test.go``, what of set 8 of ``delete_test.go`` is a decision, and
+TestModifyDeletionFinalizers and TestAnnealMigrationAnnotations of ``pv_controller_test.go`` (v1.36
+``pkg/controller/volume/persistentvolume``); the numbers are upstream's."""
+
+from typing import Any
+
+import pytest
+from tests.controllers.persistentvolume_binder.builders import (
+    COMPLETED,
+    CONTROLLER,
+    MADE,
+    Desk,
+    Doc,
+    as_claim,
+    as_volume,
+    claim,
+    volume,
+)
+
+from pilothouse.controllers.volumes.persistentvolume_binder.plugins import (
+    HOST_PATH,
+    NoPlugin,
+    deleter_of,
+    provisioner_of,
+    why_not_deletable,
+)
+from pilothouse.controllers.volumes.persistentvolume_binder.volumes import (
+    Reclaim,
+    SetPhase,
+    TellModes,
+    Unbind,
+    VolumeStep,
+    WakeClaim,
+    decide_volume,
+    finalizers_of,
+    is_released,
+    migration_of,
+)
+from pilothouse.semantics.volumes import EXTERNAL_FINALIZER, IN_TREE_FINALIZER, MIGRATED_TO, PROVISIONED_BY
+
+
+@pytest.mark.parametrize(
+    ("doc", "other", "step", "then"),
+    [
+        pytest.param(volume("v", phase="Pending"), None, SetPhase("Available"), "Available", id="4-1 new"),
+        pytest.param(
+            volume("v", "1Gi", "", "c", "Pending"), None, SetPhase("Available"), "Available c#", id="4-2 reserved"
+        ),
+        pytest.param(
+            volume("v", "1Gi", "u", "c", "Bound"), None, Reclaim(release=True), "Released c#u", id="4-3 no claim"
+        ),
+        pytest.param(
+            volume("v", "1Gi", "u", "c", "Bound"), claim("c", "x", "1Gi", "v", "Bound", COMPLETED),
+            Reclaim(release=True), "Released c#u", id="4-4 another claim of that name",
+        ),
+        pytest.param(
+            volume("v", "1Gi", "u", "c", "Bound", CONTROLLER), claim("c"), WakeClaim(), "Bound c#u controller",
+            id="4-5 the claim does not know yet",
+        ),
+        pytest.param(
+            volume("v", "1Gi", "u", "c", "Bound"), claim("c"), WakeClaim(), "Bound c#u", id="4-5 nor of a user's link"
+        ),
+        pytest.param(
+            volume("v", "1Gi", "u", "c"), claim("c", "u", "1Gi", "v", "Bound"), SetPhase("Bound"), "Bound c#u",
+            id="4-6 both know",
+        ),
+        pytest.param(
+            volume("v", "1Gi", "u", "c", "Bound", CONTROLLER), claim("c", "u", "1Gi", "w", "Bound"), Unbind(),
+            "Available", id="4-7 the claim has another one: the controller's link is taken back",
+        ),
+        pytest.param(
+            volume("v", "1Gi", "u", "c", "Bound"), claim("c", "u", "1Gi", "w", "Bound"), Unbind(), "Available c#",
+            id="4-8 the claim has another one: a user's link stays, without the uid",
+        ),
+        pytest.param(
+            volume("v", "1Gi", "u", "c", "Bound", volumeMode="Block"), claim("c"), TellModes(), "Bound c#u",
+            id="4-9 one for files, one for blocks",
+        ),
+        pytest.param(
+            volume("v", "1Gi", "u", "c", "Released"), None, Reclaim(release=False), "Released c#u",
+            id="let go before: reclaimed again",
+        ),
+        pytest.param(
+            volume("v", "1Gi", "u", "c", "Failed"), None, Reclaim(release=False), "Failed c#u",
+            id="a failure stays to be seen",
+        ),
+        pytest.param(
+            volume("v", "1Gi", "u", "c", "Bound", MADE, policy="Delete"), claim("c", "u", "1Gi", "w", "Bound"),
+            Reclaim(release=True), "Released c#u made", id="8-11, 8-12 made for a claim that has another one",
+        ),
+        pytest.param(
+            volume("v", "1Gi", "u", "c", "Bound", MADE), claim("c", "u", "1Gi", "w", "Bound"), Unbind(),
+            "Available c# made", id="the same, to be retained",
+        ),
+    ],
+)  # fmt: skip
+def test_a_volume_is_looked_at_once(doc: Doc, other: Doc | None, step: VolumeStep, then: str) -> None:
+    desk = Desk([doc], [other] if other is not None else [], [], [])
+    assert desk.sync_volume("v") == step
+    assert desk.shown_volume("v") == then
+
+
+@pytest.mark.parametrize(
+    ("doc", "other", "released"),
+    [
+        pytest.param(volume("v"), None, False, id="never bound"),
+        pytest.param(volume("v", "1Gi", "", "c"), None, False, id="only reserved"),
+        pytest.param(volume("v", "1Gi", "u", "c"), None, True, id="the claim is gone"),
+        pytest.param(volume("v", "1Gi", "u", "c"), claim("c", "x"), True, id="8-9 the claim is another one"),
+        pytest.param(volume("v", "1Gi", "u", "c"), claim("c"), False, id="the claim is not bound yet"),
+        pytest.param(volume("v", "1Gi", "u", "c"), claim("c", "u", "1Gi", "v"), False, id="8-7 the claim is there"),
+        pytest.param(volume("v", "1Gi", "u", "c"), claim("c", "u", "1Gi", "w"), True, id="the claim has another one"),
+    ],
+)
+def test_what_may_be_reclaimed(doc: Doc, other: Doc | None, released: bool) -> None:
+    assert is_released(as_volume(doc), as_claim(other) if other is not None else None) is released
+
+
+def test_a_claim_that_is_not_bound_yet_keeps_its_volume() -> None:
+    assert decide_volume(as_volume(volume("v", "1Gi", "u", "c")), as_claim(claim("c"))) == WakeClaim()
+
+
+def made_by(provisioner: str, policy: str = "Delete", *finalizers: str) -> Any:
+    doc = volume("v", policy=policy)
+    doc["metadata"] |= {"annotations": {PROVISIONED_BY: provisioner}, "finalizers": list(finalizers)}
+    return as_volume(doc)
+
+
+OTHER, MIGRATED = "kubernetes.io/pv-protection", "kubernetes.io/gce-pd"
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted"),
+    [
+        pytest.param(made_by(HOST_PATH), (IN_TREE_FINALIZER,), id="13-1 ours to delete"),
+        pytest.param(made_by(HOST_PATH, "Delete", OTHER), (OTHER, IN_TREE_FINALIZER), id="others stay"),
+        pytest.param(made_by(HOST_PATH, "Retain", IN_TREE_FINALIZER), (), id="nobody's to delete"),
+        pytest.param(made_by(HOST_PATH, "Recycle", IN_TREE_FINALIZER, OTHER), (OTHER,), id="nor when recycled"),
+        pytest.param(
+            made_by(HOST_PATH, "Delete", EXTERNAL_FINALIZER), (IN_TREE_FINALIZER,), id="13-3 no longer somebody else's"
+        ),
+        pytest.param(
+            made_by(MIGRATED, "Delete", IN_TREE_FINALIZER, EXTERNAL_FINALIZER), (EXTERNAL_FINALIZER,),
+            id="13-2 no longer ours",
+        ),
+        pytest.param(made_by("vendor.com/x", "Delete", EXTERNAL_FINALIZER), (EXTERNAL_FINALIZER,), id="never ours"),
+        pytest.param(as_volume(volume("v", policy="Delete")), (), id="13-4 made by hand"),
+    ],
+)  # fmt: skip
+def test_finalizers(found: Any, wanted: tuple[str, ...]) -> None:
+    assert finalizers_of(found) == wanted
+
+
+def test_what_is_being_deleted_gets_no_new_finalizer() -> None:
+    """The API server would refuse it. Upstream tries all the same."""
+    doc = volume("v", policy="Delete")
+    doc["metadata"] |= {"annotations": {PROVISIONED_BY: HOST_PATH}, "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    assert finalizers_of(as_volume(doc)) == ()
+
+
+@pytest.mark.parametrize(
+    ("annotations", "provisioner", "then"),
+    [
+        pytest.param({}, MIGRATED, {MIGRATED_TO: "pd.csi.storage.gke.io"}, id="has moved"),
+        pytest.param({MIGRATED_TO: "pd.csi.storage.gke.io"}, MIGRATED, None, id="is known to have moved"),
+        pytest.param({MIGRATED_TO: "x", "a": "b"}, HOST_PATH, {"a": "b"}, id="has not moved"),
+        pytest.param({MIGRATED_TO: "x"}, "vendor.com/x", {}, id="was never here"),
+        pytest.param({MIGRATED_TO: "x"}, None, None, id="nobody knows by whom it was made"),
+        pytest.param({}, HOST_PATH, None, id="nothing to say"),
+    ],
+)
+def test_migration(annotations: dict[str, str], provisioner: str | None, then: dict[str, str] | None) -> None:
+    assert migration_of(annotations, provisioner) == then
+
+
+def test_who_makes_volumes() -> None:
+    assert provisioner_of("vendor.com/x", host_paths=False) == "vendor.com/x"
+    assert provisioner_of(MIGRATED, host_paths=False) == "pd.csi.storage.gke.io"
+    assert provisioner_of(HOST_PATH, host_paths=True) == HOST_PATH
+    for name, on in ((HOST_PATH, False), ("kubernetes.io/no-provisioner", True), ("kubernetes.io/glusterfs", True)):
+        with pytest.raises(NoPlugin, match=f"^no volume plugin matched name: {name}$"):
+            provisioner_of(name, host_paths=on)
+
+
+def test_who_deletes_volumes() -> None:
+    """8-3, 8-10."""
+    assert deleter_of(made_by("vendor.com/x")) == ""
+    assert deleter_of(made_by(MIGRATED)) == ""
+    assert deleter_of(as_volume(volume("v", csi={"driver": "d", "volumeHandle": "h"}))) == ""
+    assert deleter_of(made_by(HOST_PATH)) == HOST_PATH
+    assert deleter_of(as_volume(volume("v", hostPath={"path": "/tmp/x"}))) == HOST_PATH
+    with pytest.raises(NoPlugin, match=r"^no volume plugin matched name: kubernetes\.io/glusterfs$"):
+        deleter_of(made_by("kubernetes.io/glusterfs"))
+    text = '^error getting deleter volume plugin for volume "v": no deletable volume plugin matched$'
+    with pytest.raises(NoPlugin, match=text):
+        deleter_of(as_volume(volume("v", nfs={"server": "s", "path": "/"})))
+
+
+def test_host_paths_are_deleted_only_below_tmp() -> None:
+    assert why_not_deletable(as_volume(volume("v", hostPath={"path": "/tmp/x"}))) == ""
+    why = "host_path deleter only supports /tmp/.+ but received provided /data"
+    assert why_not_deletable(as_volume(volume("v", hostPath={"path": "/data"}))) == why

@@ -1,0 +1,75 @@
+"""A cluster with the binder, and words for claims and volumes."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from tests.controllers.node_world import Doc, World, play
+
+from pilothouse.client.errors import NotFound
+from pilothouse.controllers.volumes.persistentvolume_binder import DESCRIPTOR, BinderOptions
+
+CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
+VOLUMES = "/api/v1/persistentvolumes"
+CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
+
+
+def binding(story: Callable[[World], Awaitable[None]], *, seed: int = 0, options: BinderOptions | None = None) -> None:
+    """Tell a story in which the binder runs."""
+
+    async def with_binder(world: World) -> None:
+        await world.start(DESCRIPTOR, options)
+        await story(world)
+
+    play(with_binder, seed=seed)
+
+
+async def make_claim(world: World, name: str = "c", size: str = "1Gi", **parts: Any) -> Doc:
+    """A claim. ``parts``: ``annotations``, and anything for the spec."""
+    meta = {"name": name, "annotations": parts.pop("annotations", {})}
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}, **parts}
+    return await world.request("POST", CLAIMS, {"metadata": meta, "spec": spec})
+
+
+async def make_volume(world: World, name: str = "v", size: str = "1Gi", **parts: Any) -> Doc:
+    """A volume. ``parts``: ``annotations``, ``finalizers``, ``path`` or ``csi``, and anything for the spec."""
+    meta = {"name": name, "annotations": parts.pop("annotations", {}), "finalizers": parts.pop("finalizers", [])}
+    spec: Doc = {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": size}}
+    if not ({"csi", "nfs"} & parts.keys()):
+        spec["hostPath"] = {"path": parts.pop("path", f"/data/{name}")}
+    return await world.request("POST", VOLUMES, {"metadata": meta, "spec": {**spec, **parts}})
+
+
+async def make_class(world: World, name: str = "gold", provisioner: str = "vendor.com/x", **parts: Any) -> Doc:
+    """A class; ``default`` makes it that."""
+    annotations = {"storageclass.kubernetes.io/is-default-class": "true"} if parts.pop("default", False) else {}
+    body = {"metadata": {"name": name, "annotations": annotations}, "provisioner": provisioner, **parts}
+    return await world.request("POST", CLASSES, body)
+
+
+async def remove(world: World, path: str) -> None:
+    """Delete an object with all that holds it."""
+    with contextlib.suppress(NotFound):
+        await world.merge(path, {"metadata": {"finalizers": None}})
+        await world.delete(path)
+
+
+async def unprotect(world: World, path: str, finalizer: str) -> None:
+    """What the controllers do that keep objects which are in use."""
+    found = await world.get(path)
+    if found is not None and "deletionTimestamp" in found["metadata"]:
+        left = [each for each in found["metadata"].get("finalizers", ()) if each != finalizer]
+        with contextlib.suppress(NotFound):
+            await world.merge(path, {"metadata": {"finalizers": left or None}})
+
+
+async def phases(world: World) -> dict[str, str]:
+    """The phase of each claim and volume."""
+    found = (await world.see(CLAIMS))["items"] + (await world.see(VOLUMES))["items"]
+    return {each["metadata"]["name"]: each["status"].get("phase", "") for each in found}
+
+
+async def soon(seconds: float = 1.0) -> None:
+    """Let happen what happens at once."""
+    await asyncio.sleep(seconds)

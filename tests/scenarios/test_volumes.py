@@ -1,0 +1,224 @@
+"""Claims and volumes that come and go, under faults: one of each for one of the other, and nothing is lost."""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from tests.scenarios.users import NAMESPACE, User
+
+from pilothouse.client.errors import ApiError, NotFound
+from pilothouse.controllers.volumes.persistentvolume_binder.writes import Writes
+from pilothouse.sim import Simulation, SimulationFailed, SimulationOptions, draw, simulate
+from pilothouse.sim.invariants.volumes import Volumes
+
+CLAIMS = f"{NAMESPACE}/persistentvolumeclaims"
+VOLUMES = "/api/v1/persistentvolumes"
+CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
+PODS = f"{NAMESPACE}/pods"
+SETS = "/apis/apps/v1/namespaces/default/statefulsets"
+OPTIONS = SimulationOptions(controllers=("persistentvolume-binder",), storage=True)
+WITH_SETS = SimulationOptions(controllers=("persistentvolume-binder", "statefulset"), storage=True, nodes=3)
+RESOURCES = ("persistentvolumeclaims", "persistentvolumes", "storageclasses.storage.k8s.io", "pods")
+SECONDS = 90.0
+
+
+class Owner(User):
+    """Somebody with data, and the administrator who has volumes."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        super().__init__(simulation.user)
+        self._chance: random.Random = simulation.env.stream("user")
+        self._made = 0
+
+    def actions(self) -> list[Callable[[], Awaitable[None]]]:
+        """What may be done, the likelier more than once."""
+        return [self.claim, self.claim, self.claim, self.volume, self.volume, self.give_up, self.give_up, self.reserve]
+
+    async def work(self, count: int) -> None:
+        """Do so many things."""
+        for _ in range(count):
+            with contextlib.suppress(ApiError):  # a person shrugs
+                await self._chance.choice(self.actions())()
+            await asyncio.sleep(self._chance.choice((0.0, 0.05, 0.5, 3.0, 12.0)))
+
+    async def claim(self) -> None:
+        """Of one of a few names, so that some come again."""
+        size, class_name = self._chance.choice((1, 2, 5)), self._chance.choice(("", "", "standard", "local"))
+        name = f"c{self._chance.randrange(5)}"
+        await self.ask("POST", CLAIMS, claim(name, size, class_name))
+
+    async def volume(self) -> None:
+        """Of some size, with more modes or fewer."""
+        self._made += 1
+        modes = self._chance.choice((["ReadWriteOnce"], ["ReadWriteOnce", "ReadWriteMany"]))
+        await self.ask("POST", VOLUMES, volume(f"v{self._made}", self._chance.choice((1, 3, 5)), modes))
+
+    async def reserve(self) -> None:
+        """A volume for a claim of a certain name, which may be there already."""
+        self._made += 1
+        reference = {"namespace": "default", "name": f"c{self._chance.randrange(5)}"}
+        await self.ask("POST", VOLUMES, volume(f"r{self._made}", 5, ["ReadWriteOnce"], claimRef=reference))
+
+    async def give_up(self) -> None:
+        """Delete a claim."""
+        items = await self.items(CLAIMS)
+        if items:
+            await self.ask("DELETE", f"{CLAIMS}/{self._chance.choice(items)['metadata']['name']}")
+
+    async def protect(self) -> None:
+        """What the protection controllers do: claims go when no pod uses them, volumes when no claim has them."""
+        while True:
+            await asyncio.sleep(0.7)
+            used = {
+                each["persistentVolumeClaim"]["claimName"]
+                for pod in await self.items(PODS)
+                for each in pod["spec"].get("volumes", ())
+                if "persistentVolumeClaim" in each
+            }
+            for found in await self.items(CLAIMS):
+                if found["metadata"]["name"] not in used:
+                    await self._let_go(f"{CLAIMS}/{found['metadata']['name']}", found, "kubernetes.io/pvc-protection")
+            for found in await self.items(VOLUMES):
+                if found["status"].get("phase") != "Bound":
+                    await self._let_go(f"{VOLUMES}/{found['metadata']['name']}", found, "kubernetes.io/pv-protection")
+
+    async def _let_go(self, path: str, found: dict[str, Any], finalizer: str) -> None:
+        meta = found["metadata"]
+        if "deletionTimestamp" in meta and finalizer in meta.get("finalizers", ()):
+            left = [each for each in meta["finalizers"] if each != finalizer]
+            changes = {"finalizers": left or None, "resourceVersion": meta["resourceVersion"]}
+            with contextlib.suppress(ApiError):
+                await self.merge(path, {"metadata": changes})
+
+
+def claim(name: str, size: int, class_name: str) -> dict[str, Any]:
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": f"{size}Gi"}}}
+    return {"metadata": {"name": name}, "spec": {**spec, "storageClassName": class_name}}
+
+
+def volume(name: str, size: int, modes: list[str], **spec: Any) -> dict[str, Any]:
+    whole = {"capacity": {"storage": f"{size}Gi"}, "accessModes": modes, "hostPath": {"path": f"/data/{name}"}}
+    return {"metadata": {"name": name}, "spec": {**whole, **spec}}
+
+
+async def prepare(simulation: Simulation) -> Owner:
+    user = Owner(simulation)
+    provisioner = "simulated.pilothouse.dev"
+    binding = {"volumeBindingMode": "WaitForFirstConsumer"}
+    await user.ask("POST", CLASSES, {"metadata": {"name": "local"}, "provisioner": provisioner, **binding})
+    return user
+
+
+async def tell(simulation: Simulation) -> None:
+    user = await prepare(simulation)
+    protection = asyncio.ensure_future(user.protect())
+    plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
+    await asyncio.gather(simulation.follow(plan), user.work(25))
+    # Whoever cannot be served would be told so for ever.
+    for found in await user.items(CLAIMS):
+        if found["status"]["phase"] == "Pending" and found["spec"]["storageClassName"] != "standard":
+            with contextlib.suppress(NotFound):
+                await user.ask("DELETE", f"{CLAIMS}/{found['metadata']['name']}")
+    await asyncio.sleep(300.0)
+    simulation.heal()
+    await simulation.settle()
+    protection.cancel()
+
+
+def test_each_claim_has_one_volume_and_keeps_it(seed: int) -> None:
+    simulate(tell, seed=seed, options=OPTIONS, invariants=lambda: (Volumes(),))
+
+
+def web(class_name: str) -> dict[str, Any]:
+    labels = {"app": "web"}
+    pod = {"terminationGracePeriodSeconds": 1, "containers": [{"name": "main", "image": "pause:1"}]}
+    template = {"metadata": {"name": "data"}, "spec": claim("data", 1, class_name)["spec"]}
+    return {
+        "metadata": {"name": "web"},
+        "spec": {
+            "replicas": 3,
+            "serviceName": "web",
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+            "volumeClaimTemplates": [template],
+        },
+    }
+
+
+@pytest.mark.parametrize("class_name", ["standard", "local"])
+def test_a_stateful_set_gets_its_volumes(seed: int, class_name: str) -> None:
+    """At once, or each where its pod is; pods that come again come where their volume is."""
+
+    async def story(simulation: Simulation) -> None:
+        user = await prepare(simulation)
+        await user.ask("POST", SETS, web(class_name))
+        chance = simulation.env.stream("user")
+
+        async def work() -> None:
+            for _ in range(8):
+                await asyncio.sleep(chance.choice((0.5, 3.0, 10.0)))
+                with contextlib.suppress(ApiError):
+                    await user.ask("DELETE", f"{PODS}/web-{chance.randrange(3)}")
+
+        plan = draw(simulation.env.stream("plan"), SECONDS, count=6, resources=RESOURCES, restarts=True)
+        await asyncio.gather(simulation.follow(plan), work())
+        await simulation.settle()
+        pods = {pod["metadata"]["name"]: pod["spec"].get("nodeName") for pod in await user.items(PODS)}
+        found = {each["metadata"]["name"]: each for each in await user.items(CLAIMS)}
+        assert sorted(found) == ["data-web-0", "data-web-1", "data-web-2"]
+        assert {each["status"]["phase"] for each in found.values()} == {"Bound"}
+        volumes = {each["metadata"]["name"]: each for each in await user.items(VOLUMES)}
+        assert len(volumes) == 3, "none was made twice"
+        for name, each in found.items():
+            affinity = volumes[each["spec"]["volumeName"]]["spec"].get("nodeAffinity")
+            assert (affinity is not None) == (class_name == "local")
+            if affinity is not None:
+                node = affinity["required"]["nodeSelectorTerms"][0]["matchExpressions"][0]["values"][0]
+                assert pods[name.removeprefix("data-")] == node
+
+    simulate(story, seed=seed, options=WITH_SETS, invariants=lambda: (Volumes(),))
+
+
+async def late(simulation: Simulation) -> None:
+    """A volume made for a claim of which the binder has not heard."""
+    user = await prepare(simulation)
+    with simulation.held_watches("persistentvolumeclaims"):
+        made = await user.ask("POST", CLAIMS, claim("c", 1, "standard"))
+        reference = {"namespace": "default", "name": "c", "uid": made["metadata"]["uid"]}
+        await user.ask(
+            "POST", VOLUMES, volume("v", 1, ["ReadWriteOnce"], claimRef=reference, storageClassName="standard")
+        )
+        await asyncio.sleep(60.0)
+        found = await user.get(f"{VOLUMES}/v")
+        assert found is not None
+        assert found["status"]["phase"] != "Released", "its claim is there"
+    await asyncio.sleep(60.0)
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=["with the guard", "without the guard"])
+def test_the_server_is_asked_before_a_volume_is_released(guarded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Upstream's guard: ``syncVolume`` reads the claim from the server before it calls the volume released."""
+    if not guarded:
+
+        async def nobody(*_args: object) -> None:
+            return None
+
+        monkeypatch.setattr(Writes, "live_claim", nobody)
+    expected = contextlib.nullcontext() if guarded else pytest.raises(SimulationFailed, match="its claim is there")
+    with expected:
+        simulate(late, options=OPTIONS, invariants=lambda: (Volumes(),))
+
+
+def test_the_judge_notices_a_volume_that_is_given_away() -> None:
+    async def story(simulation: Simulation) -> None:
+        user = await prepare(simulation)
+        await user.ask("POST", VOLUMES, volume("v", 1, ["ReadWriteOnce"]))
+        await user.ask("POST", CLAIMS, claim("c", 1, ""))
+        await asyncio.sleep(20.0)
+        await user.merge(f"{VOLUMES}/v", {"spec": {"claimRef": {"name": "other", "uid": "x"}}})
+
+    with pytest.raises(SimulationFailed, match="which was given away"):
+        simulate(story, options=OPTIONS, invariants=lambda: (Volumes(),))

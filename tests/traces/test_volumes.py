@@ -1,0 +1,59 @@
+"""Claims of a StatefulSet and volumes made by hand, replayed: the binder's writes are those of kube-controller-manager
+v1.36.2. Who comes first, and therefore which writes meet a conflict, is chance."""
+
+import copy
+
+import pytest
+from msgspec.structs import replace
+from tests.traces.canonical import Trace, assert_same
+from tests.traces.records import Record, recorded
+from tests.traces.stage import Stage, play
+from tests.traces.test_statefulsets import CLAIMS, HEAD, MILLISECONDS, TEMPLATE, make_volumes, scale
+
+USER = "persistent-volume-binder"
+SCENARIO = "07b-statefulset-volumeclaims"
+UNPROTECTED = {"metadata": {"finalizers": None}}
+MERGE = "application/merge-patch+json"
+
+
+async def scene(stage: Stage) -> None:
+    await make_volumes(stage)
+    await stage.at(2.3)
+    await stage.create(HEAD + "  replicas: 2" + CLAIMS + TEMPLATE)
+    await stage.at(5.107)
+    await scale(stage, 1)
+    await stage.at(6.5)
+    claims = stage.path("PersistentVolumeClaim")
+    await stage.request("PATCH", f"{claims}/data-db-1", UNPROTECTED, MERGE)
+    await stage.at(9.4)
+    await stage.delete("StatefulSet", "db")
+    await stage.at(12.0)
+    await stage.request("PATCH", f"{claims}/data-db-0", UNPROTECTED, MERGE)
+    await stage.at(13.0)
+
+
+def plain(record: Record) -> Record:
+    """A volume without the time of its last phase, which the server writes."""
+    if not record.resource.startswith("persistentvolumes") or "status" not in (record.body or {}):
+        return record
+    body = copy.deepcopy(record.body)
+    body["status"].pop("lastPhaseTransitionTime", None)
+    return replace(record, body=body)
+
+
+def per_object(trace: Trace) -> list[Record]:
+    """What was written to each object, in order."""
+    written = [record for record in trace.of(USER) if record.code < 400 and record.resource != "events"]
+    return sorted(written, key=lambda record: (record.resource, record.name))
+
+
+@pytest.mark.parametrize("latency", [None, MILLISECONDS], ids=["at once", "with latency"])
+def test_claims_are_bound_and_volumes_released_as_recorded(latency: tuple[float, float] | None) -> None:
+    played = play(SCENARIO, scene, latency=latency, seed=1).records
+    ours, theirs = Trace(map(plain, played)), Trace(map(plain, recorded(SCENARIO)))
+    assert_same(ours.lines(per_object(ours)), theirs.lines(per_object(theirs)))
+    reads = [
+        [(each.verb, each.resource, each.name, each.code) for each in trace.of(USER) if each.is_read]
+        for trace in (ours, theirs)
+    ]
+    assert reads[0] == reads[1], "whether a claim is gone is asked for, once each"
