@@ -508,3 +508,19 @@ def test_what_a_container_asks_for(resources: Object, said: str) -> None:
     answer = on(main)
     assert answer.status == (422 if said else 201), answer.text
     assert said == "" or said in answer.message
+
+
+@pytest.mark.parametrize(
+    ("mounted", "code"), [pytest.param("data", 201, id="its claim"), pytest.param("dat", 422, id="nothing")]
+)
+def test_the_pods_of_a_stateful_set_mount_its_claims(mounted: str, code: int) -> None:
+    async def main(api: Api) -> Answer:
+        claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+        spec = {**replica_set()["spec"], "serviceName": "s"}
+        spec["volumeClaimTemplates"] = [{"metadata": {"name": "data"}, "spec": claim}]
+        spec["template"]["spec"]["containers"][0]["volumeMounts"] = [{"name": mounted, "mountPath": "/data"}]
+        return await api.post(
+            "/apis/apps/v1/namespaces/default/statefulsets", {"metadata": {"name": "w"}, "spec": spec}
+        )
+
+    assert on(main).status == code

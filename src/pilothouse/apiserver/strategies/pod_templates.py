@@ -58,21 +58,25 @@ def qos_class(spec: Object) -> str:
 # Validation
 
 
-def validate_template(template: Object, path: str, *, restart_policies: tuple[str, ...]) -> list[FieldError]:
-    """What is wrong with the template of a workload that allows only these restart policies."""
+def validate_template(
+    template: Object, path: str, *, restart_policies: tuple[str, ...], claims: Iterable[str] = ()
+) -> list[FieldError]:
+    """What is wrong with the template of a workload that allows only these restart policies. ``claims`` are the names
+    of volumes that its pods get besides."""
     problems = label_problems_in((template.get("metadata") or {}).get("labels") or {}, f"{path}.labels")
     spec = template.get("spec") or {}
-    problems += validate_pod_spec(spec, f"{path}.spec")
+    problems += validate_pod_spec(spec, f"{path}.spec", claims)
     policy = spec.get("restartPolicy")
     if policy in _RESTART_POLICIES and policy not in restart_policies:
         problems.append(errors.not_supported(f"{path}.spec.restartPolicy", policy, restart_policies))
     return problems
 
 
-def validate_pod_spec(spec: Object, path: str) -> list[FieldError]:
-    """What is wrong with a pod spec."""
+def validate_pod_spec(spec: Object, path: str, claims: Iterable[str] = ()) -> list[FieldError]:
+    """What is wrong with a pod spec, where there are volumes of these names too."""
     problems: list[FieldError] = []
     volumes = _validate_volumes(spec.get("volumes") or (), f"{path}.volumes", problems)
+    volumes.update(claims)
     names: set[str] = set()
     if not spec.get("containers"):
         problems.append(errors.required(f"{path}.containers"))
