@@ -1,7 +1,8 @@
 """The cases of ``pkg/controller/statefulset``, and where each of them is.
 
 ``COVERED`` names for upstream's tests, and for the parts of those that hold several, the function of ours that has it.
-The list was written down by hand, and its names were looked up in upstream's files; nothing compares them any more.
+The list was written down by hand; most of its names were looked up in upstream's files,
+and nothing compares them any more.
 """
 
 from pathlib import Path
