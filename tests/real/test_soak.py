@@ -59,6 +59,11 @@ EXPECTED = "|".join(
         "can't adopt .* has just been deleted at",
         # Its node was silent, and somebody else wrote its status first.
         "Failed to mark a pod NotReady.* the object has been modified",
+        # An API server that has just started does not list all its groups yet. Who asks then knows no better until the
+        # next look, half a minute later.
+        "Cannot look up the kind of an object or of its owner.*unable to get REST mapping for apps/v1/",
+        # A thousand events wait at most (upstream's number), and after a long outage every pod has one.
+        "too many queued events, dropped event",
     ]
 )
 """What managers may complain of at any time: connections are cut, and objects changed under their hands."""
