@@ -568,3 +568,25 @@ def test_causes_are_listed_as_often_as_they_are_found(path: str, obj: Object, fi
     found = Counter(cause["field"] for cause in answer.body["details"]["causes"])
     assert found == fields
     assert answer.message.count("metadata.labels:") == 1
+
+
+@pytest.mark.parametrize("name", ["managedFields", "resourceVersion", "metadata", "finalizers", "uid", "kind"])
+def test_labels_and_annotations_may_be_called_like_fields(name: str) -> None:
+    """What is stored is taken apart by its bytes here and there."""
+
+    async def main(api: Api) -> tuple[Answer, Answer, Answer]:
+        made = config_map(data={"a": "1"})
+        made["metadata"]["labels"] = {"a": "x", name: "1"}
+        made["metadata"]["annotations"] = {"a": "x", name: '[{"b":1}]', "z": f',"{name}":[{{'}
+        await api.made(CONFIG_MAPS, made)
+        patched = await api.patch(CONFIG_MAPS + "/c", {"data": {"b": "2"}})
+        put = await api.put(CONFIG_MAPS + "/c", {**patched.body, "data": {"c": "3"}})
+        applied = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"d": "4"}}
+        target = CONFIG_MAPS + "/c?fieldManager=m"
+        return patched, put, await api.ask("PATCH", target, applied, "application/apply-patch+yaml")
+
+    for answer in on(main):
+        assert answer.status == 200, answer.text
+        assert answer.meta["labels"] == {"a": "x", name: "1"}
+        assert answer.meta["annotations"][name] == '[{"b":1}]'
+        assert {entry["operation"] for entry in answer.meta["managedFields"]} >= {"Update"}

@@ -46,6 +46,8 @@ class _Head(msgspec.Struct, gc=False):
 
 _read_head = msgspec.json.Decoder(_Head).decode
 _MARK = b',"managedFields":'
+_START = _MARK + b"["
+"""Of the entries: a label or annotation of that name has a string."""
 
 
 def split(value: bytes) -> tuple[bytes, bytes]:
@@ -55,7 +57,7 @@ def split(value: bytes) -> tuple[bytes, bytes]:
     """
     if _taken_apart and _taken_apart[0][0] is value:
         return _taken_apart[0][1:]
-    if _MARK not in value:
+    if _START not in value:
         return value, b""
     try:
         entries = bytes(_read_head(value).metadata.managedFields)
@@ -63,7 +65,7 @@ def split(value: bytes) -> tuple[bytes, bytes]:
         return value, b""  # whoever decodes the object says what is wrong with it
     if not entries:
         return value, b""
-    start = value.find(_MARK)
+    start = value.find(_START)
     end = start + len(_MARK) + len(entries)
     # The first such field is the one of the object itself: nothing before it in metadata has fields of any name and
     # lists as their values.
@@ -76,7 +78,7 @@ def without_known(body: bytes, value: bytes) -> bytes:
 
     Clients send back what they have read, and most have read the newest.
     """
-    mark = body.find(_MARK)
+    mark = body.find(_START)
     if mark < 0:
         return body
     try:
@@ -84,7 +86,7 @@ def without_known(body: bytes, value: bytes) -> bytes:
     except msgspec.DecodeError:
         return body
     size = len(_MARK) + len(sent)
-    stored = value.find(_MARK)
+    stored = value.find(_START)
     if not sent or not body.startswith(sent, mark + len(_MARK)) or not value.startswith(sent, stored + len(_MARK)):
         return body
     # The stored object is taken apart next.
