@@ -26,6 +26,7 @@ TAGS = {
     "05d-deployment-recreate": ("3.10", "3.11"),
 }
 """In the order of the placeholders HASHn."""
+NOT_YET = 'Deployment "web" is progressing.'
 ONE_BY_ONE = ("05c-deployment-pause-resume", "05d-deployment-recreate")
 """So few pods that there is only one way through."""
 
@@ -187,14 +188,16 @@ def conditions(records: list[Record]) -> dict[str, list[Any]]:
     """What each condition said, one word after the other.
 
     But for the creation of a ReplicaSet: upstream's word of that meets a conflict when something was written before in
-    the same look, and the next look knows nothing of it.
+    the same look, and the next look knows nothing of it. And but for what is said while there is no new ReplicaSet yet
+    (``Recreate``): whether a pod's end is counted before it is there is a matter of milliseconds.
     """
     said: dict[str, list[Any]] = {}
     for record in records:
         if record.is_status and record.code < 400:
             for each in record.status.get("conditions", ()):
                 words = [each["status"], each["reason"], each["message"]]
-                if each["reason"] != "NewReplicaSetCreated" and said.setdefault(each["type"], [None])[-1] != words:
+                passing = each["reason"] == "NewReplicaSetCreated" or each["message"] == NOT_YET
+                if not passing and said.setdefault(each["type"], [None])[-1] != words:
                     said[each["type"]].append(words)
     return said
 
