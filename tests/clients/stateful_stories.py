@@ -17,8 +17,6 @@ class Theatre(Ground):
         self("delete", "sts", "--all", "--wait=false")
         self("delete", "pods", "--all", "--grace-period=0", "--force", "--wait=false")
         until(lambda: not self.get("pods")["items"], "all pods are gone")
-        for claim in self.get("pvc")["items"]:
-            self("patch", "pvc", claim["metadata"]["name"], "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
         self("delete", "pvc", "--all")
         self("delete", "controllerrevisions", "--all")
         # At once: one by one, kubectl's own rate makes ten seconds of it.

@@ -1,6 +1,5 @@
 """What becomes of claims and volumes, told once and heard twice: on ``pilothouse up`` and on a real API server."""
 
-import contextlib
 import json
 import re
 from typing import Any
@@ -24,15 +23,13 @@ class Storehouse(Theatre):
             if item["metadata"]["name"] != "standard":
                 self("delete", "storageclass", item["metadata"]["name"])
 
+    def at(self, namespace: str) -> "Storehouse":
+        """The same cluster, in another namespace."""
+        return Storehouse([*self._command, f"-n={namespace}"], self._environment, self.nodes)
+
     def volumes(self) -> dict[str, Doc]:
-        """The volumes by name. Whatever is to go goes: nobody here takes off what protects it."""
-        found = {item["metadata"]["name"]: item for item in self.get("pv")["items"]}
-        for name, item in found.items():
-            left = [each for each in item["metadata"].get("finalizers", ()) if each != "kubernetes.io/pv-protection"]
-            if "deletionTimestamp" in item["metadata"] and not left:
-                with contextlib.suppress(AssertionError):  # it has just gone
-                    self("patch", "pv", name, "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
-        return found
+        """The volumes by name."""
+        return {item["metadata"]["name"]: item for item in self.get("pv")["items"]}
 
     def claims(self) -> dict[str, Doc]:
         """The claims by name."""
@@ -43,11 +40,8 @@ class Storehouse(Theatre):
         return {name: item["status"].get("phase", "") for name, item in self.claims().items()}
 
     def give_up(self, claim: str) -> None:
-        """Delete a claim that no pod uses."""
-        self("delete", "pvc", claim, "--wait=false")
-        with contextlib.suppress(AssertionError):  # where somebody takes care of that it has gone by now
-            self("patch", "pvc", claim, "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
-        until(lambda: claim not in self.claims(), "the claim is gone")
+        """Delete a claim that no pod uses. kubectl returns when it is gone."""
+        self("delete", "pvc", claim, "--timeout=30s")
 
     def make_class(self, name: str, **more: Any) -> None:
         """A class of the same provisioner."""
@@ -122,8 +116,7 @@ def what_is_retained_is_kept(stage: Storehouse) -> None:
     assert stage.claims()["next"]["spec"]["volumeName"] == name
     stage.give_up("next")
     until(lambda: stage.volumes()[name]["status"]["phase"] == "Released", "it is let go again")
-    stage("delete", "pv", name, "--wait=false")
-    until(lambda: name not in stage.volumes(), "and goes when it is told to")
+    stage("delete", "pv", name, "--timeout=30s")
 
 
 def pods_run_where_their_volumes_are(stage: Storehouse) -> None:
@@ -177,9 +170,45 @@ def a_pod_waits_for_a_claim_that_nobody_serves(stage: Storehouse) -> None:
     until(lambda: not stage.volumes(), "the volume goes, too")
 
 
+def what_is_in_use_stays(stage: Storehouse) -> None:
+    """A claim until its pod goes, even if that has ended; a volume until its claim goes."""
+    stage.make_claim("mine", "standard")
+    stage.make_pod("holder", "mine")
+    until(lambda: is_ready(stage.get("pod", "holder")), "the pod runs")
+    volume = stage.claims()["mine"]["spec"]["volumeName"]
+    stage("delete", "pv", volume, "--wait=false")
+    stage("delete", "pvc", "mine", "--wait=false")
+    assert re.search(r"^mine +Terminating ", stage("get", "pvc"), re.MULTILINE)
+    assert re.search(rf"^{volume} .* Terminating ", stage("get", "pv"), re.MULTILINE)
+    stage.make_pod("late", "mine")
+    text = 'persistentvolumeclaim "mine" is being deleted'
+    until(lambda: text in stage("describe", "pod", "late"), "nobody new gets it")
+    assert stage.claims()["mine"]["metadata"]["finalizers"] == ["kubernetes.io/pvc-protection"]
+    assert "kubernetes.io/pv-protection" in stage.volumes()[volume]["metadata"]["finalizers"]
+    assert is_ready(stage.get("pod", "holder")), "it runs on"
+    stage("delete", "pod", "holder")
+    until(lambda: not stage.claims(), "the claim goes with its pod")
+    until(lambda: not stage.volumes(), "and the volume with its claim")
+
+
+def a_namespace_with_claims_goes(stage: Storehouse) -> None:
+    """Pods, claims and their volumes with it."""
+    stage("create", "namespace", "doomed")
+    away = stage.at("doomed")
+    for number in range(3):
+        away.make_claim(f"c{number}", "standard")
+        away.make_pod(f"p{number}", f"c{number}")
+    until(lambda: all(is_ready(pod) for pod in away.get("pods")["items"]), "the pods run")
+    assert len(away.volumes()) == 3
+    stage("delete", "namespace", "doomed", "--timeout=60s")
+    until(lambda: not stage.volumes(), "the volumes are gone")
+
+
 STORIES = [
     a_stateful_set_gets_volumes_and_leaves_them,
     what_is_retained_is_kept,
     pods_run_where_their_volumes_are,
     a_pod_waits_for_a_claim_that_nobody_serves,
+    what_is_in_use_stays,
+    a_namespace_with_claims_goes,
 ]

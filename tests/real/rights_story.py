@@ -346,11 +346,9 @@ class Story:
         until(lambda: phase(f"{volumes}/nobodys") == "Available", "a volume is there for whoever wants it")
         until(lambda: phase(f"{claims}/folder") == "Bound", "a volume was made")
         made = f"{volumes}/{self._ask('GET', f'{claims}/folder')['spec']['volumeName']}"
-        self._ask("PATCH", f"{claims}/folder", {"metadata": {"finalizers": None}})
         self._ask("DELETE", f"{claims}/folder")
-        until(lambda: "deletionTimestamp" in self._ask("GET", made)["metadata"], "and goes with its claim")
-        self._ask("PATCH", made, {"metadata": {"finalizers": None}})
-        self._until_gone(made, "it is gone")
+        self._until_gone(f"{claims}/folder", "nobody uses the claim")
+        self._until_gone(made, "and the volume goes with it")
 
     # Services
 

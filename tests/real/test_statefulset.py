@@ -24,7 +24,7 @@ def programs(
     """Nodes of this module's own, a scheduler, and the manager."""
     directory = tmp_path_factory.mktemp("numbered")
     login = f"--kubeconfig={real_cluster.kubeconfig}"
-    controllers = "--controllers=statefulset,garbagecollector,persistentvolume-binder"
+    controllers = "--controllers=statefulset,garbagecollector,persistentvolume-binder,pvc-protection,pv-protection"
     flags = [controllers, "--secure-port=0", "--leader-elect=false", "--v=2"]
     with (
         pilothouse(directory, "nodes", login, "--storage", "--nodes=2", "--node-prefix=numbered-", *DELAYS) as nodes,

@@ -22,7 +22,9 @@ def programs(
     """Nodes and volumes of this module's own, a scheduler, and the manager."""
     directory = tmp_path_factory.mktemp("stored")
     login = f"--kubeconfig={real_cluster.kubeconfig}"
-    controllers = "--controllers=persistentvolume-binder,statefulset,garbagecollector"
+    controllers = (
+        "--controllers=persistentvolume-binder,pvc-protection,pv-protection,statefulset,garbagecollector,namespace"
+    )
     flags = [controllers, "--secure-port=0", "--leader-elect=false", "--v=2"]
     with (
         pilothouse(directory, "nodes", login, "--storage", "--nodes=2", "--node-prefix=stored-", *DELAYS) as nodes,

@@ -18,8 +18,11 @@ from pilothouse.sim.invariants.statefulsets import StatefulSets
 ALL = "/apis/apps/v1/namespaces/default/statefulsets"
 REVISIONS = "/apis/apps/v1/namespaces/default/controllerrevisions"
 WEB = f"{ALL}/web"
-OPTIONS = SimulationOptions(controllers=("statefulset",))
-COLLECTING = SimulationOptions(controllers=("statefulset", "garbagecollector", "persistentvolume-binder"), storage=True)
+OPTIONS = SimulationOptions(controllers=("statefulset", "pvc-protection"))
+COLLECTING = SimulationOptions(
+    controllers=("statefulset", "garbagecollector", "persistentvolume-binder", "pvc-protection", "pv-protection"),
+    storage=True,
+)
 RESOURCES = ("statefulsets", "pods", "controllerrevisions", "persistentvolumeclaims")
 REPLICAS = 4
 SECONDS = 60.0
@@ -62,20 +65,6 @@ def plan_of(chance: random.Random) -> FaultPlan:
     return FaultPlan(tuple(replace(each, stale=False) if isinstance(each, Crash) else each for each in plan.faults))
 
 
-async def protect_claims(user: User) -> None:
-    """What persistentvolumeclaim-protection-controller does: a claim that is deleted goes when no pod uses it."""
-    claims = f"{NAMESPACE}/persistentvolumeclaims"
-    while True:
-        await asyncio.sleep(0.7)
-        going = [each["metadata"] for each in await user.items(claims) if "deletionTimestamp" in each["metadata"]]
-        if not going:
-            continue
-        pods = {f"data-{name}" for name in await images(user)}
-        for meta in going:
-            if meta["name"] not in pods:
-                await user.merge(f"{claims}/{meta['name']}", {"metadata": {"finalizers": None}})
-
-
 def under_faults(
     seed: int,
     first: dict[str, Any],
@@ -87,7 +76,6 @@ def under_faults(
     async def tell(simulation: Simulation) -> None:
         user = User(simulation.user)
         await user.ask("POST", ALL, first)
-        protection = asyncio.ensure_future(protect_claims(user))
         await asyncio.sleep(20.0)
         chance = simulation.env.stream("user")
 
@@ -98,7 +86,6 @@ def under_faults(
 
         await asyncio.gather(simulation.follow(plan(simulation.env.stream("plan"))), work())
         await simulation.settle()
-        protection.cancel()
 
     simulate(tell, seed=seed, options=options, invariants=lambda: tuple(each() for each in invariants))
 

@@ -19,8 +19,9 @@ VOLUMES = "/api/v1/persistentvolumes"
 CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 PODS = f"{NAMESPACE}/pods"
 SETS = "/apis/apps/v1/namespaces/default/statefulsets"
-OPTIONS = SimulationOptions(controllers=("persistentvolume-binder",), storage=True)
-WITH_SETS = SimulationOptions(controllers=("persistentvolume-binder", "statefulset"), storage=True, nodes=3)
+STORAGE = ("persistentvolume-binder", "pvc-protection", "pv-protection")
+OPTIONS = SimulationOptions(controllers=STORAGE, storage=True)
+WITH_SETS = SimulationOptions(controllers=(*STORAGE, "statefulset"), storage=True, nodes=3)
 RESOURCES = ("persistentvolumeclaims", "persistentvolumes", "storageclasses.storage.k8s.io", "pods")
 SECONDS = 90.0
 
@@ -68,31 +69,6 @@ class Owner(User):
         if items:
             await self.ask("DELETE", f"{CLAIMS}/{self._chance.choice(items)['metadata']['name']}")
 
-    async def protect(self) -> None:
-        """What the protection controllers do: claims go when no pod uses them, volumes when no claim has them."""
-        while True:
-            await asyncio.sleep(0.7)
-            used = {
-                each["persistentVolumeClaim"]["claimName"]
-                for pod in await self.items(PODS)
-                for each in pod["spec"].get("volumes", ())
-                if "persistentVolumeClaim" in each
-            }
-            for found in await self.items(CLAIMS):
-                if found["metadata"]["name"] not in used:
-                    await self._let_go(f"{CLAIMS}/{found['metadata']['name']}", found, "kubernetes.io/pvc-protection")
-            for found in await self.items(VOLUMES):
-                if found["status"].get("phase") != "Bound":
-                    await self._let_go(f"{VOLUMES}/{found['metadata']['name']}", found, "kubernetes.io/pv-protection")
-
-    async def _let_go(self, path: str, found: dict[str, Any], finalizer: str) -> None:
-        meta = found["metadata"]
-        if "deletionTimestamp" in meta and finalizer in meta.get("finalizers", ()):
-            left = [each for each in meta["finalizers"] if each != finalizer]
-            changes = {"finalizers": left or None, "resourceVersion": meta["resourceVersion"]}
-            with contextlib.suppress(ApiError):
-                await self.merge(path, {"metadata": changes})
-
 
 def claim(name: str, size: int, class_name: str) -> dict[str, Any]:
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": f"{size}Gi"}}}
@@ -114,7 +90,6 @@ async def prepare(simulation: Simulation) -> Owner:
 
 async def tell(simulation: Simulation) -> None:
     user = await prepare(simulation)
-    protection = asyncio.ensure_future(user.protect())
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
     await asyncio.gather(simulation.follow(plan), user.work(25))
     # Whoever cannot be served would be told so for ever.
@@ -125,7 +100,6 @@ async def tell(simulation: Simulation) -> None:
     await asyncio.sleep(300.0)
     simulation.heal()
     await simulation.settle()
-    protection.cancel()
 
 
 def test_each_claim_has_one_volume_and_keeps_it(seed: int) -> None:

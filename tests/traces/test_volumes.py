@@ -1,5 +1,6 @@
-"""Claims of a StatefulSet and volumes made by hand, replayed: the binder's writes are those of kube-controller-manager
-v1.36.2. Who comes first, and therefore which writes meet a conflict, is chance."""
+"""Claims of a StatefulSet and volumes made by hand, replayed: the writes of the binder and of those who protect what is
+in use are those of kube-controller-manager v1.36.2. Who comes first, and therefore which writes meet a conflict, is
+chance."""
 
 import copy
 
@@ -12,8 +13,7 @@ from tests.traces.test_statefulsets import CLAIMS, HEAD, MILLISECONDS, TEMPLATE,
 
 USER = "persistent-volume-binder"
 SCENARIO = "07b-statefulset-volumeclaims"
-UNPROTECTED = {"metadata": {"finalizers": None}}
-MERGE = "application/merge-patch+json"
+PROTECTION = ("pvc-protection-controller", "pv-protection-controller")
 
 
 async def scene(stage: Stage) -> None:
@@ -22,14 +22,12 @@ async def scene(stage: Stage) -> None:
     await stage.create(HEAD + "  replicas: 2" + CLAIMS + TEMPLATE)
     await stage.at(5.107)
     await scale(stage, 1)
-    await stage.at(6.5)
-    claims = stage.path("PersistentVolumeClaim")
-    await stage.request("PATCH", f"{claims}/data-db-1", UNPROTECTED, MERGE)
     await stage.at(9.4)
     await stage.delete("StatefulSet", "db")
-    await stage.at(12.0)
-    await stage.request("PATCH", f"{claims}/data-db-0", UNPROTECTED, MERGE)
-    await stage.at(13.0)
+    await stage.at(16.9)
+    for name in ("vol-0", "vol-1"):
+        await stage.request("DELETE", f"api/v1/persistentvolumes/{name}")
+    await stage.at(20.0)
 
 
 def plain(record: Record) -> Record:
@@ -57,3 +55,13 @@ def test_claims_are_bound_and_volumes_released_as_recorded(latency: tuple[float,
         for trace in (ours, theirs)
     ]
     assert reads[0] == reads[1], "whether a claim is gone is asked for, once each"
+
+
+@pytest.mark.parametrize("latency", [None, MILLISECONDS], ids=["at once", "with latency"])
+@pytest.mark.parametrize("user", PROTECTION)
+def test_what_is_in_use_is_let_go_as_recorded(user: str, latency: tuple[float, float] | None) -> None:
+    """For each claim a list of the pods, and for all a write of the whole object."""
+    played = play(SCENARIO, scene, latency=latency, seed=1).records
+    ours, theirs = Trace(map(plain, played)), Trace(map(plain, recorded(SCENARIO)))
+    requests = [[each for each in trace.of(user) if each.code < 400] for trace in (ours, theirs)]
+    assert_same(ours.lines(requests[0]), theirs.lines(requests[1]))

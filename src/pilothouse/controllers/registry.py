@@ -18,6 +18,8 @@ from pilothouse.controllers.node.ttl import DESCRIPTOR as TTL
 from pilothouse.controllers.policy.disruption import DESCRIPTOR as DISRUPTION
 from pilothouse.controllers.policy.resourcequota import DESCRIPTOR as RESOURCE_QUOTA
 from pilothouse.controllers.volumes.persistentvolume_binder import DESCRIPTOR as PERSISTENT_VOLUME_BINDER
+from pilothouse.controllers.volumes.persistentvolume_protection import DESCRIPTOR as PERSISTENT_VOLUME_PROTECTION
+from pilothouse.controllers.volumes.persistentvolumeclaim_protection import DESCRIPTOR as CLAIM_PROTECTION
 from pilothouse.controllers.workloads.cronjob import DESCRIPTOR as CRON_JOB
 from pilothouse.controllers.workloads.daemonset import DESCRIPTOR as DAEMON_SET
 from pilothouse.controllers.workloads.deployment import DESCRIPTOR as DEPLOYMENT
@@ -44,6 +46,8 @@ DESCRIPTORS: tuple[Descriptor, ...] = (
     NODE_IPAM,
     NODE_LIFECYCLE,
     PERSISTENT_VOLUME_BINDER,
+    PERSISTENT_VOLUME_PROTECTION,
+    CLAIM_PROTECTION,
     POD_GARBAGE_COLLECTOR,
     REPLICA_SET,
     REPLICATION_CONTROLLER,

@@ -8,13 +8,14 @@ The binder, the scheduler and the simulated provisioner decide by these. Sources
 import datetime
 from collections.abc import Collection, Iterable, Mapping
 
-from pilothouse.api.core import Node, PersistentVolumeClaim, Pod
+from pilothouse.api.core import Node, PersistentVolumeClaim, Pod, Volume
 from pilothouse.api.meta import ObjectMeta
 from pilothouse.api.storage import PersistentVolume, StorageClass, TopologySelectorTerm
 from pilothouse.machinery.go_text import quote
 from pilothouse.machinery.labels import selector_from
 from pilothouse.machinery.quantities import Quantity, parse_quantity
 from pilothouse.semantics.node_affinity import matches_node_selector
+from pilothouse.semantics.pods import is_terminal
 
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 """On claims: they have been bound once. From then on a missing volume is a loss."""
@@ -206,6 +207,11 @@ def find_match(
 # Pods
 
 
+def ephemeral_claim_name(pod: Pod, volume: Volume) -> str:
+    """The claim that is made for a pod's ephemeral volume."""
+    return f"{pod.metadata.name}-{volume.name}"
+
+
 def claim_names(pod: Pod) -> tuple[str, ...]:
     """The claims that a pod uses, those of its ephemeral volumes included, in their order."""
     found: list[str] = []
@@ -213,5 +219,14 @@ def claim_names(pod: Pod) -> tuple[str, ...]:
         if volume.persistent_volume_claim is not None:
             found.append(volume.persistent_volume_claim.claim_name)
         elif volume.ephemeral is not None:
-            found.append(f"{pod.metadata.name}-{volume.name}")
+            found.append(ephemeral_claim_name(pod, volume))
     return tuple(found)
+
+
+def has_ended(pod: Pod) -> bool:
+    """Whether the pod uses its volumes no more: at its end, or being deleted with no container left (v1.36
+    ``pkg/volume/util/util.go``, ``IsPodTerminated``)."""
+    if is_terminal(pod):
+        return True
+    statuses = pod.status.container_statuses
+    return pod.metadata.deletion_timestamp is not None and all(each.state.terminated for each in statuses)

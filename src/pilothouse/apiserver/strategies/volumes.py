@@ -196,12 +196,12 @@ class ClaimStrategy(Strategy):
         if spec == before:
             return []
         problems = self.validate_again(obj)
-        amounts = [each["resources"].get("requests") for each in (spec, before)]
+        amounts = [_requests(each) for each in (spec, before)]
         is_bound = (old.get("status") or {}).get("phase") == "Bound"
         if _fixed_claim(spec, before) != _fixed_claim(before, before) or (not is_bound and amounts[0] != amounts[1]):
             return [*problems, errors.not_allowed("spec", _IMMUTABLE_CLAIM)]
-        wanted = (spec["resources"].get("requests") or {}).get("storage")
-        was = (before["resources"].get("requests") or {}).get("storage")
+        wanted = amounts[0].get("storage")
+        was = amounts[1].get("storage")
         if wanted != was and wanted and was and parse_quantity(wanted) < parse_quantity(was):
             given = ((old.get("status") or {}).get("capacity") or {}).get("storage")
             if given is None or parse_quantity(wanted) <= parse_quantity(given):
@@ -209,6 +209,11 @@ class ClaimStrategy(Strategy):
                     errors.not_allowed("spec.resources.requests.storage", "field can not be less than status.capacity")
                 )
         return problems
+
+
+def _requests(spec: Object) -> Object:
+    """What a claim asks for. What was stored by somebody else's hand may lack it."""
+    return (spec.get("resources") or {}).get("requests") or {}
 
 
 def _fixed_claim(spec: Object, before: Object) -> Object:
@@ -219,7 +224,7 @@ def _fixed_claim(spec: Object, before: Object) -> Object:
     if before.get("storageClassName") is None:
         found.pop("storageClassName", None)
     resources = {k: v for k, v in (spec.get("resources") or {}).items() if k != "requests"}
-    requests = {k: v for k, v in ((spec.get("resources") or {}).get("requests") or {}).items() if k != "storage"}
+    requests = {k: v for k, v in _requests(spec).items() if k != "storage"}
     return {**found, "resources": resources, "requests": requests}
 
 

@@ -10,6 +10,7 @@ import asyncio
 from pilothouse.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PODS, PersistentVolumeClaim
 from pilothouse.api.storage import PERSISTENT_VOLUMES, STORAGE_CLASSES, PersistentVolume, StorageClass
 from pilothouse.client.errors import ApiError, Conflict
+from pilothouse.controllers.shared.pods_by_claim import CLAIM_INDEX, index_by_claim
 from pilothouse.controllers.shared.volume_links import Claim, Known, Volume, with_annotations
 from pilothouse.controllers.volumes.persistentvolume_binder import DESCRIPTOR, BinderOptions, links
 from pilothouse.controllers.volumes.persistentvolume_binder.books import ClaimBook, VolumeBook
@@ -27,12 +28,7 @@ from pilothouse.controllers.volumes.persistentvolume_binder.measures import Meas
 from pilothouse.controllers.volumes.persistentvolume_binder.operations import Operation, Operations
 from pilothouse.controllers.volumes.persistentvolume_binder.plugins import HOST_PATH, NoPlugin, provisioner_of
 from pilothouse.controllers.volumes.persistentvolume_binder.provisioning import FAILED, Provisioning
-from pilothouse.controllers.volumes.persistentvolume_binder.reclaiming import (
-    CLAIM_INDEX,
-    Reclaiming,
-    has_ended,
-    index_by_claim,
-)
+from pilothouse.controllers.volumes.persistentvolume_binder.reclaiming import Reclaiming
 from pilothouse.controllers.volumes.persistentvolume_binder.volumes import (
     Reclaim,
     SetPhase,
@@ -57,6 +53,7 @@ from pilothouse.semantics.volumes import (
     STORAGE_PROVISIONER,
     claim_class,
     default_class,
+    has_ended,
 )
 
 

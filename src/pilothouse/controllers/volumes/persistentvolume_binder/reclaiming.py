@@ -10,6 +10,7 @@ and such a volume Fails here as it does upstream for all other kinds of volumes.
 
 from pilothouse.api.core import Pod
 from pilothouse.client.errors import ApiError, NotFound
+from pilothouse.controllers.shared.pods_by_claim import CLAIM_INDEX
 from pilothouse.controllers.shared.volume_links import Volume
 from pilothouse.controllers.volumes.persistentvolume_binder import links
 from pilothouse.controllers.volumes.persistentvolume_binder.books import ClaimBook
@@ -20,25 +21,7 @@ from pilothouse.controllers.volumes.persistentvolume_binder.writes import Writes
 from pilothouse.env import Log
 from pilothouse.runtime import Cache, object_key
 from pilothouse.runtime.events import NORMAL
-from pilothouse.semantics.pods import is_terminal
-from pilothouse.semantics.volumes import IN_TREE_FINALIZER, claim_names
-
-CLAIM_INDEX = "claim"
-"""Pods by the claims that they use."""
-
-
-def index_by_claim(pod: Pod) -> list[str]:
-    """For ``CLAIM_INDEX``."""
-    return [f"{pod.metadata.namespace}/{name}" for name in claim_names(pod)]
-
-
-def has_ended(pod: Pod) -> bool:
-    """Whether the pod uses its volumes no more: at its end, or being deleted with no container left (v1.36
-    ``pkg/volume/util/util.go``, ``IsPodTerminated``)."""
-    if is_terminal(pod):
-        return True
-    statuses = pod.status.container_statuses
-    return pod.metadata.deletion_timestamp is not None and all(each.state.terminated for each in statuses)
+from pilothouse.semantics.volumes import IN_TREE_FINALIZER, has_ended
 
 
 class Reclaiming:

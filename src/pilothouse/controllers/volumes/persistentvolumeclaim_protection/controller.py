@@ -1,0 +1,76 @@
+"""What wakes a claim that is being deleted, and who uses it: the cache is asked first, then the API server.
+
+The cache may know of a user; that nobody uses a claim only the server can say, in a list of the namespace's pods. One
+list answers for all claims of the namespace whose deletion was known when it was begun, so that a namespace full of
+claims costs a few lists (upstream's batches, kubernetes#125372).
+"""
+
+from pilothouse.api.core import PERSISTENT_VOLUME_CLAIMS, PODS, PersistentVolumeClaim, Pod
+from pilothouse.controllers.shared.in_use_protection import Due, ProtectionController
+from pilothouse.controllers.shared.pods_by_claim import CLAIM_INDEX, index_by_claim
+from pilothouse.controllers.volumes.persistentvolumeclaim_protection import DESCRIPTOR
+from pilothouse.controllers.volumes.persistentvolumeclaim_protection.decide import may_let_go, unused, uses
+from pilothouse.runtime import ControllerContext, RetryLater, object_key
+
+FINALIZER = "kubernetes.io/pvc-protection"
+
+
+def build(context: ControllerContext) -> "ClaimProtectionController":
+    """The factory of the descriptor."""
+    return ClaimProtectionController(context)
+
+
+class ClaimProtectionController(ProtectionController[PersistentVolumeClaim]):
+    """See the package for the promises."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        pods = context.informers.informer(PODS)
+        super().__init__(
+            DESCRIPTOR.name,
+            context,
+            PERSISTENT_VOLUME_CLAIMS,
+            FINALIZER,
+            queue_name="pvcprotection",
+            waits_for=(pods,),
+        )
+        self._pods = pods.cache
+        self._pods.add_index(CLAIM_INDEX, index_by_claim)
+        self._unused: dict[str, None] = {}
+        """Uids of claims of which a list has said that no pod uses them. It stays true: nobody starts to use a claim
+        that is being deleted. Each is used up by the next look, so that a failed write is preceded by a new list."""
+        pods.add_handler(lambda pod, _initial: self._pod_seen(pod), self._pod_changed, lambda pod, _: self._wake(pod))
+
+    def _pod_seen(self, pod: Pod) -> None:
+        if may_let_go(pod):
+            self._wake(pod)
+
+    def _pod_changed(self, old: Pod, new: Pod) -> None:
+        self._pod_seen(new)
+        if old.metadata.uid != new.metadata.uid:
+            # One pod went and another one of its name came, which looks like a change: the first lets its claims go.
+            self._wake(old)
+
+    def _wake(self, pod: Pod) -> None:
+        for key in index_by_claim(pod):
+            self.wake(key)
+
+    def gone(self, obj: PersistentVolumeClaim, _unknown: bool) -> None:
+        """There is no more to be decided."""
+        self._unused.pop(obj.metadata.uid, None)
+
+    async def is_used(self, obj: PersistentVolumeClaim) -> bool:
+        """By a pod in the cache. If only the server knows of one, the cache is behind, and is asked again soon: should
+        the pod go before the cache has heard of it, no event would tell of that."""
+        if any(uses(pod, obj) for pod in self._pods.by_index(CLAIM_INDEX, object_key(obj.metadata))):
+            return True
+        uid, namespace = obj.metadata.uid, obj.metadata.namespace
+        if uid not in self._unused:
+            # Which deletions are known must be fixed before the list is begun: of a claim that is deleted while it is
+            # under way, it could miss a pod that came before the deletion.
+            going = [claim for claim in self.objects.list(namespace) if self.due(claim) is Due.LET_GO]
+            pods = await self.client.list(PODS, namespace)
+            self._unused |= dict.fromkeys(claim.metadata.uid for claim in unused(going, pods.items))
+        if uid not in self._unused:
+            raise RetryLater(f"the cache does not have the pod that uses {object_key(obj.metadata)}")
+        del self._unused[uid]
+        return False

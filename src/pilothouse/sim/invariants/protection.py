@@ -1,0 +1,104 @@
+"""What must hold for what is in use: it loses its protection no sooner than its last user goes, and then soon.
+
+Counted anew from what was committed, after every write.
+"""
+
+import msgspec
+
+from pilothouse.api.core import PersistentVolumeClaim, Pod
+from pilothouse.api.meta import ObjectMeta
+from pilothouse.api.storage import PersistentVolume
+from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.story import Origin
+from pilothouse.storage import Change
+
+_claim = msgspec.json.Decoder(PersistentVolumeClaim).decode
+_volume = msgspec.json.Decoder(PersistentVolume).decode
+_pod = msgspec.json.Decoder(Pod).decode
+
+_CLAIMS, _VOLUMES, _PODS = "/persistentvolumeclaims/", "/persistentvolumes/", "/pods/"
+CLAIM, VOLUME = "kubernetes.io/pvc-protection", "kubernetes.io/pv-protection"
+
+
+class Protection(Invariant):
+    """All claims and volumes of a cluster in which nobody takes finalizers off what is being deleted.
+
+    A pod that gets its node after the deletion of its claim does not count: a real kubelet would not start it.
+    ``kept`` counts claims that were deleted while pods used them, so that a story can tell that something happened.
+    """
+
+    def __init__(self) -> None:
+        self._clock = 0
+        self._claims: dict[str, PersistentVolumeClaim] = {}
+        self._volumes: dict[str, PersistentVolume] = {}
+        self._users: dict[str, dict[str, int]] = {}
+        """By claim: the pods with a node that name it, and when they got that node."""
+        self._deleted: dict[str, int] = {}
+        self.kept = 0
+
+    def committed(self, change: Change, origin: Origin | None) -> None:
+        """Claims, volumes and pods."""
+        self._clock += 1
+        gone = change.type == "DELETED"
+        if change.key.startswith(_PODS):
+            self._see_pod(change.key.removeprefix(_PODS), None if gone else _pod(change.value))
+        elif change.key.startswith(_CLAIMS):
+            key = change.key.removeprefix(_CLAIMS)
+            self._see_claim(key, None if gone else _claim(change.value))
+        elif change.key.startswith(_VOLUMES):
+            name = change.key.removeprefix(_VOLUMES)
+            self._see_volume(name, None if gone else _volume(change.value))
+
+    def _see_pod(self, key: str, pod: Pod | None) -> None:
+        if pod is None:
+            for users in self._users.values():
+                users.pop(key, None)
+        elif pod.spec.node_name:
+            for volume in pod.spec.volumes:
+                if volume.persistent_volume_claim is not None:
+                    claim = f"{pod.metadata.namespace}/{volume.persistent_volume_claim.claim_name}"
+                    self._users.setdefault(claim, {}).setdefault(key, self._clock)
+
+    def _see_claim(self, key: str, now: PersistentVolumeClaim | None) -> None:
+        before = self._claims.pop(key, None)
+        if now is not None:
+            self._claims[key] = now
+        if before is None:
+            return
+        if before.metadata.deletion_timestamp is None:
+            if now is not None and now.metadata.deletion_timestamp is not None:
+                self._deleted[key] = self._clock
+                self.kept += bool(self._users.get(key))
+            return
+        if CLAIM in before.metadata.finalizers and not _has(now, CLAIM):
+            deleted = self._deleted.pop(key)
+            users = sorted(pod for pod, since in self._users.get(key, {}).items() if since < deleted)
+            if users:
+                raise Violation(f"claim {key} was let go while {users} use it")
+
+    def _see_volume(self, name: str, now: PersistentVolume | None) -> None:
+        before = self._volumes.pop(name, None)
+        if now is not None:
+            self._volumes[name] = now
+        if before is None or before.metadata.deletion_timestamp is None or VOLUME not in before.metadata.finalizers:
+            return
+        if not _has(now, VOLUME) and before.status.phase == "Bound":
+            raise Violation(f"volume {name} was let go while it is bound")
+
+    def settled(self) -> None:
+        """What lives is protected, and nothing that nobody uses is kept."""
+        for key, claim in self._claims.items():
+            self._judge(f"claim {key}", claim.metadata, CLAIM, used=bool(self._users.get(key)))
+        for name, volume in self._volumes.items():
+            self._judge(f"volume {name}", volume.metadata, VOLUME, used=volume.status.phase == "Bound")
+
+    def _judge(self, what: str, meta: ObjectMeta, finalizer: str, *, used: bool) -> None:
+        if meta.deletion_timestamp is None:
+            if finalizer not in meta.finalizers:
+                raise Violation(f"{what} lives without protection")
+        elif finalizer in meta.finalizers and not used:
+            raise Violation(f"{what} is being deleted, nobody uses it, and it is kept")
+
+
+def _has(obj: PersistentVolumeClaim | PersistentVolume | None, finalizer: str) -> bool:
+    return obj is not None and finalizer in obj.metadata.finalizers

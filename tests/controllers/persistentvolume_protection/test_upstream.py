@@ -1,0 +1,23 @@
+"""The cases of upstream's test of ``pkg/controller/volume/pvprotection``, and where each of them is.
+
+``pv_protection_controller_test.go`` was read in a public copy of v1.28.
+"""
+
+from pathlib import Path
+
+from tests.controllers.upstream_coverage import Cases, missing
+
+_WHAT, _FAILS = "test_what_becomes_of_a_volume", "test_a_write_that_fails_is_tried_again"
+
+COVERED: Cases = {
+    "PV without finalizer": _WHAT,
+    "PVC with finalizer": _WHAT,
+    "saving PVC finalizer fails": _FAILS,
+    "deleted PV with finalizer": _WHAT,
+    "finalizer removal fails": _FAILS,
+    "deleted PVC with finalizer + PV is bound": _WHAT,
+}
+
+
+def test_every_case_is_somewhere() -> None:
+    assert missing(COVERED, Path(__file__).parent) == []

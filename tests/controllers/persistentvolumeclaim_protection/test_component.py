@@ -1,0 +1,404 @@
+"""The controller against the embedded API server, in virtual time: what wakes it, what it asks, and faults.
+
+Cases of ``TestPVCProtectionController``, ``pkg/controller/volume/pvcprotection/pvc_protection_controller_test.go``
+(read in a public copy of v1.30; the batches came later), have its words in their ids.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from tests.controllers.node_world import PODS, Doc, World, play
+
+from pilothouse.client.interceptor import Break, Rule, conflict, fail, gone, lose_answer
+from pilothouse.controllers.volumes.persistentvolumeclaim_protection import DESCRIPTOR
+from pilothouse.controllers.volumes.persistentvolumeclaim_protection.controller import FINALIZER
+
+CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
+NO_GRACE = 0
+LIST, LET_GO = "list pods", "update persistentvolumeclaims pvc1"
+
+Step = Callable[[World], Awaitable[None]]
+
+
+async def claim(world: World, name: str = "pvc1", **metadata: Any) -> Doc:
+    """A claim; admission gives it the finalizer."""
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    return await world.request("POST", CLAIMS, {"metadata": {"name": name, **metadata}, "spec": spec})
+
+
+async def user(world: World, *claims: str, node: str = "node1", phase: str = "Pending", name: str = "pod1") -> Doc:
+    """A pod of these claims, with an emptyDir besides."""
+    volumes: list[Doc] = [{"name": each, "persistentVolumeClaim": {"claimName": each}} for each in claims]
+    spec: Doc = {
+        "containers": [{"name": "main", "image": "pause"}],
+        "volumes": [*volumes, {"name": "empty", "emptyDir": {}}],
+    }
+    if node:
+        spec["nodeName"] = node
+    made = await world.request("POST", PODS, {"metadata": {"name": name}, "spec": spec})
+    await world.merge(f"{PODS}/{name}/status", {"status": {"phase": phase}})
+    return made
+
+
+async def soon(seconds: float = 1.0) -> None:
+    await asyncio.sleep(seconds)
+
+
+def asked(world: World) -> list[str]:
+    """What the controller asked of the namespace."""
+    calls = [sent.call for sent in world.seen if sent.call.namespace]
+    return [f"{call.verb} {call.resource} {call.name}".strip() for call in calls]
+
+
+def protecting(story: Step, *, before: Step | None = None) -> None:
+    """Tell a story in which the controller runs."""
+
+    async def with_controller(world: World) -> None:
+        if before is not None:
+            await before(world)
+        await world.start(DESCRIPTOR)
+        await story(world)
+
+    play(with_controller)
+
+
+async def unprotected_claim(world: World) -> None:
+    await claim(world)
+    await world.merge(f"{CLAIMS}/pvc1", {"metadata": {"finalizers": None}})
+
+
+async def deleted_claim(world: World) -> None:
+    await claim(world)
+    await world.delete(f"{CLAIMS}/pvc1")
+
+
+async def claim_and_pod(world: World, *claims: str, **pod: Any) -> None:
+    await user(world, *claims, **pod)
+    await deleted_claim(world)
+
+
+@pytest.mark.parametrize(
+    ("before", "expected"),
+    [
+        pytest.param(unprotected_claim, [LET_GO], id="PVC without finalizer -> finalizer is added"),
+        pytest.param(claim, [], id="PVC with finalizer -> no action"),
+        pytest.param(deleted_claim, [LIST, LET_GO], id="deleted PVC with finalizer -> finalizer is removed"),
+        pytest.param(
+            lambda world: claim_and_pod(world, "pvc1"),
+            [],
+            id="deleted PVC with finalizer + pod with the PVC exists -> finalizer is not removed",
+        ),
+        pytest.param(
+            lambda world: claim_and_pod(world, "unrelated"),
+            [LIST, LET_GO],
+            id="deleted PVC with finalizer + pod with unrelated PVC and EmptyDir exists -> finalizer is removed",
+        ),
+        pytest.param(
+            lambda world: claim_and_pod(world, "pvc1", phase="Failed"),
+            [],
+            id="deleted PVC with finalizer + pod with the PVC finished but is not deleted -> finalizer is not removed",
+        ),
+        pytest.param(
+            lambda world: claim_and_pod(world, "pvc1", phase="Running"), [], id="updated running Pod -> no action"
+        ),
+        pytest.param(
+            lambda world: claim_and_pod(world, "pvc1", phase="Succeeded"),
+            [],
+            id="updated finished Pod -> finalizer is not removed",
+        ),
+        pytest.param(
+            lambda world: claim_and_pod(world, "pvc1", node=""),
+            [LIST, LET_GO],
+            id="updated unscheduled Pod -> finalizer is removed",
+        ),
+    ],
+)
+def test_what_is_there_when_it_starts(before: Step, expected: list[str]) -> None:
+    async def story(world: World) -> None:
+        was = await world.see(f"{CLAIMS}/pvc1")
+        await soon()
+        assert asked(world) == expected
+        found = await world.get(f"{CLAIMS}/pvc1")
+        if "deletionTimestamp" in was["metadata"] and expected:
+            assert found is None
+        else:
+            assert found is not None
+            assert found["metadata"]["finalizers"] == [FINALIZER]
+            assert found["spec"] == was["spec"]
+        await soon(3600)
+        assert asked(world) == expected, "and that is all"
+
+    protecting(story, before=before)
+
+
+@pytest.mark.parametrize(
+    "fault", [fail(403, "Forbidden"), fail(500), conflict(), lose_answer()], ids=["403", "500", "409", "lost"]
+)
+@pytest.mark.parametrize(
+    ("before", "once"),
+    [
+        pytest.param(unprotected_claim, [LET_GO], id="saving PVC finalizer fails -> controller retries"),
+        pytest.param(deleted_claim, [LIST, LET_GO], id="finalizer removal fails -> controller retries"),
+    ],
+)
+def test_a_write_that_fails(before: Step, once: list[str], fault: Any) -> None:
+    """Twice; the third succeeds. If only the answer was lost the cache may show it before the second one."""
+
+    async def story(world: World) -> None:
+        await soon(30)
+        if isinstance(fault, Break):
+            assert asked(world)[: len(once)] == once
+        else:
+            assert asked(world) == once * 3
+        found = await world.get(f"{CLAIMS}/pvc1")
+        assert found is None if LIST in once else found is not None and found["metadata"]["finalizers"] == [FINALIZER]
+
+    async def failing(world: World) -> None:
+        await before(world)
+        world.faults.add(Rule(fault, verb="update", resource="persistentvolumeclaims", times=2))
+
+    protecting(story, before=failing)
+
+
+def test_a_list_that_fails_keeps_the_claim() -> None:
+    async def story(world: World) -> None:
+        world.faults.add(Rule(fail(500), verb="list", resource="pods", namespace="default", times=3))
+        await deleted_claim(world)
+        await soon(0.02)
+        assert LET_GO not in asked(world)
+        await soon(30)
+        assert asked(world) == [LIST] * 4 + [LET_GO]
+
+    protecting(story)
+
+
+def test_a_claim_in_use_goes_with_its_pod() -> None:
+    """deleted running Pod -> finalizer is removed; and pod update from unscheduled to scheduled -> it is not."""
+
+    async def story(world: World) -> None:
+        await claim(world)
+        await user(world, "pvc1", node="")
+        await world.request(
+            "POST", f"{PODS}/pod1/binding", {"target": {"kind": "Node", "name": "node1"}, "metadata": {"name": "pod1"}}
+        )
+        await world.delete(f"{CLAIMS}/pvc1")
+        await soon()
+        assert asked(world) == []
+        await world.merge(f"{PODS}/pod1/status", {"status": {"phase": "Running"}})
+        await soon()
+        await world.merge(f"{PODS}/pod1/status", {"status": {"phase": "Succeeded"}})
+        await soon()
+        assert asked(world) == [], "it has ended, and that is not enough"
+        await world.delete(f"{PODS}/pod1", grace=NO_GRACE)
+        await soon()
+        assert asked(world) == [LIST, LET_GO]
+        assert await world.get(f"{CLAIMS}/pvc1") is None
+
+    protecting(story)
+
+
+def test_of_two_pods_the_last_lets_it_go() -> None:
+    async def story(world: World) -> None:
+        await claim(world)
+        for name in ("pod1", "pod2"):
+            await user(world, "pvc1", name=name)
+        await world.delete(f"{CLAIMS}/pvc1")
+        await world.delete(f"{PODS}/pod1", grace=NO_GRACE)
+        await soon()
+        assert asked(world) == []
+        await world.delete(f"{PODS}/pod2", grace=NO_GRACE)
+        await soon()
+        assert await world.get(f"{CLAIMS}/pvc1") is None
+
+    protecting(story)
+
+
+@pytest.mark.parametrize(
+    ("deleted", "again", "expected"),
+    [
+        pytest.param(True, (), [LIST, LET_GO], id="old pod used deleted PVC -> finalizer is removed"),
+        pytest.param(False, (), [], id="old pod used non-deleted PVC -> finalizer is not removed"),
+        pytest.param(True, ("pvc1",), [], id="both pods reference deleted PVC -> finalizer is not removed"),
+    ],
+)
+def test_pod_delete_and_create_with_same_namespaced_name_seen_as_an_update(
+    deleted: bool, again: tuple[str, ...], expected: list[str]
+) -> None:
+    async def story(world: World) -> None:
+        await claim(world)
+        await user(world, "pvc1")
+        if deleted:
+            await world.delete(f"{CLAIMS}/pvc1")
+        await soon()
+        with world.faults.hold(resource="pods"):
+            await world.delete(f"{PODS}/pod1", grace=NO_GRACE)
+            await user(world, *again)
+            await soon()
+            assert asked(world) == []
+            world.faults.end_watches(resource="pods", with_=gone())
+            await soon(5)
+        await soon(5)
+        assert asked(world) == expected
+        assert (await world.get(f"{CLAIMS}/pvc1") is None) == bool(expected)
+
+    protecting(story)
+
+
+def test_a_pod_that_went_unseen_lets_it_go() -> None:
+    """The watch broke, and the new list has no pod: a tombstone."""
+
+    async def story(world: World) -> None:
+        await claim(world)
+        await user(world, "pvc1")
+        await world.delete(f"{CLAIMS}/pvc1")
+        await soon()
+        with world.faults.hold(resource="pods"):
+            await world.delete(f"{PODS}/pod1", grace=NO_GRACE)
+            world.faults.end_watches(resource="pods", with_=gone())
+            await soon(5)
+        await soon(5)
+        assert await world.get(f"{CLAIMS}/pvc1") is None
+
+    protecting(story)
+
+
+def test_a_pod_that_the_cache_does_not_know_keeps_the_claim() -> None:
+    """deleted PVC with finalizer + pod with the PVC exists but is not in the Informer's cache yet -> it is not removed.
+
+    And if the pod comes and goes between two lists no event ever tells of it: upstream would keep the claim.
+    """
+
+    async def story(world: World) -> None:
+        await claim(world)
+        with world.faults.hold(resource="pods"):
+            await user(world, "pvc1")
+            await world.delete(f"{CLAIMS}/pvc1")
+            await soon()
+            assert set(asked(world)) == {LIST}
+            await world.delete(f"{PODS}/pod1", grace=NO_GRACE)
+            world.faults.end_watches(resource="pods", with_=gone())
+            await soon(5)
+            assert await world.get(f"{CLAIMS}/pvc1") is None
+
+    protecting(story)
+
+
+def test_a_pod_that_the_cache_learns_of_late_is_waited_for_quietly() -> None:
+    async def story(world: World) -> None:
+        await claim(world)
+        with world.faults.hold(resource="pods"):
+            await user(world, "pvc1")
+            await world.delete(f"{CLAIMS}/pvc1")
+            await soon()
+        await soon()
+        world.seen.clear()
+        await soon(7200)
+        assert asked(world) == []
+        await world.delete(f"{PODS}/pod1", grace=NO_GRACE)
+        await soon()
+        assert await world.get(f"{CLAIMS}/pvc1") is None
+
+    protecting(story)
+
+
+def test_one_list_answers_for_all_claims_of_a_namespace() -> None:
+    """``processPVCsByNamespace``."""
+
+    async def before(world: World) -> None:
+        for number in range(50):
+            await claim(world, f"c{number:02}")
+            await world.delete(f"{CLAIMS}/c{number:02}")
+        await user(world, "c07", "c08")
+
+    async def story(world: World) -> None:
+        await soon()
+        left = [item["metadata"]["name"] for item in (await world.see(CLAIMS))["items"]]
+        assert left == ["c07", "c08"]
+        assert asked(world).count(LIST) == 1
+        assert len(asked(world)) == 49
+        world.seen.clear()
+        await world.delete(f"{PODS}/pod1", grace=NO_GRACE)
+        await soon()
+        assert sorted(asked(world)) == [LIST, "update persistentvolumeclaims c07", "update persistentvolumeclaims c08"]
+
+    protecting(story, before=before)
+
+
+def test_a_list_says_nothing_of_claims_that_were_deleted_later() -> None:
+    """The pod was made before the second claim was deleted, and after the list; the cache knows nothing of it."""
+
+    async def story(world: World) -> None:
+        for name in ("a", "b"):
+            await claim(world, name)
+        with world.faults.hold(resource="pods"):
+            await world.delete(f"{CLAIMS}/a")
+            await soon()
+            assert await world.get(f"{CLAIMS}/a") is None
+            await user(world, "b")
+            await world.delete(f"{CLAIMS}/b")
+            await soon()
+            assert await world.get(f"{CLAIMS}/b") is not None
+
+    protecting(story)
+
+
+def test_claims_of_ephemeral_volumes_go_when_their_pod_is_shut_down() -> None:
+    """Even if finalizers keep the pod: whoever put them may be waiting for the claim."""
+
+    async def story(world: World) -> None:
+        template = {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}
+        spec = {
+            "nodeName": "node1",
+            "containers": [{"name": "main", "image": "pause"}],
+            "volumes": [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}],
+        }
+        pod = await world.request(
+            "POST", PODS, {"metadata": {"name": "pod1", "finalizers": ["example.com/hold"]}, "spec": spec}
+        )
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": "pod1", "uid": pod["metadata"]["uid"], "controller": True}
+        await claim(world, "pod1-scratch", ownerReferences=[owner])
+        await world.delete(f"{CLAIMS}/pod1-scratch")
+        await soon()
+        assert asked(world) == []
+        running = [
+            {
+                "name": "main",
+                "image": "pause",
+                "imageID": "",
+                "ready": True,
+                "restartCount": 0,
+                "state": {"running": {}},
+            }
+        ]
+        await world.merge(f"{PODS}/pod1/status", {"status": {"phase": "Running", "containerStatuses": running}})
+        await world.delete(f"{PODS}/pod1", grace=NO_GRACE)
+        await soon()
+        assert (await world.get(f"{PODS}/pod1")) is not None
+        assert await world.get(f"{CLAIMS}/pod1-scratch") is None
+
+    protecting(story)
+
+
+def test_what_others_hold_stays() -> None:
+    async def story(world: World) -> None:
+        await claim(world, finalizers=["example.com/hold"])
+        await world.delete(f"{CLAIMS}/pvc1")
+        await soon()
+        assert (await world.see(f"{CLAIMS}/pvc1"))["metadata"]["finalizers"] == ["example.com/hold"]
+        assert asked(world) == [LIST, LET_GO]
+
+    protecting(story)
+
+
+def test_news_of_pods_cost_nothing_while_no_claim_is_being_deleted() -> None:
+    async def story(world: World) -> None:
+        await claim(world)
+        await user(world, "pvc1", node="")
+        await world.delete(f"{PODS}/pod1", grace=NO_GRACE)
+        await soon()
+        assert asked(world) == []
+        assert world.metrics.value("workqueue_adds_total", "pvcprotection") == 0
+
+    protecting(story)

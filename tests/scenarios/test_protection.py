@@ -1,0 +1,161 @@
+"""Claims and volumes that are deleted while they are in use, under faults: kept as long as that, and no longer."""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Awaitable, Callable
+
+import pytest
+from tests.scenarios.test_volumes import CLAIMS, PODS, VOLUMES, claim
+from tests.scenarios.users import User
+
+from pilothouse.client.errors import ApiError
+from pilothouse.controllers.volumes.persistentvolumeclaim_protection.controller import ClaimProtectionController
+from pilothouse.sim import Simulation, SimulationFailed, SimulationOptions, draw, simulate
+from pilothouse.sim.invariants.protection import CLAIM, Protection
+from pilothouse.sim.invariants.volumes import Volumes
+
+CONTROLLERS = ("persistentvolume-binder", "pvc-protection", "pv-protection")
+OPTIONS = SimulationOptions(controllers=CONTROLLERS, storage=True)
+RESOURCES = ("persistentvolumeclaims", "persistentvolumes", "pods")
+SECONDS = 90.0
+
+
+class Owner(User):
+    """Somebody with data and pods, who deletes both in any order."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        super().__init__(simulation.user)
+        self._chance: random.Random = simulation.env.stream("user")
+
+    def actions(self) -> list[Callable[[], Awaitable[None]]]:
+        """What may be done, the likelier more than once."""
+        return [self.claim, self.claim, self.pod, self.pod, self.pod, self.give_up, self.stop, self.undo, self.unbind]
+
+    async def work(self, count: int) -> None:
+        """Do so many things."""
+        for _ in range(count):
+            with contextlib.suppress(ApiError):  # a person shrugs
+                await self._chance.choice(self.actions())()
+            await asyncio.sleep(self._chance.choice((0.0, 0.05, 0.5, 3.0, 8.0)))
+
+    async def claim(self) -> None:
+        """Of one of a few names, so that some come again."""
+        await self.ask("POST", CLAIMS, claim(f"c{self._chance.randrange(4)}", 1, "standard"))
+
+    async def pod(self) -> None:
+        """Of one of a few names, with one claim or two; some end by themselves."""
+        names = self._chance.sample([f"c{number}" for number in range(4)], self._chance.choice((1, 1, 2)))
+        annotations = self._chance.choice(({}, {"simulated.pilothouse.dev/run-time": "5s"}))
+        spec = {
+            "terminationGracePeriodSeconds": 1,
+            "restartPolicy": "Never",
+            "containers": [{"name": "main", "image": "pause:1"}],
+            "volumes": [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in names],
+        }
+        meta = {"name": f"p{self._chance.randrange(5)}", "annotations": annotations}
+        await self.ask("POST", PODS, {"metadata": meta, "spec": spec})
+
+    async def give_up(self) -> None:
+        """Delete a claim."""
+        await self._delete(CLAIMS)
+
+    async def stop(self) -> None:
+        """Delete a pod, some by force."""
+        await self._delete(PODS, self._chance.choice((None, {"gracePeriodSeconds": 0})))
+
+    async def unbind(self) -> None:
+        """Delete a volume, whoever has it."""
+        await self._delete(VOLUMES)
+
+    async def undo(self) -> None:
+        """Take the finalizer off a claim that lives."""
+        living = [each["metadata"] for each in await self.items(CLAIMS) if "deletionTimestamp" not in each["metadata"]]
+        if living:
+            meta = self._chance.choice(living)
+            changes = {"finalizers": None, "resourceVersion": meta["resourceVersion"]}
+            await self.merge(f"{CLAIMS}/{meta['name']}", {"metadata": changes})
+
+    async def _delete(self, path: str, body: dict[str, int] | None = None) -> None:
+        items = await self.items(path)
+        if items:
+            await self.ask("DELETE", f"{path}/{self._chance.choice(items)['metadata']['name']}", body)
+
+
+async def end(simulation: Simulation, user: Owner) -> None:
+    """All is deleted, the pods last: nothing may stay."""
+    for path in (CLAIMS, VOLUMES, PODS):
+        for found in await user.items(path):
+            await user.ask("DELETE", f"{path}/{found['metadata']['name']}")
+    await asyncio.sleep(120.0)
+    await simulation.settle()
+    for path in (PODS, CLAIMS, VOLUMES):
+        assert await user.items(path) == [], path
+
+
+def test_what_is_in_use_is_kept_and_goes_in_the_end(seed: int) -> None:
+    async def tell(simulation: Simulation) -> None:
+        user = Owner(simulation)
+        plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
+        await asyncio.gather(simulation.follow(plan), user.work(30))
+        simulation.heal()
+        await end(simulation, user)
+
+    simulate(tell, seed=seed, options=OPTIONS, invariants=lambda: (Protection(),))
+
+
+async def unseen(simulation: Simulation) -> None:
+    """A claim is deleted of whose pod the manager has not heard."""
+    user = Owner(simulation)
+    await user.ask("POST", CLAIMS, claim("c0", 1, "standard"))
+    await asyncio.sleep(20.0)
+    with simulation.held_watches("pods"):
+        volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "c0"}}]
+        spec = {"containers": [{"name": "main", "image": "pause:1"}], "volumes": volumes}
+        await user.ask("POST", PODS, {"metadata": {"name": "p"}, "spec": spec})
+        await asyncio.sleep(20.0)
+        await user.ask("DELETE", f"{CLAIMS}/c0")
+        await asyncio.sleep(60.0)
+    await end(simulation, user)
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=["with the live list", "without the live list"])
+def test_the_server_is_asked_before_a_claim_is_let_go(guarded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Upstream's ``askAPIServer``: what the cache does not know it cannot deny."""
+    if not guarded:
+
+        async def nobody(*_args: object) -> bool:
+            return False
+
+        monkeypatch.setattr(ClaimProtectionController, "is_used", nobody)
+    expected = contextlib.nullcontext() if guarded else pytest.raises(SimulationFailed, match="was let go while")
+    with expected:
+        simulate(unseen, options=OPTIONS, invariants=lambda: (Protection(), Volumes()))
+
+
+def test_the_judge_notices_what_is_kept_for_nobody() -> None:
+    async def story(simulation: Simulation) -> None:
+        user = Owner(simulation)
+        await user.ask("POST", CLAIMS, claim("c0", 1, "standard"))
+        await asyncio.sleep(20.0)
+        await user.ask("DELETE", f"{CLAIMS}/c0")
+        await asyncio.sleep(20.0)
+        await simulation.settle()
+
+    options = SimulationOptions(controllers=("persistentvolume-binder",), storage=True)
+    with pytest.raises(SimulationFailed, match="nobody uses it, and it is kept"):
+        simulate(story, options=options, invariants=lambda: (Protection(),))
+
+
+def test_the_judge_notices_what_lives_without_protection() -> None:
+    async def story(simulation: Simulation) -> None:
+        user = Owner(simulation)
+        await user.ask("POST", CLAIMS, claim("c0", 1, "standard"))
+        await user.merge(f"{CLAIMS}/c0", {"metadata": {"finalizers": None}})
+        assert CLAIM not in str(await user.get(f"{CLAIMS}/c0"))
+        await asyncio.sleep(20.0)
+        await simulation.settle()
+
+    options = SimulationOptions(controllers=("persistentvolume-binder",), storage=True)
+    with pytest.raises(SimulationFailed, match="lives without protection"):
+        simulate(story, options=options, invariants=lambda: (Protection(),))
