@@ -86,7 +86,7 @@ class Dialer:
             head += f"Proxy-Authorization: {proxy.authorization}\r\n"
         tunnel = _Tunnel(loop)
         transport: asyncio.Transport | None = None
-        secured: asyncio.Transport | None = None
+        connection: Connection | None = None
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 with _handed_over(loop, sock):
@@ -95,11 +95,7 @@ class Dialer:
                     )
                 transport.write(f"{head}\r\n".encode("latin-1"))
                 await tunnel.opened
-            connection = Connection(loop)
-            transport.set_protocol(connection)
-            secured = await loop.start_tls(
-                transport, connection, context, server_hostname=self._server_name, ssl_handshake_timeout=TLS_SECONDS
-            )
+            connection = await _shake_hands(loop, transport, context, self._server_name)
         except ssl.SSLError as error:
             raise _tls_failure(error, f"{self._endpoint} through {what}") from error
         except TimeoutError:
@@ -109,10 +105,8 @@ class Dialer:
         except OSError as error:
             raise ConnectFailed(f"{what}: {error}") from error
         finally:
-            if secured is None and transport is not None:
-                transport.abort()  # refused, broken or cancelled: nobody else knows of it
-        assert secured is not None, "start_tls returns the new transport"
-        connection.connection_made(secured)
+            if connection is None and transport is not None:
+                transport.abort()  # refused or cancelled before the handshake: nobody else knows of it
         return connection
 
 
@@ -214,17 +208,31 @@ async def _hello(
 ) -> Connection:
     try:
         with _handed_over(loop, sock):
-            _transport, connection = await loop.create_connection(
-                lambda: Connection(loop),
-                sock=sock,
-                ssl=context,
-                server_hostname=server_name,
-                ssl_handshake_timeout=TLS_SECONDS,
-            )
+            transport, _ = await loop.create_connection(asyncio.Protocol, sock=sock)
+        return await _shake_hands(loop, transport, context, server_name)
     except ssl.SSLError as error:
         raise _tls_failure(error, what) from error
     except OSError as error:
         raise ConnectFailed(f"TLS with {what}: {str(error) or 'the server closed the connection'}") from error
+
+
+async def _shake_hands(
+    loop: asyncio.AbstractEventLoop, transport: asyncio.Transport, context: ssl.SSLContext, server_name: str
+) -> Connection:
+    """TLS on a transport that stands already, and not as a part of ``create_connection``: uvloop (0.23) closes the
+    socket there under a handshake that has just succeeded when it is cancelled at that moment, and the handshake's last
+    message then meets a closed transport."""
+    connection = Connection(loop)
+    secured: asyncio.Transport | None = None
+    try:
+        secured = await loop.start_tls(
+            transport, connection, context, server_hostname=server_name, ssl_handshake_timeout=TLS_SECONDS
+        )
+    finally:
+        if secured is None:
+            transport.abort()  # it failed, or was cancelled: nobody else knows of it
+    assert secured is not None, "start_tls returns the new transport"
+    connection.connection_made(secured)
     return connection
 
 
