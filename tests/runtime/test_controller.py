@@ -10,6 +10,7 @@ from pilothouse.env.virtual import run
 from pilothouse.runtime import (
     Controller,
     ExponentialFailureLimiter,
+    QueueClosed,
     Registry,
     Requeue,
     RetryLater,
@@ -199,5 +200,67 @@ def test_a_worker_lets_others_run_between_keys() -> None:
         assert turns > 90
         beside.cancel()
         running.cancel()
+
+    run(main)
+
+
+class _Filled:
+    """A cache that is filled after so many seconds."""
+
+    async def wait_synced(self) -> None:
+        await asyncio.sleep(5)
+
+
+class _WithCompany(Controller):
+    def __init__(self, env: Env) -> None:
+        super().__init__("test", env, waits_for=(_Filled(),))
+        self.told: list[tuple[str, float]] = []
+        self.others: WorkQueue[str] = WorkQueue(env, "others")
+        self.beside("events", self._record)
+        self.beside_pool(WorkerPool("test-others", self.others, self._look))
+        self.others.add("other")
+        self.queue.add("key")
+
+    async def _record(self) -> None:
+        self._note("began")
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            self._note("ended")
+
+    async def _look(self, key: str) -> None:
+        self._note(key)
+
+    async def reconcile(self, key: str) -> None:
+        self._note(key)
+
+    def _note(self, what: str) -> None:
+        self.told.append((what, self.env.monotonic()))
+
+
+def test_what_runs_beside_begins_before_the_caches_are_filled_and_other_workers_after() -> None:
+    async def main(env: Env) -> None:
+        controller = _WithCompany(env)
+        running = asyncio.create_task(controller.run())
+        await asyncio.sleep(9)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        assert running.cancelled()
+        assert controller.told == [("began", 0.0), ("key", 5.0), ("other", 5.0), ("ended", 9.0)]
+        assert len(asyncio.all_tasks()) == 1, "no task is left"
+
+    run(main)
+
+
+def test_a_queue_of_other_workers_is_shut_even_if_the_caches_were_never_filled() -> None:
+    async def main(env: Env) -> None:
+        controller = _WithCompany(env)
+        running = asyncio.create_task(controller.run())
+        await asyncio.sleep(1)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        assert await controller.others.get() == "other"  # what was in it may still be taken out
+        with pytest.raises(QueueClosed):
+            await controller.others.get()
 
     run(main)

@@ -19,9 +19,9 @@ Model: controller-runtime ``pkg/internal/controller/controller.go`` and upstream
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from pilothouse.env import Env, Log, TaskGroup
 from pilothouse.runtime.guards import LostLease, RetryLater, TerminalError, tell_broken_invariant
@@ -193,6 +193,7 @@ class Controller(ABC):
         self.log = log if log is not None else Log(name)
         self.queue: WorkQueue[str] = WorkQueue(env, queue_name or name, metrics, limiter=limiter)
         self._waits_for = tuple(waits_for)
+        self._beside: list[tuple[str, Callable[[], Coroutine[Any, Any, None]]]] = []
         self._pool = WorkerPool(
             name, self.queue, self.reconcile, workers=workers, metrics=metrics, log=self.log, stop_seconds=stop_seconds
         )
@@ -201,14 +202,37 @@ class Controller(ABC):
     async def reconcile(self, key: str) -> Requeue | None:
         """Bring the state for ``key`` closer to what is wanted. See the module for what the answer means."""
 
+    def beside(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Have ``work()`` run as long as the controller does, from before its caches are filled: an event recorder,
+        say. To be called before ``run``. ``name`` is for the task, behind that of the controller."""
+        self._beside.append((f"{self.name}-{name}", work))
+
+    def beside_pool(self, pool: WorkerPool[Any]) -> None:
+        """Have workers on another queue, too, once the caches are filled. To be called before ``run``."""
+
+        async def work() -> None:
+            try:
+                await self._synced()
+                await pool.run()
+            finally:
+                pool.queue.shut_down()
+
+        self._beside.append((pool.name, work))
+
     async def run(self) -> None:
         """Wait for the caches, then work until cancelled. Stops as ``WorkerPool.run`` does."""
-        self.log.info("Starting controller", controller=self.name)
-        try:
-            for informer in self._waits_for:
-                await informer.wait_synced()
-            self.log.info("Caches are synced", v=2, controller=self.name)
-            await self._pool.run()
-        finally:
-            self.queue.shut_down()
-            self.log.info("Stopped controller", controller=self.name)
+        async with TaskGroup(self.name) as group:
+            for name, work in self._beside:
+                group.start(work(), name=name)
+            self.log.info("Starting controller", controller=self.name)
+            try:
+                await self._synced()
+                self.log.info("Caches are synced", v=2, controller=self.name)
+                await self._pool.run()
+            finally:
+                self.queue.shut_down()
+                self.log.info("Stopped controller", controller=self.name)
+
+    async def _synced(self) -> None:
+        for informer in self._waits_for:
+            await informer.wait_synced()

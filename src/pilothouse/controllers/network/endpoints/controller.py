@@ -17,7 +17,6 @@ from pilothouse.controllers.network.endpoints.decide import (
 )
 from pilothouse.controllers.shared.service_pods import ServicePods
 from pilothouse.controllers.shared.trigger_times import TriggerTimes
-from pilothouse.env import TaskGroup
 from pilothouse.machinery.splice import replace_fields, take_field
 from pilothouse.runtime import (
     BucketLimiter,
@@ -82,6 +81,7 @@ class EndpointsController(Controller):
         self._services = services.cache
         self._endpoints = endpoints.cache
         self._recorder = EventRecorder(context.client, context.env, "endpoint-controller")
+        self.beside("events", self._recorder.run)
         self._times = TriggerTimes()
         self._overwritten: dict[str, str] = {}
         """By key the version that our last update replaced."""
@@ -92,11 +92,6 @@ class EndpointsController(Controller):
         )
         self._pods = ServicePods(services, pods, lambda key: self.queue.add_after(key, options.batch_seconds))
         endpoints.add_handler(self._found, lambda _old, _new: None, self._gone)
-
-    async def run(self) -> None:
-        async with TaskGroup(self.name) as group:
-            group.start(self._recorder.run(), name=f"{self.name}-events")
-            await super().run()
 
     def _found(self, endpoints: Endpoints, initial: bool) -> None:
         """At the start each is looked at once: its service may have gone while nobody was here."""

@@ -28,7 +28,6 @@ from pilothouse.controllers.shared.service_pods import ServicePods
 from pilothouse.controllers.shared.slice_tracker import SliceTracker, StaleSlices
 from pilothouse.controllers.shared.slice_writes import SliceWrites, changed_body, new_body, triggered
 from pilothouse.controllers.shared.trigger_times import TriggerTimes
-from pilothouse.env import TaskGroup
 from pilothouse.runtime import (
     BucketLimiter,
     Controller,
@@ -83,15 +82,17 @@ class EndpointSliceController(Controller):
         self._nodes = nodes.cache
         self._slices = slices.cache
         self._recorder = EventRecorder(context.client, context.env, "endpoint-slice-controller")
+        self.beside("events", self._recorder.run)
         self._tracker = SliceTracker()
         self._writes = SliceWrites(context.client, self._tracker)
         self._times = TriggerTimes()
         self._topology = Topology()
         self._measures = Measures(context.metrics, options.max_endpoints)
         self._node_queue: WorkQueue[str] = WorkQueue(context.env, "endpoint_slice_topology", context.metrics)
-        self._node_pool = WorkerPool(
+        node_pool = WorkerPool(
             f"{DESCRIPTOR.name}-topology", self._node_queue, self._look_at_nodes, metrics=context.metrics, log=self.log
         )
+        self.beside_pool(node_pool)
         services.add_handler(
             lambda service, _initial: self.queue.add(object_key(service.metadata)),
             lambda _old, service: self.queue.add(object_key(service.metadata)),
@@ -105,12 +106,6 @@ class EndpointSliceController(Controller):
             self._node_changed,
             lambda _node, _unknown: self._node_queue.add(_TOPOLOGY),
         )
-
-    async def run(self) -> None:
-        async with TaskGroup(self.name) as group:
-            group.start(self._recorder.run(), name=f"{self.name}-events")
-            group.start(self._node_pool.run(), name=f"{self.name}-topology")
-            await super().run()
 
     # What wakes a service
 

@@ -20,7 +20,6 @@ from pilothouse.controllers.network.endpointslice_mirroring.measures import Meas
 from pilothouse.controllers.shared.own_slices import OwnSlices
 from pilothouse.controllers.shared.slice_tracker import SliceTracker
 from pilothouse.controllers.shared.slice_writes import SliceWrites, new_body
-from pilothouse.env import TaskGroup
 from pilothouse.runtime import (
     BucketLimiter,
     Controller,
@@ -61,6 +60,7 @@ class EndpointSliceMirroringController(Controller):
         self._endpoints = endpoints.cache
         self._services = services.cache
         self._recorder = EventRecorder(context.client, context.env, "endpoint-slice-mirroring-controller")
+        self.beside("events", self._recorder.run)
         self._tracker = SliceTracker()
         self._writes = SliceWrites(context.client, self._tracker)
         self._measures = Measures(context.metrics, options.max_endpoints)
@@ -81,11 +81,6 @@ class EndpointSliceMirroringController(Controller):
     def _wake_if(self, concerned: bool, each: Endpoints | Service) -> None:
         if concerned:
             self.queue.add(object_key(each.metadata))
-
-    async def run(self) -> None:
-        async with TaskGroup(self.name) as group:
-            group.start(self._recorder.run(), name=f"{self.name}-events")
-            await super().run()
 
     async def reconcile(self, key: str) -> Requeue | None:
         """Have slices say what the Endpoints say, or have none."""

@@ -22,7 +22,6 @@ from pilothouse.controllers.network.service_cidr.decide import (
     overlapping,
     why_not_go,
 )
-from pilothouse.env import TaskGroup
 from pilothouse.machinery.resource_versions import is_newer
 from pilothouse.machinery.times import format_time
 from pilothouse.runtime import (
@@ -72,6 +71,7 @@ class ServiceCIDRController(Controller):
         self._cidrs = cidrs.cache
         self._addresses = addresses.cache
         self._recorder = EventRecorder(context.client, context.env, "service-cidr-controller")
+        self.beside("events", self._recorder.run)
         self._written: dict[str, str] = {}
         """Versions of our own last writes, until the cache has read them."""
         cidrs.add_handler(
@@ -80,11 +80,6 @@ class ServiceCIDRController(Controller):
             lambda cidr, _unknown: self._forget(cidr),
         )
         addresses.add_handler(lambda each, _initial: self._wake_giving(each), None, self._address_gone)
-
-    async def run(self) -> None:
-        async with TaskGroup(self.name) as group:
-            group.start(self._recorder.run(), name=f"{self.name}-events")
-            await super().run()
 
     # What wakes a ServiceCIDR
 

@@ -15,7 +15,6 @@ from pilothouse.controllers.node.node_lifecycle.pod_writes import PodWrites, nee
 from pilothouse.controllers.node.node_lifecycle.taints import no_execute_swap, no_schedule_changes, older_labels
 from pilothouse.controllers.node.node_lifecycle.zones import zone_of
 from pilothouse.controllers.shared.pods_by_node import NODE_INDEX, index_by_node
-from pilothouse.env import TaskGroup
 from pilothouse.runtime import (
     Controller,
     ControllerContext,
@@ -60,20 +59,21 @@ class NodeLifecycleController(Controller):
         self._nodes, self._pods = nodes.cache, pods.cache
         self._pods.add_index(NODE_INDEX, index_by_node)
         self._recorder = EventRecorder(context.client, env, EVENT_SOURCE)
+        self.beside("events", self._recorder.run)
         self._writes = NodeWrites(context.client, env)
         self._pod_writes = PodWrites(context.client, env, self._recorder, self.log)
         self._measures = Measures(metrics)
         self._node_queue: WorkQueue[str] = WorkQueue(env, "node_lifecycle_controller", metrics)
         self._pod_queue: WorkQueue[str] = WorkQueue(env, "node_lifecycle_controller_pods", metrics)
         self._zone_queue: WorkQueue[str] = WorkQueue(env, "node_lifecycle_zones", metrics)
-        self._pools = tuple(
-            WorkerPool(f"{self.name}-{what}", queue, act, workers=workers, metrics=metrics, log=self.log)
-            for what, queue, act, workers in (
-                ("nodes", self._node_queue, self._tend, NODE_WORKERS),
-                ("pods", self._pod_queue, self._mark_pod, POD_WORKERS),
-                ("zones", self._zone_queue, self._taint_in, 1),
+        for what, queue, act, workers in (
+            ("nodes", self._node_queue, self._tend, NODE_WORKERS),
+            ("pods", self._pod_queue, self._mark_pod, POD_WORKERS),
+            ("zones", self._zone_queue, self._taint_in, 1),
+        ):
+            self.beside_pool(
+                WorkerPool(f"{self.name}-{what}", queue, act, workers=workers, metrics=metrics, log=self.log)
             )
-        )
         self._monitor = NodeMonitor(
             env=env,
             options=self._options,
@@ -94,21 +94,6 @@ class NodeLifecycleController(Controller):
         )
         pods.add_handler(lambda pod, _initial: self._pod_came(None, pod), self._pod_came)
         self.queue.add(PASS)
-
-    async def run(self) -> None:
-        async with TaskGroup(self.name) as group:
-            group.start(self._recorder.run(), name=f"{self.name}-events")
-            for pool in self._pools:
-                group.start(self._run_synced(pool), name=pool.name)
-            await super().run()
-
-    async def _run_synced(self, pool: WorkerPool[str]) -> None:
-        try:
-            for informer in self._waits_for:
-                await informer.wait_synced()
-            await pool.run()
-        finally:
-            pool.queue.shut_down()
 
     async def reconcile(self, key: str) -> Requeue | None:
         """A pass over all nodes."""

@@ -16,7 +16,6 @@ from pilothouse.controllers.policy.disruption.membership import Membership
 from pilothouse.controllers.policy.disruption.owners import Caches, Expected, NoScale, Owners, Undiscovered
 from pilothouse.controllers.policy.disruption.stale import reset_patch, seconds_until_stale
 from pilothouse.controllers.policy.disruption.status import body, failed, reported
-from pilothouse.env import TaskGroup
 from pilothouse.machinery.go_text import quote
 from pilothouse.machinery.int_or_percent import InvalidBound
 from pilothouse.machinery.labels import SelectorError
@@ -91,6 +90,7 @@ class DisruptionController(Controller):
             ),
         )
         self._recorder = EventRecorder(context.client, context.env, COMPONENT)
+        self.beside("events", self._recorder.run)
         # Upstream has none here: a look that comes before the event of the last write ends in a conflict there.
         self._guard = ConsistencyGuard(
             {POD_DISRUPTION_BUDGETS.group_resource: lambda: budgets.heard_version},
@@ -101,10 +101,9 @@ class DisruptionController(Controller):
         self._sizes: dict[str, int] = {}  # how many pods the larger budgets had when they were looked at
         self._rechecks: WorkQueue[str] = WorkQueue(context.env, "disruption_recheck", context.metrics)
         self._stale: WorkQueue[str] = WorkQueue(context.env, "stale_pod_disruption", context.metrics)
-        self._pools = (
-            WorkerPool(f"{self.name}-recheck", self._rechecks, self._recheck, metrics=context.metrics, log=self.log),
-            WorkerPool(f"{self.name}-stale-pods", self._stale, self._reset, metrics=context.metrics, log=self.log),
-        )
+        for what, queue, act in (("recheck", self._rechecks, self._recheck), ("stale-pods", self._stale, self._reset)):
+            pool = WorkerPool(f"{self.name}-{what}", queue, act, metrics=context.metrics, log=self.log)
+            self.beside_pool(pool)
         budgets.add_handler(
             lambda budget, _initial: self._wake(budget),
             lambda _old, budget: self._wake(budget),
@@ -113,15 +112,6 @@ class DisruptionController(Controller):
         pods.add_handler(self._pod_added, self._pod_changed, self._pod_gone)
         for informer in (controllers, replica_sets, deployments, stateful_sets):
             informer.add_handler(self._workload_added, self._workload_changed, _ignore_gone)
-
-    async def run(self) -> None:
-        async with TaskGroup(self.name) as group:
-            group.start(self._recorder.run(), name=f"{self.name}-events")
-            for informer in self._waits_for:
-                await informer.wait_synced()
-            for pool in self._pools:
-                group.start(pool.run(), name=pool.name)
-            await super().run()
 
     # What wakes a budget
 

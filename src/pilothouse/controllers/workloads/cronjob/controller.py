@@ -13,7 +13,6 @@ from pilothouse.controllers.workloads.cronjob.blueprint import draw_job
 from pilothouse.controllers.workloads.cronjob.decide import Decision, Remark, decide, job_name, surplus_jobs
 from pilothouse.controllers.workloads.cronjob.status import encode, settled, started, unknown, unseen, without
 from pilothouse.controllers.workloads.cronjob.timetable import schedule_of, until_next
-from pilothouse.env import TaskGroup
 from pilothouse.machinery.cron import CronError
 from pilothouse.machinery.owners import controller_of, is_controlled_by
 from pilothouse.machinery.resource_versions import is_newer
@@ -84,6 +83,7 @@ class CronJobController(Controller):
         self._cron_jobs = cron_jobs.cache
         self._jobs = jobs.cache
         self._recorder = EventRecorder(context.client, context.env, self.name)
+        self.beside("events", self._recorder.run)
         self._skew = context.metrics.histogram(
             "cronjob_controller_job_creation_skew_duration_seconds",
             "[STABLE] Time between when a cronjob is scheduled to be run, and when the corresponding job is created",
@@ -102,11 +102,6 @@ class CronJobController(Controller):
             self._job_changed,
             lambda job, _unknown: self._wake_owner(job.metadata),
         )
-
-    async def run(self) -> None:
-        async with TaskGroup(self.name) as group:
-            group.start(self._recorder.run(), name=f"{self.name}-events")
-            await super().run()
 
     # What wakes which key
 

@@ -30,7 +30,6 @@ from pilothouse.controllers.workloads.daemonset.revisions import DaemonHistory
 from pilothouse.controllers.workloads.daemonset.rolling import bounds_of, plan, surges
 from pilothouse.controllers.workloads.daemonset.sites import Rules
 from pilothouse.controllers.workloads.daemonset.status import encode, next_status
-from pilothouse.env import TaskGroup
 from pilothouse.machinery.int_or_percent import InvalidBound
 from pilothouse.machinery.labels import Selector
 from pilothouse.machinery.owners import controller_of, new_controller_reference
@@ -139,6 +138,7 @@ class DaemonSetController(Controller):
         self._owners = owners.cache
         self._pods = pods.cache
         self._recorder = EventRecorder(context.client, context.env, name)
+        self.beside("events", self._recorder.run)
         self._pod_control = PodControl(context.client, self._recorder)
         self._expectations = UidTrackingExpectations(context.env)
         guard: ConsistencyGuard | None = None
@@ -172,7 +172,7 @@ class DaemonSetController(Controller):
             changed=self.node_queue,
             queue=self.queue,
         )
-        self._node_pool = WorkerPool(
+        node_pool = WorkerPool(
             f"{name}-nodes",
             self.node_queue,
             self.node_events.sync_node,
@@ -180,6 +180,8 @@ class DaemonSetController(Controller):
             metrics=context.metrics,
             log=self.log,
         )
+        self.beside_pool(node_pool)
+        self.beside("backoff", self._collect_backoff)
         self.events = DaemonEvents(
             owners=self._owners,
             queue=self.queue,
@@ -193,19 +195,6 @@ class DaemonSetController(Controller):
         revisions.add_handler(self.events.revision_added, self.events.revision_changed, self.events.revision_gone)
         pods.add_handler(self.events.pod_added, self.events.pod_changed, self.events.pod_gone)
         nodes.add_handler(self.node_events.node_added, self.node_events.node_changed, self.node_events.node_gone)
-
-    async def run(self) -> None:
-        async with TaskGroup(self.name) as group:
-            group.start(self._recorder.run(), name=f"{self.name}-events")
-            group.start(self._run_nodes(), name=f"{self.name}-nodes")
-            group.start(self._collect_backoff(), name=f"{self.name}-backoff")
-            await super().run()
-
-    async def _run_nodes(self) -> None:
-        # As the other workers: nothing is decided from caches that are half full.
-        for informer in self._waits_for:
-            await informer.wait_synced()
-        await self._node_pool.run()
 
     async def _collect_backoff(self) -> None:
         while True:

@@ -25,7 +25,6 @@ from pilothouse.controllers.workloads.deployment.progress import (
 from pilothouse.controllers.workloads.deployment.recreate import are_old_pods_left
 from pilothouse.controllers.workloads.deployment.scaling import rescale
 from pilothouse.controllers.workloads.deployment.set_events import SetEvents, index_key, selects_all
-from pilothouse.env import TaskGroup
 from pilothouse.machinery.labels import Selector
 from pilothouse.machinery.owners import new_controller_reference
 from pilothouse.runtime import (
@@ -79,6 +78,7 @@ class DeploymentController(Controller):
         self._sets = sets.cache
         self._pods = pods.cache
         self._recorder = EventRecorder(context.client, context.env, self.name)
+        self.beside("events", self._recorder.run)
         self._guard = ConsistencyGuard(
             {
                 DEPLOYMENTS.group_resource: lambda: deployments.heard_version,
@@ -105,11 +105,6 @@ class DeploymentController(Controller):
         deployments.add_handler(events.deployment_added, events.deployment_changed, events.deployment_gone)
         sets.add_handler(events.set_added, events.set_changed, events.set_gone)
         pods.add_handler(_ignore_added, _ignore_changed, events.pod_gone)
-
-    async def run(self) -> None:
-        async with TaskGroup(self.name) as group:
-            group.start(self._recorder.run(), name=f"{self.name}-events")
-            await super().run()
 
     async def reconcile(self, key: str) -> Requeue | None:
         self._guard.check(key)

@@ -37,7 +37,6 @@ from pilothouse.controllers.workloads.horizontal_pod_autoscaler.status import (
     Report,
     body,
 )
-from pilothouse.env import TaskGroup
 from pilothouse.machinery.labels import Selector, SelectorError, parse_selector
 from pilothouse.runtime import Controller, ControllerContext, EventRecorder, Requeue, object_key, object_reference
 from pilothouse.runtime.events import NORMAL, WARNING
@@ -100,13 +99,9 @@ class HorizontalPodAutoscalerController(Controller):
         self._rivals = Rivals()
         self._recent: dict[str, Recent] = {}
         self._recorder = EventRecorder(context.client, context.env, COMPONENT)
+        self.beside("events", self._recorder.run)
         self._measures = Measures(context.metrics)
         autoscalers.add_handler(self._added, self._changed, self._gone)
-
-    async def run(self) -> None:
-        async with TaskGroup(self.name) as group:
-            group.start(self._recorder.run(), name=f"{self.name}-events")
-            await super().run()
 
     def _added(self, autoscaler: HorizontalPodAutoscaler, _initial: bool) -> None:
         self._measures.autoscalers.inc()

@@ -40,7 +40,6 @@ from pilothouse.controllers.workloads.job.measures import Measures
 from pilothouse.controllers.workloads.job.orphans import is_external, is_of_a_job, may_be_released
 from pilothouse.controllers.workloads.job.pod_events import JobEvents, Removals
 from pilothouse.controllers.workloads.job.status import SUSPENDED, Ending, encode, finished, with_condition
-from pilothouse.env import TaskGroup
 from pilothouse.env.clock import whole_seconds
 from pilothouse.machinery.labels import Selector
 from pilothouse.machinery.owners import controller_of, new_controller_reference
@@ -117,8 +116,8 @@ class JobController(Controller):
         self._client = context.client
         self._jobs = jobs.cache
         self._pods = pods.cache
-        self._waiting = (pods, jobs)
         self._recorder = EventRecorder(context.client, context.env, self.name)
+        self.beside("events", self._recorder.run)
         self._pod_control = PodControl(context.client, self._recorder)
         self._expectations = UidTrackingExpectations(context.env)
         self._removals = Removals()
@@ -145,7 +144,7 @@ class JobController(Controller):
             context.metrics,
             limiter=ExponentialFailureLimiter(_FIRST_RETRY, _LAST_RETRY),
         )
-        self._orphan_pool = WorkerPool(
+        orphan_pool = WorkerPool(
             f"{self.name}-orphans",
             self._orphans,
             self._release_orphan,
@@ -153,6 +152,7 @@ class JobController(Controller):
             metrics=context.metrics,
             log=self.log,
         )
+        self.beside_pool(orphan_pool)
         self._pods.add_index(CONTROLLER_INDEX, index_by_controller)
         self.events = JobEvents(
             env=context.env,
@@ -169,20 +169,6 @@ class JobController(Controller):
         )
         jobs.add_handler(self._job_added, self.events.owner_changed, self.events.owner_gone)
         pods.add_handler(self.events.pod_added, self._pod_changed, self.events.pod_gone)
-
-    async def run(self) -> None:
-        async with TaskGroup(self.name) as group:
-            group.start(self._recorder.run(), name=f"{self.name}-events")
-            group.start(self._run_orphans(), name=f"{self.name}-orphans")
-            await super().run()
-
-    async def _run_orphans(self) -> None:
-        try:
-            for informer in self._waiting:
-                await informer.wait_synced()
-            await self._orphan_pool.run()
-        finally:
-            self._orphans.shut_down()
 
     def _job_added(self, job: Job, initial: bool) -> None:
         if is_external(job):

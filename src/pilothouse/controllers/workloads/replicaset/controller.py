@@ -23,7 +23,6 @@ from pilothouse.controllers.workloads.replicaset.decide import CreatePods, Delet
 from pilothouse.controllers.workloads.replicaset.pod_events import PodEvents
 from pilothouse.controllers.workloads.replicaset.ranking import Lineup
 from pilothouse.controllers.workloads.replicaset.status import Failure, Headcount, count, encode, next_status
-from pilothouse.env import TaskGroup
 from pilothouse.machinery.labels import Selector, SelectorError, selector_from
 from pilothouse.machinery.owners import controller_of, new_controller_reference
 from pilothouse.machinery.splice import replace_fields, take_field
@@ -93,6 +92,7 @@ class ReplicaSetController(Controller):
         self._pods = pods.cache
         self._pod_informer = pods
         self._recorder = EventRecorder(context.client, context.env, name)
+        self.beside("events", self._recorder.run)
         self._pod_control = PodControl(context.client, self._recorder)
         self._expectations = UidTrackingExpectations(context.env)
         guard: ConsistencyGuard | None = None
@@ -127,11 +127,6 @@ class ReplicaSetController(Controller):
         )
         owners.add_handler(self.events.owner_added, self.events.owner_changed, self.events.owner_gone)
         pods.add_handler(self.events.pod_added, self.events.pod_changed, self.events.pod_gone)
-
-    async def run(self) -> None:
-        async with TaskGroup(self.name) as group:
-            group.start(self._recorder.run(), name=f"{self.name}-events")
-            await super().run()
 
     async def reconcile(self, key: str) -> Requeue | None:
         if self._writes.is_undecided(key):

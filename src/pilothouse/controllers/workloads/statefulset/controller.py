@@ -36,7 +36,6 @@ from pilothouse.controllers.workloads.statefulset.retention import policy_of
 from pilothouse.controllers.workloads.statefulset.revisions import Revisions, StatefulHistory
 from pilothouse.controllers.workloads.statefulset.status import encode, next_status
 from pilothouse.controllers.workloads.statefulset.writes import TROUBLE, Writes
-from pilothouse.env import TaskGroup
 from pilothouse.machinery.labels import Selector
 from pilothouse.machinery.owners import new_controller_reference
 from pilothouse.machinery.splice import replace_fields, take_field
@@ -109,6 +108,7 @@ class StatefulSetController(Controller):
         self._pods = pods.cache
         self._claims = claims.cache
         self._recorder = EventRecorder(context.client, context.env, name)
+        self.beside("events", self._recorder.run)
         guard: ConsistencyGuard | None = None
         if options.wait_for_own_writes:
             guard = ConsistencyGuard(
@@ -159,11 +159,6 @@ class StatefulSetController(Controller):
         owners.add_handler(self.events.owner_added, self.events.owner_changed, self.events.owner_gone)
         pods.add_handler(self.events.pod_added, self.events.pod_changed, self.events.pod_gone)
         claims.add_handler(None, self._claim_changed, self._claim_gone)
-
-    async def run(self) -> None:
-        async with TaskGroup(self.name) as group:
-            group.start(self._recorder.run(), name=f"{self.name}-events")
-            await super().run()
 
     def _claim_changed(self, _old: PersistentVolumeClaim, new: PersistentVolumeClaim) -> None:
         self._claim_gone(new, False)
