@@ -173,6 +173,7 @@ def test_a_connection_that_is_reset_in_the_handshake_leaves_no_socket_with_a_des
 ) -> None:
     """Such a socket would close the connection that has its number by then."""
     made: list[socket.socket] = []
+    complaints: list[str] = []
     prepare = dial._prepare
 
     def keep(sock: socket.socket) -> None:
@@ -189,6 +190,7 @@ def test_a_connection_that_is_reset_in_the_handshake_leaves_no_socket_with_a_des
                 taken.close()
 
     async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, told: complaints.append(str(told["message"])))
         with socket.create_server(("127.0.0.1", 0), backlog=64) as listener:
             thread = threading.Thread(target=reset_all, args=[listener], daemon=True)
             thread.start()
@@ -206,6 +208,7 @@ def test_a_connection_that_is_reset_in_the_handshake_leaves_no_socket_with_a_des
     run(main)
     assert len(made) == 200
     assert [sock.fileno() for sock in made] == [-1] * 200
+    assert complaints == []
 
 
 def test_a_handshake_may_be_given_up_at_any_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,7 +86,7 @@ class Dialer:
             head += f"Proxy-Authorization: {proxy.authorization}\r\n"
         tunnel = _Tunnel(loop)
         transport: asyncio.Transport | None = None
-        connection: Connection | None = None
+        secured: asyncio.Transport | None = None
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 with _handed_over(loop, sock):
@@ -95,7 +95,11 @@ class Dialer:
                     )
                 transport.write(f"{head}\r\n".encode("latin-1"))
                 await tunnel.opened
-            connection = await _shake_hands(loop, transport, context, self._server_name)
+            connection = Connection(loop)
+            transport.set_protocol(connection)
+            secured = await loop.start_tls(
+                transport, connection, context, server_hostname=self._server_name, ssl_handshake_timeout=TLS_SECONDS
+            )
         except ssl.SSLError as error:
             raise _tls_failure(error, f"{self._endpoint} through {what}") from error
         except TimeoutError:
@@ -105,8 +109,10 @@ class Dialer:
         except OSError as error:
             raise ConnectFailed(f"{what}: {error}") from error
         finally:
-            if connection is None and transport is not None:
-                transport.abort()  # refused or cancelled before the handshake: nobody else knows of it
+            if secured is None and transport is not None:
+                transport.abort()  # refused, broken or cancelled: nobody else knows of it
+        assert secured is not None, "start_tls returns the new transport"
+        connection.connection_made(secured)
         return connection
 
 
@@ -206,10 +212,18 @@ def _prepare(sock: socket.socket) -> None:
 async def _hello(
     loop: asyncio.AbstractEventLoop, sock: socket.socket, context: ssl.SSLContext, server_name: str, what: str
 ) -> Connection:
+    shaking = loop.create_task(_shake_hands(loop, sock, context, server_name), name="handshake")
     try:
-        with _handed_over(loop, sock):
-            transport, _ = await loop.create_connection(asyncio.Protocol, sock=sock)
-        return await _shake_hands(loop, transport, context, server_name)
+        return await asyncio.shield(shaking)
+    except asyncio.CancelledError:
+        # uvloop (0.23 ``create_connection``), cancelled between two steps, closes the socket under a handshake that has
+        # just succeeded, whose last message then meets a closed transport. Without its socket it fails by itself.
+        if not shaking.done():
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+        shaking.add_done_callback(_hang_up)
+        await asyncio.shield(asyncio.gather(shaking, return_exceptions=True))
+        raise
     except ssl.SSLError as error:
         raise _tls_failure(error, what) from error
     except OSError as error:
@@ -217,23 +231,23 @@ async def _hello(
 
 
 async def _shake_hands(
-    loop: asyncio.AbstractEventLoop, transport: asyncio.Transport, context: ssl.SSLContext, server_name: str
+    loop: asyncio.AbstractEventLoop, sock: socket.socket, context: ssl.SSLContext, server_name: str
 ) -> Connection:
-    """TLS on a transport that stands already, and not as a part of ``create_connection``: uvloop (0.23) closes the
-    socket there under a handshake that has just succeeded when it is cancelled at that moment, and the handshake's last
-    message then meets a closed transport."""
-    connection = Connection(loop)
-    secured: asyncio.Transport | None = None
-    try:
-        secured = await loop.start_tls(
-            transport, connection, context, server_hostname=server_name, ssl_handshake_timeout=TLS_SECONDS
+    with _handed_over(loop, sock):
+        _transport, connection = await loop.create_connection(
+            lambda: Connection(loop),
+            sock=sock,
+            ssl=context,
+            server_hostname=server_name,
+            ssl_handshake_timeout=TLS_SECONDS,
         )
-    finally:
-        if secured is None:
-            transport.abort()  # it failed, or was cancelled: nobody else knows of it
-    assert secured is not None, "start_tls returns the new transport"
-    connection.connection_made(secured)
     return connection
+
+
+def _hang_up(shaking: asyncio.Task[Connection]) -> None:
+    """Nobody waits any more for what came of a handshake."""
+    if not shaking.cancelled() and shaking.exception() is None:
+        shaking.result().abort()
 
 
 def _tls_failure(error: ssl.SSLError, what: str) -> ConnectFailed:
