@@ -1,7 +1,6 @@
 """``Server``: an ASGI application on a port of the running loop.
 
-Used by the API server's and the manager's programs. uvicorn's protocol does the HTTP; its ``Server`` is left out,
-since that installs signal handlers, ends the process when it can't listen, and wakes ten times per second.
+Used by the API server's and the manager's programs. ``protocol`` does the HTTP.
 """
 
 import asyncio
@@ -81,32 +80,22 @@ class Server:
         """Listen, and return the port. Raises ``PortInUse`` or another ``CannotListen``."""
         listening = self._bind()
         try:
-            from uvicorn.config import Config
+            from pilothouse.serving.protocol import Connection, State
 
-            from pilothouse.serving.protocol import Connection, State, guarded
-
-            config = Config(
-                guarded(self._app),
-                http=Connection,
-                ws="none",
-                lifespan="off",
-                interface="asgi3",
-                log_config=None,
-                access_log=False,
-                proxy_headers=False,
-                server_header=False,
-                timeout_keep_alive=KEEP_ALIVE_SECONDS,
-            )
-            config.load()
             tls, clock = self._tls, self._clock
-            state = self._state = State(clock, None if tls is None else lambda peer: tls.refusal(peer, clock.now()))
+            state = self._state = State(
+                self._app,
+                clock,
+                KEEP_ALIVE_SECONDS,
+                None if tls is None else lambda peer: tls.refusal(peer, clock.now()),
+            )
             loop = asyncio.get_running_loop()
-            secured = self._tls is not None
+            secured = tls is not None
             self._listener = await loop.create_server(
-                lambda: Connection(config, state, None, loop),
+                lambda: Connection(state, loop),
                 sock=listening,
                 backlog=_BACKLOG,
-                ssl=self._tls.context if self._tls is not None else None,
+                ssl=tls.context if tls is not None else None,
                 ssl_handshake_timeout=_HANDSHAKE_SECONDS if secured else None,
                 ssl_shutdown_timeout=_TLS_CLOSE_SECONDS if secured else None,
             )
@@ -158,6 +147,7 @@ class Server:
         if listener is None or self._state is None:
             return
         state = self._state
+        state.stopping = True
         listener.close()
         for connection in list(state.connections):
             connection.shutdown()
@@ -171,7 +161,7 @@ class Server:
             for task in list(state.tasks):
                 task.cancel()
             for connection in list(state.connections):
-                connection.transport.abort()
+                connection.abort()
             await asyncio.gather(*state.tasks, return_exceptions=True)
             await state.empty.wait()
         # Handshakes under way are not in the state; Python 3.12 and later wait for those too, for their whole timeout.

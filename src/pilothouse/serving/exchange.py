@@ -1,0 +1,275 @@
+"""One request and its answer: what an ASGI application receives and sends.
+
+``protocol.Connection`` makes one for each request that its parser finds, feeds it the body, and starts it when the
+answers before it are out. The application runs behind a guard: its failures cost their request only.
+"""
+
+import asyncio
+import http
+import re
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, Protocol
+
+from pilothouse.env import Log
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+READ_AHEAD = 64 * 1024
+"""Bytes of a body that wait for the application before its connection is read no further."""
+
+_JOINED = 64 * 1024
+"""Bodies up to this many bytes are written together with what stands before them."""
+_WITHOUT_BODY = (204, 304)
+_CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]").search
+_STATUS_LINES = {int(one): b"HTTP/1.1 %d %s\r\n" % (one, one.phrase.encode()) for one in http.HTTPStatus}
+
+_log = Log("serving")
+
+
+class Wire(Protocol):
+    """What an exchange needs of its connection."""
+
+    @property
+    def standing_headers(self) -> bytes:
+        """Header lines of every answer."""
+
+    def write(self, data: bytes) -> None:
+        """Send. Once the client is gone nothing happens."""
+
+    @property
+    def writable(self) -> asyncio.Event:
+        """Set while the client keeps up with what is written."""
+
+    def read_on(self) -> None:
+        """Take more from the client: there is room again."""
+
+    def close(self) -> None:
+        """Close once everything written is out."""
+
+    def abort(self) -> None:
+        """Close at once."""
+
+    def answered(self) -> None:
+        """The answer is complete."""
+
+
+class Exchange:
+    """A request under way."""
+
+    __slots__ = (
+        "_begun",
+        "_body",
+        "_chunked",
+        "_ended",
+        "_expected",
+        "_head",
+        "_size",
+        "_told_end",
+        "_waiter",
+        "_wants_continue",
+        "_wire",
+        "complete",
+        "disconnected",
+        "keep_alive",
+        "scope",
+        "streaming",
+        "written",
+    )
+
+    def __init__(self, wire: Wire, scope: Scope, *, keep_alive: bool, wants_continue: bool) -> None:
+        self.scope = scope
+        self.keep_alive = keep_alive
+        """Whether the connection may serve another request after this one."""
+        self.complete = False
+        """Whether the whole answer was written."""
+        self.disconnected = False
+        """Whether the client is gone."""
+        self.streaming: asyncio.Task[Any] | None = None
+        """The task that is in the middle of a streamed answer."""
+        self.written = False
+        """Whether the client may have seen a part of the answer."""
+        self._wire = wire
+        self._wants_continue = wants_continue
+        self._body: list[bytes] = []
+        self._size = 0
+        self._ended = False
+        self._told_end = False
+        self._waiter: asyncio.Future[None] | None = None
+        self._begun = False
+        self._head = b""
+        """The head of the answer, until it is written."""
+        self._chunked = False
+        self._expected: int | None = None
+        """How many bytes of the answer's body are still to come; None when nobody has said."""
+
+    # From the connection
+
+    def feed(self, piece: bytes) -> bool:
+        """A piece of the body. False when no more should be read for now."""
+        self._body.append(piece)
+        self._size += len(piece)
+        self._wake()
+        return self._size <= READ_AHEAD
+
+    def feed_end(self) -> None:
+        """The body is complete."""
+        self._ended = True
+        self._wake()
+
+    def disconnect(self) -> None:
+        """The client is gone. A streamed answer is cancelled; any other runs to its end, because half a write helps
+        nobody."""
+        self.disconnected = True
+        self._wake()
+        if self.streaming is not None:
+            self.streaming.cancel()
+
+    # To the application
+
+    async def run(self, app: App) -> None:
+        """Run the application. Raises nothing."""
+        try:
+            await app(self.scope, self.receive, self.send)
+        except asyncio.CancelledError:
+            # Only the connection and the server's stop cancel requests. The connection is gone or goes now; the client
+            # must not take what it has for the whole answer.
+            self._wire.abort()
+        except ConnectionError as error:
+            self._wire.abort()
+            _log.info("Connection lost while answering", v=4, path=self.scope["path"], err=error)
+        except Exception as error:  # noqa: BLE001  # the guard: one request fails, the server goes on
+            _log.exception("A request failed unexpectedly", error, method=self.scope["method"], path=self.scope["path"])
+            await self._fail()
+        else:
+            if not self.complete and not self.disconnected:
+                _log.error("A request was left without an answer", method=self.scope["method"], path=self.scope["path"])
+                await self._fail()
+        finally:
+            self.streaming = None
+
+    async def receive(self) -> Message:
+        """The next piece of the body, or that nothing more will come."""
+        if self._wants_continue:
+            self._wants_continue = False
+            if not (self._body or self._ended):
+                self._wire.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        while not (self.disconnected or self.complete):
+            if self._body or (self._ended and not self._told_end):
+                self._told_end = self._ended
+                body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
+                self._body, self._size = [], 0
+                if not self._ended:
+                    self._wire.read_on()
+                return {"type": "http.request", "body": body, "more_body": not self._ended}
+            self._wire.read_on()
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Message) -> None:
+        """A part of the answer. The head waits for the beginning of the body: both are then one write, one TLS record
+        and one wake-up of the client. Waits while the client does not read."""
+        kind = message["type"]
+        if kind == "http.response.start":
+            if self._begun:
+                raise RuntimeError("an answer begins once")
+            self._head = self._render(message["status"], message.get("headers", ()))
+            self._begun = True
+            return
+        if kind != "http.response.body":
+            raise RuntimeError(f"{kind!r} is no part of an answer over HTTP")
+        if self.complete or not self._begun:
+            raise RuntimeError("a body comes after its head and before its end")
+        more = message.get("more_body", False)
+        if more:
+            self.streaming = asyncio.current_task()
+            if self.disconnected:
+                raise ConnectionResetError("the client is gone")
+        if not self._wire.writable.is_set() and not self.disconnected:
+            await self._wire.writable.wait()
+        self._write_body(message.get("body", b""), more=more)
+        if not more:
+            self.complete = True
+            self.streaming = None
+            self._wake()
+            if not self.disconnected:
+                if not self.keep_alive:
+                    self._wire.close()
+                self._wire.answered()
+
+    # Parts
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _render(self, status: int, headers: Any) -> bytes:
+        if self._wants_continue:
+            # Nobody can tell any more whether what comes next is the body or another request.
+            self.keep_alive = self._wants_continue = False
+        length: int | None = None
+        says_close = False
+        lines = [_STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status, self._wire.standing_headers]
+        for name, value in headers:
+            if _CONTROL(value) or _CONTROL(name):
+                raise RuntimeError(f"header {name!r} has characters that no header may have")
+            if name == b"content-length":
+                length = int(value)
+            elif name == b"connection" and value.lower() == b"close":
+                says_close = True
+                self.keep_alive = False
+            lines.append(b"%b: %b\r\n" % (name, value))
+        if self.scope["method"] == "HEAD" or status in _WITHOUT_BODY:
+            length = 0
+        elif length is None:
+            if self.scope["http_version"] == "1.0":
+                self.keep_alive = False  # the end of the connection is the end of the body
+            else:
+                self._chunked = True
+                lines.append(b"transfer-encoding: chunked\r\n")
+        self._expected = length
+        if not (self.keep_alive or says_close):
+            lines.append(b"connection: close\r\n")
+        lines.append(b"\r\n")
+        return b"".join(lines)
+
+    def _write_body(self, body: bytes, *, more: bool) -> None:
+        if self.scope["method"] == "HEAD":
+            body = b""
+        elif self._chunked:
+            body = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
+            if not more:
+                body += b"0\r\n\r\n"
+        elif self._expected is not None:
+            self._expected -= len(body)
+            if self._expected < 0 or (self._expected and not more):
+                raise RuntimeError("the body of an answer is not as long as its head says")
+        if self._head:
+            head, self._head = self._head, b""
+            self.written = True
+            if len(body) > _JOINED:
+                self._wire.write(head)
+            else:
+                body = head + body
+        if body:
+            self._wire.write(body)
+
+    async def _fail(self) -> None:
+        """End an answer that the application did not: with a 500 if nothing was sent, else by breaking it off."""
+        if self.complete:
+            return
+        if self.written:
+            self._wire.close()
+            return
+        self._begun = self._chunked = False
+        body = b"Internal Server Error"
+        headers = [(b"content-type", b"text/plain"), (b"content-length", b"%d" % len(body))]
+        await self.send({"type": "http.response.start", "status": 500, "headers": headers})
+        await self.send({"type": "http.response.body", "body": body})
