@@ -2,13 +2,17 @@
 
 import asyncio
 import contextlib
+import datetime
+import email.utils
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.serving.test_server import answer, connected, echo, exchange, get, read_body, read_head
 
 from pilothouse.env import loops
 from pilothouse.serving import Server
-from pilothouse.serving.protocol import HEAD_BYTES, Receive, Scope, Send
+from pilothouse.serving.protocol import HEAD_BYTES, Receive, Scope, Send, http_date
 
 CHUNKED = b"POST / HTTP/1.1\r\nhost: here\r\ntransfer-encoding: chunked\r\n\r\n"
 
@@ -279,3 +283,9 @@ def test_a_large_answer_comes_whole() -> None:
                 assert (await exchange(reader, writer, get()))[2] == body
 
     loops.run(main())
+
+
+@given(st.datetimes(datetime.datetime(1970, 1, 1), datetime.datetime(9999, 12, 31)))
+def test_dates_are_those_of_rfc_9110(moment: datetime.datetime) -> None:
+    utc = moment.replace(tzinfo=datetime.UTC)
+    assert http_date(utc) == email.utils.format_datetime(utc, usegmt=True)

@@ -9,10 +9,11 @@ leaves out when it prints, the order in which Go declares fields, and the names 
 
 from collections.abc import Callable, Mapping
 from functools import cache
-from importlib import resources
 from typing import Any, Literal
 
 import msgspec
+
+from pilothouse.api.packaged import packaged
 
 TypeName = Literal[
     "string",
@@ -203,6 +204,6 @@ class _Table(msgspec.Struct):
 @cache
 def load() -> Schema:
     """The schema of the followed release. Read once in a process."""
-    data = resources.files("pilothouse.api").joinpath("data/schema.json").read_bytes()
+    data = packaged("api/data/schema.json")
     table = msgspec.json.decode(data, type=_Table)
     return Schema(table.kubernetes, table.kinds, table.definitions)

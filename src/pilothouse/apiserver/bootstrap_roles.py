@@ -6,11 +6,11 @@ they lack; what somebody added stays (kubernetes ``pkg/registry/rbac/rest/storag
 
 from collections.abc import Iterator
 from functools import cache
-from importlib import resources
 from typing import Any
 
 import msgspec
 
+from pilothouse.api.packaged import packaged
 from pilothouse.apiserver.authorization import RBAC_GROUP, Rule
 
 _KINDS = {
@@ -24,7 +24,7 @@ _UPDATE = "rbac.authorization.kubernetes.io/autoupdate"
 
 @cache
 def _table() -> dict[str, dict[str, dict[str, Any]]]:
-    text = resources.files("pilothouse.apiserver").joinpath("data", "rbac.json").read_bytes()
+    text = packaged("apiserver/data/rbac.json")
     return msgspec.json.decode(text, type=dict[str, dict[str, dict[str, Any]]])
 
 

@@ -6,11 +6,11 @@ same mark when they are empty, 0 or false, but not where Go has a pointer to the
 """
 
 from functools import cache
-from importlib import resources
 from typing import Any
 
 import msgspec
 
+from pilothouse.api.packaged import packaged
 from pilothouse.api.schema import Definition, Type
 
 _PRINTED = {
@@ -58,7 +58,7 @@ def _has_signs(text: bytes) -> bool:
 
 @cache
 def _omitted() -> dict[str, list[str]]:
-    data = resources.files("pilothouse.api").joinpath("data/omitted.json").read_bytes()
+    data = packaged("api/data/omitted.json")
     return msgspec.json.decode(data, type=dict[str, list[str]])
 
 

@@ -6,11 +6,11 @@ entries travels apart from the object or, in its metadata, as ``msgspec.Raw``: n
 """
 
 from functools import lru_cache
-from importlib import resources as package_files
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from pilothouse.api.packaged import packaged
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.objects import Object, decode, encode_object
 from pilothouse.apiserver.options import WriteOptions
@@ -153,7 +153,7 @@ def _only_ephemeral(fields: FieldSet, _version: str) -> FieldSet:
 
 @lru_cache(maxsize=1)
 def _zero_objects() -> dict[str, Object]:
-    text = package_files.files("pilothouse.apiserver").joinpath("data", "zero_objects.json").read_bytes()
+    text = packaged("apiserver/data/zero_objects.json")
     return msgspec.json.decode(text, type=dict[str, Object])
 
 

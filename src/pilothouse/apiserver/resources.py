@@ -7,10 +7,11 @@ it what a path means, handlers ask it where objects are stored, and discovery pr
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from importlib import resources as package_files
 from typing import Any
 
 import msgspec
+
+from pilothouse.api.packaged import packaged
 
 STANDARD_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
@@ -124,7 +125,7 @@ class _Row(msgspec.Struct, rename="camel"):
 @lru_cache(maxsize=1)
 def built_in() -> tuple[ResourceInfo, ...]:
     """The built-in resources, in the order in which discovery shows them."""
-    text = package_files.files("pilothouse.apiserver").joinpath("data", "resources.json").read_bytes()
+    text = packaged("apiserver/data/resources.json")
     return tuple(
         ResourceInfo.make(
             row.group,

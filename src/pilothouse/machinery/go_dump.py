@@ -6,11 +6,11 @@ Read by ``template_hash``.
 """
 
 from functools import cache
-from importlib import resources
 from typing import Any
 
 import msgspec
 
+from pilothouse.api.packaged import packaged
 from pilothouse.machinery.quantities import parse_quantity
 
 _ZERO_TIME = "{Time:(time.Time){wall:(uint64)0 ext:(int64)0 loc:(*time.Location)<nil>}}"
@@ -24,7 +24,7 @@ class _Table(msgspec.Struct, frozen=True):
 
 @cache
 def _table() -> _Table:
-    data = resources.files("pilothouse.machinery").joinpath("data/go_structs.json").read_bytes()
+    data = packaged("machinery/data/go_structs.json")
     return msgspec.json.decode(data, type=_Table)
 
 

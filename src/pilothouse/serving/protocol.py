@@ -9,7 +9,7 @@ httptools finds the requests, ``exchange`` runs one, ``server`` makes connection
 """
 
 import asyncio
-import email.utils
+import datetime
 import socket
 import urllib.parse
 from collections import deque
@@ -30,6 +30,8 @@ HEAD_BYTES = 64 * 1024
 UNREAD_BYTES = 16 * 1024 * 1024
 """Bytes of a body that are read and dropped after its answer was sent. Then the connection is closed."""
 
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _ASGI = {"version": "3.0", "spec_version": "2.3"}
 
 _log = Log("serving")
@@ -61,7 +63,7 @@ class State:
         """The ``Date`` header, right to the second, at the cost of answers, not of idle seconds."""
         if loop_time - self._dated_at >= 1.0 or not self._date:
             self._dated_at = loop_time
-            self._date = b"date: %b\r\n" % email.utils.format_datetime(self._clock.now(), usegmt=True).encode()
+            self._date = b"date: %b\r\n" % http_date(self._clock.now()).encode()
         return self._date
 
 
@@ -336,6 +338,11 @@ class Connection(asyncio.Protocol):
             self.close()
         else:
             self._idle_timer = self._loop.call_later(self._state.idle_seconds - silent, self._close_if_idle)
+
+
+def http_date(moment: datetime.datetime) -> str:
+    """An instant in UTC as HTTP writes it, whatever the locale: ``Thu, 01 Jan 2026 00:00:00 GMT``."""
+    return f"{_DAYS[moment.weekday()]}, {moment.day:02} {_MONTHS[moment.month - 1]} {moment:%Y %H:%M:%S} GMT"
 
 
 def _split(url: bytes) -> tuple[bytes, bytes]:

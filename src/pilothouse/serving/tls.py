@@ -12,7 +12,6 @@ import asyncio
 import datetime
 import os
 import ssl
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -203,6 +202,8 @@ class ServerTls:
             _load(context, source.certificate, source.key)
         elif source is not None:
             # OpenSSL reads keys from files only, as far as Python passes it on.
+            import tempfile  # not for those whose certificates are files
+
             with tempfile.TemporaryDirectory(prefix="pilothouse-") as directory:
                 certificate, key = Path(directory) / "tls.crt", Path(directory) / "tls.key"
                 source.save(certificate, key)

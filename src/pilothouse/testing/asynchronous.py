@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import json
 import os
-import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -198,11 +197,12 @@ class _Seen:
 
 
 class Served:
-    """The port of a plane, and the kubeconfig files written for it."""
+    """The port of a plane, and the kubeconfig files written for it; ``files`` is what they go away with."""
 
-    def __init__(self, document: Mapping[str, Any], directory: Path) -> None:
+    def __init__(self, document: Mapping[str, Any], files: contextlib.ExitStack) -> None:
         self.document = document
-        self.directory = directory
+        self._files = files
+        self._directory: Path | None = None
 
     @property
     def url(self) -> str:
@@ -211,7 +211,7 @@ class Served:
 
     def kubeconfig(self, namespace: str) -> Path:
         """A kubeconfig file whose context is in that namespace; written when it is first asked for."""
-        path = self.directory / f"{namespace}.kubeconfig"
+        path = self._own_directory() / f"{namespace}.kubeconfig"
         if not path.exists():
             context = self.document["contexts"][0]
             within = {**context, "context": {**context["context"], "namespace": namespace}}
@@ -219,6 +219,14 @@ class Served:
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                 json.dump({**self.document, "contexts": [within]}, file)
         return path
+
+    def _own_directory(self) -> Path:
+        if self._directory is None:
+            import tempfile  # with shutil and all its archives a part of every start otherwise
+
+            made = tempfile.TemporaryDirectory(prefix="pilothouse-")
+            self._directory = Path(self._files.enter_context(made))
+        return self._directory
 
 
 @contextlib.asynccontextmanager
@@ -270,10 +278,10 @@ async def _on_a_port(env: Env, *, secure: bool) -> AsyncIterator[tuple[ApiServer
     from pilothouse.plane.served import ServedApiServer, ServedOptions
 
     listening = ServedApiServer(env, ServedOptions(port=0, secure=secure))
-    with tempfile.TemporaryDirectory(prefix="pilothouse-") as directory:
+    with contextlib.ExitStack() as files:
         try:
             await listening.start()
-            yield listening.server, Served(listening.kubeconfig(), Path(directory))
+            yield listening.server, Served(listening.kubeconfig(), files)
         finally:
             await listening.stop()
 

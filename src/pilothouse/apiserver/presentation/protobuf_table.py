@@ -5,9 +5,10 @@ Made from the release's ``generated.proto`` files and Go struct tags (``scripts/
 """
 
 from functools import cache
-from importlib import resources
 
 import msgspec
+
+from pilothouse.api.packaged import packaged
 
 META_VERSIONS = ("meta.k8s.io/v1", "meta.k8s.io/v1beta1")
 
@@ -51,7 +52,7 @@ class Table(msgspec.Struct, frozen=True):
 @cache
 def table() -> Table:
     """The table, read once."""
-    text = resources.files("pilothouse.apiserver").joinpath("data", "protobuf.json").read_bytes()
+    text = packaged("apiserver/data/protobuf.json")
     return msgspec.json.decode(text, type=Table)
 
 

@@ -7,11 +7,11 @@ functions in ``rows`` and ``more_rows``; columns of custom kinds come from their
 import datetime
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from importlib import resources
 from typing import Any
 
 import msgspec
 
+from pilothouse.api.packaged import packaged
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.presentation.more_rows import MORE_ROWS
 from pilothouse.apiserver.presentation.partial import metadata_of, partial_object
@@ -41,7 +41,7 @@ class Column(msgspec.Struct, frozen=True):
 
 @cache
 def _built_in_columns() -> dict[str, bytes]:
-    text = resources.files("pilothouse.apiserver").joinpath("data", "tables.json").read_bytes()
+    text = packaged("apiserver/data/tables.json")
     rows = msgspec.json.decode(text, type=dict[str, list[tuple[str, str, str, int]]])
     return {
         kind: _encode([Column(name, type_, format_, "", priority) for name, type_, format_, priority in columns])
