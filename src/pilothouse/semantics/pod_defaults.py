@@ -4,11 +4,11 @@ The API server's strategies call it on what comes in; a controller that compares
 both first. Follows ``pkg/apis/core/v1/defaults.go`` of v1.36.
 """
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from pilothouse.machinery.quantities import canonical, canonical_resource
+from pilothouse.semantics.images import tag_of
 
 Object = dict[str, Any]
 
@@ -89,16 +89,9 @@ def _default_container(container: Object) -> None:
                 _default_http(hook)
 
 
-_IMAGE = re.compile(r"[A-Za-z0-9]")
-"""How names of images begin; what begins otherwise has no tag."""
-
-
 def pull_policy(image: str) -> str:
-    """``Always`` for ``:latest``, said or meant."""
-    if "@" in image or not _IMAGE.match(image):
-        return "IfNotPresent"
-    _path, separator, tag = image.rpartition("/")[2].partition(":")
-    return "Always" if not separator or tag == "latest" else "IfNotPresent"
+    """``Always`` for ``:latest``, said or meant. What is no name of an image is none of that."""
+    return "Always" if tag_of(image) == "latest" else "IfNotPresent"
 
 
 def _default_probe(probe: Object) -> None:

@@ -153,6 +153,49 @@ def _applied(seen: Seen) -> bool:
     return _said(refused, refused, "message")(seen)
 
 
+def _job_labels(seen: Seen) -> bool:
+    if re.search("controller-uid|batch.kubernetes.io/", f"{seen.path}{seen.difference.ours}") is not None:
+        return True
+    if seen.request.kind_of_patch == "json" and "/controller-uid" in _pointers(seen.request.body):
+        return seen.theirs.code == seen.ours.code == 422
+    return seen.theirs.code == 422 and seen.ours.accepted and "spec.selector: " in str(seen.theirs.body)
+
+
+def _pointers(patch: object) -> str:
+    """Where the operations of a JSON patch are made."""
+    operations = patch if isinstance(patch, list) else []
+    return " ".join(f"{each.get('path')} {each.get('from')}" for each in operations if isinstance(each, dict))
+
+
+def _cached_lists(seen: Seen) -> bool:
+    if seen.path == "body.items order":
+        return any(name == "resourceVersion" for name, _ in seen.request.query)
+    return ("resourceVersion", "0") in seen.request.query and re.search(
+        "items$|continue|remaining", seen.path
+    ) is not None
+
+
+def _owned_whole(seen: Seen) -> bool:
+    if seen.request.kind_of_patch != "apply":
+        return False
+    if seen.resource == "ingresses.networking.k8s.io" and seen.ours.accepted:
+        return "cannot set both port name & port number" in str(seen.theirs.body)
+    told = str(seen.ours.body)
+    return seen.ours.code in (409, 422) and re.search("Ref|regarding|related|involvedObject|elector", told) is not None
+
+
+_SECCOMP = re.compile(r"(container\.)?seccomp\.security\.alpha\.kubernetes\.io/")
+
+
+def _seccomp(seen: Seen) -> bool:
+    _before, found, name = seen.path.partition("metadata.annotations")
+    if not found or seen.difference.ours is not ABSENT:
+        return False
+    theirs = seen.difference.theirs
+    names = list(theirs) if isinstance(theirs, dict) else [name.removeprefix(".")]
+    return all(_SECCOMP.match(each) for each in names)
+
+
 ROWS: tuple[Row, ...] = (
     Row("namespace label", "v1.21", "namespaces carry the label `kubernetes.io/metadata.name`", _namespace_label),
     Row(
@@ -180,10 +223,7 @@ ROWS: tuple[Row, ...] = (
         "what the server says of a job in its labels is there under `batch.kubernetes.io/` too",
         _both(
             "jobs.batch",
-            applies=lambda seen: (
-                re.search("controller-uid|batch.kubernetes.io/", f"{seen.path}{seen.difference.ours}") is not None
-                or (seen.theirs.code == 422 and seen.ours.accepted and "spec.selector: " in str(seen.theirs.body))
-            ),
+            applies=_job_labels,
         ),
     ),
     Row(
@@ -268,15 +308,6 @@ ROWS: tuple[Row, ...] = (
         diverges=True,
     ),
     Row(
-        "limits of lists from the cache",
-        "v1.34",
-        "`limit` counts also for lists at resource version 0",
-        lambda seen: (
-            ("resourceVersion", "0") in seen.request.query
-            and re.search("items$|continue|remaining", seen.path) is not None
-        ),
-    ),
-    Row(
         "empty lists",
         "v1.33",
         "a list of nothing has `items: []` also where a selector left nothing; before it was `null`",
@@ -309,12 +340,11 @@ ROWS: tuple[Row, ...] = (
         diverges=True,
     ),
     Row(
-        "order of cached lists",
-        "v1.31",
-        "lists from the cache are ordered by name",
-        lambda seen: (
-            seen.path == "body.items order" and any(name == "resourceVersion" for name, _ in seen.request.query)
-        ),
+        "lists from the cache",
+        "v1.31-v1.34",
+        "lists from the cache are ordered by name (v1.31), and `limit` counts also for those at resource version 0 "
+        "(v1.34)",
+        _cached_lists,
     ),
     Row(
         "metadata of token requests",
@@ -324,11 +354,15 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         "templates of StatefulSets",
-        "v1.26",
+        "v1.34",
         "the pod template of a StatefulSet is validated like all others",
         _both(
             "statefulsets.apps",
-            applies=lambda seen: seen.theirs.accepted and "spec.template.spec" in str(seen.ours.body),
+            applies=lambda seen: (
+                (seen.theirs.accepted or seen.theirs.code == 409)
+                and seen.ours.code == 422
+                and "spec.template.spec" in str(seen.ours.body)
+            ),
         ),
     ),
     Row(
@@ -382,14 +416,11 @@ ROWS: tuple[Row, ...] = (
         diverges=True,
     ),
     Row(
-        "references owned whole",
-        "v1.22",
-        "references, owner references and selectors have one owner for all of their fields",
-        lambda seen: (
-            seen.request.kind_of_patch == "apply"
-            and seen.ours.code in (409, 422)
-            and re.search("Ref|regarding|related|involvedObject|elector", str(seen.ours.body)) is not None
-        ),
+        "owned whole",
+        "v1.22-v1.31",
+        "references, owner references and selectors (v1.22), and ports of an Ingress (v1.31), have one owner for all "
+        "of their fields",
+        _owned_whole,
     ),
     Row(
         "writes that change nothing",
@@ -425,6 +456,12 @@ ROWS: tuple[Row, ...] = (
         "v1.24",
         "a `selfLink` that a client sends is dropped",
         lambda seen: seen.path.endswith("metadata.selfLink") and seen.difference.ours is ABSENT,
+    ),
+    Row(
+        "seccomp annotations",
+        "v1.25",
+        "seccomp profiles of pods and containers are not written down in annotations too",
+        _both("pods", applies=_seccomp),
     ),
     Row(
         "statuses of pods",

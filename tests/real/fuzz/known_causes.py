@@ -68,7 +68,7 @@ CAUSES: tuple[Row, ...] = (
     ),
     Row(
         "templates of StatefulSets",
-        "v1.26",
+        "v1.34",
         "the pod template of a StatefulSet is validated like all others",
         lambda seen: seen.resource == "statefulsets.apps" and seen.path.startswith("cause spec.template.spec."),
     ),

@@ -1,0 +1,41 @@
+"""What the name of an image says.
+
+``pod_defaults`` asks, for how an image is pulled. Follows ``ParseImageName`` (``pkg/util/parsers/parsers.go``, v1.36),
+which reads names by the grammar of ``github.com/distribution/reference`` (v0.6).
+"""
+
+import re
+
+_PART = "[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
+_LABEL = "(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])"
+_HOST = rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?"
+_DIGEST = "sha256:[a-f0-9]{64}|sha384:[a-f0-9]{96}|sha512:[a-f0-9]{128}"
+_NAME = re.compile(
+    rf"(?P<name>(?:{_HOST}/)?{_PART}(?:/{_PART})*)(?::(?P<tag>\w[\w.-]{{0,127}}))?(?P<digest>@(?:{_DIGEST}))?",
+    re.ASCII,
+)
+_IDENTIFIER = re.compile("[a-f0-9]{64}")
+_MOST = 255
+_OFFICIAL = "library/"
+"""What ``nginx`` is short for begins with it, and it counts."""
+
+
+def tag_of(image: str) -> str:
+    """The tag of an image. ``latest`` where there is neither tag nor digest; "" for a digest alone, and for what is no
+    name at all."""
+    found = _NAME.fullmatch(image)
+    if found is None or _IDENTIFIER.fullmatch(image) is not None:
+        return ""
+    name, tag, digest = found.groups()
+    if len(name) > _MOST - len(_OFFICIAL) and _is_too_long(name):
+        return ""
+    return tag or ("" if digest else "latest")
+
+
+def _is_too_long(name: str) -> bool:
+    """Only what comes after the host counts."""
+    first, slash, rest = name.partition("/")
+    if slash and (first == "localhost" or "." in first or ":" in first or first.lower() != first):
+        official = first in ("docker.io", "index.docker.io") and "/" not in rest
+        return len(rest) + len(_OFFICIAL) * official > _MOST
+    return len(name) + len(_OFFICIAL) * (not slash) > _MOST
