@@ -6,12 +6,13 @@ which reads names by the grammar of ``github.com/distribution/reference`` (v0.6)
 
 import re
 
-_PART = "[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
-_LABEL = "(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])"
-_HOST = rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?"
+# Nothing here can be read in two ways, so nothing is tried twice (``++``, ``*+``), however long a name is.
+_PART = "[a-z0-9]++(?:(?:[._]|__|-++)[a-z0-9]++)*+"
+_LABEL = "[a-zA-Z0-9]++(?:-++[a-zA-Z0-9]++)*+"
+_HOST = rf"(?:{_LABEL}(?:\.{_LABEL})*+|\[[a-fA-F0-9:]+\])(?::[0-9]++)?"
 _DIGEST = "sha256:[a-f0-9]{64}|sha384:[a-f0-9]{96}|sha512:[a-f0-9]{128}"
 _NAME = re.compile(
-    rf"(?P<name>(?:{_HOST}/)?{_PART}(?:/{_PART})*)(?::(?P<tag>\w[\w.-]{{0,127}}))?(?P<digest>@(?:{_DIGEST}))?",
+    rf"(?P<name>(?:{_HOST}/)?{_PART}(?:/{_PART})*+)(?::(?P<tag>\w[\w.-]{{0,127}}))?(?P<digest>@(?:{_DIGEST}))?",
     re.ASCII,
 )
 _IDENTIFIER = re.compile("[a-f0-9]{64}")
