@@ -11,6 +11,7 @@ from tests.controllers.persistentvolume_binder.builders import Doc, as_claim, as
 
 from pilothouse.api.storage import PersistentVolume
 from pilothouse.controllers.shared.volume_links import known
+from pilothouse.controllers.volumes.persistentvolume_binder import books
 from pilothouse.controllers.volumes.persistentvolume_binder.books import VolumeBook, mode_set
 from pilothouse.machinery.labels import SelectorError
 from pilothouse.semantics.volumes import find_match
@@ -169,6 +170,40 @@ def test_a_selector_that_nobody_understands_is_an_error() -> None:
     doc["spec"]["selector"] = {"matchExpressions": [{"key": "a", "operator": "Like"}]}
     with pytest.raises(SelectorError):
         book(volume("v")).best_match(as_claim(doc), delayed=False)
+
+
+@pytest.mark.parametrize("delayed", [False, True])
+def test_volumes_of_others_cost_a_claim_nothing(delayed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each claim that waits is looked at every 15 seconds: it must not matter how many volumes are in use."""
+    looked_at: list[str] = []
+
+    def watched(asked: Any, volumes: Any, **more: Any) -> PersistentVolume | None:
+        shown = list(volumes)
+        looked_at.extend(each.metadata.name for each in shown)
+        return find_match(asked, shown, **more)
+
+    monkeypatch.setattr(books, "find_match", watched)
+    in_use = [volume(f"used{n}", "1Gi", f"uid{n}", f"other{n}", modes=TWO if n % 2 else THREE) for n in range(50)]
+    others = [volume(f"gold{n}", class_name="gold", modes=TWO) for n in range(50)]
+    shelf = book(*in_use, *others, volume("free", modes=TWO), volume("mine", "1Gi", "", "c", "Pending", modes=THREE))
+    match = shelf.best_match(as_claim(asks("1Gi")), delayed=delayed)
+    assert match is not None
+    assert match.metadata.name == ("mine" if delayed else "free")
+    assert looked_at == (["mine"] if delayed else ["free"])
+
+
+def test_what_was_let_go_may_be_had_again() -> None:
+    shelf = book(volume("v", "1Gi", "u1", "other"))
+    assert shelf.best_match(as_claim(claim("c")), delayed=False) is None
+    newer = volume("v", "1Gi")
+    newer["metadata"]["resourceVersion"] = "2"
+    assert shelf.put(known(msgspec.json.encode(newer), PersistentVolume))
+    assert shelf.best_match(as_claim(claim("c")), delayed=False) is not None
+    assert shelf.best_match(as_claim(claim("c", class_name="gold")), delayed=False) is None
+    newer["metadata"]["resourceVersion"], newer["spec"]["storageClassName"] = "3", "gold"
+    assert shelf.put(known(msgspec.json.encode(newer), PersistentVolume))
+    assert shelf.best_match(as_claim(claim("c")), delayed=False) is None
+    assert shelf.best_match(as_claim(claim("c", class_name="gold")), delayed=False) is not None
 
 
 NEAR = {"required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]}}

@@ -16,7 +16,7 @@ from pilothouse.controllers.shared.volume_links import Known
 from pilothouse.machinery.resource_versions import is_newer
 from pilothouse.runtime import object_key
 from pilothouse.runtime.cache import Cached
-from pilothouse.semantics.volumes import find_match
+from pilothouse.semantics.volumes import claim_class, find_match, volume_class
 
 T = TypeVar("T", bound=Cached)
 
@@ -62,27 +62,67 @@ class Book(Generic[T]):
 ClaimBook = Book[PersistentVolumeClaim]
 
 
+class Shelf:
+    """The volumes with one set of access modes: those that are somebody's by whose they are, the others by class."""
+
+    def __init__(self) -> None:
+        self.volumes: dict[str, PersistentVolume] = {}
+        self._of_claim: dict[str, dict[str, PersistentVolume]] = {}
+        self._free: dict[str, dict[str, PersistentVolume]] = {}
+
+    def put(self, name: str, volume: PersistentVolume) -> None:
+        """Add one."""
+        self.volumes[name] = volume
+        index, place = self._place(volume)
+        index.setdefault(place, {})[name] = volume
+
+    def take(self, name: str) -> None:
+        """Remove one."""
+        index, place = self._place(self.volumes.pop(name))
+        del index[place][name]
+        if not index[place]:
+            del index[place]
+
+    def candidates(self, claim: PersistentVolumeClaim, *, delayed: bool) -> list[PersistentVolume]:
+        """Those of which a claim might get one, by name: its own, and if its binding is not ``delayed`` what is free
+        in its class. Volumes of others are not even looked at, and there may be many."""
+        found = dict(self._of_claim.get(object_key(claim.metadata), {}))
+        if not delayed:
+            found |= self._free.get(claim_class(claim), {})
+        return [found[name] for name in sorted(found)]
+
+    def _place(self, volume: PersistentVolume) -> tuple[dict[str, dict[str, PersistentVolume]], str]:
+        reference = volume.spec.claim_ref
+        if reference is None:
+            return self._free, volume_class(volume)
+        return self._of_claim, f"{reference.namespace}/{reference.name}"
+
+
 class VolumeBook(Book[PersistentVolume]):
     """The volumes, also by the set of their access modes."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._by_modes: dict[Modes, dict[str, PersistentVolume]] = {}
+        self._by_modes: dict[Modes, Shelf] = {}
 
     def _moved(self, key: str, old: Known[PersistentVolume] | None, new: Known[PersistentVolume] | None) -> None:
         if old is not None:
             modes = mode_set(old.object.spec.access_modes)
-            bucket = self._by_modes[modes]
-            del bucket[key]
-            if not bucket:
+            shelf = self._by_modes[modes]
+            shelf.take(key)
+            if not shelf.volumes:
                 del self._by_modes[modes]
         if new is not None:
-            self._by_modes.setdefault(mode_set(new.object.spec.access_modes), {})[key] = new.object
+            modes = mode_set(new.object.spec.access_modes)
+            found = self._by_modes.get(modes)
+            if found is None:
+                found = self._by_modes[modes] = Shelf()
+            found.put(key, new.object)
 
     def of_modes(self, *modes: str) -> list[PersistentVolume]:
         """The volumes with these access modes and no others, by name."""
-        bucket = self._by_modes.get(mode_set(modes), {})
-        return [bucket[name] for name in sorted(bucket)]
+        shelf = self._by_modes.get(mode_set(modes))
+        return [shelf.volumes[name] for name in sorted(shelf.volumes)] if shelf is not None else []
 
     def possible_modes(self, requested: tuple[str, ...]) -> list[Modes]:
         """The sets of modes, of those that volumes have, which have all that is asked for. The fewest modes first.
@@ -97,7 +137,8 @@ class VolumeBook(Book[PersistentVolume]):
         """The volume that serves the claim best. A set of modes in which one is found ends the search, also where a
         set with more modes has a smaller volume. Raises ``SelectorError``."""
         for modes in self.possible_modes(claim.spec.access_modes):
-            found = find_match(claim, self.of_modes(*modes), delayed=delayed)
+            candidates = self._by_modes[modes].candidates(claim, delayed=delayed)
+            found = find_match(claim, candidates, delayed=delayed)
             if found is not None:
                 return found
         return None
