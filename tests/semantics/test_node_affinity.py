@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from pilothouse.api.core import Node, NodeSelector, PodSpec
-from pilothouse.semantics.node_affinity import matches_node_selection, matches_node_selector
+from pilothouse.semantics.node_affinity import matches_node_selection, matches_node_selector, selects_labels
 
 
 def node(name: str = "n", **labels: str) -> Node:
@@ -48,7 +48,24 @@ def term(*expressions: tuple[Any, ...], fields: tuple[tuple[Any, ...], ...] = ()
     ],
 )
 def test_required_terms(terms: list[dict[str, Any]], where: Node, fits: bool) -> None:
-    assert matches_node_selector(msgspec.convert({"nodeSelectorTerms": terms}, NodeSelector), where) is fits
+    selector = msgspec.convert({"nodeSelectorTerms": terms}, NodeSelector)
+    assert matches_node_selector(selector, where) is fits
+    if not any(each["matchFields"] for each in terms):
+        assert selects_labels(selector, where.metadata.labels) is fits
+
+
+@pytest.mark.parametrize(
+    ("operator", "fits"),
+    [
+        pytest.param("In", False, id="it is none of any names"),
+        pytest.param("NotIn", True, id="and so it is not that one"),
+        pytest.param("Exists", True, id="but it has a name, an empty one"),
+    ],
+)
+def test_a_node_of_which_only_labels_are_known_has_no_name(operator: str, fits: bool) -> None:
+    values = () if operator == "Exists" else ("n",)
+    terms = [term(("a", "Exists"), fields=(("metadata.name", operator, *values),))]
+    assert selects_labels(msgspec.convert({"nodeSelectorTerms": terms}, NodeSelector), {"a": "1"}) is fits
 
 
 @pytest.mark.parametrize(

@@ -24,18 +24,28 @@ def matches_node_selection(spec: PodSpec, node: Node) -> bool:
 
 def matches_node_selector(selector: NodeSelector, node: Node) -> bool:
     """Whether one of the terms fits. No terms fit nothing."""
-    return any(matches_node_selector_term(term, node) for term in selector.node_selector_terms)
+    meta = node.metadata
+    return any(_fits(term, meta.labels, meta.name) for term in selector.node_selector_terms)
+
+
+def selects_labels(selector: NodeSelector, labels: Mapping[str, str]) -> bool:
+    """Whether one of the terms fits a node of which only the labels are known. Terms see an empty name, as those of
+    volumes do upstream (``CheckNodeAffinity``, v0.36 component-helpers ``storage/volume/helpers.go``)."""
+    return any(_fits(term, labels, "") for term in selector.node_selector_terms)
 
 
 def matches_node_selector_term(term: NodeSelectorTerm, node: Node) -> bool:
     """Whether all of a term's expressions hold. An empty term fits nothing."""
+    return _fits(term, node.metadata.labels, node.metadata.name)
+
+
+def _fits(term: NodeSelectorTerm, labels: Mapping[str, str], name: str) -> bool:
     if not term.match_expressions and not term.match_fields:
         return False
+    if not all(_holds(r, labels) for r in term.match_expressions):
+        return False
     # metadata.name is the only field there is (v1.36 validation refuses others).
-    fields = {"metadata.name": node.metadata.name}
-    return all(_holds(r, node.metadata.labels) for r in term.match_expressions) and all(
-        _holds(r, fields) for r in term.match_fields
-    )
+    return not term.match_fields or all(_holds(r, {"metadata.name": name}) for r in term.match_fields)
 
 
 def _holds(requirement: NodeSelectorRequirement, labels: Mapping[str, str]) -> bool:

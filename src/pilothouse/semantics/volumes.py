@@ -8,13 +8,12 @@ The binder, the scheduler and the simulated provisioner decide by these. Sources
 import datetime
 from collections.abc import Collection, Iterable, Mapping
 
-from pilothouse.api.core import Node, PersistentVolumeClaim, Pod, Volume
-from pilothouse.api.meta import ObjectMeta
+from pilothouse.api.core import PersistentVolumeClaim, Pod, Volume
 from pilothouse.api.storage import PersistentVolume, StorageClass, TopologySelectorTerm
 from pilothouse.machinery.go_text import quote
 from pilothouse.machinery.labels import selector_from
 from pilothouse.machinery.quantities import Quantity, parse_quantity
-from pilothouse.semantics.node_affinity import matches_node_selector
+from pilothouse.semantics.node_affinity import selects_labels
 from pilothouse.semantics.pods import is_terminal
 
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
@@ -148,7 +147,7 @@ def is_reachable(volume: PersistentVolume, labels: Mapping[str, str]) -> bool:
     affinity = volume.spec.node_affinity
     if affinity is None or affinity.required is None:
         return True
-    return matches_node_selector(affinity.required, Node(metadata=ObjectMeta(labels=dict(labels))))
+    return selects_labels(affinity.required, labels)
 
 
 def fits_topologies(terms: Collection[TopologySelectorTerm], labels: Mapping[str, str]) -> bool:
