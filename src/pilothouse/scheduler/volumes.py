@@ -24,6 +24,7 @@ from pilothouse.semantics.volumes import (
     SELECTED_NODE,
     claim_class,
     is_fully_bound,
+    is_made_for,
     is_reachable,
     refers_to,
     volume_class,
@@ -272,11 +273,7 @@ def _problem(claim: PersistentVolumeClaim | None, name: str, *, ephemeral: bool,
         return f"persistentvolumeclaim {quote(name)} bound to non-existent persistentvolume {volume}"
     if claim.metadata.deletion_timestamp is not None:
         return f"persistentvolumeclaim {quote(name)} is being deleted"
-    if ephemeral:
-        owners = claim.metadata.owner_references
-        if not any(owner.controller and owner.uid == wish.pod.metadata.uid for owner in owners):
-            meta = wish.pod.metadata
-            return (
-                f"PVC {meta.namespace}/{name} was not created for pod {meta.namespace}/{meta.name} (pod is not owner)"
-            )
+    if ephemeral and not is_made_for(claim, wish.pod):
+        meta = wish.pod.metadata
+        return f"PVC {meta.namespace}/{name} was not created for pod {meta.namespace}/{meta.name} (pod is not owner)"
     return ""

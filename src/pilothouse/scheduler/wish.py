@@ -13,7 +13,7 @@ from pilothouse.machinery.labels import Selector
 from pilothouse.scheduler.terms import PodTerms, pod_terms, understood, with_label_keys
 from pilothouse.semantics.nodes import untolerated_taint
 from pilothouse.semantics.pods import effective_requests, host_ports
-from pilothouse.semantics.volumes import claim_names
+from pilothouse.semantics.volumes import claim_names, ephemeral_claim_name
 
 ASSUMED = {"cpu": 100, "memory": 200 * 1024 * 1024}
 """What a container that requests none is taken to use when nodes are compared, so that such pods spread too
@@ -85,8 +85,8 @@ class Wish:
         if spec.volumes:
             self.claims = claim_names(pod)
             if self.claims:
-                made = (f"{meta.name}-{volume.name}" for volume in spec.volumes if volume.ephemeral is not None)
-                self.ephemeral_claims = tuple(made)
+                made = (volume for volume in spec.volumes if volume.ephemeral is not None)
+                self.ephemeral_claims = tuple(ephemeral_claim_name(pod, volume) for volume in made)
         self.shape: Hashable = (
             self.positive, self.cpu, self.memory, spec.tolerations, self.affinity, self.ports, spec.node_name,
         )  # fmt: skip

@@ -12,6 +12,7 @@ from pilothouse.api.core import PersistentVolumeClaim, Pod, Volume
 from pilothouse.api.storage import PersistentVolume, StorageClass, TopologySelectorTerm
 from pilothouse.machinery.go_text import quote
 from pilothouse.machinery.labels import selector_from
+from pilothouse.machinery.owners import is_controlled_by
 from pilothouse.machinery.quantities import Quantity, parse_quantity
 from pilothouse.semantics.node_affinity import selects_labels
 from pilothouse.semantics.pods import is_terminal
@@ -209,6 +210,12 @@ def find_match(
 def ephemeral_claim_name(pod: Pod, volume: Volume) -> str:
     """The claim that is made for a pod's ephemeral volume."""
     return f"{pod.metadata.name}-{volume.name}"
+
+
+def is_made_for(claim: PersistentVolumeClaim, pod: Pod) -> bool:
+    """Whether the claim was made for the pod. That it has the name proves nothing (``VolumeIsForPod``, v1.36
+    component-helpers ``storage/ephemeral/ephemeral.go``)."""
+    return is_controlled_by(claim.metadata, pod.metadata.uid)
 
 
 def claim_names(pod: Pod) -> tuple[str, ...]:

@@ -7,8 +7,7 @@ Upstream: ``podUsesPVC``, ``podIsShutDown`` and ``enqueuePVCs``, v1.36
 from collections.abc import Iterable
 
 from pilothouse.api.core import PersistentVolumeClaim, Pod
-from pilothouse.machinery.owners import controller_of
-from pilothouse.semantics.volumes import ephemeral_claim_name, has_ended
+from pilothouse.semantics.volumes import ephemeral_claim_name, has_ended, is_made_for
 
 
 def uses(pod: Pod, claim: PersistentVolumeClaim) -> bool:
@@ -26,7 +25,7 @@ def uses(pod: Pod, claim: PersistentVolumeClaim) -> bool:
         else volume.ephemeral is not None
         and ephemeral_claim_name(pod, volume) == name
         and not is_shut_down(pod)
-        and _was_made_for(pod, claim)
+        and is_made_for(claim, pod)
         for volume in pod.spec.volumes
     )
 
@@ -48,9 +47,3 @@ def unused(claims: Iterable[PersistentVolumeClaim], pods: Iterable[Pod]) -> list
     """Those of the claims that none of the pods uses. All are of one namespace."""
     scheduled = [pod for pod in pods if pod.spec.node_name and pod.spec.volumes]
     return [claim for claim in claims if not any(uses(pod, claim) for pod in scheduled)]
-
-
-def _was_made_for(pod: Pod, claim: PersistentVolumeClaim) -> bool:
-    """``VolumeIsForPod``, v1.36 component-helpers ``storage/ephemeral/ephemeral.go``: the name alone proves nothing."""
-    owner = controller_of(claim.metadata)
-    return owner is not None and owner.uid == pod.metadata.uid
