@@ -165,14 +165,16 @@ class Churn:
 
     # What came of it
 
-    def finish(self) -> None:
+    def finish(self, meanwhile: Callable[[], None]) -> None:
         """The last acts: every orphan is adopted, and pods are deleted that belong to nobody because this test took
-        them away. Then all has to become as ``problems`` wants it."""
+        them away. Then all has to become as ``problems`` wants it. ``meanwhile`` is called again and again."""
         deadline = time.monotonic() + 120
         while self._orphans:
+            meanwhile()
             self.adopt()
             assert time.monotonic() < deadline, f"still there, and deleted without their pods: {list(self._orphans)}"
         while released := self._released():
+            meanwhile()
             for pod in released:
                 path = f"{self.view.pods_path}/{pod['metadata']['name']}?gracePeriodSeconds=0"
                 if not pod["metadata"].get("ownerReferences"):
