@@ -98,13 +98,14 @@ def roll_out(nodes: int = NODES) -> dict[str, float]:
 
 
 def figures(nodes: int = NODES) -> list[Figure]:
-    """The phases, and their sum, which is held to the budget. One run: it is long."""
+    """The phases, and the rollout, which is held to the budget: from a manifest to the last daemon of its second
+    template, on nodes that are there. One run: it is long."""
     took = roll_out(nodes)
     parts = [name for name in took if "virtual" not in name]
     rows = [figure(f"{nodes:,} nodes in virtual time: {part}", "s CPU", [took[part]]) for part in parts]
     rows.append(
         figure(
-            f"{nodes:,} nodes in virtual time: all of it", "s CPU", [sum(took[part] for part in parts)],
+            f"{nodes:,} nodes in virtual time: the rollout", "s CPU", [took["creation"] + took["rolling update"]],
             budget=BUDGET_SECONDS,
         )
     )  # fmt: skip

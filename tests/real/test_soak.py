@@ -55,8 +55,8 @@ EXPECTED = "|".join(
         # A pod was given up while the garbage collector took the same owner off it; upstream's patch and answer, and
         # the next look finds nothing to do.
         "is invalid: .*ownerReferences.apiVersion",
-        # An orphan was adopted by somebody else while the watch that would have told so was broken: upstream's patch and
-        # answer, again and again until the cache knows.
+        # An orphan was adopted by somebody else while the watch that would have told so was broken: upstream's patch
+        # and answer, again and again until the cache knows.
         "is invalid: .*Only one reference can have Controller set to true",
         # Its owner was deleted while the watch that would have told so was broken.
         "can't adopt .* has just been deleted at",
