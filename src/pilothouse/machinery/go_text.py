@@ -1,12 +1,14 @@
 """How Go prints values, for messages that clients compare word for word.
 
-``quote`` is the verb %q, ``print_value`` the verb %v, ``compact_json`` is ``encoding/json``.
+``quote`` is the verb %q, ``print_value`` and ``print_selector`` the verb %v, ``compact_json`` is ``encoding/json``.
 """
 
 import math
 from typing import Any
 
 import msgspec
+
+from pilothouse.api.meta import LabelSelector
 
 _ESCAPES = {
     "\a": "\\a",
@@ -71,6 +73,22 @@ def print_float(value: float) -> str:
         return text.removesuffix(".0")
     mantissa, exponent = f"{value!r}".split("e") if "e" in repr(value) else f"{value:e}".split("e")
     return f"{mantissa.removesuffix('.0')}e{int(exponent):+03d}"
+
+
+def print_selector(selector: LabelSelector | None) -> str:
+    """A ``*metav1.LabelSelector`` as %v and %+v print it: by its generated ``String`` (apimachinery 0.36,
+    ``pkg/apis/meta/v1/generated.pb.go``), which leaves no field out."""
+    if selector is None:
+        return "nil"
+    labels = "".join(f"{key}: {value}," for key, value in sorted(selector.match_labels.items()))
+    expressions = "".join(
+        f"LabelSelectorRequirement{{Key:{each.key},Operator:{each.operator},Values:[{' '.join(each.values)}],}},"
+        for each in selector.match_expressions
+    )
+    return (
+        f"&LabelSelector{{MatchLabels:map[string]string{{{labels}}},"
+        f"MatchExpressions:[]LabelSelectorRequirement{{{expressions}}},}}"
+    )
 
 
 def compact_json(value: Any) -> str:

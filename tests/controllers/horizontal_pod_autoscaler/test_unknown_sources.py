@@ -7,14 +7,13 @@ from tests.controllers.horizontal_pod_autoscaler.builders import workload
 
 from pilothouse.api.autoscaling import (
     ExternalMetricSource,
-    MetricIdentifier,
     MetricSpec,
     ObjectMetricSource,
     ResourceMetricSource,
 )
 from pilothouse.api.meta import LabelSelector, LabelSelectorRequirement
 from pilothouse.controllers.workloads.horizontal_pod_autoscaler.metric_apis import MetricApis
-from pilothouse.controllers.workloads.horizontal_pod_autoscaler.proposals import Failed, Proposals, _printed
+from pilothouse.controllers.workloads.horizontal_pod_autoscaler.proposals import Failed, Proposals
 from pilothouse.machinery.labels import EVERYTHING
 
 NONE = "neither a value target nor an average value target was set"
@@ -62,16 +61,3 @@ def test_what_cannot_be_asked_for_fails_before_anybody_is_asked(
     with pytest.raises(Failed) as failed:
         asyncio.run(proposals.propose(spec))
     assert (failed.value.reason, failed.value.why, failed.value.by_spec) == (reason, why, by_spec)
-
-
-def test_selectors_are_printed_as_go_prints_them() -> None:
-    """``%+v`` of a ``*metav1.LabelSelector``, which has a method for it."""
-    assert _printed(None) == "nil"
-    empty = "&LabelSelector{MatchLabels:map[string]string{},MatchExpressions:[]LabelSelectorRequirement{},}"
-    assert _printed(LabelSelector()) == empty
-    selector = LabelSelector(match_labels={"b": "2", "a": "1"}, match_expressions=BAD.match_expressions)
-    assert _printed(selector) == (
-        "&LabelSelector{MatchLabels:map[string]string{a: 1,b: 2,},MatchExpressions:[]LabelSelectorRequirement{"
-        "LabelSelectorRequirement{Key:a,Operator:Like,Values:[b],},},}"
-    )
-    assert MetricIdentifier(selector=selector).selector is selector

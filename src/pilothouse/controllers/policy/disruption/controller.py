@@ -16,7 +16,7 @@ from pilothouse.controllers.policy.disruption.membership import Membership
 from pilothouse.controllers.policy.disruption.owners import Caches, Expected, NoScale, Owners, Undiscovered
 from pilothouse.controllers.policy.disruption.stale import reset_patch, seconds_until_stale
 from pilothouse.controllers.policy.disruption.status import body, failed, reported
-from pilothouse.machinery.go_text import quote
+from pilothouse.machinery.go_text import print_selector, quote
 from pilothouse.machinery.int_or_percent import InvalidBound
 from pilothouse.machinery.labels import SelectorError
 from pilothouse.machinery.owners import controller_of
@@ -305,22 +305,7 @@ def _ignore_gone(_workload: Workload, _unknown: bool) -> None:
 
 def _unmanaged(selector: LabelSelector | None) -> str:
     return (
-        f"Pods selected by this PodDisruptionBudget (selector: {_go_selector(selector)}) were found to be unmanaged. "
+        f"Pods selected by this PodDisruptionBudget (selector: {print_selector(selector)}) were found to be unmanaged. "
         "As a result, the status of the PDB cannot be calculated correctly, which may result in undefined behavior. To "
         'account for these pods please set ".spec.minAvailable" field of the PDB to an integer value.'
-    )
-
-
-def _go_selector(selector: LabelSelector | None) -> str:
-    """As Go prints it with ``%v`` (generated ``String`` of apimachinery ``meta/v1``)."""
-    if selector is None:
-        return "nil"
-    labels = "".join(f"{key}: {value}," for key, value in sorted(selector.match_labels.items()))
-    expressions = "".join(
-        f"LabelSelectorRequirement{{Key:{each.key},Operator:{each.operator},Values:[{' '.join(each.values)}],}},"
-        for each in selector.match_expressions
-    )
-    return (
-        f"&LabelSelector{{MatchLabels:map[string]string{{{labels}}},"
-        f"MatchExpressions:[]LabelSelectorRequirement{{{expressions}}},}}"
     )

@@ -33,7 +33,7 @@ from pilothouse.controllers.workloads.horizontal_pod_autoscaler.replica_count im
     total_of,
 )
 from pilothouse.controllers.workloads.horizontal_pod_autoscaler.samples import Unmeasured
-from pilothouse.machinery.go_text import quote
+from pilothouse.machinery.go_text import print_selector, quote
 from pilothouse.machinery.labels import Selector, SelectorError, selector_from
 from pilothouse.machinery.quantities import BINARY, DECIMAL, Quantity, QuantityError, parse_quantity
 
@@ -187,7 +187,7 @@ class Proposals:
             text = f"failed to get {metric.name} object metric: {error}" if shared else str(error)
             raise _Why(str(error), text) from error
         current = MetricValueStatus(average_value=_shown(count.average))
-        return count.replicas, f"external metric {metric.name}({_printed(metric.selector)})", current
+        return count.replicas, f"external metric {metric.name}({print_selector(metric.selector)})", current
 
     async def _external(self, source: ExternalMetricSource) -> Proposal:
         try:
@@ -196,7 +196,7 @@ class Proposals:
             text = f"failed to get {source.metric.name} external metric value: {error}"
             raise Failed("FailedGetExternalMetric", error.why, text) from error
         inner = ExternalMetricStatus(metric=source.metric, current=current)
-        name = f"external metric {source.metric.name}({_printed(source.metric.selector)})"
+        name = f"external metric {source.metric.name}({print_selector(source.metric.selector)})"
         return Proposal(replicas, name, MetricStatus(type="External", external=inner))
 
     async def _external_count(self, source: ExternalMetricSource) -> tuple[int, MetricValueStatus]:
@@ -209,7 +209,7 @@ class Proposals:
             try:
                 value = total_of(await self._apis.external(metric.name, self._namespace, selector))
             except Unmeasured as error:
-                asked = f"{self._namespace}/{metric.name}/{_printed(metric.selector)}"
+                asked = f"{self._namespace}/{metric.name}/{print_selector(metric.selector)}"
                 raise Unmeasured(f"unable to get external metric {asked}: {error}") from error
             if not shared:
                 replicas = by_value(self._pods, value, _milli(target.value or ""))
@@ -245,18 +245,3 @@ def _selector_of(selector: LabelSelector | None) -> Selector:
         return selector_from(selector)
     except SelectorError as error:
         raise Unmeasured(str(error)) from error
-
-
-def _printed(selector: LabelSelector | None) -> str:
-    """As Go prints a ``*metav1.LabelSelector`` with %+v (its generated ``String``)."""
-    if selector is None:
-        return "nil"
-    labels = "".join(f"{key}: {value}," for key, value in sorted(selector.match_labels.items()))
-    expressions = "".join(
-        f"LabelSelectorRequirement{{Key:{each.key},Operator:{each.operator},Values:[{' '.join(each.values)}],}},"
-        for each in selector.match_expressions
-    )
-    return (
-        f"&LabelSelector{{MatchLabels:map[string]string{{{labels}}},"
-        f"MatchExpressions:[]LabelSelectorRequirement{{{expressions}}},}}"
-    )
