@@ -3,8 +3,10 @@
 Upstream: ``reconcileAutoscaler`` of v1.36 ``pkg/controller/podautoscaler/horizontal.go``.
 """
 
+from collections.abc import Sequence
+
 from pilothouse.api.autoscaling import HORIZONTAL_POD_AUTOSCALERS, HorizontalPodAutoscaler, MetricSpec, MetricStatus
-from pilothouse.api.core import PODS
+from pilothouse.api.core import PODS, Pod
 from pilothouse.client.discovery import RestMapper
 from pilothouse.client.errors import ApiError, ConnectFailed, ConnectionRefused
 from pilothouse.controllers.shared.pods_by_label import LABEL_INDEX, index_by_label, pods_selected
@@ -176,7 +178,9 @@ class _Look:
         current = target.scale.spec.replicas
         self._recent.begin(current, self._env.monotonic())
         minimum = 1 if spec.min_replicas is None else spec.min_replicas
-        emptied = self._was_emptied()
+        if not self._of._options.scale_to_zero:
+            report.drop(AT_ZERO)
+        emptied = report.says(AT_ZERO)  # by this controller, not by somebody who wanted no pods
         metrics: tuple[MetricStatus, ...] | None = None
         desired, reason, problem = current, "", ""
         if current == 0 and not (emptied and (minimum != 0 or self._is_told_from_outside())):
@@ -210,13 +214,6 @@ class _Look:
         reference = self._autoscaler.spec.scale_target_ref
         return f"{reference.kind}/{self._autoscaler.metadata.namespace}/{reference.name}"
 
-    def _was_emptied(self) -> bool:
-        """Whether it was this controller that set the size to 0."""
-        if not self._of._options.scale_to_zero:
-            self._report.drop(AT_ZERO)
-            return False
-        return self._report.says(AT_ZERO)
-
     def _is_told_from_outside(self) -> bool:
         """Whether there is a metric that has a value while there are no pods."""
         return any(metric.type in ("Object", "External") for metric in self._autoscaler.spec.metrics)
@@ -245,10 +242,10 @@ class _Look:
 
         Raises ``_Uncounted`` if nothing may be done: whoever does not know all must not make the workload smaller.
         """
-        selector = self._selector(target.scale.status.selector)
+        selector, pods = self._selected(target.scale.status.selector)
         specs = self._autoscaler.spec.metrics
         current = target.scale.spec.replicas
-        proposals = self._proposals(target, selector)
+        proposals = self._proposals(target, selector, pods)
         best: Proposal | None = None
         first: Failed | None = None
         failed = 0
@@ -290,12 +287,12 @@ class _Look:
             measures.computation_seconds.labels_of(*labels).observe(self._env.monotonic() - started)
         return proposal
 
-    def _proposals(self, target: Target, selector: Selector) -> Proposals:
+    def _proposals(self, target: Target, selector: Selector, selected: Sequence[Pod]) -> Proposals:
         namespace, options = self._autoscaler.metadata.namespace, self._of._options
         behavior = self._autoscaler.spec.behavior
         up, down = (behavior.scale_up, behavior.scale_down) if behavior is not None else (None, None)
         pods = Pods(
-            pods=pods_selected(self._of._pods, namespace, selector),
+            pods=selected,
             current=target.scale.spec.replicas,
             reported=target.scale.status.replicas,
             tolerances=tolerances_of(up, down, options.tolerance, own=options.own_tolerance),
@@ -304,8 +301,8 @@ class _Look:
         )
         return Proposals(self._of._apis, namespace, selector, pods)
 
-    def _selector(self, text: str) -> Selector:
-        """The selector of the target's pods. Raises ``_Uncounted``, having said why."""
+    def _selected(self, text: str) -> tuple[Selector, list[Pod]]:
+        """The selector of the target's pods, and the pods. Raises ``_Uncounted``, having said why."""
         if not text:
             text = "the HPA target's scale is missing a selector"
             raise self._refused("SelectorRequired", "selector is required", INVALID, text)
@@ -321,7 +318,7 @@ class _Look:
         if len(rivals) > 1:
             why = f"pods by selector {text} are controlled by multiple HPAs: [{' '.join(rivals)}]"
             raise self._refused("AmbiguousSelector", why, "AmbiguousSelector")
-        return selector
+        return selector, pods
 
     def _refused(self, reason: str, why: str, condition: str, message: str = "") -> _Uncounted:
         """To be raised, once it is said."""
