@@ -217,6 +217,11 @@ _WRONG: list[tuple[str, Object, str, str]] = [
         "FieldValueRequired",
     ),
     ("Lease", {"spec": {"leaseDurationSeconds": 0}}, "spec.leaseDurationSeconds", "FieldValueInvalid"),
+    ("Lease", {"spec": {"leaseTransitions": -1}}, "spec.leaseTransitions", "FieldValueInvalid"),
+    ("StatefulSet", {"spec": {"ordinals": {"start": -1}}}, "spec.ordinals.start", "FieldValueInvalid"),
+    ("Job", {"spec": {"backoffLimit": -1}}, "spec.backoffLimit", "FieldValueInvalid"),
+    ("CronJob", {"spec": {"startingDeadlineSeconds": -1}}, "spec.startingDeadlineSeconds", "FieldValueInvalid"),
+    ("CronJob", {"spec": {"failedJobsHistoryLimit": -1}}, "spec.failedJobsHistoryLimit", "FieldValueInvalid"),
     ("ConfigMap", {"data": {"a b": "c"}}, "data[a b]", "FieldValueInvalid"),
     ("Secret", {"type": "kubernetes.io/tls"}, "data[tls.crt]", "FieldValueRequired"),
     (

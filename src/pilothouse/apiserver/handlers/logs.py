@@ -18,6 +18,7 @@ from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.results import RawResult
 from pilothouse.apiserver.routing import Query
+from pilothouse.apiserver.strategies.filling import NON_NEGATIVE
 
 _HEADERS: Mapping[str, str] = {"content-type": "text/plain", "cache-control": "no-cache, private"}
 _CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
@@ -41,7 +42,7 @@ def read_log_options(query: Query, name: str, now: datetime.datetime) -> LogOpti
     seconds, tail, limit = query.number("sinceSeconds"), query.number("tailLines"), query.number("limitBytes")
     time_text = query.first("sinceTime")
     if tail is not None and tail < 0:
-        problems.append(errors.invalid_value("tailLines", tail, "must be greater than or equal to 0"))
+        problems.append(errors.invalid_value("tailLines", tail, NON_NEGATIVE))
     if limit is not None and limit < 1:
         problems.append(errors.invalid_value("limitBytes", limit, "must be greater than 0"))
     if seconds is not None and time_text:

@@ -15,6 +15,7 @@ from pilothouse.apiserver.metadata import finalizer_name_problems
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.options import WriteOptions, read_write_options
 from pilothouse.apiserver.results import ObjectResult, StatusResult
+from pilothouse.apiserver.strategies.filling import NON_NEGATIVE
 from pilothouse.machinery import merge_types
 from pilothouse.machinery.labels import SelectorError, selector_from, selector_from_map
 from pilothouse.storage import Record
@@ -133,7 +134,7 @@ def _check_replicas(call: Call, scale: Object) -> None:
     replicas = (scale.get("spec") or {}).get("replicas") or 0
     # What a custom resource thinks of it is its own validation's to say.
     if replicas < 0 and call.info.custom is None:
-        problem = errors.invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")
+        problem = errors.invalid_value("spec.replicas", replicas, NON_NEGATIVE)
         raise errors.invalid("autoscaling", "Scale", call.name, [problem])
     if call.info.custom is not None and "replicas" not in (scale.get("spec") or {}):
         raise errors.bad_request(f'the spec replicas field "{call.info.custom.scale.spec_replicas}" cannot be empty')

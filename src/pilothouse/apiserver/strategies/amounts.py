@@ -8,6 +8,7 @@ from functools import lru_cache
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.strategies.filling import NON_NEGATIVE
 from pilothouse.machinery.names import qualified_name_errors
 from pilothouse.machinery.quantities import QuantityError, parse_quantity
 
@@ -22,7 +23,6 @@ _OF_CONTAINERS = frozenset(("cpu", "memory", "ephemeral-storage"))
 _STANDARD = _OF_CONTAINERS | COUNTED | {"storage", "requests.storage"}
 _STANDARD |= {f"{kind}.{name}" for kind in ("requests", "limits") for name in _OF_CONTAINERS}
 _HUGE = "hugepages-"
-NON_NEGATIVE = "must be greater than or equal to 0"
 
 
 def amount_problems(name: str, amount: object, path: str) -> list[FieldError]:

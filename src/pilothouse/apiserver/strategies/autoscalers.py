@@ -13,7 +13,7 @@ from pilothouse.apiserver.objects import Object, decode, encode_object
 from pilothouse.apiserver.resources import ResourceInfo, built_in
 from pilothouse.apiserver.strategies import autoscaler_forms as forms
 from pilothouse.apiserver.strategies.base import Strategy
-from pilothouse.apiserver.strategies.filling import child, fill
+from pilothouse.apiserver.strategies.filling import child, fill, number_problems
 from pilothouse.machinery.names import path_segment_errors
 
 
@@ -127,12 +127,7 @@ class AutoscalerStrategy(Strategy):
         return problems + _share_problems(spec.get("metrics") or ())
 
     def validate_status(self, obj: Object, old: Object) -> list[FieldError]:
-        status: Object = obj.get("status") or {}
-        return [
-            errors.invalid_value(f"status.{field}", status[field], "must be greater than or equal to 0")
-            for field in ("currentReplicas", "desiredReplicas")
-            if (status.get(field) or 0) < 0
-        ]
+        return number_problems(obj.get("status") or {}, "status", ("currentReplicas", "desiredReplicas"))
 
     def finish(self, obj: Object) -> None:
         # v1 prints both counts; v2 leaves out a current count of zero and prints metrics that are unset.

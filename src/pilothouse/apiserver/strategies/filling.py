@@ -1,4 +1,4 @@
-"""Small pieces that many strategies are made of: fill in what is absent, refuse what may not change."""
+"""Small pieces that many strategies are made of: fill in what is absent, refuse what may not change or be negative."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -9,6 +9,7 @@ from pilothouse.apiserver.objects import Object
 from pilothouse.machinery.quantities import canonical_resource
 
 IMMUTABLE = "field is immutable"
+NON_NEGATIVE = "must be greater than or equal to 0"
 
 
 def fill(obj: Object, defaults: Mapping[str, Any]) -> None:
@@ -42,6 +43,14 @@ def fixed(obj: Object, old: Object, path: str, fields: Iterable[str]) -> list[Fi
         errors.invalid_value(prefix + field, obj.get(field), IMMUTABLE)
         for field in fields
         if obj.get(field) != old.get(field)
+    ]
+
+
+def number_problems(obj: Object, path: str, fields: Iterable[str]) -> list[FieldError]:
+    """``NON_NEGATIVE`` for each of the fields that is less than zero; ``path`` is where they are, "" at the top."""
+    prefix = f"{path}." if path else ""
+    return [
+        errors.invalid_value(prefix + field, obj[field], NON_NEGATIVE) for field in fields if (obj.get(field) or 0) < 0
     ]
 
 

@@ -12,9 +12,8 @@ from pilothouse.api.meta import LabelSelector
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
-from pilothouse.apiserver.strategies.amounts import NON_NEGATIVE
 from pilothouse.apiserver.strategies.base import Strategy
-from pilothouse.apiserver.strategies.filling import IMMUTABLE, child, fill, fixed, go_named
+from pilothouse.apiserver.strategies.filling import IMMUTABLE, child, fill, fixed, go_named, number_problems
 from pilothouse.apiserver.strategies.pod_templates import validate_template
 from pilothouse.apiserver.strategies.selectors import selector_problems
 from pilothouse.apiserver.strategies.warnings import pod_spec_warnings
@@ -62,11 +61,7 @@ def _restart_problems(spec: Object, path: str) -> list[FieldError]:
 
 def _job_spec_problems(spec: Object, path: str) -> list[FieldError]:
     """What is wrong with a job, be it one or the template of one."""
-    problems = [
-        errors.invalid_value(f"{path}.{field}", spec[field], NON_NEGATIVE)
-        for field in _NUMBERS
-        if (spec.get(field) or 0) < 0
-    ]
+    problems = number_problems(spec, path, _NUMBERS)
     mode, policy = spec.get("completionMode"), spec.get("podFailurePolicy")
     if mode is not None and mode not in _MODES:
         problems.append(errors.not_supported(f"{path}.completionMode", mode, _MODES))
@@ -299,16 +294,11 @@ class CronJobStrategy(Strategy):
             problems.append(errors.required("spec.schedule"))
         else:
             problems += _schedule_problems(schedule, spec.get("timeZone"))
-        if (spec.get("startingDeadlineSeconds") or 0) < 0:
-            problems.append(
-                errors.invalid_value("spec.startingDeadlineSeconds", spec["startingDeadlineSeconds"], NON_NEGATIVE)
-            )
+        problems += number_problems(spec, "spec", ("startingDeadlineSeconds",))
         policy = spec.get("concurrencyPolicy")
         if policy not in _POLICIES:
             problems.append(errors.not_supported("spec.concurrencyPolicy", policy, _POLICIES))
-        for field in ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"):
-            if (spec.get(field) or 0) < 0:
-                problems.append(errors.invalid_value(f"spec.{field}", spec[field], NON_NEGATIVE))
+        problems += number_problems(spec, "spec", ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"))
         job = spec["jobTemplate"].get("spec") or {}
         problems += _job_spec_problems(job, "spec.jobTemplate.spec")
         if job.get("selector") is not None:

@@ -8,7 +8,15 @@ from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.amounts import COUNTED, requirement_problems
 from pilothouse.apiserver.strategies.base import Strategy
-from pilothouse.apiserver.strategies.filling import IMMUTABLE, canonicalize, child, fill, fixed
+from pilothouse.apiserver.strategies.filling import (
+    IMMUTABLE,
+    NON_NEGATIVE,
+    canonicalize,
+    child,
+    fill,
+    fixed,
+    number_problems,
+)
 from pilothouse.apiserver.strategies.pod_templates import toleration_problems
 from pilothouse.apiserver.strategies.rollouts import count_problems
 from pilothouse.apiserver.strategies.selectors import selector_problems
@@ -140,7 +148,7 @@ class QuotaStrategy(Strategy):
                 problems.append(errors.invalid_value(where, amount, str(error)))
                 continue
             if quantity < parse_quantity("0"):
-                problems.append(errors.invalid_value(where, amount, "must be greater than or equal to 0"))
+                problems.append(errors.invalid_value(where, amount, NON_NEGATIVE))
             if (name in COUNTED or name.startswith("count/")) and not quantity.is_whole:
                 problems.append(errors.invalid_value(where, amount, "must be an integer"))
         scopes = obj["spec"].get("scopes") or []
@@ -327,9 +335,7 @@ class RevisionStrategy(Strategy):
         problems: list[FieldError] = []
         if obj.get("data") is None:
             problems.append(errors.required("data", "data is mandatory"))
-        if (obj.get("revision") or 0) < 0:
-            problems.append(errors.invalid_value("revision", obj["revision"], "must be greater than or equal to 0"))
-        return problems
+        return problems + number_problems(obj, "", ("revision",))
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
         return self.validate_again(obj) + fixed(obj, old, "", ("data",))

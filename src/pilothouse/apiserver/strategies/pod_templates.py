@@ -13,7 +13,8 @@ import msgspec
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
-from pilothouse.apiserver.strategies.amounts import NON_NEGATIVE, requirement_problems
+from pilothouse.apiserver.strategies.amounts import requirement_problems
+from pilothouse.apiserver.strategies.filling import number_problems
 from pilothouse.apiserver.strategies.pod_rules import container_problems, pod_problems
 from pilothouse.apiserver.strategies.selectors import label_problems_in
 from pilothouse.machinery.names import (
@@ -312,10 +313,8 @@ def _validate_probe(probe: Object, path: str, problems: list[FieldError]) -> Non
     problems += [
         errors.not_allowed(f"{path}.{handler}", "may not specify more than 1 handler type") for handler in handlers[1:]
     ]
-    for field in ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"):
-        value = probe.get(field) or 0
-        if value < 0:
-            problems.append(errors.invalid_value(f"{path}.{field}", value, NON_NEGATIVE))
+    fields = ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold")
+    problems += number_problems(probe, path, fields)
 
 
 @lru_cache(maxsize=512)

@@ -9,9 +9,8 @@ from typing import Any
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
-from pilothouse.apiserver.strategies.filling import go_named
+from pilothouse.apiserver.strategies.filling import NON_NEGATIVE, go_named, number_problems
 
-_NON_NEGATIVE = "must be greater than or equal to 0"
 _PERCENT = (
     "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for "
     "validation is '[0-9]+%')"
@@ -27,7 +26,7 @@ def count_problems(value: Any, path: str) -> list[FieldError]:
         if int(digits) > 100:
             return [errors.invalid_value(path, value, "must not be greater than 100%")]
     elif isinstance(value, int) and value < 0:
-        return [errors.invalid_value(path, value, _NON_NEGATIVE)]
+        return [errors.invalid_value(path, value, NON_NEGATIVE)]
     return []
 
 
@@ -100,9 +99,7 @@ def stateful_set_problems(spec: Object) -> list[FieldError]:
             told = "only allowed for updateStrategy 'RollingUpdate'"
             problems.append(errors.invalid_value(f"{path}.rollingUpdate", rolling, told))
     elif strategy["type"] == "RollingUpdate":
-        partition = (rolling or {}).get("partition") or 0
-        if partition < 0:
-            problems.append(errors.invalid_value(f"{path}.rollingUpdate.partition", partition, _NON_NEGATIVE))
+        problems += number_problems(rolling or {}, f"{path}.rollingUpdate", ("partition",))
     else:
         problems.append(errors.invalid_value(path, strategy, "must be 'RollingUpdate' or 'OnDelete'"))
     retention = spec["persistentVolumeClaimRetentionPolicy"]
@@ -110,22 +107,10 @@ def stateful_set_problems(spec: Object) -> list[FieldError]:
         if retention[field] not in ("Retain", "Delete"):
             path = f"spec.persistentVolumeClaimRetentionPolicy.{field}"
             problems.append(errors.not_supported(path, retention[field], ("Retain", "Delete")))
-    start = (spec.get("ordinals") or {}).get("start") or 0
-    if start < 0:
-        problems.append(errors.invalid_value("spec.ordinals.start", start, _NON_NEGATIVE))
-    return problems
+    return problems + number_problems(spec.get("ordinals") or {}, "spec.ordinals", ("start",))
 
 
 # Status
-
-
-def number_problems(status: Object, fields: Sequence[str]) -> list[FieldError]:
-    """Numbers of a status that are negative."""
-    return [
-        errors.invalid_value(f"status.{field}", status[field], _NON_NEGATIVE)
-        for field in fields
-        if (status.get(field) or 0) < 0
-    ]
 
 
 def at_most_problems(status: Object, pairs: Sequence[tuple[str, str, str]]) -> list[FieldError]:

@@ -12,16 +12,14 @@ from pilothouse.api.meta import LabelSelector
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
-from pilothouse.apiserver.strategies.amounts import NON_NEGATIVE
 from pilothouse.apiserver.strategies.base import Strategy
-from pilothouse.apiserver.strategies.filling import canonicalize
+from pilothouse.apiserver.strategies.filling import canonicalize, number_problems
 from pilothouse.apiserver.strategies.pod_templates import validate_template
 from pilothouse.apiserver.strategies.rollouts import (
     at_most_problems,
     collision_problems,
     daemon_set_strategy_problems,
     deployment_strategy_problems,
-    number_problems,
     stateful_set_problems,
 )
 from pilothouse.apiserver.strategies.selectors import selector_problems
@@ -36,14 +34,6 @@ def _drop_zeros(spec: Object, *fields: str) -> None:
     for field in fields:
         if field in spec and not spec[field]:
             del spec[field]
-
-
-def _number_problems(spec: Object, *fields: str) -> list[FieldError]:
-    return [
-        errors.invalid_value(f"spec.{field}", spec[field], NON_NEGATIVE)
-        for field in fields
-        if (spec.get(field) or 0) < 0
-    ]
 
 
 def _selector_and_template_problems(
@@ -155,7 +145,7 @@ class _Workload(Strategy):
 
     def validate(self, obj: Object) -> list[FieldError]:
         spec = obj.get("spec") or {}
-        return _number_problems(spec, *self.numbers) + _selector_and_template_problems(spec, self.noun)
+        return number_problems(spec, "spec", self.numbers) + _selector_and_template_problems(spec, self.noun)
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
         if obj["spec"] == old["spec"]:
@@ -189,30 +179,23 @@ class ReplicaSetStrategy(_Workload):
 
 
 def _replica_status_problems(status: Object) -> list[FieldError]:
-    problems = [
-        errors.invalid_value(f"status.{field}", status[field], NON_NEGATIVE)
-        for field in (
-            "replicas",
-            "fullyLabeledReplicas",
-            "readyReplicas",
-            "availableReplicas",
-            "observedGeneration",
-            "terminatingReplicas",
-        )
-        if (status.get(field) or 0) < 0
-    ]
-    replicas = status.get("replicas") or 0
-    for field, limit, name in (
-        ("fullyLabeledReplicas", replicas, "status.replicas"),
-        ("readyReplicas", replicas, "status.replicas"),
-        ("availableReplicas", replicas, "status.replicas"),
-        ("availableReplicas", status.get("readyReplicas") or 0, "readyReplicas"),
-    ):
-        if (status.get(field) or 0) > limit:
-            problems.append(
-                errors.invalid_value(f"status.{field}", status.get(field) or 0, f"cannot be greater than {name}")
-            )
-    return problems
+    numbers = (
+        "replicas",
+        "fullyLabeledReplicas",
+        "readyReplicas",
+        "availableReplicas",
+        "observedGeneration",
+        "terminatingReplicas",
+    )
+    return number_problems(status, "status", numbers) + at_most_problems(
+        status,
+        (
+            ("fullyLabeledReplicas", "replicas", "status.replicas"),
+            ("readyReplicas", "replicas", "status.replicas"),
+            ("availableReplicas", "replicas", "status.replicas"),
+            ("availableReplicas", "readyReplicas", "readyReplicas"),
+        ),
+    )
 
 
 class ReplicationControllerStrategy(Strategy):
@@ -242,7 +225,7 @@ class ReplicationControllerStrategy(Strategy):
 
     def validate(self, obj: Object) -> list[FieldError]:
         spec = obj["spec"]
-        problems = _number_problems(spec, "replicas", "minReadySeconds")
+        problems = number_problems(spec, "spec", ("replicas", "minReadySeconds"))
         selector, template = spec.get("selector") or {}, spec.get("template")
         if not selector:
             problems.append(errors.required("spec.selector"))
@@ -307,7 +290,7 @@ class DeploymentStrategy(_Workload):
             "terminatingReplicas",
             "collisionCount",
         )
-        problems = number_problems(status, fields) + at_most_problems(
+        problems = number_problems(status, "status", fields) + at_most_problems(
             status,
             (
                 ("updatedReplicas", "replicas", "status.replicas"),
@@ -368,7 +351,7 @@ class DaemonSetStrategy(_Workload):
             "numberUnavailable",
             "collisionCount",
         )
-        return number_problems(status, fields) + collision_problems(status, old.get("status") or {})
+        return number_problems(status, "status", fields) + collision_problems(status, old.get("status") or {})
 
     def prepare_create(self, obj: Object, now: str) -> None:
         _set_annotation(obj, _TEMPLATE_GENERATION, "1")
@@ -467,7 +450,7 @@ class StatefulSetStrategy(_Workload):
         status: Object = obj.get("status") or {}
         fields = ("replicas", "readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas")
         return (
-            number_problems(status, (*fields, "observedGeneration", "collisionCount"))
+            number_problems(status, "status", (*fields, "observedGeneration", "collisionCount"))
             + at_most_problems(
                 status,
                 (
