@@ -231,6 +231,9 @@ _WRONG: list[tuple[str, Object, str, str]] = [
         "FieldValueInvalid",
     ),
     ("ResourceQuota", {"spec": {"hard": {"pods": "-1"}}}, "spec.hard[pods]", "FieldValueInvalid"),
+    ("ResourceQuota", {"spec": {"hard": {"count/pods": "-1"}}}, "spec.hard[count/pods]", "FieldValueInvalid"),
+    ("ResourceQuota", {"spec": {"hard": {"count/pods": "500m"}}}, "spec.hard[count/pods]", "FieldValueInvalid"),
+    ("ResourceQuota", {"spec": {"hard": {"a.com/gpu": "500m"}}}, "spec.hard[a.com/gpu]", "FieldValueInvalid"),
     ("ResourceQuota", {"spec": {"hard": {"nonsense": "1"}}}, "spec.hard[nonsense]", "FieldValueInvalid"),
     (
         "EndpointSlice",

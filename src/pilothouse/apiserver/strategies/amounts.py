@@ -26,7 +26,8 @@ _HUGE = "hugepages-"
 
 
 def amount_problems(name: str, amount: object, path: str) -> list[FieldError]:
-    """What is wrong with an amount (``ValidateResourceQuantityValue``)."""
+    """What is wrong with an amount (``ValidateResourceQuantityValue``). The names by which quotas count objects
+    (``count/pods``) are extended ones."""
     try:
         quantity = parse_quantity(str(amount))
     except QuantityError as error:

@@ -6,11 +6,10 @@ After kubernetes' ``pkg/apis/{core,policy,scheduling,node}/{v1/defaults.go,valid
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
-from pilothouse.apiserver.strategies.amounts import COUNTED, requirement_problems
+from pilothouse.apiserver.strategies.amounts import amount_problems, requirement_problems
 from pilothouse.apiserver.strategies.base import Strategy
 from pilothouse.apiserver.strategies.filling import (
     IMMUTABLE,
-    NON_NEGATIVE,
     canonicalize,
     child,
     fill,
@@ -21,7 +20,7 @@ from pilothouse.apiserver.strategies.pod_templates import toleration_problems
 from pilothouse.apiserver.strategies.rollouts import count_problems
 from pilothouse.apiserver.strategies.selectors import selector_problems
 from pilothouse.machinery.names import dns_label_errors, qualified_name_errors
-from pilothouse.machinery.quantities import QuantityError, parse_quantity
+from pilothouse.machinery.quantities import parse_quantity
 
 _AMOUNTS = ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
 _HIGHEST_USER_PRIORITY = 1_000_000_000
@@ -142,15 +141,7 @@ class QuotaStrategy(Strategy):
         for name, amount in (obj["spec"].get("hard") or {}).items():
             where = f"spec.hard[{name}]"
             problems += _quota_name_problems(name, where)
-            try:
-                quantity = parse_quantity(str(amount))
-            except QuantityError as error:
-                problems.append(errors.invalid_value(where, amount, str(error)))
-                continue
-            if quantity < parse_quantity("0"):
-                problems.append(errors.invalid_value(where, amount, NON_NEGATIVE))
-            if (name in COUNTED or name.startswith("count/")) and not quantity.is_whole:
-                problems.append(errors.invalid_value(where, amount, "must be an integer"))
+            problems += amount_problems(name, amount, where)
         scopes = obj["spec"].get("scopes") or []
         problems += _scope_problems(obj["spec"], scopes)
         return problems
