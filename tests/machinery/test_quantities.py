@@ -1,8 +1,10 @@
 """Quantities (apimachinery 0.36, pkg/api/resource/quantity_test.go)."""
 
+from typing import Any
+
 import pytest
 
-from pilothouse.machinery.quantities import PATTERN, Quantity, QuantityError, canonical, parse_quantity
+from pilothouse.machinery.quantities import PATTERN, Quantity, QuantityError, canonical, canonicalize, parse_quantity
 
 
 @pytest.mark.parametrize(
@@ -40,6 +42,26 @@ from pilothouse.machinery.quantities import PATTERN, Quantity, QuantityError, ca
 def test_canonical_text(text: str, expected: str) -> None:
     assert canonical(text) == expected
     assert parse_quantity(expected) == parse_quantity(text)
+
+
+@pytest.mark.parametrize(
+    ("sent", "stored"),
+    [
+        pytest.param(None, None, id="nothing stays nothing"),
+        pytest.param({"b": "1000m", "a": "1024Mi"}, {"b": "1", "a": "1Gi"}, id="each in its canonical form, in order"),
+        pytest.param({"cpu": "1u"}, {"cpu": "1m"}, id="nothing is finer than a thousandth"),
+        pytest.param({"cpu": 2, "memory": 1.5}, {"cpu": "2", "memory": "1500m"}, id="numbers become text"),
+    ],
+)
+def test_amounts_are_written_as_they_are_stored(sent: dict[str, Any] | None, stored: dict[str, Any] | None) -> None:
+    canonicalize(sent)
+    assert sent == stored
+    assert list(sent or ()) == list(stored or ())
+
+
+def test_one_wrong_amount_is_told() -> None:
+    with pytest.raises(QuantityError):
+        canonicalize({"cpu": "much"})
 
 
 @pytest.mark.parametrize(

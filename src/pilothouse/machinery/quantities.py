@@ -6,7 +6,7 @@ as it came.
 """
 
 from functools import lru_cache, total_ordering
-from typing import Final
+from typing import Any, Final
 
 PATTERN: Final = "^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$"
 
@@ -244,11 +244,17 @@ def canonical(text: str) -> str:
     return str(parse_quantity(text))
 
 
-@lru_cache(maxsize=4096)
-def canonical_resource(text: str) -> str:
-    """``canonical``, not finer than thousandths: what upstream makes of every amount of a ResourceList (v1.36
-    ``pkg/apis/core/v1/defaults.go``, ``SetDefaults_ResourceList``).
+def canonicalize(amounts: dict[str, Any] | None) -> None:
+    """Write the amounts of a ResourceList as they are stored, in place: canonical, and not finer than thousandths
+    (v1.36 ``pkg/apis/core/v1/defaults.go``, ``SetDefaults_ResourceList``).
 
     Raises ``QuantityError``.
     """
+    if amounts:
+        for name, text in amounts.items():
+            amounts[name] = _stored(str(text))
+
+
+@lru_cache(maxsize=4096)
+def _stored(text: str) -> str:
     return str(parse_quantity(text).rounded_up(-3))

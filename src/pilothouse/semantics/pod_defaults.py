@@ -7,7 +7,7 @@ both first. Follows ``pkg/apis/core/v1/defaults.go`` of v1.36.
 from collections.abc import Iterator
 from typing import Any
 
-from pilothouse.machinery.quantities import canonical, canonical_resource
+from pilothouse.machinery.quantities import canonical, canonicalize
 from pilothouse.semantics.images import tag_of
 
 Object = dict[str, Any]
@@ -64,9 +64,8 @@ def _default_container(container: Object) -> None:
     if not resources:
         container["resources"] = {}
     else:
-        for amounts in (resources.get("limits"), resources.get("requests")):
-            if amounts:
-                _canonicalize(amounts)
+        canonicalize(resources.get("limits"))
+        canonicalize(resources.get("requests"))
     if not container.get("terminationMessagePath"):
         container["terminationMessagePath"] = "/dev/termination-log"
     if not container.get("terminationMessagePolicy"):
@@ -162,11 +161,6 @@ def _default_field_ref(item: Object) -> None:
         resource["divisor"] = canonical(str(resource.get("divisor") or "0"))
 
 
-def _canonicalize(amounts: Object) -> None:
-    for name, text in amounts.items():
-        amounts[name] = canonical_resource(str(text))
-
-
 def default_pod(pod: Object) -> None:
     """What pods get and templates do not."""
     spec = pod.setdefault("spec", {})
@@ -192,9 +186,8 @@ def default_pod(pod: Object) -> None:
 
 def _default_pod_resources(spec: Object, whole: Object) -> None:
     """Requests of the pod as a whole follow from its limits, unless its containers ask for something themselves."""
-    for amounts in (whole.get("limits"), whole.get("requests")):
-        if amounts:
-            _canonicalize(amounts)
+    canonicalize(whole.get("limits"))
+    canonicalize(whole.get("requests"))
     asked = {
         name
         for _path, container in containers_of(spec)

@@ -6,7 +6,6 @@ from typing import Any
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
-from pilothouse.machinery.quantities import canonical_resource
 
 IMMUTABLE = "field is immutable"
 NON_NEGATIVE = "must be greater than or equal to 0"
@@ -28,12 +27,6 @@ def child(obj: Object, field: str) -> Object:
     if found is None:
         found = obj[field] = {}
     return found
-
-
-def canonicalize(amounts: Object | None) -> None:
-    """Write the amounts of resources as they are stored."""
-    for name, text in (amounts or {}).items():
-        amounts[name] = canonical_resource(str(text))  # type: ignore[index]  # it has items, so it is there
 
 
 def fixed(obj: Object, old: Object, path: str, fields: Iterable[str]) -> list[FieldError]:

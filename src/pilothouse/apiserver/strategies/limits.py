@@ -10,7 +10,6 @@ from pilothouse.apiserver.strategies.amounts import amount_problems, requirement
 from pilothouse.apiserver.strategies.base import Strategy
 from pilothouse.apiserver.strategies.filling import (
     IMMUTABLE,
-    canonicalize,
     child,
     fill,
     fixed,
@@ -20,7 +19,7 @@ from pilothouse.apiserver.strategies.pod_templates import toleration_problems
 from pilothouse.apiserver.strategies.rollouts import count_problems
 from pilothouse.apiserver.strategies.selectors import selector_problems
 from pilothouse.machinery.names import dns_label_errors, qualified_name_errors
-from pilothouse.machinery.quantities import parse_quantity
+from pilothouse.machinery.quantities import canonicalize, parse_quantity
 
 _AMOUNTS = ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
 _HIGHEST_USER_PRIORITY = 1_000_000_000

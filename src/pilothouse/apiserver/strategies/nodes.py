@@ -11,9 +11,9 @@ from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.amounts import amount_problems
 from pilothouse.apiserver.strategies.base import Strategy
-from pilothouse.apiserver.strategies.filling import canonicalize
 from pilothouse.apiserver.strategies.selectors import label_problems_in
 from pilothouse.machinery.cidrs import parse_cidr
+from pilothouse.machinery.quantities import canonicalize
 
 _CIDR = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")

@@ -9,10 +9,10 @@ from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.base import Strategy
-from pilothouse.apiserver.strategies.filling import IMMUTABLE, canonicalize, child, fill, fixed
+from pilothouse.apiserver.strategies.filling import IMMUTABLE, child, fill, fixed
 from pilothouse.apiserver.strategies.pod_rules import host_path_problems
 from pilothouse.machinery.names import dns_subdomain_errors
-from pilothouse.machinery.quantities import QuantityError, canonical, parse_quantity
+from pilothouse.machinery.quantities import QuantityError, canonical, canonicalize, parse_quantity
 
 _MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _RECLAIM = ("Delete", "Recycle", "Retain")

@@ -13,7 +13,7 @@ from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.base import Strategy
-from pilothouse.apiserver.strategies.filling import canonicalize, number_problems
+from pilothouse.apiserver.strategies.filling import number_problems
 from pilothouse.apiserver.strategies.pod_templates import validate_template
 from pilothouse.apiserver.strategies.rollouts import (
     at_most_problems,
@@ -26,6 +26,7 @@ from pilothouse.apiserver.strategies.selectors import selector_problems
 from pilothouse.apiserver.strategies.warnings import pod_spec_warnings
 from pilothouse.machinery.labels import SelectorError, selector_from
 from pilothouse.machinery.names import dns_label_errors
+from pilothouse.machinery.quantities import canonicalize
 from pilothouse.semantics.pod_defaults import default_template
 
 
