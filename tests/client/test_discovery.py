@@ -10,7 +10,7 @@ import pytest
 from pilothouse.api import wire
 from pilothouse.api.apps import REPLICA_SETS
 from pilothouse.api.core import PODS
-from pilothouse.client.discovery import RestMapper, discover
+from pilothouse.client.discovery import Discovery, GroupVersion, Resource, RestMapper, discover
 from pilothouse.client.errors import ServiceUnavailable, error_of
 from pilothouse.env import Env, virtual
 
@@ -120,6 +120,29 @@ def test_both_forms_say_the_same(server: Server, requests: int) -> None:
         assert found.serves(REPLICA_SETS)
 
     run(main)
+
+
+@pytest.mark.parametrize(
+    ("group", "kind", "names"),
+    [
+        pytest.param("apps", "ReplicaSet", ["v1 replicasets", "v1 copies"], id="each in its group's preferred version"),
+        pytest.param("apps", "Old", ["v1beta2 old"], id="what the preferred version does not have is in another"),
+        pytest.param("", "ReplicaSet", [], id="a kind is one of its group"),
+        pytest.param("apps", "Pod", [], id="and a group has its own kinds"),
+    ],
+)
+def test_resources_are_found_by_group_and_kind(group: str, kind: str, names: list[str]) -> None:
+    def version(name: str, *resources: tuple[str, str]) -> GroupVersion:
+        return GroupVersion("apps", name, tuple(Resource("apps", name, *resource, True) for resource in resources))
+
+    served = Discovery(
+        (
+            GroupVersion("", "v1", (Resource("", "v1", "pods", "Pod", True),)),
+            version("v1", ("replicasets", "ReplicaSet"), ("copies", "ReplicaSet")),
+            version("v1beta2", ("replicasets", "ReplicaSet"), ("old", "Old")),
+        )
+    )
+    assert [f"{found.version} {found.name}" for found in served.preferred_for(group, kind)] == names
 
 
 def test_a_server_without_the_core_group_is_fine_and_one_that_fails_is_not() -> None:

@@ -90,6 +90,10 @@ class Discovery(msgspec.Struct, frozen=True):
             found.setdefault((resource.group, resource.name), resource)
         return list(found.values())
 
+    def preferred_for(self, group: str, kind: str) -> list[Resource]:
+        """The preferred resources that serve objects of that kind: for who knows the group and not the version."""
+        return [each for each in self.preferred_resources() if (each.group, each.kind) == (group, kind)]
+
     def find(self, api_version: str, kind: str) -> Resource | None:
         """The resource that serves objects of that apiVersion and kind."""
         for version in self.versions:

@@ -182,11 +182,11 @@ class MetricApis:
             discovery = await self._mapper.discovery()
         except (ApiError, OSError) as error:
             raise Unmeasured(f"unable to fetch metrics from custom metrics API: {error}") from error
-        for each in discovery.preferred_resources():
-            if (each.group, each.kind) == (group, kind):
-                return each.group_resource
-        why = f"no matches for kind {quoted(kind)} in group {quoted(group)}"
-        raise Unmeasured(f"unable to fetch metrics from custom metrics API: {why}")
+        found = discovery.preferred_for(group, kind)
+        if not found:
+            why = f"no matches for kind {quoted(kind)} in group {quoted(group)}"
+            raise Unmeasured(f"unable to fetch metrics from custom metrics API: {why}")
+        return found[0].group_resource
 
     async def _read(self, what: str, target: str, asked: str, view: type[T]) -> T:
         try:

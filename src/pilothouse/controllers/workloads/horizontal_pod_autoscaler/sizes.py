@@ -78,11 +78,7 @@ class Sizes:
     async def _kinds(self, reference: CrossVersionObjectReference) -> list[Kind[Any]]:
         group = _group_of(reference.api_version)
         discovery = await self._mapper.discovery()
-        found = [
-            each.as_kind()
-            for each in discovery.preferred_resources()
-            if (each.group, each.kind) == (group, reference.kind)
-        ]
+        found = [each.as_kind() for each in discovery.preferred_for(group, reference.kind)]
         if not found:
             raise NoTarget(f"no matches for kind {quote(reference.kind)} in group {quote(group)}")
         return found
