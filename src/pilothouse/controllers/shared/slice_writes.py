@@ -1,13 +1,17 @@
-"""Sending slices: what is written, and that the server's answer is remembered. Used by both controllers of slices."""
+"""Sending slices: what is written and in which order, and that the server's answer is remembered and counted. Used by
+both controllers of slices."""
+
+from collections.abc import Iterable
 
 import msgspec
 from msgspec.structs import replace
 
 from pilothouse.api.discovery import ENDPOINT_SLICES, EndpointSlice
 from pilothouse.client import Client
-from pilothouse.client.errors import NotFound
+from pilothouse.client.errors import ApiError, NotFound, has_cause
 from pilothouse.controllers.shared.slice_tracker import SliceTracker
 from pilothouse.machinery.splice import replace_fields
+from pilothouse.runtime.metrics import CounterFamily
 from pilothouse.semantics.services import TRIGGER_TIME
 
 _encode = msgspec.json.encode
@@ -49,27 +53,54 @@ def changed_body(raw: bytes, each: EndpointSlice) -> bytes:
 
 
 class SliceWrites:
-    """The three writes of one controller, each for the key of a service (or Endpoints)."""
+    """The writes of one controller, each for the key of a service (or Endpoints). ``changes`` counts them."""
 
-    def __init__(self, client: Client, tracker: SliceTracker) -> None:
+    def __init__(self, client: Client, tracker: SliceTracker, changes: CounterFamily) -> None:
         self._client = client
         self._tracker = tracker
+        self._changes = changes
 
-    async def create(self, key: str, each: EndpointSlice) -> None:
-        """A new slice."""
+    async def apply(
+        self,
+        key: str,
+        creates: Iterable[EndpointSlice],
+        updates: Iterable[tuple[EndpointSlice, bytes]],
+        deletes: Iterable[EndpointSlice],
+    ) -> bool:
+        """Creates, then updates, then deletes, one after the other; the first that fails is the last. An update comes
+        with what is to be sent.
+
+        False if the namespace ends: nothing can be made there, and nothing more is done.
+        """
+        for each in creates:
+            try:
+                await self._create(key, each)
+            except ApiError as error:
+                if has_cause(error, "NamespaceTerminating"):
+                    return False
+                raise
+        for each, body in updates:
+            await self._update(key, each, body)
+        for each in deletes:
+            await self.delete(key, each)
+        return True
+
+    async def _create(self, key: str, each: EndpointSlice) -> None:
         namespace = each.metadata.namespace
         self._tracker.wrote(key, await self._client.create(ENDPOINT_SLICES, new_body(each), namespace))
+        self._changes.labels_of("create").inc()
 
-    async def update(self, key: str, each: EndpointSlice, body: bytes) -> None:
-        """A slice that is there."""
+    async def _update(self, key: str, each: EndpointSlice, body: bytes) -> None:
         meta = each.metadata
         self._tracker.wrote(key, await self._client.update(ENDPOINT_SLICES, meta.name, body, meta.namespace))
+        self._changes.labels_of("update").inc()
 
-    async def delete(self, key: str, each: EndpointSlice) -> bool:
-        """A slice is to go; whether it was there."""
+    async def delete(self, key: str, each: EndpointSlice, *, counted: bool = True) -> None:
+        """A slice is to go. If it is gone already that is no change."""
         try:
             await self._client.delete(ENDPOINT_SLICES, each.metadata.name, each.metadata.namespace)
         except NotFound:
-            return False
+            return
         self._tracker.deleted(key, each)
-        return True
+        if counted:
+            self._changes.labels_of("delete").inc()

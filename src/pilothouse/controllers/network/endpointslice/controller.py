@@ -4,11 +4,11 @@ Upstream: v1.36 ``pkg/controller/endpointslice/endpointslice_controller.go`` and
 ``staging/src/k8s.io/endpointslice/reconciler.go``.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from pilothouse.api.core import NODES, PODS, SERVICES, Node, Pod, Service
 from pilothouse.api.discovery import ENDPOINT_SLICES, EndpointSlice
-from pilothouse.client.errors import ApiError, has_cause
+from pilothouse.client.errors import ApiError
 from pilothouse.controllers.network.endpointslice import DESCRIPTOR, EndpointSliceOptions
 from pilothouse.controllers.network.endpointslice.decide import MANAGER, Plan, decide, recycled
 from pilothouse.controllers.network.endpointslice.desired import Desired, desired_endpoints
@@ -84,10 +84,10 @@ class EndpointSliceController(Controller):
         self._recorder = EventRecorder(context.client, context.env, "endpoint-slice-controller")
         self.beside("events", self._recorder.run)
         self._tracker = SliceTracker()
-        self._writes = SliceWrites(context.client, self._tracker)
         self._times = TriggerTimes()
         self._topology = Topology()
         self._measures = Measures(context.metrics, options.max_endpoints)
+        self._writes = SliceWrites(context.client, self._tracker, self._measures.changes)
         self._node_queue: WorkQueue[str] = WorkQueue(context.env, "endpoint_slice_topology", context.metrics)
         node_pool = WorkerPool(
             f"{DESCRIPTOR.name}-topology", self._node_queue, self._look_at_nodes, metrics=context.metrics, log=self.log
@@ -159,7 +159,7 @@ class EndpointSliceController(Controller):
             if each.address_type not in wanted_types:
                 self._topology.took(key, each.address_type)
                 try:
-                    await self._delete(key, each)
+                    await self._writes.delete(key, each)
                 except (ApiError, OSError) as error:
                     name = f"{each.metadata.name} EndpointSlice for Service {key}"
                     problems.append(f"error deleting {name}: {error}")
@@ -229,26 +229,15 @@ class EndpointSliceController(Controller):
     async def _apply(
         self, key: str, service: Service, plan: Plan, raws: Mapping[str, bytes | None], trigger_time: str
     ) -> None:
-        """Creates, then updates, then deletes, one after the other; the first that fails is the last."""
         creates = plan.creates if service.metadata.deletion_timestamp is None else ()
-        for each in creates:
-            try:
-                await self._writes.create(key, triggered(each, trigger_time))
-            except ApiError as error:
-                if has_cause(error, "NamespaceTerminating"):
-                    return
-                raise
-            self._measures.changes.labels_of("create").inc()
-        for each in plan.updates:
-            changed = triggered(each, trigger_time)
-            raw = raws[each.metadata.name]
-            assert raw is not None, "what is written back whole is cached with its JSON"
-            await self._update(key, changed, changed_body(raw, changed))
-        for each in plan.replacements:
-            changed = triggered(each, trigger_time)
-            await self._update(key, changed, new_body(changed))
-        for each in plan.deletes:
-            await self._delete(key, each)
+        done = await self._writes.apply(
+            key,
+            (triggered(each, trigger_time) for each in creates),
+            _updates(plan, raws, trigger_time),
+            plan.deletes,
+        )
+        if not done:
+            return
         topology = "Auto" if wants_topology(service.metadata.annotations) else "Disabled"
         distribution = service.spec.traffic_distribution
         if topology == "Auto" or distribution not in DISTRIBUTIONS:
@@ -256,16 +245,20 @@ class EndpointSliceController(Controller):
         number = len(plan.creates) + len(plan.updates) + len(plan.replacements) + len(plan.deletes)
         self._measures.changed_per_sync.labels_of(topology, distribution).observe(number)
 
-    async def _update(self, key: str, each: EndpointSlice, body: bytes) -> None:
-        await self._writes.update(key, each, body)
-        self._measures.changes.labels_of("update").inc()
-
-    async def _delete(self, key: str, each: EndpointSlice) -> None:
-        if await self._writes.delete(key, each):
-            self._measures.changes.labels_of("delete").inc()
-
     def _measure(self, key: str, address_type: str, plan: Plan, desired: Desired, existing: int) -> None:
         self._measures.added.observe(plan.added)
         self._measures.removed.observe(plan.removed)
         groups = [len(group.endpoints) for group in desired.groups.values()]
         self._measures.has_slices(key, address_type, groups, existing + len(plan.creates) - len(plan.deletes))
+
+
+def _updates(plan: Plan, raws: Mapping[str, bytes | None], trigger_time: str) -> Iterator[tuple[EndpointSlice, bytes]]:
+    """The slices to be written again, with what is sent."""
+    for each in plan.updates:
+        changed = triggered(each, trigger_time)
+        raw = raws[each.metadata.name]
+        assert raw is not None, "what is written back whole is cached with its JSON"
+        yield changed, changed_body(raw, changed)
+    for each in plan.replacements:
+        changed = triggered(each, trigger_time)
+        yield changed, new_body(changed)

@@ -5,11 +5,10 @@ Upstream: v1.36 ``pkg/controller/endpointslicemirroring/endpointslicemirroring_c
 
 from pilothouse.api.core import ENDPOINTS, SERVICES, Endpoints, Service
 from pilothouse.api.discovery import ENDPOINT_SLICES
-from pilothouse.client.errors import ApiError, has_cause
+from pilothouse.client.errors import ApiError
 from pilothouse.controllers.network.endpointslice_mirroring import DESCRIPTOR, MirroringOptions
 from pilothouse.controllers.network.endpointslice_mirroring.decide import (
     MANAGER,
-    Plan,
     Wanted,
     decide,
     is_selected,
@@ -62,8 +61,8 @@ class EndpointSliceMirroringController(Controller):
         self._recorder = EventRecorder(context.client, context.env, "endpoint-slice-mirroring-controller")
         self.beside("events", self._recorder.run)
         self._tracker = SliceTracker()
-        self._writes = SliceWrites(context.client, self._tracker)
         self._measures = Measures(context.metrics, options.max_endpoints)
+        self._writes = SliceWrites(context.client, self._tracker, self._measures.changes)
         endpoints.add_handler(
             lambda each, _initial: self._wake_if(may_be_mirrored(each), each),
             lambda old, new: self._wake_if(may_be_mirrored(old) or may_be_mirrored(new), new),
@@ -102,7 +101,8 @@ class EndpointSliceMirroringController(Controller):
         self._tell(endpoints, wanted)
         plan = decide(endpoints, slices, wanted)
         self._measures.looked_at(key, wanted, plan)
-        await self._apply(key, endpoints, plan)
+        creates = plan.creates if endpoints.metadata.deletion_timestamp is None else ()
+        await self._writes.apply(key, creates, ((each, new_body(each)) for each in plan.updates), plan.deletes)
 
     def _tell(self, endpoints: Endpoints, wanted: Wanted) -> None:
         """What of the Endpoints is not mirrored."""
@@ -123,32 +123,15 @@ class EndpointSliceMirroringController(Controller):
             )
             self._recorder.event(about, "Warning", "TooManyAddressesToMirror", text)
 
-    async def _apply(self, key: str, endpoints: Endpoints, plan: Plan) -> None:
-        """Creates, then updates, then deletes, one after the other; the first that fails is the last."""
-        changes = self._measures.changes
-        for each in plan.creates if endpoints.metadata.deletion_timestamp is None else ():
-            try:
-                await self._writes.create(key, each)
-            except ApiError as error:
-                if has_cause(error, "NamespaceTerminating"):
-                    return
-                raise
-            changes.labels_of("create").inc()
-        for each in plan.updates:
-            await self._writes.update(key, each, new_body(each))
-            changes.labels_of("update").inc()
-        for each in plan.deletes:
-            if await self._writes.delete(key, each):
-                changes.labels_of("delete").inc()
-
     async def _forget(self, key: str) -> None:
-        """Nothing is to be mirrored: no slice of ours stays. All are tried, whatever becomes of the others."""
+        """Nothing is to be mirrored: no slice of ours stays. All are tried, whatever becomes of the others. Upstream
+        does not count these as changes (``deleteEndpoints`` of ``reconciler.go``)."""
         self._tracker.forget(key)
         self._measures.forget(key)
         failure: Exception | None = None
         for each in self._slices.of(key):
             try:
-                await self._writes.delete(key, each)
+                await self._writes.delete(key, each, counted=False)
             except (ApiError, OSError) as error:
                 failure = failure or error
         if failure is not None:

@@ -1,0 +1,99 @@
+"""Slices are written in one order, and what was written is counted."""
+
+import pytest
+from tests.controllers.node_world import World, play
+
+from pilothouse.api.discovery import EndpointSlice
+from pilothouse.api.meta import ObjectMeta
+from pilothouse.client import Client
+from pilothouse.client.errors import ApiError
+from pilothouse.client.interceptor import Rule, fail
+from pilothouse.controllers.shared.slice_tracker import SliceTracker, StaleSlices
+from pilothouse.controllers.shared.slice_writes import SliceWrites, new_body
+
+KEY = "default/web"
+
+
+def one(name: str, namespace: str = "default") -> EndpointSlice:
+    return EndpointSlice(metadata=ObjectMeta(name=name, namespace=namespace), address_type="IPv4")
+
+
+def again(name: str) -> tuple[EndpointSlice, bytes]:
+    return one(name), new_body(one(name))
+
+
+def writes_of(world: World, tracker: SliceTracker | None = None) -> SliceWrites:
+    changes = world.metrics.counter("changes", "Changes", ("operation",))
+    return SliceWrites(Client(world.faults, world.env), tracker or SliceTracker(), changes)
+
+
+def asked(world: World) -> list[str]:
+    return [text.split()[0] for text in world.requests()]
+
+
+def counted(world: World) -> list[float]:
+    return [world.metrics.value("changes", operation) for operation in ("create", "update", "delete")]
+
+
+def test_creates_come_before_updates_and_updates_before_deletes() -> None:
+    async def story(world: World) -> None:
+        writes = writes_of(world)
+        assert await writes.apply(KEY, [one("a"), one("b")], [], [])
+        assert await writes.apply(KEY, [one("c")], [again("a")], [one("b"), one("gone")])
+        assert asked(world) == ["create", "create", "create", "update", "delete", "delete"]
+        assert counted(world) == [3, 1, 1], "what was gone already is no change"
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    ("verb", "before", "changes"),
+    [
+        pytest.param("create", ["create"], [0, 0, 0], id="a create"),
+        pytest.param("update", ["create", "update"], [1, 0, 0], id="an update"),
+        pytest.param("delete", ["create", "update", "delete"], [1, 1, 0], id="a delete"),
+    ],
+)
+def test_the_first_that_fails_is_the_last(verb: str, before: list[str], changes: list[float]) -> None:
+    async def story(world: World) -> None:
+        admin = SliceWrites(world.admin, SliceTracker(), world.metrics.counter("others", "Others", ("operation",)))
+        await admin.apply(KEY, [one("a"), one("b"), one("c")], [], [])
+        world.faults.add(Rule(fail(500), verb=verb))
+        with pytest.raises(ApiError):
+            await writes_of(world).apply(KEY, [one("d")], [again("a")], [one("b"), one("c")])
+        assert asked(world) == before
+        assert counted(world) == changes
+
+    play(story)
+
+
+def test_in_a_namespace_that_ends_nothing_is_done() -> None:
+    async def story(world: World) -> None:
+        await world.request("POST", "/api/v1/namespaces", {"metadata": {"name": "ending"}})
+        await world.delete("/api/v1/namespaces/ending")
+        mine = [one(name, "ending") for name in ("a", "b", "c")]
+        assert not await writes_of(world).apply("ending/web", mine, [again("d")], [one("e")])
+        assert asked(world) == ["create"]
+        assert counted(world) == [0, 0, 0]
+
+    play(story)
+
+
+def test_what_was_written_must_be_seen_before_the_next_look_also_if_it_is_not_counted() -> None:
+    async def story(world: World) -> None:
+        tracker = SliceTracker()
+        writes = writes_of(world, tracker)
+        await writes.apply(KEY, [one("a")], [], [])
+        with pytest.raises(StaleSlices):
+            tracker.check(KEY, [])
+        path = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/a"
+        uid = (await world.see(path))["metadata"]["uid"]
+        seen = EndpointSlice(metadata=ObjectMeta(name="a", namespace="default", uid=uid, generation=1))
+        tracker.check(KEY, [seen])
+        await writes.delete(KEY, seen, counted=False)
+        with pytest.raises(StaleSlices):
+            tracker.check(KEY, [seen])
+        assert await world.get(path) is None
+        assert counted(world) == [1, 0, 0]
+
+    play(story)
