@@ -14,6 +14,7 @@ import msgspec
 from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import ListMeta, Object, ObjectList
 from pilothouse.client.errors import UndecodableObject
+from pilothouse.machinery.nulls import without_nulls
 
 T = TypeVar("T")
 
@@ -108,7 +109,7 @@ class Decoders(Generic[T]):
 
     def _again(self, body: bytes, what: Callable[[], str], first: Exception) -> T:
         try:
-            return msgspec.convert(_without_nulls(msgspec.json.decode(body)), self.view)
+            return msgspec.convert(without_nulls(msgspec.json.decode(body)), self.view)
         except UNREADABLE as error:
             raise UndecodableObject(what(), str(error), body) from first
 
@@ -152,14 +153,6 @@ def name_of(kind: Kind[Any], raw: bytes) -> str:
         return f"an object of {kind.group_resource}"
     name = f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
     return f"{kind.group_resource} {name}"
-
-
-def _without_nulls(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
-    if isinstance(value, list):
-        return [_without_nulls(item) for item in value]
-    return value
 
 
 _decoders: dict[type[Any], Decoders[Any]] = {}

@@ -18,6 +18,7 @@ import msgspec
 from pilothouse.client.errors import ConfigError
 from pilothouse.client.exec_plugin import API_VERSIONS, ExecSettings
 from pilothouse.client.tls import TlsSettings
+from pilothouse.machinery.nulls import without_nulls
 
 
 class _Wire(msgspec.Struct, rename="kebab", frozen=True):
@@ -309,20 +310,12 @@ def _parse(path: Path, content: bytes) -> _File:
     if document is None:
         return _File()
     try:
-        file = msgspec.convert(_without_nulls(document), _File)
+        file = msgspec.convert(without_nulls(document), _File)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{path}: the kubeconfig is malformed: {error}") from error
     if file.kind != "Config" or file.api_version != "v1":
         raise ConfigError(f"{path}: this is a {file.api_version} {file.kind}, not a v1 Config")
     return file
-
-
-def _without_nulls(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
-    if isinstance(value, list):
-        return [_without_nulls(item) for item in value]
-    return value
 
 
 def _data(text: str, origin: str, field: str) -> bytes:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from pilothouse.machinery.nulls import without_nulls
+
 
 def apply_merge_patch(document: Any, patch: Any) -> Any:
     """``document`` with ``patch`` merged in. Neither is changed; the result shares unchanged parts with both.
@@ -12,7 +14,7 @@ def apply_merge_patch(document: Any, patch: Any) -> Any:
     if not isinstance(patch, dict):
         return patch
     if not isinstance(document, dict):
-        return _without_nulls(patch)
+        return without_nulls(patch)
     result = dict(document)
     for name, value in patch.items():
         if value is None:
@@ -20,17 +22,9 @@ def apply_merge_patch(document: Any, patch: Any) -> Any:
             continue
         current = result.get(name)
         if not isinstance(current, dict):
-            result[name] = _without_nulls(value)
+            result[name] = without_nulls(value)
         elif isinstance(value, dict):
             result[name] = apply_merge_patch(current, value)
         else:
             result[name] = value
     return result
-
-
-def _without_nulls(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _without_nulls(member) for name, member in value.items() if member is not None}
-    if isinstance(value, list):
-        return [_without_nulls(item) for item in value]
-    return value

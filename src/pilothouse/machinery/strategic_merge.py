@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from pilothouse.api.schema import Definition, Field, Type
 from pilothouse.machinery.go_text import print_value
+from pilothouse.machinery.nulls import without_nulls
 from pilothouse.machinery.patches import PatchFormatError, PatchNotApplicable, PatchSyntaxError
 
 _PATCH: Final = "$patch"
@@ -71,7 +72,7 @@ def _merge_objects(original: Object, patch: Object, type_: Type) -> Object:
             field = _field(type_, name)
             result[name] = value if _strategy(field) == "replace" else _merge_objects(current, value, field.type)
         else:
-            _put(result, name, _without_nulls(value))
+            _put(result, name, without_nulls(value))
     return result
 
 
@@ -148,14 +149,6 @@ def _without_directives(value: Any) -> Any:
         return result
     if isinstance(value, list):
         return [_without_directives(v) for v in value if not (isinstance(v, dict) and _PATCH in v)]
-    return value
-
-
-def _without_nulls(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _without_nulls(member) for name, member in value.items() if member is not None}
-    if isinstance(value, list):
-        return [_without_nulls(item) for item in value]
     return value
 
 
