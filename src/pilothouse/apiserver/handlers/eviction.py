@@ -199,24 +199,30 @@ def _check(call: Call, pod: Object, options: DeleteOptions) -> None:
 
 
 def _add_target(pod: Object, now: str) -> None:
-    status: Object = pod.setdefault("status", {})
+    _put_condition(
+        pod.setdefault("status", {}),
+        {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "lastProbeTime": None,
+            "lastTransitionTime": now,
+            "reason": "EvictionByEvictionAPI",
+            "message": "Eviction API: evicting",
+        },
+    )
+
+
+def _put_condition(status: Object, new: Object) -> None:
+    """Put a condition in the place of the one of its type, or at the end. Its time changes with its status only."""
     conditions: list[Any] = list(status.get("conditions") or ())
-    target = {
-        "type": "DisruptionTarget",
-        "status": "True",
-        "lastProbeTime": None,
-        "lastTransitionTime": now,
-        "reason": "EvictionByEvictionAPI",
-        "message": "Eviction API: evicting",
-    }
-    for position, condition in enumerate(conditions):
-        if condition.get("type") == "DisruptionTarget":
-            if condition.get("status") == "True":
-                target["lastTransitionTime"] = condition.get("lastTransitionTime")
-            conditions[position] = target
+    for position, old in enumerate(conditions):
+        if old.get("type") == new["type"]:
+            if old.get("status") == new["status"]:
+                new["lastTransitionTime"] = old.get("lastTransitionTime")
+            conditions[position] = new
             break
     else:
-        conditions.append(target)
+        conditions.append(new)
     status["conditions"] = conditions
 
 
@@ -323,24 +329,17 @@ def _why_not(name: str, status: Object) -> str:
 
 
 def _set_insufficient(status: Object, generation: int, now: str) -> None:
-    condition = {
-        "type": "DisruptionAllowed",
-        "status": "False",
-        "observedGeneration": generation,
-        "lastTransitionTime": now,
-        "reason": "InsufficientPods",
-        "message": "",
-    }
-    conditions: list[Any] = list(status.get("conditions") or ())
-    for position, found in enumerate(conditions):
-        if found.get("type") == "DisruptionAllowed":
-            if found.get("status") == "False":
-                condition["lastTransitionTime"] = found.get("lastTransitionTime")
-            conditions[position] = condition
-            break
-    else:
-        conditions.append(condition)
-    status["conditions"] = conditions
+    _put_condition(
+        status,
+        {
+            "type": "DisruptionAllowed",
+            "status": "False",
+            "observedGeneration": generation,
+            "lastTransitionTime": now,
+            "reason": "InsufficientPods",
+            "message": "",
+        },
+    )
 
 
 def _refused(name: str, why: str, retry_after: int) -> StatusError:
