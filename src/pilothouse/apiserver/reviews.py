@@ -18,6 +18,7 @@ from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.handlers.incoming import read_built_in
 from pilothouse.apiserver.identity import Identity
 from pilothouse.apiserver.options import read_write_options
+from pilothouse.apiserver.places import wrong_namespace
 from pilothouse.apiserver.results import ObjectResult
 from pilothouse.apiserver.selector_attributes import (
     field_selector_text,
@@ -81,9 +82,7 @@ class _Reviews:
         review = _read(call, "LocalSubjectAccessReview")
         given = review["metadata"].setdefault("namespace", call.namespace)
         if given != call.namespace:
-            raise errors.bad_request(
-                "the namespace of the provided object does not match the namespace sent on the request"
-            )
+            raise wrong_namespace()
         problems = _question_problems(review, with_subject=True) + _metadata_problems(review, "namespace")
         asked = review["spec"].get("resourceAttributes")
         if asked is not None and (asked.get("namespace") or "") != call.namespace:

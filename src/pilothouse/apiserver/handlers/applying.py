@@ -19,6 +19,7 @@ from pilothouse.apiserver.handlers.incoming import check_patched, definition_of
 from pilothouse.apiserver.handlers.updating import change
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.options import WriteOptions
+from pilothouse.apiserver.places import wrong_name, wrong_namespace
 from pilothouse.apiserver.results import ObjectResult
 from pilothouse.machinery.field_walks import problem_text, problems
 from pilothouse.machinery.merge_types import MergeType
@@ -209,15 +210,13 @@ def _checked(call: Call, new: Object, options: WriteOptions) -> Object:
     meta = meta if isinstance(meta, dict) else {}
     name = meta.get("name") or ""
     if name != call.name:
-        raise errors.bad_request(f"the name of the object ({name}) does not match the name on the URL ({call.name})")
+        raise wrong_name(call, name)
     if not info.namespaced:
         if "namespace" in meta:
             meta = {field: value for field, value in meta.items() if field != "namespace"}
             new = {**new, "metadata": meta}
     elif meta.get("namespace") != call.namespace:
-        raise errors.bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request"
-        )
+        raise wrong_namespace()
     quiet = msgspec.structs.replace(options, field_validation="Ignore")
     definition = None if info.custom is not None else definition_of(info.group, info.version, info.kind)
     try:

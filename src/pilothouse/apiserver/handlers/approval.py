@@ -6,9 +6,10 @@ from pilothouse.apiserver import errors
 from pilothouse.apiserver.core import Call, Core
 from pilothouse.apiserver.handlers.incoming import read_object
 from pilothouse.apiserver.handlers.patching import patch_function, read_patch_options
-from pilothouse.apiserver.handlers.updating import Wanted, change, check_identity
+from pilothouse.apiserver.handlers.updating import Wanted, change
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.options import WriteOptions, read_write_options
+from pilothouse.apiserver.places import check_identity
 from pilothouse.apiserver.results import ObjectResult
 from pilothouse.apiserver.strategies.certificates import CertificateRequestStrategy
 

@@ -7,6 +7,7 @@ from pilothouse.apiserver.handlers.incoming import read_object
 from pilothouse.apiserver.objects import Object, encode_object
 from pilothouse.apiserver.options import WriteOptions, read_write_options
 from pilothouse.apiserver.ownership import put_entries
+from pilothouse.apiserver.places import settle_namespace
 from pilothouse.apiserver.results import ObjectResult
 from pilothouse.machinery.names import generated_name
 from pilothouse.storage import Mismatch
@@ -28,7 +29,7 @@ async def create_object(
     """Make ``obj``, which is the call's to change, a stored object. ``owners`` are its managedFields when known."""
     info, strategy = call.info, call.strategy
     meta: Object = obj.setdefault("metadata", {})
-    _settle_namespace(call, meta)
+    settle_namespace(call, meta)
     revision = meta.pop("resourceVersion", None) or ""
     for field in _SERVER_FIELDS:
         meta.pop(field, None)
@@ -89,17 +90,6 @@ async def create_object(
 
 def _is_revision(text: str) -> bool:
     return text.isascii() and text.isdigit() and int(text) != 0
-
-
-def _settle_namespace(call: Call, meta: Object) -> None:
-    if not call.info.namespaced:
-        meta.pop("namespace", None)
-    elif meta.get("namespace") in (None, ""):
-        meta["namespace"] = call.namespace
-    elif meta["namespace"] != call.namespace:
-        raise errors.bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request"
-        )
 
 
 async def _store(core: Core, call: Call, obj: Object, options: WriteOptions, *, generated: bool) -> ObjectResult:

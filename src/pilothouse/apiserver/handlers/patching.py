@@ -15,6 +15,7 @@ from pilothouse.apiserver.handlers.incoming import check_patched, definition_of
 from pilothouse.apiserver.handlers.updating import Wanted, change
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.options import WriteOptions, read_write_options
+from pilothouse.apiserver.places import check_name, wrong_namespace
 from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.apiserver.results import ObjectResult
 from pilothouse.machinery.json_patch import apply_json_patch
@@ -164,16 +165,8 @@ def _shaped(result: Any, before: tuple[Any, Any]) -> Object:
 
 def _check_place(call: Call, meta: Object) -> None:
     """A patch may not turn an object into another one."""
-    name = meta.get("name") or ""
-    if not name:
-        raise errors.bad_request(
-            f"the name of the object ({call.name} based on URL) was undeterminable: name must be provided"
-        )
-    if name != call.name:
-        raise errors.bad_request(f"the name of the object ({name}) does not match the name on the URL ({call.name})")
+    check_name(call, meta)
     if not call.info.namespaced:
         meta.pop("namespace", None)
     elif meta.get("namespace") != call.namespace:
-        raise errors.bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request"
-        )
+        raise wrong_namespace()

@@ -10,10 +10,11 @@ from pilothouse.apiserver.core import Call, Core
 from pilothouse.apiserver.handlers.applying import check_config, read_config
 from pilothouse.apiserver.handlers.incoming import read_built_in, read_object
 from pilothouse.apiserver.handlers.patching import APPLY_PATCH, patch_function, read_patch_options
-from pilothouse.apiserver.handlers.updating import change, check_identity, read_stored
+from pilothouse.apiserver.handlers.updating import change, read_stored
 from pilothouse.apiserver.metadata import finalizer_name_problems
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.options import WriteOptions, read_write_options
+from pilothouse.apiserver.places import check_identity, wrong_namespace
 from pilothouse.apiserver.results import ObjectResult, StatusResult
 from pilothouse.apiserver.strategies.filling import NON_NEGATIVE
 from pilothouse.machinery import merge_types
@@ -185,9 +186,7 @@ async def bind(core: Core, call: Call) -> StatusResult:
     if meta.get("name") != name or not name:
         raise errors.bad_request("name in URL does not match name in Binding object")
     if meta.get("namespace") not in (None, "", call.namespace):
-        raise errors.bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request"
-        )
+        raise wrong_namespace()
     target = binding.get("target") or {}
     if target.get("kind") not in (None, "", "Node"):
         raise errors.plain(str(errors.not_supported("target.kind", target["kind"], ("Node", "<empty>"))))

@@ -19,6 +19,7 @@ from pilothouse.apiserver.handlers.incoming import read_object
 from pilothouse.apiserver.objects import Object, decode, encode_object, ordered_metadata, with_revision
 from pilothouse.apiserver.options import WriteOptions, read_write_options
 from pilothouse.apiserver.ownership import put_entries, same_but_for_times, split, without_known
+from pilothouse.apiserver.places import check_identity
 from pilothouse.apiserver.results import ObjectResult
 from pilothouse.apiserver.strategies.judgements import ONCE
 from pilothouse.storage import Mismatch, Record
@@ -63,25 +64,6 @@ def check_revision_given(call: Call, meta: Object) -> None:
             call.info.resource,
             call.name,
             [errors.invalid_value("metadata.resourceVersion", 0, "must be specified for an update")],
-        )
-
-
-def check_identity(call: Call, meta: Object) -> None:
-    """The body of a PUT must be about the object that the URL names."""
-    name = meta.get("name") or ""
-    if not name:
-        raise errors.bad_request(
-            f"the name of the object ({call.name} based on URL) was undeterminable: name must be provided"
-        )
-    if name != call.name:
-        raise errors.bad_request(f"the name of the object ({name}) does not match the name on the URL ({call.name})")
-    if not call.info.namespaced:
-        meta.pop("namespace", None)
-    elif meta.get("namespace") in (None, ""):
-        meta["namespace"] = call.namespace
-    elif meta["namespace"] != call.namespace:
-        raise errors.bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request"
         )
 
 
