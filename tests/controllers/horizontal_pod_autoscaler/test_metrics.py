@@ -1,0 +1,333 @@
+"""Which metrics are asked for, and what becomes of those that fail: the controller against the embedded API server
+in virtual time. Many stories mirror v1.36 ``pkg/controller/podautoscaler/horizontal_test.go``, whose names stand in
+their docstrings."""
+
+import asyncio
+
+import pytest
+from tests.controllers.horizontal_pod_autoscaler.scene import (
+    CPU_50,
+    CUSTOM,
+    EXTERNAL,
+    PERIOD,
+    Doc,
+    Scene,
+    external,
+    measured,
+    of_object,
+    per_pod,
+    resource,
+    scaling,
+)
+from tests.controllers.node_world import PODS
+
+from pilothouse.controllers.workloads.horizontal_pod_autoscaler import HorizontalPodAutoscalerOptions
+from pilothouse.machinery.times import format_time
+
+
+def test_without_a_metrics_server_nothing_moves_and_it_is_said() -> None:
+    async def story(scene: Scene) -> None:
+        await scene.deploy(3)
+        await scene.pods(3)
+        await scene.autoscale(1, 5)
+        await asyncio.sleep(PERIOD + 1)
+        api = "the server could not find the requested resource (get pods.metrics.k8s.io)"
+        why = f"unable to get metrics for resource cpu: unable to fetch metrics from resource metrics API: {api}"
+        assert await scene.message("ScalingActive") == (
+            f"the HPA was unable to compute the replica count: failed to get cpu utilization: {why}"
+        )
+        assert await scene.world.events("FailedGetResourceMetric") == [
+            f"HorizontalPodAutoscaler/web failed to get cpu utilization: {why}"
+        ]
+        assert await scene.world.events("FailedComputeMetricsReplicas") == [
+            "HorizontalPodAutoscaler/web invalid metrics (1 invalid out of 1), first error is: "
+            f"failed to get cpu resource metric value: failed to get cpu utilization: {why}"
+        ]
+        status = await scene.status()
+        assert (status["currentReplicas"], status["desiredReplicas"]) == (3, 0)
+        assert status["currentMetrics"] == [{"type": ""}]
+        assert await scene.size() == 3
+
+    scaling(story, metered=False)
+
+
+@pytest.mark.parametrize(
+    ("metric", "path", "values", "size", "asked", "name", "current"),
+    [
+        pytest.param(
+            per_pod("15"),
+            f"{CUSTOM}/pods/*/qps",
+            measured("20", "10", "30"),
+            4,
+            f"v1beta2 {CUSTOM}/pods/*/qps?labelSelector=app=web",
+            "pods metric qps",
+            {"averageValue": "20"},
+            id="TestScaleUpCM",
+        ),
+        pytest.param(
+            of_object(type="Value", value="15"),
+            f"{CUSTOM}/deployments.apps/other/qps",
+            measured("20"),
+            4,
+            f"v1beta2 {CUSTOM}/deployments.apps/other/qps",
+            "Deployment metric qps",
+            {"value": "20"},
+            id="TestScaleUpCMObject",
+        ),
+        pytest.param(
+            of_object("Namespace", "v1", type="Value", value="15"),
+            f"{CUSTOM}/metrics/qps",
+            measured("20"),
+            4,
+            f"v1beta2 {CUSTOM}/metrics/qps",
+            "Namespace metric qps",
+            {"value": "20"},
+            id="an object metric of the namespace",
+        ),
+        pytest.param(
+            of_object(type="AverageValue", averageValue="10"),
+            f"{CUSTOM}/deployments.apps/other/qps",
+            measured("40"),
+            4,
+            f"v1beta2 {CUSTOM}/deployments.apps/other/qps",
+            "external metric qps(nil)",
+            {"averageValue": "13334m"},
+            id="TestScaleUpPerPodCMObject",
+        ),
+        pytest.param(
+            external(type="Value", value="6666m"),
+            EXTERNAL,
+            measured("8600m"),
+            4,
+            f"v1beta1 {EXTERNAL}",
+            "external metric qps(nil)",
+            {"value": "8600m"},
+            id="TestScaleUpCMExternal",
+        ),
+        pytest.param(
+            external(type="AverageValue", averageValue="2222m"),
+            EXTERNAL,
+            measured("4000m", "4600m"),
+            4,
+            f"v1beta1 {EXTERNAL}",
+            "external metric qps(nil)",
+            {"averageValue": "2867m"},
+            id="TestScaleUpPerPodCMExternal",
+        ),
+    ],
+)
+def test_metrics_of_other_apis(
+    metric: Doc, path: str, values: list[Doc], size: int, asked: str, name: str, current: Doc
+) -> None:
+    async def story(scene: Scene) -> None:
+        scene.apis.values[path] = values
+        await scene.deploy(3)
+        await scene.pods(3)
+        await scene.autoscale(2, 6, metric)
+        await asyncio.sleep(PERIOD + 1)
+        assert await scene.size() == size
+        assert scene.apis.asked == [asked]
+        assert await scene.message("ScalingActive") == (
+            f"the HPA was able to successfully calculate a replica count from {name}"
+        )
+        status = (await scene.status())["currentMetrics"][0]
+        inner = status[status["type"][0].lower() + status["type"][1:]]
+        assert inner["current"] == current
+        assert inner["metric"] == {"name": "qps"}
+
+    scaling(story)
+
+
+def test_the_newest_version_of_the_custom_api_is_asked_and_found_out_once_per_period() -> None:
+    async def story(scene: Scene) -> None:
+        scene.apis.versions = ("v1beta1",)
+        scene.apis.values[f"{CUSTOM}/pods/*/qps"] = measured("15", "15")
+        await scene.deploy(2)
+        await scene.pods(2)
+        await scene.autoscale(1, 5, per_pod("15"))
+        await asyncio.sleep(PERIOD + 1)
+        assert scene.apis.asked[-1].startswith("v1beta1 ")
+        scene.apis.versions = ("v1beta1", "v1beta2")
+        await asyncio.sleep(PERIOD)
+        assert scene.apis.asked[-1].startswith("v1beta2 ")
+        scene.apis.versions = ()
+        await asyncio.sleep(2 * PERIOD)
+        assert (await scene.reasons())["ScalingActive"] == "False FailedGetPodsMetric"
+
+    scaling(story)
+
+
+def test_one_metric_that_fails_stops_a_fall_and_not_a_rise() -> None:
+    """TestScaleUpOneMetricEmpty, TestNoScaleDownOneMetricEmpty."""
+
+    async def story(scene: Scene) -> None:
+        await scene.deploy(3)
+        await scene.pods(3)
+        scene.meter.cpu = 10
+        await scene.autoscale(1, 6, external(type="Value", value="1"), CPU_50)
+        await asyncio.sleep(PERIOD + 1)
+        assert await scene.size() == 3
+        assert (await scene.reasons())["ScalingActive"] == "False FailedGetExternalMetric"
+        assert [each["type"] for each in (await scene.status())["currentMetrics"]] == ["", "Resource"]
+        assert len(await scene.world.events("FailedComputeMetricsReplicas")) == 1
+        scene.meter.cpu = 90
+        await asyncio.sleep(PERIOD)
+        assert await scene.size() == 6
+        assert (await scene.reasons())["ScalingActive"] == "True ValidMetricFound"
+
+    scaling(story)
+
+
+def test_the_largest_proposal_counts() -> None:
+    async def story(scene: Scene) -> None:
+        scene.apis.values[EXTERNAL] = measured("7")
+        await scene.deploy(3)
+        await scene.pods(3)
+        scene.meter.cpu = 60
+        await scene.autoscale(1, 20, CPU_50, external(type="AverageValue", averageValue="1"))
+        await asyncio.sleep(PERIOD + 1)
+        assert await scene.size() == 6  # seven are asked for, twice as many are allowed
+        assert (await scene.world.events("SuccessfulRescale"))[0].endswith("external metric qps(nil) above target")
+        assert await scene.reasons() == {
+            "AbleToScale": "True SucceededRescale",
+            "ScalingActive": "True ValidMetricFound",
+            "ScalingLimited": "True ScaleUpLimit",
+        }
+
+    scaling(story)
+
+
+@pytest.mark.parametrize(
+    ("metric", "size", "current", "name"),
+    [
+        pytest.param(
+            resource(type="AverageValue", averageValue="25m"),
+            4,
+            {"averageValue": "50m"},
+            "cpu resource",
+            id="an average of cpu",
+        ),
+        pytest.param(
+            resource("memory", type="AverageValue", averageValue="512Ki"),
+            4,
+            {"averageValue": "1Mi"},
+            "memory resource",
+            id="an average of memory, in its own notation (TestBuildQuantity)",
+        ),
+        pytest.param(
+            resource(container="main", type="Utilization", averageUtilization=25),
+            4,
+            {"averageUtilization": 50, "averageValue": "50m"},
+            "cpu container resource utilization (percentage of request)",
+            id="TestScaleUpContainer",
+        ),
+        pytest.param(
+            resource(container="main", type="AverageValue", averageValue="100m"),
+            2,
+            {"averageValue": "50m"},
+            "cpu resource",
+            id="TestScaleDownContainerResource, within the window",
+        ),
+    ],
+)
+def test_resources_of_pods_and_containers(metric: Doc, size: int, current: Doc, name: str) -> None:
+    async def story(scene: Scene) -> None:
+        await scene.deploy(2)
+        await scene.pods(2)
+        scene.meter.cpu = 50
+        await scene.autoscale(1, 9, metric)
+        await asyncio.sleep(PERIOD + 1)
+        assert await scene.size() == size
+        (status,) = (await scene.status())["currentMetrics"]
+        inner = status["containerResource" if status["type"] == "ContainerResource" else "resource"]
+        assert inner["current"] == current
+        assert (await scene.message("ScalingActive")).endswith(f"calculate a replica count from {name}")
+
+    scaling(story)
+
+
+@pytest.mark.parametrize(
+    ("metric", "reason", "why"),
+    [
+        pytest.param(
+            CPU_50,
+            "FailedGetResourceMetric",
+            "failed to get cpu utilization: unable to get metrics for resource cpu: no metrics returned from resource "
+            "metrics API",
+            id="TestEmptyMetrics",
+        ),
+        pytest.param(
+            resource(container="none", type="Utilization", averageUtilization=25),
+            "FailedGetContainerResourceMetric",
+            "failed to get cpu utilization: unable to get metrics for resource cpu: no metrics returned from resource "
+            "metrics API",
+            id="of a container",
+        ),
+        pytest.param(
+            per_pod("15"),
+            "FailedGetPodsMetric",
+            "unable to get metric qps: unable to fetch metrics from custom metrics API: the server could not find the "
+            "requested resource (get pods.custom.metrics.k8s.io *)",
+            id="failed get pods metric",
+        ),
+        pytest.param(
+            of_object(type="Value", value="1"),
+            "FailedGetObjectMetric",
+            "unable to get metric qps: unable to fetch metrics from custom metrics API: the server could not find the "
+            "requested resource (get deployments.apps.custom.metrics.k8s.io other) on Deployment default/other",
+            id="failed get object metric",
+        ),
+        pytest.param(
+            external(type="Value", value="1"),
+            "FailedGetExternalMetric",
+            "unable to get external metric default/qps/nil: unable to fetch metrics from external metrics API: the "
+            "server could not find the requested resource (get qps.external.metrics.k8s.io)",
+            id="failed get external metric",
+        ),
+    ],
+)
+def test_every_kind_of_metric_says_why_it_is_not_there(metric: Doc, reason: str, why: str) -> None:
+    """TestConditionFailedGetMetrics."""
+
+    async def story(scene: Scene) -> None:
+        await scene.deploy(2)
+        await scene.pods(2)
+        scene.meter.unmeasured = {"web-0", "web-1"}
+        await scene.autoscale(1, 9, metric)
+        await asyncio.sleep(PERIOD + 1)
+        assert (await scene.reasons())["ScalingActive"] == f"False {reason}"
+        assert await scene.message("ScalingActive") == f"the HPA was unable to compute the replica count: {why}"
+        assert await scene.world.events(reason) == [f"HorizontalPodAutoscaler/web {why}"]
+
+    scaling(story)
+
+
+def test_pods_without_requests_have_no_utilization() -> None:
+    """TestEmptyCPURequest."""
+
+    async def story(scene: Scene) -> None:
+        await scene.deploy(1)
+        await scene.world.pod("bare", labels={"app": "web"}, ready=True)
+        started = format_time(scene.world.env.now())
+        await scene.world.merge(f"{PODS}/bare/status", {"status": {"startTime": started}})
+        await scene.autoscale(1, 9)
+        await asyncio.sleep(PERIOD + 1)
+        why = "failed to get cpu utilization: missing request for cpu in container main of Pod bare"
+        assert (await scene.message("ScalingActive")).endswith(why)
+
+    scaling(story, options=HorizontalPodAutoscalerOptions(cpu_initialization_period=0.0, initial_readiness_delay=0.0))
+
+
+def test_a_pod_without_a_sample_counts_as_idle_on_the_way_up_and_as_busy_on_the_way_down() -> None:
+    """TestMissingMetrics, TestMissingReports."""
+
+    async def story(scene: Scene) -> None:
+        await scene.deploy(3)
+        await scene.pods(3)
+        scene.meter.unmeasured = {"web-2"}
+        scene.meter.cpu = 100
+        await scene.autoscale(1, 9)
+        await asyncio.sleep(PERIOD + 1)
+        assert await scene.size() == 4  # 200 of 300 are used, twice of 50 %, less for the one that is not known
+
+    scaling(story)

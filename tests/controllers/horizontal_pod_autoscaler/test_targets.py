@@ -1,0 +1,183 @@
+"""Whose size it is: scales of every kind, targets that are not there, rivals. The controller against the embedded
+API server in virtual time. Many stories mirror v1.36 ``pkg/controller/podautoscaler/horizontal_test.go``, whose
+names stand in their docstrings."""
+
+import asyncio
+
+import pytest
+from tests.controllers.horizontal_pod_autoscaler.scene import CPU_50, HPAS, PERIOD, Doc, Scene, scaling
+from tests.controllers.node_world import PODS
+
+
+@pytest.mark.parametrize(
+    ("target", "text", "error"),
+    [
+        pytest.param(
+            {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+            'deployments.apps "web" not found',
+            "internal",
+            id="no such object",
+        ),
+        pytest.param(
+            {"apiVersion": "apps/v1", "kind": "Sloop", "name": "web"},
+            'no matches for kind "Sloop" in group "apps"',
+            "internal",
+            id="no such kind",
+        ),
+        pytest.param(
+            {"apiVersion": "a/b/c", "kind": "Sloop", "name": "web"},
+            "unexpected GroupVersion string: a/b/c",
+            "spec",
+            id="no version at all",
+        ),
+    ],
+)
+def test_a_target_that_is_not_there(target: Doc, text: str, error: str) -> None:
+    """TestConditionFailedGetScale."""
+
+    async def story(scene: Scene) -> None:
+        spec = {"scaleTargetRef": target, "maxReplicas": 5}
+        try:
+            await scene.world.request("POST", HPAS, {"metadata": {"name": "web"}, "spec": spec})
+        except Exception:  # noqa: BLE001  # some of these the server does not take; then there is nothing to see
+            return
+        await asyncio.sleep(PERIOD + 1)
+        assert await scene.reasons() == {"AbleToScale": "False FailedGetScale"}
+        why = "the HPA controller was unable to get the target's current scale"
+        assert await scene.message("AbleToScale") == f"{why}: {text}"
+        assert await scene.world.events("FailedGetScale") == [f"HorizontalPodAutoscaler/web {text}"]
+        shown = scene.world.metrics.exposition()
+        name = "horizontal_pod_autoscaler_controller_reconciliations_total"
+        assert f'{name}{{action="none",error="{error}"}} 1' in shown
+
+    scaling(story)
+
+
+def test_two_autoscalers_of_the_same_pods_do_nothing() -> None:
+    """TestConditionAmbiguous…: upstream since v1.27."""
+
+    async def story(scene: Scene) -> None:
+        await scene.deploy(3)
+        await scene.deploy(3, name="twin", labels={"app": "web"})
+        await scene.pods(3)
+        scene.meter.cpu = 90
+        await scene.autoscale(1, 9)
+        await scene.autoscale(1, 9, name="twin")
+        await asyncio.sleep(2 * PERIOD + 1)
+        why = "pods by selector app=web are controlled by multiple HPAs: [default/twin default/web]"
+        assert (await scene.reasons("twin"))["ScalingActive"] == "False AmbiguousSelector"
+        assert await scene.message("ScalingActive") == why
+        assert f"HorizontalPodAutoscaler/web {why}" in await scene.world.events("AmbiguousSelector")
+        sizes = await scene.size(), await scene.size("twin")
+        await scene.world.delete(f"{HPAS}/twin")
+        await asyncio.sleep(2 * PERIOD)
+        assert (await scene.reasons())["ScalingActive"] == "True ValidMetricFound"
+        assert await scene.size("twin") == sizes[1]
+
+    scaling(story)
+
+
+SLOOPS = "/apis/sea.example/v1/namespaces/default/sloops"
+
+
+async def define_sloops(scene: Scene, *, selector: str = "app=web") -> None:
+    """A custom resource with a scale, one of it, and its autoscaler. Its selector is whatever somebody writes."""
+    world = scene.world
+    paths = {
+        "specReplicasPath": ".spec.crew",
+        "statusReplicasPath": ".status.crew",
+        "labelSelectorPath": ".status.selector",
+    }
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+        "subresources": {"status": {}, "scale": paths},
+    }
+    names = {"plural": "sloops", "singular": "sloop", "kind": "Sloop", "listKind": "SloopList"}
+    definition = {
+        "metadata": {"name": "sloops.sea.example"},
+        "spec": {"group": "sea.example", "scope": "Namespaced", "names": names, "versions": [version]},
+    }
+    await world.request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+    await asyncio.sleep(5)
+    body = {"apiVersion": "sea.example/v1", "kind": "Sloop", "metadata": {"name": "web"}, "spec": {"crew": 2}}
+    await world.request("POST", SLOOPS, body)
+    await world.merge(f"{SLOOPS}/web/status", {"status": {"crew": 2, "selector": selector}})
+    await scene.deploy(1)
+    await scene.pods(2)
+    target = {"apiVersion": "sea.example/v1", "kind": "Sloop", "name": "web"}
+    spec = {"scaleTargetRef": target, "minReplicas": 1, "maxReplicas": 9, "metrics": [CPU_50]}
+    await world.request("POST", HPAS, {"metadata": {"name": "web"}, "spec": spec})
+    await asyncio.sleep(PERIOD + 1)
+
+
+def test_any_scale_subresource_will_do() -> None:
+    """A custom resource with a scale is found by discovery, and written in its own words."""
+
+    async def story(scene: Scene) -> None:
+        scene.meter.cpu = 100
+        await define_sloops(scene)
+        assert (await scene.world.see(f"{SLOOPS}/web"))["spec"] == {"crew": 4}
+
+    scaling(story)
+
+
+@pytest.mark.parametrize(
+    ("selector", "event", "told", "message"),
+    [
+        pytest.param(
+            "",
+            "SelectorRequired",
+            "selector is required",
+            "the HPA target's scale is missing a selector",
+            id="TestConditionInvalidSelectorMissing",
+        ),
+        pytest.param(
+            "cheddar cheese",
+            "InvalidSelector",
+            "couldn't convert selector into a corresponding internal selector object: ",
+            "couldn't convert selector into a corresponding internal selector object: ",
+            id="TestConditionInvalidSelectorUnparsable",
+        ),
+    ],
+)
+def test_a_selector_that_selects_nobody_can_tell_whom(selector: str, event: str, told: str, message: str) -> None:
+    async def story(scene: Scene) -> None:
+        await define_sloops(scene, selector=selector)
+        assert (await scene.reasons())["ScalingActive"] == "False InvalidSelector"
+        assert (await scene.message("ScalingActive")).startswith(message)
+        assert (await scene.world.events(event))[0].startswith(f"HorizontalPodAutoscaler/web {told}")
+        assert (await scene.world.events("FailedComputeMetricsReplicas"))[0].startswith(
+            f"HorizontalPodAutoscaler/web {told}"
+        )
+        assert (await scene.world.see(f"{SLOOPS}/web"))["spec"] == {"crew": 2}
+
+    scaling(story)
+
+
+@pytest.mark.parametrize(
+    ("other", "reason"),
+    [
+        pytest.param({"app": "web"}, "False AmbiguousSelector", id="full overlap"),
+        pytest.param({"tier": "front"}, "False AmbiguousSelector", id="partial overlap"),
+        pytest.param({"app": "other"}, "True ValidMetricFound", id="no overlap"),
+    ],
+)
+def test_only_autoscalers_that_share_pods_are_rivals(other: Doc, reason: str) -> None:
+    """TestCondition(No)AmbiguousSelectorWhen…OverlapBetweenHPAs."""
+
+    async def story(scene: Scene) -> None:
+        await scene.deploy(2)
+        await scene.deploy(2, name="twin", labels=other)
+        await scene.pods(2)
+        await scene.world.merge(f"{PODS}/web-1", {"metadata": {"labels": {"tier": "front"}}})
+        scene.meter.cpu = 50
+        await scene.autoscale(1, 9, name="twin")
+        await asyncio.sleep(PERIOD / 2)
+        await scene.autoscale(1, 9)
+        await asyncio.sleep(PERIOD + 1)
+        assert (await scene.reasons())["ScalingActive"] == reason
+
+    scaling(story)

@@ -1,0 +1,112 @@
+"""The gate HPAScaleToZero: the controller against the embedded API server in virtual time. Stories mirror v1.36
+``pkg/controller/podautoscaler/horizontal_test.go``, whose names stand in their docstrings."""
+
+import asyncio
+
+from tests.controllers.horizontal_pod_autoscaler.scene import (
+    EXTERNAL,
+    HPA,
+    PERIOD,
+    WEB,
+    Scene,
+    external,
+    measured,
+    scaling,
+)
+
+from pilothouse.apiserver.objects import with_revision
+from pilothouse.controllers.workloads.horizontal_pod_autoscaler import HorizontalPodAutoscalerOptions
+
+ZERO = HorizontalPodAutoscalerOptions(scale_to_zero=True, cpu_initialization_period=0.0)
+
+
+async def allow_zero(scene: Scene) -> None:
+    """Store a minimum of 0, which this server's API refuses: upstream's takes it with its own gate on."""
+    store, key = scene.world.store, "autoscaling/horizontalpodautoscalers/default/web"
+    record = store.get(key)
+    assert record is not None, "it was made"
+    value = record.value.replace(b'"minReplicas":1', b'"minReplicas":0')
+    assert value != record.value
+    staged = store.stage(
+        key, lambda revision: with_revision(value, record.revision, revision), expected=record.revision
+    )
+    await store.commit(staged)
+
+
+def test_to_zero_and_back_where_that_is_switched_on() -> None:
+    """The gate HPAScaleToZero (alpha): what it set to 0 itself it wakes again, what a hand set to 0 stays."""
+
+    async def story(scene: Scene) -> None:
+        values = scene.apis.values
+        values[EXTERNAL] = measured("0")
+        await scene.deploy(2)
+        await scene.pods(2)
+        down = {"stabilizationWindowSeconds": 0}
+        await scene.autoscale(1, 9, external(type="Value", value="100"), behavior={"scaleDown": down})
+        await asyncio.sleep(PERIOD + 1)
+        assert await scene.size() == 1
+        assert (await scene.reasons())["ScaledToZero"] == "False NotScaledToZero"
+        await allow_zero(scene)
+        await asyncio.sleep(PERIOD)
+        assert await scene.size() == 0
+        assert (await scene.reasons())["ScaledToZero"] == "True ScaledToZero"
+        await asyncio.sleep(3 * PERIOD)
+        assert await scene.size() == 0
+        values[EXTERNAL] = measured("350")
+        await asyncio.sleep(PERIOD)
+        assert await scene.size() == 4
+        assert (await scene.reasons())["ScaledToZero"] == "False NotScaledToZero"
+        await scene.world.merge(WEB, {"spec": {"replicas": 0}})
+        await asyncio.sleep(2 * PERIOD)
+        assert await scene.size() == 0
+        assert (await scene.reasons())["ScalingActive"] == "False ScalingDisabled"
+
+    scaling(story, options=ZERO)
+
+
+def test_a_minimum_that_is_raised_at_zero_wakes_it() -> None:
+    async def story(scene: Scene) -> None:
+        scene.apis.values[EXTERNAL] = measured("0")
+        await scene.deploy(1)
+        await scene.pods(1)
+        down = {"stabilizationWindowSeconds": 0}
+        await scene.autoscale(1, 9, external(type="Value", value="100"), behavior={"scaleDown": down})
+        await allow_zero(scene)
+        await asyncio.sleep(PERIOD + 1)
+        assert await scene.size() == 0
+        await scene.world.merge(HPA, {"spec": {"minReplicas": 3}})
+        await asyncio.sleep(PERIOD)
+        assert await scene.size() == 3
+        assert (await scene.world.events("SuccessfulRescale"))[-1].endswith("below Spec.MinReplicas")
+
+    scaling(story, options=ZERO)
+
+
+def test_zero_that_nobody_wrote_down_is_left_alone() -> None:
+    """TestScaleUpFromZeroWithoutCondition."""
+
+    async def story(scene: Scene) -> None:
+        scene.apis.values[EXTERNAL] = measured("500")
+        await scene.deploy(0)
+        await scene.autoscale(1, 9, external(type="Value", value="100"))
+        await allow_zero(scene)
+        await asyncio.sleep(2 * PERIOD + 1)
+        assert await scene.size() == 0
+        assert (await scene.reasons())["ScalingActive"] == "False ScalingDisabled"
+
+    scaling(story, options=ZERO)
+
+
+def test_the_condition_of_the_gate_goes_when_it_is_off() -> None:
+    async def story(scene: Scene) -> None:
+        await scene.deploy(2)
+        await scene.pods(2)
+        scene.meter.cpu = 50
+        await scene.autoscale(1, 9)
+        condition = {"type": "ScaledToZero", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        status = {"currentReplicas": 0, "desiredReplicas": 0, "conditions": [condition]}
+        await scene.world.merge(f"{HPA}/status", {"status": status})
+        await asyncio.sleep(PERIOD + 1)
+        assert "ScaledToZero" not in await scene.reasons()
+
+    scaling(story)
