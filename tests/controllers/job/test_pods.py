@@ -1,0 +1,294 @@
+"""Which pods a Job makes and removes, for which indexes, and what the next one notes. Rows mirror v1.36
+``pkg/controller/job/job_controller_test.go`` and ``indexed_job_utils_test.go``."""
+
+from typing import Any
+
+import pytest
+from tests.controllers.job.builders import T0, at, job, pod
+from tests.controllers.job.looks import (
+    ANY_FAILURE,
+    EVICTED,
+    IGNORE_EVICTIONS,
+    INDEXED,
+    JUST_FAILED,
+    NEVER,
+    F,
+    P,
+    R,
+    S,
+    failed,
+    going,
+    indexed,
+    pending,
+    running,
+    seen,
+    succeeded,
+)
+
+from pilothouse.api.batch import PodFailurePolicy
+from pilothouse.api.core import Pod
+from pilothouse.controllers.workloads.job.backoff import NONE, Failures
+from pilothouse.controllers.workloads.job.decide import (
+    FAILURE_COUNT,
+    IGNORED_FAILURE_COUNT,
+    CreatePods,
+    RemovePods,
+    Wait,
+    decide_pods,
+    failures_noted,
+    next_failure_counts,
+    take_census,
+    until_replaced,
+    why_created,
+)
+from pilothouse.controllers.workloads.job.indexes import UNKNOWN, Indexes
+
+
+@pytest.mark.parametrize(
+    ("spec", "groups", "failures", "expected"),
+    [
+        pytest.param({"completions": 5}, [], NONE, 2, id="a start"),
+        pytest.param({}, [], NONE, 2, id="a start without completions"),
+        pytest.param({"completions": 5}, [pending(2)], NONE, 0, id="pending ones are there"),
+        pytest.param({"completions": 5, "parallelism": 3}, [running(3)], NONE, 0, id="as many as wanted"),
+        pytest.param({}, [running(2)], NONE, 0, id="as many as wanted without completions"),
+        pytest.param({"completions": 5}, [running(1), succeeded(1)], NONE, 1, id="too few"),
+        pytest.param({}, [running(1)], NONE, 1, id="too few without completions"),
+        pytest.param({}, [running(1), succeeded(1)], NONE, 0, id="without completions, one has succeeded: no more"),
+        pytest.param({}, [succeeded(2)], NONE, 0, id="without completions, all have succeeded"),
+        pytest.param(
+            {"parallelism": 1, "pod_replacement_policy": "Failed"},
+            [running(1), failed(1), going(1)],
+            NONE,
+            0,
+            id="without completions, one runs, one failed, one goes: replace what failed",
+        ),
+        pytest.param(
+            {"parallelism": 1, "completions": 1},
+            [running(1), failed(1), going(1)],
+            NONE,
+            0,
+            id="one runs, one failed, one goes",
+        ),
+        pytest.param({"parallelism": 1, "completions": 1}, [going(1)], NONE, 1, id="one that goes is replaced"),
+        pytest.param(
+            {"parallelism": 1, "completions": 1, "pod_replacement_policy": "Failed"},
+            [going(1)],
+            NONE,
+            0,
+            id="one that goes is not replaced before it has failed",
+        ),
+        pytest.param(
+            {"parallelism": 1, "completions": 1, "pod_failure_policy": ANY_FAILURE},
+            [going(1)],
+            NONE,
+            0,
+            id="nor with a failure policy",
+        ),
+        pytest.param(
+            {"parallelism": 1, "completions": 1, "pod_replacement_policy": "Failed"},
+            [running(2), going(4)],
+            NONE,
+            -1,
+            id="more going than wanted: still one too many runs",
+        ),
+        pytest.param(
+            {"parallelism": 1, "completions": 1, "pod_failure_policy": ANY_FAILURE},
+            [running(2), going(4)],
+            NONE,
+            -1,
+            id="kubernetes#122235: the same with a failure policy",
+        ),
+        pytest.param({"parallelism": 1, "completions": 1}, [], JUST_FAILED, 10.0, id="too few, just failed: wait"),
+        pytest.param({"parallelism": 1, "completions": 1}, [], Failures(0, T0), 1, id="too few, a success since"),
+        pytest.param({"completions": 5}, [running(3)], NONE, -1, id="too many"),
+        pytest.param({"completions": 5}, [running(3)], JUST_FAILED, -1, id="too many go without waiting"),
+        pytest.param({"completions": 5}, [running(10)], NONE, -8, id="far too many"),
+        pytest.param(
+            {"parallelism": 3, "completions": 4},
+            [running(3), succeeded(2)],
+            NONE,
+            -1,
+            id="more than are still to succeed",
+        ),
+        pytest.param({"completions": 5}, [running(1), succeeded(1), failed(1)], NONE, 1, id="some of each"),
+        pytest.param({"completions": 5}, [running(2), succeeded(2)], NONE, 0, id="nothing to do"),
+        pytest.param({"completions": 5}, [succeeded(5)], NONE, 0, id="all done"),
+        pytest.param({"completions": 5, "suspend": True}, [running(2)], NONE, -2, id="suspended: none runs"),
+        pytest.param({"completions": 5, "suspend": True}, [], NONE, 0, id="suspended, and none runs"),
+        pytest.param({"parallelism": 0, "completions": 5}, [running(2)], NONE, -2, id="no parallelism"),
+        pytest.param({"parallelism": 700, "completions": 700}, [], NONE, 500, id="not more than a burst"),
+        pytest.param({"parallelism": 0, "completions": 700}, [running(700)], NONE, -500, id="nor removed"),
+    ],
+)
+def test_which_pods_to_make_and_to_remove(
+    spec: dict[str, Any], groups: list[list[Pod]], failures: Failures, expected: float
+) -> None:
+    """TestControllerSyncJob, its rows without indexes: more than 0 are made, less removed, a fraction is a wait."""
+    owner = job(**{"parallelism": 2, "backoff_limit": 6, "template": NEVER, **spec})
+    look = seen(owner, *groups, failures=failures)
+    match decide_pods(look, take_census(look)):
+        case None:
+            got: float = 0
+        case CreatePods(count):
+            got = count
+        case RemovePods(pods):
+            got = -len(pods)
+        case Wait(seconds):
+            assert isinstance(expected, float)
+            got = seconds
+    assert got == expected
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "completions", "pods", "expected"),
+    [
+        pytest.param(2, 5, [], CreatePods(2, (0, 1)), id="a start"),
+        pytest.param(2, 3, [(0, S), (1, F), (1, S), (2, S)], None, id="completed"),
+        pytest.param(2, 3, [(0, S), (1, S), (1, S)], CreatePods(1, (2,)), id="an index twice"),
+        pytest.param(
+            8,
+            20,
+            [(0, R), (2, S), (3, P), (4, S), (5, S), (7, S), (8, S), (9, S)],
+            CreatePods(6, (1, 6, 10, 11, 12, 13)),
+            id="some run, some are done",
+        ),
+        pytest.param(3, 4, [(0, F), (1, P), (2, F)], CreatePods(2, (0, 2)), id="some failed"),
+        pytest.param(
+            2,
+            5,
+            [(None, R), (None, S), (None, F), (None, P), (0, S), (1, R), (2, R)],
+            ["i3", "i0"],
+            id="pods without index go",
+        ),
+        pytest.param(5, 5, [(None, R), (0, S), (1, R), (2, R), (2, P)], ["i0", "i4"], id="doubles go"),
+        pytest.param(2, 5, [(0, S), (5, R), (6, S), (7, P), (8, F)], ["i1", "i3"], id="past the last index"),
+    ],
+)
+def test_which_indexes(
+    parallelism: int, completions: int, pods: list[tuple[int | None, str]], expected: CreatePods | list[str] | None
+) -> None:
+    """TestControllerSyncJob, its rows of indexed Jobs."""
+    owner = job(
+        parallelism=parallelism, completions=completions, backoff_limit=6, completion_mode="Indexed", template=NEVER
+    )
+    look = seen(owner, indexed(*pods))
+    got = decide_pods(look, take_census(look))
+    if isinstance(got, RemovePods):
+        assert [victim.metadata.name for victim in got.pods] == expected
+    else:
+        assert got == expected
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        pytest.param("Failed", CreatePods(1, (1,)), id="only failed: its index waits"),
+        pytest.param("TerminatingOrFailed", CreatePods(2, (0, 1)), id="its index is taken over"),
+    ],
+)
+def test_an_index_whose_pod_goes(policy: str, expected: CreatePods) -> None:
+    """TestControllerSyncJob, "indexed job with some pods deleted"."""
+    owner = job(parallelism=2, completions=5, completion_mode="Indexed", template=NEVER, pod_replacement_policy=policy)
+    look = seen(owner, [pod("a", index=0, deleted=0)])
+    assert decide_pods(look, take_census(look)) == expected
+
+
+@pytest.mark.parametrize(
+    ("now", "expected"),
+    [
+        pytest.param(5, Wait(5.0), id="both wait: until the first may be made"),
+        pytest.param(9.5, Wait(1.0), id="never less than a second"),
+        pytest.param(12, CreatePods(1, (0,)), id="one may"),
+        pytest.param(30, CreatePods(2, (0, 1)), id="both may"),
+    ],
+)
+def test_each_index_waits_for_itself(now: float, expected: CreatePods | Wait) -> None:
+    """TestGetPodCreationInfoForIndependentIndexes."""
+    owner = job(parallelism=2, completions=2, completion_mode="Indexed", template=NEVER, backoff_limit_per_index=5)
+    first = pod("a", "Failed", index=0, finished=0, notes={FAILURE_COUNT: "0"})
+    second = pod("b", "Failed", index=1, finished=0, notes={FAILURE_COUNT: "1"})
+    look = seen(owner, [first, second], now=at(now))
+    assert decide_pods(look, take_census(look)) == expected
+
+
+@pytest.mark.parametrize(
+    ("counted", "ignored", "expected"),
+    [
+        pytest.param(None, None, 10.0, id="no annotation: one failure"),
+        pytest.param("2", None, 40.0, id="two before it"),
+        pytest.param("1", "1", 40.0, id="one before it that counted and one that did not"),
+        pytest.param("9", None, 600.0, id="at most ten minutes"),
+    ],
+)
+def test_the_wait_of_an_index(counted: str | None, ignored: str | None, expected: float) -> None:
+    """TestGetRemainingBackoffTimePerIndex."""
+    notes = {name: text for name, text in ((FAILURE_COUNT, counted), (IGNORED_FAILURE_COUNT, ignored)) if text}
+    assert until_replaced(job(), pod("a", "Failed", deleted=0, notes=notes), T0) == expected
+    assert until_replaced(job(), None, T0) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param(None, 0, id="none"),
+        pytest.param("2", 2, id="a number"),
+        pytest.param("2147483647", 2147483647, id="the largest"),
+        pytest.param("2147483648", 0, id="too large"),
+        pytest.param("-1", 0, id="negative"),
+        pytest.param("xyz", 0, id="no number"),
+    ],
+)
+def test_the_failures_that_a_pod_notes(text: str | None, expected: int) -> None:
+    """TestGetIndexFailureCount."""
+    assert failures_noted(pod("a", notes={FAILURE_COUNT: text} if text is not None else {})) == expected
+
+
+@pytest.mark.parametrize(
+    ("policy", "last", "expected"),
+    [
+        pytest.param(None, None, {FAILURE_COUNT: "0"}, id="the first"),
+        pytest.param(None, pod("a", F, notes={FAILURE_COUNT: "0"}), {FAILURE_COUNT: "1"}, id="after the first"),
+        pytest.param(None, pod("a", F, notes={FAILURE_COUNT: "3"}), {FAILURE_COUNT: "4"}, id="after the fourth"),
+        pytest.param(
+            IGNORE_EVICTIONS,
+            pod("a", F, conditions=EVICTED, notes={FAILURE_COUNT: "3"}),
+            {FAILURE_COUNT: "3", IGNORED_FAILURE_COUNT: "1"},
+            id="after one that is ignored",
+        ),
+        pytest.param(
+            IGNORE_EVICTIONS,
+            pod("a", F, notes={FAILURE_COUNT: "3", IGNORED_FAILURE_COUNT: "2"}),
+            {FAILURE_COUNT: "4", IGNORED_FAILURE_COUNT: "2"},
+            id="what was ignored is passed on",
+        ),
+    ],
+)
+def test_the_failures_that_the_next_pod_notes(
+    policy: PodFailurePolicy | None, last: Pod | None, expected: dict[str, str]
+) -> None:
+    """TestGetNewIndexFailureCountValue."""
+    assert next_failure_counts(job(pod_failure_policy=policy), last) == expected
+
+
+@pytest.mark.parametrize(
+    ("policy", "pods", "expected"),
+    [
+        pytest.param("TerminatingOrFailed", [], "new", id="nothing happened"),
+        pytest.param("TerminatingOrFailed", failed(1), "recreate_terminating_or_failed", id="one failed"),
+        pytest.param("TerminatingOrFailed", going(1), "recreate_terminating_or_failed", id="one goes"),
+        pytest.param("Failed", failed(1), "recreate_failed", id="one failed, only failed ones are replaced"),
+        pytest.param("Failed", [], "new", id="nothing happened, only failed ones are replaced"),
+    ],
+)
+def test_why_pods_are_made(policy: str, pods: list[Pod], expected: str) -> None:
+    """``recordJobPodsCreationTotal``; TestJobPodReplacementPolicy of test/integration/job."""
+    owner = job(pod_replacement_policy=policy)
+    assert why_created(owner, take_census(seen(owner, pods))) == expected
+
+
+def test_pods_without_index_are_in_no_set() -> None:
+    look = seen(job(**INDEXED), indexed((None, S), (-2, S), (7, S)))
+    census = take_census(look)
+    assert (census.completed, census.succeeded, census.new_succeeded) == (Indexes(), 0, ())
+    assert UNKNOWN not in census.completed
