@@ -1,0 +1,100 @@
+"""Budgets, workloads and pods on the embedded API server, with the disruption controller, in short words."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from tests.controllers.node_world import PODS, Doc, World, play
+
+from pilothouse.controllers.policy.disruption import DESCRIPTOR
+from pilothouse.machinery.times import format_time
+
+PDBS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+APPS = "/apis/apps/v1/namespaces/default"
+LABELS = {"app": "web"}
+UPDATE = "update poddisruptionbudgets/status web"
+
+
+def budgeting(story: Callable[[World], Awaitable[None]], *, seed: int = 0) -> None:
+    async def with_controller(world: World) -> None:
+        await world.start(DESCRIPTOR)
+        await story(world)
+
+    play(with_controller, seed=seed)
+
+
+async def budget(world: World, name: str = "web", **spec: Any) -> Doc:
+    return await world.request(
+        "POST", PDBS, {"metadata": {"name": name}, "spec": {"selector": {"matchLabels": LABELS}, **spec}}
+    )
+
+
+async def status(world: World, name: str = "web") -> tuple[int, int, int, int]:
+    """Allowed, healthy, desired, expected; as upstream's tests have them."""
+    found = (await world.see(f"{PDBS}/{name}"))["status"]
+    return found["disruptionsAllowed"], found["currentHealthy"], found["desiredHealthy"], found["expectedPods"]
+
+
+async def condition(world: World, name: str = "web") -> Doc:
+    return (await world.conditions(f"{PDBS}/{name}"))["DisruptionAllowed"]
+
+
+async def disrupted(world: World, name: str = "web") -> list[str]:
+    return sorted((await world.see(f"{PDBS}/{name}"))["status"].get("disruptedPods") or {})
+
+
+async def workload(world: World, plural: str, kind: str, replicas: int = 3, **metadata: Any) -> Doc:
+    """Something of ``apps/v1``, and the reference to it."""
+    template = {"metadata": {"labels": LABELS}, "spec": {"containers": [{"name": "main", "image": "pause"}]}}
+    spec = {"replicas": replicas, "selector": {"matchLabels": LABELS}, "template": template}
+    made = await world.request("POST", f"{APPS}/{plural}", {"metadata": {"name": "web", **metadata}, "spec": spec})
+    return reference("apps/v1", kind, made)
+
+
+def reference(api_version: str, kind: str, made: Doc) -> Doc:
+    meta = made["metadata"]
+    return {"apiVersion": api_version, "kind": kind, "name": meta["name"], "uid": meta["uid"], "controller": True}
+
+
+async def pods(world: World, *owners: Doc, count: int = 3, first: int = 0, ready: bool = True) -> None:
+    for number in range(first, first + count):
+        await world.pod(f"p{number}", node="n1", ready=ready, labels=LABELS, ownerReferences=list(owners))
+
+
+async def report(world: World, name: str, *, ready: bool) -> None:
+    listed = [{"type": "Ready", "status": str(ready), "lastTransitionTime": format_time(world.env.now())}]
+    await world.merge(f"{PODS}/{name}/status", {"status": {"conditions": listed}})
+
+
+async def evict(world: World, name: str, **options: Any) -> None:
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}, "deleteOptions": options}
+    await world.request("POST", f"{PODS}/{name}/eviction", body)
+
+
+async def note_evicted(world: World, name: str) -> None:
+    """An eviction that dies between the budget and the pod: the pod is noted, marked, and not deleted."""
+    found = await world.see(f"{PDBS}/web")
+    found["status"]["disruptedPods"] = {name: format_time(world.env.now())}
+    found["status"]["disruptionsAllowed"] -= 1
+    await world.request("PUT", f"{PDBS}/web/status", found)
+
+
+async def define(world: World, *, scale: bool) -> None:
+    """A kind of workload that no cache has."""
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    version: Doc = {"name": "v1", "served": True, "storage": True, "schema": schema}
+    if scale:
+        paths = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
+        version["subresources"] = {"scale": paths}
+    names = {"plural": "widgets", "kind": "Widget"}
+    spec = {"group": "example.com", "scope": "Namespaced", "names": names, "versions": [version]}
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    await world.request("POST", path, {"metadata": {"name": "widgets.example.com"}, "spec": spec})
+    await asyncio.sleep(1)
+
+
+async def widget(world: World) -> Doc:
+    """One of it, and the reference to it."""
+    path = "/apis/example.com/v1/namespaces/default/widgets"
+    body = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"replicas": 10}}
+    return reference("example.com/v1", "Widget", await world.request("POST", path, body))
