@@ -5,23 +5,16 @@ from collections.abc import Callable, Iterator
 import pytest
 from tests.clients import daemon_stories as stories
 from tests.clients.daemon_stories import Ground
+from tests.clients.stages import on_up
 from tests.clients.test_kubectl import KUBECTL
-from tests.programs import pilothouse
 
 pytestmark = pytest.mark.skipif(KUBECTL is None, reason="no kubectl in $KUBEBUILDER_ASSETS or on the PATH")
 
 
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
-    directory = tmp_path_factory.mktemp("up")
-    flags = ["--port=0", "--nodes=5", "--pod-start-delay=50ms", "--pod-ready-delay=50ms", "--pod-stop-delay=50ms"]
-    with pilothouse(directory, "up", *flags) as program:
-        program.until("pilothouse is ready")
-        assert KUBECTL is not None
-        command = [KUBECTL, f"--kubeconfig={directory}/.pilothouse/kubeconfig"]
-        yield Ground(command, stories.environment(str(directory)), [f"node-{number}" for number in range(5)])
-        assert program.stop() == 0
-        assert "Traceback" not in program.log
+    with on_up(Ground, tmp_path_factory.mktemp("up"), nodes=5) as made:
+        yield made
 
 
 @pytest.fixture

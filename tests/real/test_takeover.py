@@ -10,14 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.clients import daemon_stories as stories
 from tests.clients.daemon_stories import Ground, Record, is_over, is_ready, target
 from tests.programs import Program, go_manager, pilothouse, until
+from tests.real.stages import Troupe, troupe
 from tests.real.test_handover import ACQUIRED, SHORT
 from tests.real_cluster import RealCluster
 
-NODES = [f"relay-{number}" for number in range(6)]
-DELAYS = ["--pod-start-delay=200ms", "--pod-ready-delay=200ms", "--pod-stop-delay=200ms"]
 CONTROLLERS = "--controllers=daemonset"
 
 Start = Callable[[RealCluster, Path], Program]
@@ -36,33 +34,17 @@ def gos(cluster: RealCluster, directory: Path) -> Program:
 
 
 @pytest.fixture(scope="module")
-def relay_nodes(real_cluster: RealCluster, swept: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def programs(real_cluster: RealCluster, swept: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Troupe]:
     """Nodes of this module's own, and a scheduler."""
-    directory = tmp_path_factory.mktemp("relay")
-    login = f"--kubeconfig={real_cluster.kubeconfig}"
-    with (
-        pilothouse(directory, "nodes", login, f"--nodes={len(NODES)}", "--node-prefix=relay-", *DELAYS),
-        pilothouse(directory, "scheduler", login),
-    ):
-        until(
-            lambda: (
-                real_cluster.kubectl("get", "nodes", *NODES, "--no-headers", "--ignore-not-found").count(" Ready")
-                == len(NODES)
-            ),
-            "the nodes are ready",
-        )
-        yield
-    real_cluster.kubectl("delete", "node", *NODES)
+    with troupe(real_cluster, tmp_path_factory.mktemp("relay"), "relay", 6, delay="200ms") as made:
+        yield made
 
 
 @pytest.fixture
-def ground(real_cluster: RealCluster, relay_nodes: None) -> Iterator[Ground]:
+def ground(programs: Troupe) -> Iterator[Ground]:
     """A namespace of the test's own."""
-    namespace = real_cluster.namespace("relay")
-    command = [str(real_cluster.assets / "kubectl"), f"--kubeconfig={real_cluster.kubeconfig}", f"-n={namespace}"]
-    made = Ground(command, stories.environment(str(real_cluster.directory)), NODES)
-    yield made
-    made.clear()
+    with programs.stage(Ground) as made:
+        yield made
 
 
 @pytest.fixture
@@ -107,7 +89,7 @@ def change_hands(cluster: RealCluster, ground: Ground, directory: Path, first: S
                 ground("set", "image", "ds/agent", "main=pause:2")
                 until(lambda: renewed() >= 2, "the leader is in the middle of it")
                 leader.kill()
-                assert renewed() < len(NODES)
+                assert renewed() < len(ground.nodes)
                 assert ACQUIRED not in standby.log
                 standby.until(ACQUIRED, 20)
                 assert "successfully rolled out" in ground("rollout", "status", "ds/agent", "--timeout=60s")

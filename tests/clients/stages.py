@@ -1,0 +1,25 @@
+"""``pilothouse up`` as a place for stories. The other one, a real API server, is ``tests/real/stages.py``."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from tests.clients.daemon_stories import Ground, environment
+from tests.clients.test_kubectl import KUBECTL
+from tests.programs import pilothouse
+
+G = TypeVar("G", bound=Ground)
+
+
+@contextlib.contextmanager
+def on_up(kind: type[G], directory: Path, nodes: int) -> Iterator[G]:
+    """A plane with so many quick nodes, as kubectl shows it; it has ended well at the end of the ``with`` block."""
+    delays = ["--pod-start-delay=50ms", "--pod-ready-delay=50ms", "--pod-stop-delay=50ms"]
+    with pilothouse(directory, "up", "--port=0", f"--nodes={nodes}", *delays) as program:
+        program.until("pilothouse is ready")
+        assert KUBECTL is not None
+        command = [KUBECTL, f"--kubeconfig={directory}/.pilothouse/kubeconfig"]
+        yield kind(command, environment(str(directory)), [f"node-{number}" for number in range(nodes)])
+        assert program.stop() == 0
+        assert "Traceback" not in program.log

@@ -1,0 +1,77 @@
+"""The shared real API server as a place for stories, with nodes of a module's own, a scheduler, and a manager of ours.
+
+The other place for them, ``pilothouse up``, is ``tests/clients/stages.py``.
+"""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from tests.clients.daemon_stories import Ground, environment
+from tests.programs import Program, pilothouse, until
+from tests.real_cluster import RealCluster
+
+G = TypeVar("G", bound=Ground)
+
+
+@dataclass(frozen=True)
+class Troupe:
+    """Programs that run, and the nodes that they brought. ``name`` is what nodes and namespaces begin with."""
+
+    cluster: RealCluster
+    name: str
+    nodes: Sequence[str]
+    programs: Sequence[Program]
+
+    @contextlib.contextmanager
+    def stage(self, kind: type[G]) -> Iterator[G]:
+        """A namespace of a test's own, as kubectl shows it. It is empty afterwards, and no program has stumbled."""
+        namespace = self.cluster.namespace(self.name)
+        command = [str(self.cluster.assets / "kubectl"), f"--kubeconfig={self.cluster.kubeconfig}", f"-n={namespace}"]
+        made = kind(command, environment(str(self.cluster.directory)), self.nodes)
+        yield made
+        made.clear()
+        for program in self.programs:
+            assert "Traceback" not in program.log, program.name
+
+
+@contextlib.contextmanager
+def troupe(
+    cluster: RealCluster,
+    directory: Path,
+    name: str,
+    nodes: int,
+    *,
+    controllers: Sequence[str] = (),
+    storage: bool = False,
+    delay: str = "50ms",
+) -> Iterator[Troupe]:
+    """Start the programs and wait until the nodes are ready. Without ``controllers`` there is no manager.
+
+    ``delay`` is how long a pod takes for each step of its life; ``storage`` brings the default storage class.
+    """
+    login = f"--kubeconfig={cluster.kubeconfig}"
+    delays = [f"--pod-{what}-delay={delay}" for what in ("start", "ready", "stop")]
+    flags = [f"--nodes={nodes}", f"--node-prefix={name}-", *delays, *(["--storage"] if storage else [])]
+    names = [f"{name}-{number}" for number in range(nodes)]
+    with contextlib.ExitStack() as stack:
+        running = [
+            stack.enter_context(pilothouse(directory, "nodes", login, *flags)),
+            stack.enter_context(pilothouse(directory, "scheduler", login)),
+        ]
+        if controllers:
+            words = [f"--controllers={','.join(controllers)}", "--secure-port=0", "--leader-elect=false", "--v=2"]
+            running.append(stack.enter_context(pilothouse(directory, "manager", login, *words)))
+
+        def ready() -> bool:
+            listed = cluster.kubectl("get", "nodes", *names, "--no-headers", "--ignore-not-found")
+            return listed.count(" Ready") == nodes
+
+        until(ready, "the nodes are ready")
+        yield Troupe(cluster, name, names, running)
+    # Nobody else's pods are to be scheduled to nodes that are no longer there.
+    cluster.kubectl("delete", "node", *names)
+    if storage:
+        cluster.kubectl("delete", "storageclass", "standard")
