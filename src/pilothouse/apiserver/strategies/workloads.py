@@ -13,7 +13,7 @@ from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.base import Strategy
-from pilothouse.apiserver.strategies.filling import number_problems
+from pilothouse.apiserver.strategies.filling import child, fill, number_problems
 from pilothouse.apiserver.strategies.pod_templates import validate_template
 from pilothouse.apiserver.strategies.rollouts import (
     at_most_problems,
@@ -35,6 +35,14 @@ def _drop_zeros(spec: Object, *fields: str) -> None:
     for field in fields:
         if field in spec and not spec[field]:
             del spec[field]
+
+
+def _default_rollout(strategy: Object, rolling: Object) -> None:
+    """Pods are replaced one after the other unless something else is said; ``rolling`` is how."""
+    if not strategy.get("type"):
+        strategy["type"] = "RollingUpdate"
+    if strategy["type"] == "RollingUpdate":
+        fill(child(strategy, "rollingUpdate"), rolling)
 
 
 def _selector_and_template_problems(
@@ -253,19 +261,8 @@ class DeploymentStrategy(_Workload):
     numbers = ("replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
 
     def default_spec(self, spec: Object) -> None:
-        strategy: Object = spec.get("strategy") or {}
-        spec["strategy"] = strategy
-        if not strategy.get("type"):
-            strategy["type"] = "RollingUpdate"
-        if strategy["type"] == "RollingUpdate":
-            rolling: Object = strategy.get("rollingUpdate") or {}
-            strategy["rollingUpdate"] = rolling
-            for field in ("maxUnavailable", "maxSurge"):
-                if rolling.get(field) is None:
-                    rolling[field] = "25%"
-        for field, value in (("revisionHistoryLimit", 10), ("progressDeadlineSeconds", 600)):
-            if spec.get(field) is None:
-                spec[field] = value
+        _default_rollout(child(spec, "strategy"), {"maxUnavailable": "25%", "maxSurge": "25%"})
+        fill(spec, {"revisionHistoryLimit": 10, "progressDeadlineSeconds": 600})
         _drop_zeros(spec, "paused")
 
     def validate(self, obj: Object) -> list[FieldError]:
@@ -323,18 +320,8 @@ class DaemonSetStrategy(_Workload):
     }
 
     def default_spec(self, spec: Object) -> None:
-        strategy: Object = spec.get("updateStrategy") or {}
-        spec["updateStrategy"] = strategy
-        if not strategy.get("type"):
-            strategy["type"] = "RollingUpdate"
-        if strategy["type"] == "RollingUpdate":
-            rolling: Object = strategy.get("rollingUpdate") or {}
-            strategy["rollingUpdate"] = rolling
-            for field, value in (("maxUnavailable", 1), ("maxSurge", 0)):
-                if rolling.get(field) is None:
-                    rolling[field] = value
-        if spec.get("revisionHistoryLimit") is None:
-            spec["revisionHistoryLimit"] = 10
+        _default_rollout(child(spec, "updateStrategy"), {"maxUnavailable": 1, "maxSurge": 0})
+        fill(spec, {"revisionHistoryLimit": 10})
 
     def validate(self, obj: Object) -> list[FieldError]:
         return super().validate(obj) + daemon_set_strategy_problems(obj["spec"]["updateStrategy"])
@@ -415,17 +402,8 @@ class StatefulSetStrategy(_Workload):
         spec.setdefault("serviceName", "")
         if not spec.get("podManagementPolicy"):
             spec["podManagementPolicy"] = "OrderedReady"
-        strategy: Object = spec.get("updateStrategy") or {}
-        spec["updateStrategy"] = strategy
-        if not strategy.get("type"):
-            strategy["type"] = "RollingUpdate"
-        if strategy["type"] == "RollingUpdate":
-            rolling: Object = strategy.get("rollingUpdate") or {}
-            strategy["rollingUpdate"] = rolling
-            if rolling.get("partition") is None:
-                rolling["partition"] = 0
-        if spec.get("revisionHistoryLimit") is None:
-            spec["revisionHistoryLimit"] = 10
+        _default_rollout(child(spec, "updateStrategy"), {"partition": 0})
+        fill(spec, {"revisionHistoryLimit": 10})
         retention: Object = spec.get("persistentVolumeClaimRetentionPolicy") or {}
         spec["persistentVolumeClaimRetentionPolicy"] = retention
         for field in ("whenDeleted", "whenScaled"):
