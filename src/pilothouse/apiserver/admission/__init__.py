@@ -28,6 +28,12 @@ class Admission(msgspec.Struct):
     dry_run: bool = False
     warnings: list[str] = []
 
+    @property
+    def pod(self) -> Object | None:
+        """The pod that is made or updated; None if the write is about anything else, be it a part of a pod."""
+        info = self.info
+        return self.obj if info.resource == "pods" and not info.group and not self.subresource else None
+
 
 def refused(write: Admission, why: str) -> errors.StatusError:
     """The 403 of a plugin. An object whose name is still to be generated goes by the beginning of its name (apiserver

@@ -19,9 +19,9 @@ class DefaultTolerationSeconds(Plugin):
     concerns = frozenset({"pods"})
 
     def admit(self, write: Admission) -> None:
-        if write.info.resource != "pods" or write.info.group or write.subresource or write.obj is None:
+        if write.pod is None:
             return
-        spec = write.obj.get("spec")
+        spec = write.pod.get("spec")
         if not isinstance(spec, dict):
             return
         present = spec.get("tolerations") or []

@@ -36,9 +36,9 @@ class Priority(Plugin):
         self._store = store
 
     def admit(self, write: Admission) -> None:
-        if write.info.resource != "pods" or write.info.group or write.subresource or write.obj is None:
+        if write.pod is None:
             return
-        spec = write.obj.get("spec")
+        spec = write.pod.get("spec")
         if not isinstance(spec, dict):
             return
         if write.operation == "CREATE":

@@ -63,10 +63,9 @@ class RuntimeClass(Plugin):
 
 def _new_pod(write: Admission) -> Object | None:
     """The spec of a pod that is being created."""
-    info = write.info
-    if info.resource != "pods" or info.group or write.subresource or write.operation != "CREATE" or write.obj is None:
+    if write.pod is None or write.operation != "CREATE":
         return None
-    spec: Object | None = write.obj.get("spec")
+    spec: Object | None = write.pod.get("spec")
     return spec
 
 

@@ -63,8 +63,8 @@ class ServiceAccount(Plugin):
         self._known: dict[str, tuple[int, _Account]] = {}
 
     def admit(self, write: Admission) -> Awaitable[None] | None:
-        info, pod = write.info, write.obj
-        if info.resource != "pods" or info.group or write.subresource or write.operation != "CREATE" or pod is None:
+        pod = write.pod
+        if pod is None or write.operation != "CREATE":
             return None
         spec: Object = pod.setdefault("spec", {})
         if _is_mirror(pod):
