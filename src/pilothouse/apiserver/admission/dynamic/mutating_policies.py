@@ -13,6 +13,7 @@ import msgspec
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.admission import Admission, Plugin, refused
 from pilothouse.apiserver.admission.dynamic.adopting import adopt
+from pilothouse.apiserver.admission.dynamic.bindings import Binding, Bound, bound, by_policy
 from pilothouse.apiserver.admission.dynamic.configurations import Configurations
 from pilothouse.apiserver.admission.dynamic.expressions import (
     Condition,
@@ -22,12 +23,6 @@ from pilothouse.apiserver.admission.dynamic.expressions import (
     Scope,
 )
 from pilothouse.apiserver.admission.dynamic.matching import Criteria, is_exempt
-from pilothouse.apiserver.admission.dynamic.policies import (
-    Binding,
-    ParameterError,
-    find_parameters,
-    parameter_resource,
-)
 from pilothouse.apiserver.admission.dynamic.requests import convert, converted
 from pilothouse.apiserver.cel.initializers import as_maps
 from pilothouse.apiserver.core import Core
@@ -148,18 +143,16 @@ class MutatingAdmissionPolicy(Plugin):
     def _run(self, write: Admission, *, again: bool) -> None:
         if not self._bindings or not self._policies or write.obj is None or is_exempt(write):
             return
-        bound: dict[str, list[Binding]] = {}
-        for binding in self._bindings.all:
-            bound.setdefault(binding.policy, []).append(binding)
-        policies = [policy for policy in self._policies.all if policy.name in bound and (policy.again or not again)]
+        bindings = by_policy(self._bindings.all)
+        policies = [policy for policy in self._policies.all if policy.name in bindings and (policy.again or not again)]
         failures: list[_Failure] = []
         changed_by: list[bool] = []
         for policy in policies:
-            changed_by.append(self._apply(write, policy, bound[policy.name], failures))
+            changed_by.append(self._apply(write, policy, bindings[policy.name], failures))
         if not again:
             for position, policy in enumerate(policies):
                 if policy.again and any(changed_by[position + 1 :]):
-                    self._apply(write, policy, bound[policy.name], failures)
+                    self._apply(write, policy, bindings[policy.name], failures)
         if failures:
             raise _refusal(write, failures)
 
@@ -173,26 +166,15 @@ class MutatingAdmissionPolicy(Plugin):
         info = policy.criteria.match(self._core, write)
         if info is None:
             return False
-        if policy.param_kind is not None:
-            try:
-                parameter_resource(self._core, policy.param_kind)
-            except ParameterError as error:
-                failed("", f"failed to configure policy: {error}")
-                return False
         changed = False
-        for binding in bindings:
-            if binding.criteria is not None and binding.criteria.match(self._core, write) is None:
+        for each in bound(self._core, write, policy.param_kind, bindings):
+            if not isinstance(each, Bound):
+                failed(each.binding, each.message)
                 continue
             try:
-                parameters = list(find_parameters(self._core, policy.param_kind, binding.param_ref, write.namespace))
-            except ParameterError as error:
-                failed(binding.name, f"failed to configure binding: {error}")
-                continue
-            for found in parameters:
-                try:
-                    changed |= self._mutate(write, policy, info, found)
-                except ExpressionError as error:
-                    failed(binding.name, str(error), "Invalid")
+                changed |= self._mutate(write, policy, info, each.parameters)
+            except ExpressionError as error:
+                failed(each.binding.name, str(error), "Invalid")
         return changed
 
     def _mutate(self, write: Admission, policy: Policy, info: ResourceInfo, parameters: Object | None) -> bool:

@@ -1,15 +1,15 @@
 """ValidatingAdmissionPolicy: expressions that judge writes, where bindings apply them.
 
-After k8s.io/apiserver ``pkg/admission/plugin/policy/{generic/policy_dispatcher.go,validating}`` (v0.36).
+After k8s.io/apiserver ``pkg/admission/plugin/policy/validating`` (v0.36).
 """
 
 from collections.abc import Iterator
 
 import msgspec
 
-from pilothouse.api.meta import LabelSelector
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.admission import Admission, Plugin, refused
+from pilothouse.apiserver.admission.dynamic.bindings import Binding, Bound, bound, by_policy
 from pilothouse.apiserver.admission.dynamic.configurations import Configurations
 from pilothouse.apiserver.admission.dynamic.expressions import (
     Condition,
@@ -20,10 +20,8 @@ from pilothouse.apiserver.admission.dynamic.expressions import (
 )
 from pilothouse.apiserver.admission.dynamic.matching import Criteria, is_exempt
 from pilothouse.apiserver.core import Core
-from pilothouse.apiserver.objects import Object, decode
-from pilothouse.apiserver.resources import ResourceInfo
+from pilothouse.apiserver.objects import Object
 from pilothouse.env.logging import Log
-from pilothouse.machinery.labels import selector_from
 
 _log = Log("admission-policy")
 _CODES = {"Invalid": 422, "Unauthorized": 401, "Forbidden": 403, "RequestEntityTooLarge": 413}
@@ -74,65 +72,6 @@ class Validation:
         return self._text or f"failed expression: {self.condition.source.strip()}"
 
 
-class Binding:
-    """Where a policy applies, with which parameters, and what follows."""
-
-    def __init__(self, obj: Object) -> None:
-        spec = obj.get("spec") or {}
-        self.name: str = obj["metadata"]["name"]
-        self.policy: str = spec.get("policyName") or ""
-        self.param_ref: Object | None = spec.get("paramRef")
-        self.actions: list[str] = spec.get("validationActions") or []
-        matched = spec.get("matchResources")
-        self.criteria = Criteria.of_constraints(matched, without_rules=True) if matched is not None else None
-
-
-class ParameterError(ValueError):
-    """Parameters that cannot be had."""
-
-
-def find_parameters(core: Core, kind: Object | None, ref: Object | None, namespace: str) -> Iterator[Object | None]:
-    """The objects to evaluate with: one None when there are no parameters. Raises ``ParameterError``."""
-    if kind is None or ref is None:
-        yield None
-        return
-    info = parameter_resource(core, kind)
-    where = ref.get("namespace") or ""
-    if info.namespaced:
-        where = where or namespace
-        if not where:
-            raise ParameterError(
-                "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources"
-            )
-    elif where:
-        raise ParameterError("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
-    found: list[Object] = []
-    if ref.get("name"):
-        record = core.store.staged(info.key(where, ref["name"]))
-        if record is not None:
-            found.append(decode(core.view(info, record.value)))
-    elif ref.get("selector") is not None:
-        matches = selector_from(msgspec.convert(ref["selector"], LabelSelector)).matches
-        for record in core.store.list(info.list_prefix(where)).records:
-            obj = decode(core.view(info, record.value))
-            if matches(obj["metadata"].get("labels") or {}):
-                found.append(obj)
-    else:
-        raise ParameterError("one of name or selector must be provided")
-    if not found and ref.get("parameterNotFoundAction") == "Deny":
-        raise ParameterError("no params found for policy binding with `Deny` parameterNotFoundAction")
-    yield from found
-
-
-def parameter_resource(core: Core, kind: Object) -> ResourceInfo:
-    """What holds the parameters of a policy. Raises ``ParameterError``."""
-    version, name = kind.get("apiVersion") or "", kind.get("kind") or ""
-    for info in core.table:
-        if info.api_version == version and info.kind == name:
-            return info
-    raise ParameterError(f"failed to find resource referenced by paramKind: '{version}, Kind={name}'")
-
-
 class Decision(msgspec.Struct, frozen=True):
     """One reason to refuse a write."""
 
@@ -159,13 +98,11 @@ class ValidatingAdmissionPolicy(Plugin):
     def review(self, write: Admission) -> None:
         if not self._bindings or not self._policies or is_exempt(write):
             return
-        bound: dict[str, list[Binding]] = {}
-        for binding in self._bindings.all:
-            bound.setdefault(binding.policy, []).append(binding)
+        bindings = by_policy(self._bindings.all)
         denied: list[Decision] = []
         for policy in self._policies.all:
-            if policy.name in bound:
-                denied += self._judge(write, policy, bound[policy.name])
+            if policy.name in bindings:
+                denied += self._judge(write, policy, bindings[policy.name])
         if denied:
             raise _refusal(write, denied[0])
 
@@ -173,25 +110,11 @@ class ValidatingAdmissionPolicy(Plugin):
         info = policy.criteria.match(self._core, write)
         if info is None:
             return
-        if policy.param_kind is not None:
-            try:
-                parameter_resource(self._core, policy.param_kind)
-            except ParameterError as error:
-                if not policy.fails_open:
-                    yield Decision(policy.name, "", f"failed to configure policy: {error}")
-                return
-        for binding in bindings:
-            if binding.criteria is not None and binding.criteria.match(self._core, write) is None:
-                continue
-            try:
-                parameters = list(find_parameters(self._core, policy.param_kind, binding.param_ref, write.namespace))
-            except ParameterError as error:
-                if not policy.fails_open:
-                    yield Decision(policy.name, binding.name, f"failed to configure binding: {error}")
-                continue
-            for found in parameters:
-                inputs = Inputs(self._core, write, info, found)
-                yield from self._evaluate(write, policy, binding, inputs)
+        for each in bound(self._core, write, policy.param_kind, bindings):
+            if isinstance(each, Bound):
+                yield from self._evaluate(write, policy, each.binding, Inputs(self._core, write, info, each.parameters))
+            elif not policy.fails_open:
+                yield Decision(policy.name, each.binding, each.message)
 
     def _evaluate(self, write: Admission, policy: Policy, binding: Binding, inputs: Inputs) -> Iterator[Decision]:
         try:

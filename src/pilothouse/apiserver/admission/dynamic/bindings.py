@@ -1,0 +1,120 @@
+"""Where policies apply, and with which parameters: what is the same for those that judge and those that change.
+
+After k8s.io/apiserver ``pkg/admission/plugin/policy/generic`` (v0.36).
+"""
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from pilothouse.api.meta import LabelSelector
+from pilothouse.apiserver.admission import Admission
+from pilothouse.apiserver.admission.dynamic.matching import Criteria
+from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.objects import Object, decode
+from pilothouse.apiserver.resources import ResourceInfo
+from pilothouse.machinery.labels import selector_from
+
+
+class Binding:
+    """Where a policy applies, with which parameters, and what follows."""
+
+    def __init__(self, obj: Object) -> None:
+        spec = obj.get("spec") or {}
+        self.name: str = obj["metadata"]["name"]
+        self.policy: str = spec.get("policyName") or ""
+        self.param_ref: Object | None = spec.get("paramRef")
+        self.actions: list[str] = spec.get("validationActions") or []
+        matched = spec.get("matchResources")
+        self.criteria = Criteria.of_constraints(matched, without_rules=True) if matched is not None else None
+
+
+class Bound(msgspec.Struct, frozen=True):
+    """A policy is to be evaluated for this binding with these parameters, None without any."""
+
+    binding: Binding
+    parameters: Object | None
+
+
+class Misconfigured(msgspec.Struct, frozen=True):
+    """A policy cannot be evaluated for the binding of this name; "" stands for all of them."""
+
+    binding: str
+    message: str
+
+
+def by_policy(bindings: Iterable[Binding]) -> dict[str, list[Binding]]:
+    """The bindings by the names of their policies."""
+    found: dict[str, list[Binding]] = {}
+    for binding in bindings:
+        found.setdefault(binding.policy, []).append(binding)
+    return found
+
+
+def bound(
+    core: Core, write: Admission, param_kind: Object | None, bindings: Iterable[Binding]
+) -> Iterator[Bound | Misconfigured]:
+    """What a policy is to be evaluated with for this write, in the order of its bindings. The parameters of a binding
+    are looked up when it is its turn."""
+    if param_kind is not None:
+        try:
+            _parameter_resource(core, param_kind)
+        except _ParameterError as error:
+            yield Misconfigured("", f"failed to configure policy: {error}")
+            return
+    for binding in bindings:
+        if binding.criteria is not None and binding.criteria.match(core, write) is None:
+            continue
+        try:
+            parameters = list(_find_parameters(core, param_kind, binding.param_ref, write.namespace))
+        except _ParameterError as error:
+            yield Misconfigured(binding.name, f"failed to configure binding: {error}")
+            continue
+        for found in parameters:
+            yield Bound(binding, found)
+
+
+class _ParameterError(ValueError):
+    """Parameters that cannot be had."""
+
+
+def _find_parameters(core: Core, kind: Object | None, ref: Object | None, namespace: str) -> Iterator[Object | None]:
+    """The objects to evaluate with: one None when there are no parameters. Raises ``_ParameterError``."""
+    if kind is None or ref is None:
+        yield None
+        return
+    info = _parameter_resource(core, kind)
+    where = ref.get("namespace") or ""
+    if info.namespaced:
+        where = where or namespace
+        if not where:
+            raise _ParameterError(
+                "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources"
+            )
+    elif where:
+        raise _ParameterError("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
+    found: list[Object] = []
+    if ref.get("name"):
+        record = core.store.staged(info.key(where, ref["name"]))
+        if record is not None:
+            found.append(decode(core.view(info, record.value)))
+    elif ref.get("selector") is not None:
+        matches = selector_from(msgspec.convert(ref["selector"], LabelSelector)).matches
+        for record in core.store.list(info.list_prefix(where)).records:
+            obj = decode(core.view(info, record.value))
+            if matches(obj["metadata"].get("labels") or {}):
+                found.append(obj)
+    else:
+        raise _ParameterError("one of name or selector must be provided")
+    if not found and ref.get("parameterNotFoundAction") == "Deny":
+        raise _ParameterError("no params found for policy binding with `Deny` parameterNotFoundAction")
+    yield from found
+
+
+def _parameter_resource(core: Core, kind: Object) -> ResourceInfo:
+    """What holds the parameters of a policy. Raises ``_ParameterError``."""
+    version, name = kind.get("apiVersion") or "", kind.get("kind") or ""
+    for info in core.table:
+        if info.api_version == version and info.kind == name:
+            return info
+    raise _ParameterError(f"failed to find resource referenced by paramKind: '{version}, Kind={name}'")
