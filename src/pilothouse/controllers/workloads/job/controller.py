@@ -95,6 +95,16 @@ class _Look:
         """Look again then, or before."""
         self.wait = seconds if self.wait is None else min(self.wait, seconds)
 
+    def removed(self, pods: Iterable[Pod], errors: Iterable[Exception | None]) -> None:
+        """Those of the pods without an error are on their way out. The first error of the look is kept."""
+        for pod, error in zip(pods, errors, strict=True):
+            if error is None:
+                self.active -= 1
+                self.terminating += 1
+                self.ready -= is_ready(pod)
+            elif self.error is None:
+                self.error = error
+
 
 class JobController(Controller):
     """See the package."""
@@ -345,13 +355,7 @@ class JobController(Controller):
                 return
 
         errors = await run_all([delete(pod) for pod in victims]) if victims else []
-        for pod, error in zip(victims, errors, strict=True):
-            if error is None:
-                look.active -= 1
-                look.terminating += 1
-                look.ready -= is_ready(pod)
-            elif look.error is None:
-                look.error = error
+        look.removed(victims, errors)
         return look.error is None
 
     async def _manage(self, key: str, look: _Look, seen: Seen, census: Census, blueprint: Blueprint) -> None:
@@ -391,14 +395,7 @@ class JobController(Controller):
                 if not gone:
                     self._expectations.deletion_observed(key, object_key(meta))
 
-        errors = await run_all([remove(pod) for pod in pods])
-        for pod, error in zip(pods, errors, strict=True):
-            if error is None:
-                look.active -= 1
-                look.terminating += 1
-                look.ready -= is_ready(pod)
-            elif look.error is None:
-                look.error = error
+        look.removed(pods, await run_all([remove(pod) for pod in pods]))
 
     async def _create(self, key: str, look: _Look, action: CreatePods, census: Census, blueprint: Blueprint) -> None:
         job = look.job
