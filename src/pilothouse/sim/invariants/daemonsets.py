@@ -11,7 +11,7 @@ import msgspec
 
 from pilothouse.api.apps import ControllerRevision, DaemonSet
 from pilothouse.api.core import Node, Pod, PodTemplateSpec
-from pilothouse.client.interceptor import Answered, Observation, Opened
+from pilothouse.client.interceptor import Observation
 from pilothouse.controllers.shared.history import newest, same_data, template_patch
 from pilothouse.controllers.workloads.daemonset.placement import Placement, decide_placement, wants_of
 from pilothouse.controllers.workloads.daemonset.pod_template import (
@@ -23,6 +23,7 @@ from pilothouse.controllers.workloads.daemonset.pod_template import (
 from pilothouse.machinery.owners import controller_of
 from pilothouse.semantics.pods import is_active, is_ready, is_terminal
 from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.invariants.old_pods import OldPods
 from pilothouse.sim.story import Origin
 from pilothouse.storage import Change
 
@@ -47,15 +48,13 @@ class Daemons(Invariant):
         """By key."""
         self.nodes: dict[str, Node] = {}
         self.revisions: dict[str, ControllerRevision] = {}
-        self._newest_pod_change = 0
-        self.stale: dict[int, None] = {}
-        """Numbers of the processes that began with a list of pods that was old."""
+        self.stale = OldPods()
 
     def committed(self, change: Change, origin: Origin | None) -> None:
         """Keep up; the hooks below are told of what managers did."""
         gone = change.type == "DELETED"
         if change.key.startswith("/pods/"):
-            self._newest_pod_change = change.revision
+            self.stale.newest_change = change.revision
             old = self.pods.pop(change.key, None)
             new = None if gone else _pod(change.value)
             if new is not None:
@@ -84,13 +83,7 @@ class Daemons(Invariant):
         """A DaemonSet was written."""
 
     def observed(self, process: "Process", seen: Observation) -> None:
-        """Notes which processes begin with old pods."""
-        replica = process.wire.replica
-        if replica is None or not isinstance(seen, Opened | Answered) or seen.call.resource != "pods":
-            return
-        first = seen.call.verb == "list" or (seen.call.verb == "watch" and "sendInitialEvents" in seen.request.target)
-        if first and "resourceVersion=0" in seen.request.target and replica.revision < self._newest_pod_change:
-            self.stale[process.number] = None
+        self.stale.observed(process, seen)
 
     def placements(self, owner: DaemonSet) -> dict[str, Placement]:
         """What each node is to the DaemonSet."""

@@ -11,11 +11,12 @@ import msgspec
 
 from pilothouse.api.apps import ReplicaSet
 from pilothouse.api.core import Pod
-from pilothouse.client.interceptor import Answered, Observation, Opened
+from pilothouse.client.interceptor import Observation
 from pilothouse.machinery.labels import selector_from
 from pilothouse.machinery.owners import controller_of
 from pilothouse.semantics.pods import is_active
 from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.invariants.old_pods import OldPods
 from pilothouse.sim.story import Origin
 from pilothouse.storage import Change
 
@@ -44,15 +45,13 @@ class ReplicaSets(Invariant):
         """By key."""
         self._active: Counter[str] = Counter()
         """Active pods by the uid of their controller."""
-        self._newest_pod_change = 0
-        self._stale: dict[int, None] = {}
-        """Numbers of the processes that began with an old list of pods."""
+        self._stale = OldPods()
         self.created = 0
 
     def committed(self, change: Change, origin: Origin | None) -> None:
         """Pods and ReplicaSets."""
         if change.key.startswith("/pods/"):
-            self._newest_pod_change = change.revision
+            self._stale.newest_change = change.revision
             self._pod_changed(change, origin)
         elif change.key.startswith("apps/replicasets/"):
             owner = _set(change.value)
@@ -100,13 +99,7 @@ class ReplicaSets(Invariant):
             )
 
     def observed(self, process: "Process", seen: Observation) -> None:
-        """Notes which processes begin with old pods."""
-        replica = process.wire.replica
-        if replica is None or not isinstance(seen, Opened | Answered) or seen.call.resource != "pods":
-            return
-        first = seen.call.verb == "list" or (seen.call.verb == "watch" and "sendInitialEvents" in seen.request.target)
-        if first and "resourceVersion=0" in seen.request.target and replica.revision < self._newest_pod_change:
-            self._stale[process.number] = None
+        self._stale.observed(process, seen)
 
     def settled(self) -> None:
         """Every ReplicaSet has exactly the pods that it wants, and says so."""

@@ -1,0 +1,31 @@
+"""Which processes began with old pods: they may make each mistake once that whoever knows no better makes."""
+
+from typing import TYPE_CHECKING
+
+from pilothouse.client.interceptor import Answered, Observation, Opened
+
+if TYPE_CHECKING:
+    from pilothouse.sim.simulation import Process
+
+
+class OldPods:
+    """The processes whose first list of pods came from a replica that was behind.
+
+    ``newest_change`` is the revision of the last write of a pod; who keeps this up to date tells.
+    """
+
+    def __init__(self) -> None:
+        self.newest_change = 0
+        self._numbers: dict[int, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def observed(self, process: "Process", seen: Observation) -> None:
+        """A request or an answer of this process has passed."""
+        replica = process.wire.replica
+        if replica is None or not isinstance(seen, Opened | Answered) or seen.call.resource != "pods":
+            return
+        first = seen.call.verb == "list" or (seen.call.verb == "watch" and "sendInitialEvents" in seen.request.target)
+        if first and "resourceVersion=0" in seen.request.target and replica.revision < self.newest_change:
+            self._numbers[process.number] = None
