@@ -11,8 +11,9 @@ from pilothouse.api.core import PODS
 from pilothouse.api.meta import Object, ObjectMeta
 from pilothouse.client import Client
 from pilothouse.client.errors import ApiError, NotFound, is_connection_refused
+from pilothouse.controllers.shared.blueprints import Owner
 from pilothouse.machinery.labels import Selector
-from pilothouse.machinery.owners import controller_of
+from pilothouse.machinery.owners import is_controlled_by
 from pilothouse.machinery.resource_versions import compare, is_newer
 from pilothouse.runtime import ConsistencyGuard, Expectations
 
@@ -70,18 +71,20 @@ class OwnWrites:
         """Whether some request for the owner has had no answer."""
         return key in self._undecided
 
-    async def find_out(self, key: str, owner: ObjectMeta | None, selector: Selector | None) -> None:
-        """Learn what became of requests without an answer, from the newest state of the owner's pods.
+    async def find_out(self, key: str, owner: Owner | None, selector_of: Callable[[Owner], Selector | None]) -> None:
+        """Learn what became of requests without an answer, from the newest state of the owner's pods. An owner that the
+        cache does not have, or that has no selector, has no pods to act upon.
 
         The cache is then not acted upon before it has come that far. Upstream tries again at once, and if its create
         had happened makes one pod too many for each lost answer. Raises what the list raises: nothing is done then.
         """
+        selector = selector_of(owner) if owner is not None else None
         if owner is not None and selector is not None:
-            pods = await self._client.list(_POD_META, owner.namespace, label_selector=str(selector))
+            meta = owner.metadata
+            pods = await self._client.list(_POD_META, meta.namespace, label_selector=str(selector))
             for pod in pods.items:
-                reference = controller_of(pod.metadata)
-                if reference is not None and reference.uid == owner.uid:
-                    self.patched(key, owner.uid, pod.metadata)
+                if is_controlled_by(pod.metadata, meta.uid):
+                    self.patched(key, meta.uid, pod.metadata)
         self._undecided.pop(key, None)
 
     def check(self, key: str) -> None:

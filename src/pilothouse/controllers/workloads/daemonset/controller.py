@@ -205,9 +205,7 @@ class DaemonSetController(Controller):
         if any(informer.replacing for informer in self._kept_from):
             return Requeue(_LIST_SECONDS)  # what is kept of nodes and pods is behind the cache
         if self._writes.is_undecided(key):
-            cached = self._owners.get(key)
-            selector = self._blueprints.of(cached).selector if cached is not None else None
-            await self._writes.find_out(key, cached.metadata if cached is not None else None, selector)
+            await self._writes.find_out(key, self._owners.get(key), lambda owner: self._blueprints.of(owner).selector)
         owner, raw = self._owners.get(key), self._owners.raw(key)
         self._writes.check(key)
         if owner is None:

@@ -208,9 +208,7 @@ class JobController(Controller):
 
     async def reconcile(self, key: str) -> Requeue | None:
         if self._writes.is_undecided(key):
-            cached = self._jobs.get(key)
-            chosen = self._blueprints.of(cached).selector if cached is not None else None
-            await self._writes.find_out(key, cached.metadata if cached is not None else None, chosen)
+            await self._writes.find_out(key, self._jobs.get(key), lambda job: self._blueprints.of(job).selector)
         job, raw = self._jobs.get(key), self._jobs.raw(key)
         self._writes.check(key)
         if job is None:

@@ -130,9 +130,8 @@ class ReplicaSetController(Controller):
 
     async def reconcile(self, key: str) -> Requeue | None:
         if self._writes.is_undecided(key):
-            cached = self._owners.get(key)
-            chosen = self.events.blueprints.of(cached).selector if cached is not None else None
-            await self._writes.find_out(key, cached.metadata if cached is not None else None, chosen)
+            blueprints = self.events.blueprints
+            await self._writes.find_out(key, self._owners.get(key), lambda owner: blueprints.of(owner).selector)
         owner, raw = self._owners.get(key), self._owners.raw(key)
         self._writes.check(key)
         if owner is None:
