@@ -3,7 +3,11 @@
 import asyncio
 
 import pytest
+from tests.runtime.scripted import ScriptedServer
 
+from pilothouse.api.apps import REPLICA_SETS
+from pilothouse.api.core import PODS
+from pilothouse.client import Client
 from pilothouse.env import Env
 from pilothouse.env.virtual import run
 from pilothouse.runtime import (
@@ -11,8 +15,10 @@ from pilothouse.runtime import (
     ConsistencyGuard,
     Expectations,
     Registry,
+    SharedInformer,
     StaleCache,
     UidTrackingExpectations,
+    heard_by,
     slow_start,
 )
 
@@ -152,6 +158,26 @@ def test_the_guard_remembers_the_newest_write_per_owner_and_resource_until_it_wa
     guard.check(KEY)  # what was read once is forgotten
     assert metrics.value("replicaset_controller_stale_sync_skips_total", "", "pods") == 2
     assert metrics.value("replicaset_controller_stale_sync_skips_total", "apps", "replicasets") == 1
+
+
+def test_the_guard_reads_how_far_each_informer_has_come() -> None:
+    async def main(env: Env) -> None:
+        client = Client(ScriptedServer(env, []), env)
+        pods, sets = SharedInformer(client, env, PODS), SharedInformer(client, env, REPLICA_SETS)
+        guard = ConsistencyGuard(heard_by(pods, sets))
+        for resource in ("pods", "replicasets.apps"):
+            guard.wrote(KEY, "u1", resource, "8")
+        pods.cache.resource_version, sets.cache.resource_version = "8", "7"
+        with pytest.raises(StaleCache, match="for group resource replicasets"):
+            guard.check(KEY)
+        pods.cache.resource_version, sets.cache.resource_version = "7", "8"
+        guard.wrote(KEY, "u1", "pods", "9")
+        with pytest.raises(StaleCache, match="for group resource pods"):
+            guard.check(KEY)
+        pods.cache.resource_version = "9"
+        guard.check(KEY)
+
+    run(main)
 
 
 def test_the_guard_forgets_an_owner_by_uid_and_starts_empty_for_a_new_one_of_that_name() -> None:

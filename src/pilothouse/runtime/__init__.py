@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pilothouse.runtime.batches import run_all, slow_start
     from pilothouse.runtime.cache import Cache, Cached, object_key, split_key
     from pilothouse.runtime.claims import ClaimError, Claims, classify, controller_index_key, index_by_controller
-    from pilothouse.runtime.consistency import ConsistencyGuard, StaleCache
+    from pilothouse.runtime.consistency import ConsistencyGuard, StaleCache, heard_by
     from pilothouse.runtime.context import ControllerContext
     from pilothouse.runtime.controller import Controller, Requeue, WorkerPool
     from pilothouse.runtime.descriptor import Descriptor, FlagSpec, RunnableController, Watch
@@ -40,7 +40,7 @@ _MODULES = {
     "batches": ("run_all", "slow_start"),
     "cache": ("Cache", "Cached", "object_key", "split_key"),
     "claims": ("ClaimError", "Claims", "classify", "controller_index_key", "index_by_controller"),
-    "consistency": ("ConsistencyGuard", "StaleCache"),
+    "consistency": ("ConsistencyGuard", "StaleCache", "heard_by"),
     "context": ("ControllerContext",),
     "controller": ("Controller", "Requeue", "WorkerPool"),
     "descriptor": ("Descriptor", "FlagSpec", "RunnableController", "Watch"),
@@ -107,6 +107,7 @@ __all__ = [
     "controller_index_key",
     "default_controller_limiter",
     "default_item_limiter",
+    "heard_by",
     "index_by_controller",
     "object_key",
     "object_reference",

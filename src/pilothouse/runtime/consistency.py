@@ -6,9 +6,11 @@ ordered by ``machinery.resource_versions``; where they can't be compared nothing
 """
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from pilothouse.machinery.resource_versions import compare
 from pilothouse.runtime.guards import RetryLater
+from pilothouse.runtime.informer import SharedInformer
 from pilothouse.runtime.metrics import Registry
 
 
@@ -32,11 +34,20 @@ class _Written:
         self.versions: dict[str, str] = {}
 
 
+def heard_by(*informers: SharedInformer[Any]) -> dict[str, Callable[[], str]]:
+    """For a guard: the versions up to which the handlers of these informers have heard everything."""
+
+    def version_of(informer: SharedInformer[Any]) -> Callable[[], str]:
+        return lambda: informer.heard_version
+
+    return {informer.kind.group_resource: version_of(informer) for informer in informers}
+
+
 class ConsistencyGuard:
     """Remembers, per owner and group-resource, the newest version this controller has written.
 
     ``read_versions`` gives for each group-resource (``"pods"``, ``"replicasets.apps"``) the version its cache has read,
-    usually ``lambda: informer.heard_version``. ``prefix`` names the metric
+    usually as ``heard_by`` has it. ``prefix`` names the metric
     ``<prefix>_controller_stale_sync_skips_total{group,resource}``.
     """
 

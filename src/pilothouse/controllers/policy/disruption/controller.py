@@ -29,6 +29,7 @@ from pilothouse.runtime import (
     RetryLater,
     WorkerPool,
     WorkQueue,
+    heard_by,
     object_key,
     object_reference,
 )
@@ -92,11 +93,7 @@ class DisruptionController(Controller):
         self._recorder = EventRecorder(context.client, context.env, COMPONENT)
         self.beside("events", self._recorder.run)
         # Upstream has none here: a look that comes before the event of the last write ends in a conflict there.
-        self._guard = ConsistencyGuard(
-            {POD_DISRUPTION_BUDGETS.group_resource: lambda: budgets.heard_version},
-            prefix="pilothouse_disruption",
-            metrics=context.metrics,
-        )
+        self._guard = ConsistencyGuard(heard_by(budgets), prefix="pilothouse_disruption", metrics=context.metrics)
         self._failed: set[str] = set()  # keys of budgets that could not be computed; never iterated
         self._sizes: dict[str, int] = {}  # how many pods the larger budgets had when they were looked at
         self._rechecks: WorkQueue[str] = WorkQueue(context.env, "disruption_recheck", context.metrics)

@@ -48,6 +48,7 @@ from pilothouse.runtime import (
     UidTrackingExpectations,
     WorkerPool,
     WorkQueue,
+    heard_by,
     index_by_controller,
     object_key,
     object_reference,
@@ -143,15 +144,7 @@ class DaemonSetController(Controller):
         self._expectations = UidTrackingExpectations(context.env)
         guard: ConsistencyGuard | None = None
         if options.wait_for_own_writes:
-            guard = ConsistencyGuard(
-                {
-                    PODS.group_resource: lambda: pods.heard_version,
-                    DAEMON_SETS.group_resource: lambda: owners.heard_version,
-                    CONTROLLER_REVISIONS.group_resource: lambda: revisions.heard_version,
-                },
-                prefix="daemonset",
-                metrics=context.metrics,
-            )
+            guard = ConsistencyGuard(heard_by(pods, owners, revisions), prefix="daemonset", metrics=context.metrics)
         self._writes = OwnWrites(context.client, self._expectations, guard, pods_read=lambda: pods.heard_version)
         self._backoff = Backoff(context.env, FAILED_POD_BACKOFF_SECONDS, FAILED_POD_BACKOFF_MAX_SECONDS)
         self._nodes = NodeTable()

@@ -34,6 +34,7 @@ from pilothouse.runtime import (
     ControllerContext,
     EventRecorder,
     Requeue,
+    heard_by,
     index_by_controller,
     object_reference,
 )
@@ -80,10 +81,7 @@ class DeploymentController(Controller):
         self._recorder = EventRecorder(context.client, context.env, self.name)
         self.beside("events", self._recorder.run)
         self._guard = ConsistencyGuard(
-            {
-                DEPLOYMENTS.group_resource: lambda: deployments.heard_version,
-                REPLICA_SETS.group_resource: lambda: sets.heard_version,
-            },
+            heard_by(deployments, sets),
             prefix=f"pilothouse_{QUEUE_NAME}",  # upstream has no guard here
             metrics=context.metrics,
         )

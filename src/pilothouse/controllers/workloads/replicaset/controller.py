@@ -35,6 +35,7 @@ from pilothouse.runtime import (
     Requeue,
     UidTrackingExpectations,
     controller_index_key,
+    heard_by,
     index_by_controller,
     object_key,
     object_reference,
@@ -97,14 +98,7 @@ class ReplicaSetController(Controller):
         self._expectations = UidTrackingExpectations(context.env)
         guard: ConsistencyGuard | None = None
         if options.wait_for_own_writes:
-            guard = ConsistencyGuard(
-                {
-                    PODS.group_resource: lambda: pods.heard_version,
-                    kind.group_resource: lambda: owners.heard_version,
-                },
-                prefix=queue_name,
-                metrics=context.metrics,
-            )
+            guard = ConsistencyGuard(heard_by(pods, owners), prefix=queue_name, metrics=context.metrics)
         self._writes = OwnWrites(context.client, self._expectations, guard, pods_read=lambda: pods.heard_version)
         self._terminating_is_dropped = False
         self._age_ratio = context.metrics.histogram(

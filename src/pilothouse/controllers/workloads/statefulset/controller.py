@@ -48,6 +48,7 @@ from pilothouse.runtime import (
     Requeue,
     UidTrackingExpectations,
     controller_index_key,
+    heard_by,
     index_by_controller,
     object_key,
     object_reference,
@@ -111,16 +112,8 @@ class StatefulSetController(Controller):
         self.beside("events", self._recorder.run)
         guard: ConsistencyGuard | None = None
         if options.wait_for_own_writes:
-            guard = ConsistencyGuard(
-                {
-                    PODS.group_resource: lambda: pods.heard_version,
-                    PERSISTENT_VOLUME_CLAIMS.group_resource: lambda: claims.heard_version,
-                    STATEFUL_SETS.group_resource: lambda: owners.heard_version,
-                    CONTROLLER_REVISIONS.group_resource: lambda: revisions.heard_version,
-                },
-                prefix="statefulset",
-                metrics=context.metrics,
-            )
+            read = heard_by(pods, claims, owners, revisions)
+            guard = ConsistencyGuard(read, prefix="statefulset", metrics=context.metrics)
         # Nothing is ever expected: what was made is known by its name, and the guard waits for it.
         expectations = UidTrackingExpectations(context.env)
         self._writes = OwnWrites(context.client, expectations, guard, pods_read=lambda: pods.heard_version)
