@@ -332,7 +332,8 @@ class Story:
             "/api/v1/persistentvolumes",
         )
         classes, provisioner = "/apis/storage.k8s.io/v1/storageclasses", "kubernetes.io/host-path"
-        self._ask("POST", classes, {"metadata": {"name": "folders"}, "provisioner": provisioner})
+        folders = {"metadata": {"name": "folders"}, "provisioner": provisioner, "allowVolumeExpansion": True}
+        self._ask("POST", classes, folders)
 
         def phase(path: str) -> str:
             return str(self._ask("GET", path)["status"].get("phase", ""))
@@ -345,10 +346,29 @@ class Story:
         self._ask("POST", volumes, {"metadata": {"name": "nobodys"}, "spec": spec})
         until(lambda: phase(f"{volumes}/nobodys") == "Available", "a volume is there for whoever wants it")
         until(lambda: phase(f"{claims}/folder") == "Bound", "a volume was made")
+        self._grow(claims, volumes)
         made = f"{volumes}/{self._ask('GET', f'{claims}/folder')['spec']['volumeName']}"
         self._ask("DELETE", f"{claims}/folder")
         self._until_gone(f"{claims}/folder", "nobody uses the claim")
         self._until_gone(made, "and the volume goes with it")
+
+    def _grow(self, claims: str, volumes: str) -> None:
+        """A disk of a plugin whose work a CSI driver does now: the claim is told which driver."""
+        wish = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+        body = {"metadata": {"name": "disk"}, "spec": {**wish, "storageClassName": "folders", "volumeName": "disk"}}
+        self._ask("POST", claims, body)
+        spec = {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "storageClassName": "folders"}
+        disk = {"awsElasticBlockStore": {"volumeID": "vol-1"}}
+        self._ask("POST", volumes, {"metadata": {"name": "disk"}, "spec": {**spec, **disk}})
+        until(lambda: self._ask("GET", f"{claims}/disk")["status"].get("phase") == "Bound", "a disk is bound")
+        more = {"spec": {"resources": {"requests": {"storage": "2Gi"}}}}
+        self._ask("PATCH", f"{claims}/disk", more)
+        resizer = "volume.kubernetes.io/storage-resizer"
+        until(
+            lambda: self._ask("GET", f"{claims}/disk")["metadata"]["annotations"].get(resizer) == "ebs.csi.aws.com",
+            "it is said who expands it",
+        )
+        until(lambda: self.view.events("ExternalExpanding"), "and told")
 
     # Services
 

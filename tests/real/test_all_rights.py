@@ -38,9 +38,11 @@ NOT_SERVED = {
     "endpointslicemirroring-controller",
     "horizontal-pod-autoscaler",
     "service-cidrs-controller",
+    "volumeattributesclass-protection-controller",
 }
-"""v1.20 lacks CronJobs, disruption budgets and autoscalers of today's version, ``discovery.k8s.io/v1`` and
-ServiceCIDRs, so that they are left out. Their requests are judged by replays (08, 09, 10, 10b, 14)."""
+"""v1.20 lacks CronJobs, disruption budgets and autoscalers of today's version, ``discovery.k8s.io/v1``,
+ServiceCIDRs and classes of volume attributes, so that they are left out. Their requests are judged by replays (08, 09,
+10, 10b, 14)."""
 CLIENTS = sorted({descriptor.client_name for descriptor in DESCRIPTORS} - NOT_SERVED)
 FLAGS = (
     "--use-service-account-credentials",
@@ -58,8 +60,9 @@ FLAGS = (
     "--v=4",
 )
 
-SILENT = {"job-controller", "ttl-after-finished-controller"}
-"""Who has nothing to do here: a v1.20 server drops ``uncountedTerminatedPods`` and ``ttlSecondsAfterFinished``."""
+SILENT = {"ephemeral-volume-controller", "job-controller", "ttl-after-finished-controller"}
+"""Who has nothing to do here: a v1.20 server drops ``ephemeral`` volumes, ``uncountedTerminatedPods`` and
+``ttlSecondsAfterFinished``."""
 
 Right = tuple[str, str, str, str]
 """Account, verb, API group, resource."""
@@ -221,6 +224,15 @@ UNUSED = {
     ("endpoint-controller", "get", "endpoints"): "the cache does it",
     ("endpoint-controller", "get", "pods"): "the cache does it",
     ("endpoint-controller", "get", "services"): "the cache does it",
+    ("ephemeral-volume-controller", "create", "events"): "this server drops ephemeral volumes",
+    ("ephemeral-volume-controller", "create", "persistentvolumeclaims"): "this server drops ephemeral volumes",
+    ("ephemeral-volume-controller", "get", "persistentvolumeclaims"): "the cache does it",
+    ("ephemeral-volume-controller", "get", "pods"): "the cache does it",
+    ("ephemeral-volume-controller", "update", "pods/finalizers"): "for OwnerReferencesPermissionEnforcement",
+    ("expand-controller", "get", "persistentvolumeclaims"): "the cache does it",
+    ("expand-controller", "patch", "persistentvolumes"): "no plugin of this program expands anything",
+    ("expand-controller", "update", "persistentvolumeclaims/status"): "a patch does it",
+    ("expand-controller", "update", "persistentvolumes"): "no plugin of this program expands anything",
     ("generic-garbage-collector", "update", "*"): "patches do it",
     ("job-controller", "create", "events"): "Jobs need a server of today, see tests/clients",
     ("job-controller", "create", "pods"): "Jobs need a server of today, see tests/clients",
@@ -330,6 +342,8 @@ QUEUES = {
     "volumes",
     "pvcprotection",
     "pvprotection",
+    "ephemeral_volume",
+    "volume_expand",
     "resourcequota_primary",
     "resourcequota_priority",
     "ClusterRoleAggregator",

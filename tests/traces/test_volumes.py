@@ -65,3 +65,15 @@ def test_what_is_in_use_is_let_go_as_recorded(user: str, latency: tuple[float, f
     ours, theirs = Trace(map(plain, played)), Trace(map(plain, recorded(SCENARIO)))
     requests = [[each for each in trace.of(user) if each.code < 400] for trace in (ours, theirs)]
     assert_same(ours.lines(requests[0]), theirs.lines(requests[1]))
+
+
+@pytest.mark.parametrize("latency", [None, MILLISECONDS], ids=["at once", "with latency"])
+def test_whether_a_claim_is_to_grow_is_looked_up_as_recorded(latency: tuple[float, float] | None) -> None:
+    """The volume of each claim once, when the claim has been told how large it is; and nothing to be told."""
+    played = play(SCENARIO, scene, latency=latency, seed=1).records
+    asked = [
+        sorted((each.verb, each.resource, each.name, each.code) for each in trace if each.user == "expand-controller")
+        for trace in (played, recorded(SCENARIO))
+    ]
+    assert asked[0] == asked[1]
+    assert asked[0]

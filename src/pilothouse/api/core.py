@@ -1,6 +1,7 @@
 """The core group, ``v1``: pods, nodes, namespaces, events."""
 
 import datetime
+from typing import Any
 
 import msgspec
 
@@ -157,7 +158,9 @@ class PersistentVolumeClaimVolumeSource(View, frozen=True):
 
 
 class EphemeralVolumeSource(View, frozen=True):
-    """A claim that is made for the pod and goes with it. What it asks for is not read here."""
+    """A claim that is made for the pod and goes with it: its metadata and its spec, as they came."""
+
+    volume_claim_template: dict[str, Any] = {}
 
 
 class Volume(View, frozen=True):
@@ -285,12 +288,20 @@ class NodeCondition(View, frozen=True):
     last_transition_time: datetime.datetime | None = None
 
 
+class AttachedVolume(View, frozen=True):
+    """A volume that is attached to a node."""
+
+    name: str = ""
+
+
 class NodeStatus(View, frozen=True):
-    """What a node is."""
+    """What a node is. ``volumes_attached`` the attach/detach controller says, ``volumes_in_use`` the kubelet."""
 
     capacity: dict[str, str] = {}
     allocatable: dict[str, str] = {}
     conditions: tuple[NodeCondition, ...] = ()
+    volumes_attached: tuple[AttachedVolume, ...] = ()
+    volumes_in_use: tuple[str, ...] = ()
 
 
 class Node(View, frozen=True):

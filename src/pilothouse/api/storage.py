@@ -1,4 +1,4 @@
-"""Volumes and their classes: ``v1`` PersistentVolumes, ``storage.k8s.io/v1`` StorageClasses. Claims are in ``core``."""
+"""Volumes: ``v1`` PersistentVolumes and the kinds of ``storage.k8s.io/v1``. Claims are in ``core``."""
 
 from pilothouse.api.core import NodeSelector, ObjectReference
 from pilothouse.api.kinds import Kind
@@ -24,6 +24,10 @@ class DriverSource(View, frozen=True):
     volume_handle: str = ""
 
 
+class MigratedSource(View, frozen=True):
+    """A disk of a plugin whose work a CSI driver does now. Which disk is not read here."""
+
+
 class PersistentVolumeSpec(View, frozen=True):
     """What a volume is. Of where it lies only that is read which somebody here decides by."""
 
@@ -37,6 +41,13 @@ class PersistentVolumeSpec(View, frozen=True):
     node_affinity: VolumeNodeAffinity | None = None
     host_path: HostPathSource | None = None
     csi: DriverSource | None = None
+    aws_elastic_block_store: MigratedSource | None = None
+    azure_disk: MigratedSource | None = None
+    azure_file: MigratedSource | None = None
+    cinder: MigratedSource | None = None
+    gce_persistent_disk: MigratedSource | None = None
+    portworx_volume: MigratedSource | None = None
+    vsphere_volume: MigratedSource | None = None
 
 
 class PersistentVolumeStatus(View, frozen=True):
@@ -79,5 +90,66 @@ class StorageClass(View, frozen=True):
     allowed_topologies: tuple[TopologySelectorTerm, ...] = ()
 
 
+class VolumeAttributesClass(View, frozen=True):
+    """How volumes behave, of which a claim can name another one later."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    driver_name: str = ""
+
+
+class DriverSpec(View, frozen=True):
+    """What a CSI driver wants. ``attach_required`` None means yes."""
+
+    attach_required: bool | None = None
+
+
+class Driver(View, frozen=True):
+    """A CSI driver."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DriverSpec = DriverSpec()
+
+
+class AttachmentSource(View, frozen=True):
+    """What is to be attached. None if it is described in the attachment itself."""
+
+    persistent_volume_name: str | None = None
+
+
+class AttachmentSpec(View, frozen=True):
+    """A wish to have a volume attached to a node, and whose work that is."""
+
+    attacher: str = ""
+    node_name: str = ""
+    source: AttachmentSource = AttachmentSource()
+
+
+class AttachmentError(View, frozen=True):
+    """What went wrong last."""
+
+    message: str = ""
+
+
+class AttachmentStatus(View, frozen=True):
+    """What became of the wish."""
+
+    attached: bool = False
+    attach_error: AttachmentError | None = None
+    detach_error: AttachmentError | None = None
+
+
+class VolumeAttachment(View, frozen=True):
+    """A volume on a node, from the wish until it is detached."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: AttachmentSpec = AttachmentSpec()
+    status: AttachmentStatus = AttachmentStatus()
+
+
 PERSISTENT_VOLUMES = Kind("", "v1", "persistentvolumes", "PersistentVolume", False, PersistentVolume)
 STORAGE_CLASSES = Kind("storage.k8s.io", "v1", "storageclasses", "StorageClass", False, StorageClass)
+VOLUME_ATTRIBUTES_CLASSES = Kind(
+    "storage.k8s.io", "v1", "volumeattributesclasses", "VolumeAttributesClass", False, VolumeAttributesClass
+)
+CSI_DRIVERS = Kind("storage.k8s.io", "v1", "csidrivers", "CSIDriver", False, Driver)
+VOLUME_ATTACHMENTS = Kind("storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", False, VolumeAttachment)

@@ -295,10 +295,6 @@ status) which are allowed to run concurrently.
 concurrent-resourceclaim-syncs int32 50 | The number of operations (creating or deleting a ResourceClaim, updating its\
  status) which are allowed to run concurrently.
 
-[ephemeral-volume-controller]
-concurrent-ephemeralvolume-syncs int32 5 | The number of ephemeral volume syncing operations that will be done \
-concurrently.
-
 [legacy-serviceaccount-token-cleaner-controller]
 legacy-service-account-token-clean-up-period duration 8760h | The period of time since the last usage of an legacy \
 service account token before it can be deleted.

@@ -17,9 +17,12 @@ from pilothouse.controllers.node.taint_eviction import DESCRIPTOR as TAINT_EVICT
 from pilothouse.controllers.node.ttl import DESCRIPTOR as TTL
 from pilothouse.controllers.policy.disruption import DESCRIPTOR as DISRUPTION
 from pilothouse.controllers.policy.resourcequota import DESCRIPTOR as RESOURCE_QUOTA
+from pilothouse.controllers.volumes.ephemeral_volume import DESCRIPTOR as EPHEMERAL_VOLUME
 from pilothouse.controllers.volumes.persistentvolume_binder import DESCRIPTOR as PERSISTENT_VOLUME_BINDER
+from pilothouse.controllers.volumes.persistentvolume_expander import DESCRIPTOR as PERSISTENT_VOLUME_EXPANDER
 from pilothouse.controllers.volumes.persistentvolume_protection import DESCRIPTOR as PERSISTENT_VOLUME_PROTECTION
 from pilothouse.controllers.volumes.persistentvolumeclaim_protection import DESCRIPTOR as CLAIM_PROTECTION
+from pilothouse.controllers.volumes.volumeattributesclass_protection import DESCRIPTOR as ATTRIBUTES_CLASS_PROTECTION
 from pilothouse.controllers.workloads.cronjob import DESCRIPTOR as CRON_JOB
 from pilothouse.controllers.workloads.daemonset import DESCRIPTOR as DAEMON_SET
 from pilothouse.controllers.workloads.deployment import DESCRIPTOR as DEPLOYMENT
@@ -39,6 +42,7 @@ DESCRIPTORS: tuple[Descriptor, ...] = (
     ENDPOINT_SLICE,
     ENDPOINT_SLICE_MIRRORING,
     ENDPOINTS,
+    EPHEMERAL_VOLUME,
     GARBAGE_COLLECTOR,
     HORIZONTAL_POD_AUTOSCALER,
     JOB,
@@ -46,6 +50,7 @@ DESCRIPTORS: tuple[Descriptor, ...] = (
     NODE_IPAM,
     NODE_LIFECYCLE,
     PERSISTENT_VOLUME_BINDER,
+    PERSISTENT_VOLUME_EXPANDER,
     PERSISTENT_VOLUME_PROTECTION,
     CLAIM_PROTECTION,
     POD_GARBAGE_COLLECTOR,
@@ -59,5 +64,6 @@ DESCRIPTORS: tuple[Descriptor, ...] = (
     TAINT_EVICTION,
     TTL,
     TTL_AFTER_FINISHED,
+    ATTRIBUTES_CLASS_PROTECTION,
 )
 """In the order in which they are built and started."""

@@ -88,6 +88,11 @@ def request_of(claim: PersistentVolumeClaim) -> Quantity:
     return _amount(claim.spec.resources.requests)
 
 
+def capacity_now(claim: PersistentVolumeClaim) -> Quantity:
+    """How large the claim's volume is, as far as the claim has been told."""
+    return _amount(claim.status.capacity)
+
+
 def _amount(amounts: Mapping[str, str]) -> Quantity:
     text = amounts.get("storage")
     return parse_quantity(text) if text is not None else _ZERO

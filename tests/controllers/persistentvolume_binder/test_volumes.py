@@ -17,8 +17,8 @@ from tests.controllers.persistentvolume_binder.builders import (
     volume,
 )
 
+from pilothouse.controllers.shared.volume_plugins import HOST_PATH
 from pilothouse.controllers.volumes.persistentvolume_binder.plugins import (
-    HOST_PATH,
     NoPlugin,
     deleter_of,
     provisioner_of,

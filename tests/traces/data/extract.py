@@ -35,6 +35,7 @@ USERS = {
     "07a-statefulset-ordered": {"statefulset-controller"},
     "07b-statefulset-volumeclaims": {
         "statefulset-controller",
+        "expand-controller",
         "persistent-volume-binder",
         "pv-protection-controller",
         "pvc-protection-controller",
@@ -62,14 +63,16 @@ USERS = {
 """Whose requests are kept, by scenario."""
 
 ACCOUNTS = {
-    "cronjob-controller",
     "clusterrole-aggregation-controller",
+    "cronjob-controller",
     "daemon-set-controller",
     "deployment-controller",
     "disruption-controller",
     "endpoint-controller",
     "endpointslice-controller",
     "endpointslicemirroring-controller",
+    "ephemeral-volume-controller",
+    "expand-controller",
     "generic-garbage-collector",
     "horizontal-pod-autoscaler",
     "job-controller",
@@ -88,6 +91,7 @@ ACCOUNTS = {
     "statefulset-controller",
     "ttl-after-finished-controller",
     "ttl-controller",
+    "volumeattributesclass-protection-controller",
 }
 """Whose accounts and tokens are in 14-accounts."""
 

@@ -12,6 +12,7 @@ from pilothouse.api.storage import PERSISTENT_VOLUMES, STORAGE_CLASSES, Persiste
 from pilothouse.client.errors import ApiError, Conflict
 from pilothouse.controllers.shared.pods_by_claim import CLAIM_INDEX, index_by_claim
 from pilothouse.controllers.shared.volume_links import Claim, Known, Volume, with_annotations
+from pilothouse.controllers.shared.volume_plugins import HOST_PATH
 from pilothouse.controllers.volumes.persistentvolume_binder import DESCRIPTOR, BinderOptions, links
 from pilothouse.controllers.volumes.persistentvolume_binder.books import ClaimBook, VolumeBook
 from pilothouse.controllers.volumes.persistentvolume_binder.claims import (
@@ -26,7 +27,7 @@ from pilothouse.controllers.volumes.persistentvolume_binder.claims import (
 )
 from pilothouse.controllers.volumes.persistentvolume_binder.measures import Measures
 from pilothouse.controllers.volumes.persistentvolume_binder.operations import Operation, Operations
-from pilothouse.controllers.volumes.persistentvolume_binder.plugins import HOST_PATH, NoPlugin, provisioner_of
+from pilothouse.controllers.volumes.persistentvolume_binder.plugins import NoPlugin, provisioner_of
 from pilothouse.controllers.volumes.persistentvolume_binder.provisioning import FAILED, Provisioning
 from pilothouse.controllers.volumes.persistentvolume_binder.reclaiming import Reclaiming
 from pilothouse.controllers.volumes.persistentvolume_binder.volumes import (

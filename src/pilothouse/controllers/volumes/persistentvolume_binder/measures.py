@@ -3,8 +3,8 @@
 
 from collections import Counter
 
+from pilothouse.controllers.shared.volume_plugins import plugin_of
 from pilothouse.controllers.volumes.persistentvolume_binder.books import ClaimBook, VolumeBook
-from pilothouse.controllers.volumes.persistentvolume_binder.plugins import plugin_of
 from pilothouse.env import Env
 from pilothouse.runtime import Registry
 from pilothouse.runtime.metrics import GaugeFamily

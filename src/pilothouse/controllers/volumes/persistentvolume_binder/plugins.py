@@ -1,42 +1,21 @@
 """Who makes and deletes volumes: the few plugins inside the program, and those that are CSI drivers by now. Pure.
 
-v1.36 ``cmd/kube-controller-manager/app/plugins.go`` and ``csi-translation-lib/plugins``. Every other name without the
-prefix ``kubernetes.io/`` is somebody else's.
+Every other name without the prefix ``kubernetes.io/`` is somebody else's.
 """
 
 import re
 
 from pilothouse.api.storage import PersistentVolume
+from pilothouse.controllers.shared.volume_plugins import HOST_PATH, csi_name_of, is_in_tree
 from pilothouse.machinery.go_text import quote
 from pilothouse.semantics.volumes import PROVISIONED_BY
 
-HOST_PATH = "kubernetes.io/host-path"
 HOST_PATHS = "/tmp/hostpath_pv"  # noqa: S108  # upstream's folder, of the node; nothing is opened here
 _DELETABLE = re.compile("/tmp/.+")  # noqa: S108  # compared only
-_PREFIX = "kubernetes.io/"
-_MIGRATED = {
-    "kubernetes.io/aws-ebs": "ebs.csi.aws.com",
-    "kubernetes.io/azure-disk": "disk.csi.azure.com",
-    "kubernetes.io/azure-file": "file.csi.azure.com",
-    "kubernetes.io/cinder": "cinder.csi.openstack.org",
-    "kubernetes.io/gce-pd": "pd.csi.storage.gke.io",
-    "kubernetes.io/portworx-volume": "pxd.portworx.com",
-    "kubernetes.io/vsphere-volume": "csi.vsphere.vmware.com",
-}
 
 
 class NoPlugin(Exception):
     """Nobody is there who could."""
-
-
-def is_in_tree(provisioner: str) -> bool:
-    """Whether the name is of a plugin that was, or is, inside upstream's program."""
-    return provisioner.startswith(_PREFIX)
-
-
-def csi_name_of(provisioner: str) -> str:
-    """The driver that does now what this plugin did, or nothing."""
-    return _MIGRATED.get(provisioner, "")
 
 
 def provisioner_of(name: str, *, host_paths: bool) -> str:
@@ -76,10 +55,3 @@ def why_not_deletable(volume: PersistentVolume) -> str:
     if _DELETABLE.search(path):  # anywhere in it, as upstream
         return ""
     return f"host_path deleter only supports /tmp/.+ but received provided {path}"
-
-
-def plugin_of(volume: PersistentVolume) -> str:
-    """Which kind of volume it is, as upstream's metrics call it, where that is known here."""
-    if volume.spec.csi is not None:
-        return f"kubernetes.io/csi:{volume.spec.csi.driver}"
-    return HOST_PATH if volume.spec.host_path is not None else ""

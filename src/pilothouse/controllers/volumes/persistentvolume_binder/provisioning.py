@@ -12,9 +12,10 @@ from pilothouse.api.core import PERSISTENT_VOLUME_CLAIMS, Node
 from pilothouse.api.storage import StorageClass
 from pilothouse.client.errors import AlreadyExists, ApiError, Conflict
 from pilothouse.controllers.shared.volume_links import YES, Claim
+from pilothouse.controllers.shared.volume_plugins import HOST_PATH
 from pilothouse.controllers.volumes.persistentvolume_binder import links
 from pilothouse.controllers.volumes.persistentvolume_binder.operations import OperationFailed
-from pilothouse.controllers.volumes.persistentvolume_binder.plugins import HOST_PATH, HOST_PATHS
+from pilothouse.controllers.volumes.persistentvolume_binder.plugins import HOST_PATHS
 from pilothouse.controllers.volumes.persistentvolume_binder.writes import Writes
 from pilothouse.env import Env
 from pilothouse.machinery.go_text import quote

@@ -8,7 +8,7 @@ import msgspec
 
 from pilothouse.api.core import PersistentVolumeClaim
 from pilothouse.api.storage import PersistentVolume
-from pilothouse.controllers.volumes.persistentvolume_binder.plugins import csi_name_of, is_in_tree
+from pilothouse.controllers.shared.volume_plugins import csi_name_of, is_in_tree
 from pilothouse.semantics.volumes import (
     EXTERNAL_FINALIZER,
     IN_TREE_FINALIZER,

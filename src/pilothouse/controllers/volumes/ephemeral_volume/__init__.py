@@ -1,0 +1,44 @@
+"""Makes the claims of pods' ephemeral volumes: volumes that are written in the pod, and go with it.
+
+Promises: for each ephemeral volume of a pod that is not being deleted there is a claim ``<pod>-<volume>`` with the
+labels, annotations and spec of the template, owned by the pod. Whoever deletes it while the pod lives sees it come
+again. A claim of that name that was not made for the pod is left alone, and the pod is told.
+
+Not promised: that the claim goes. It has its owner, and the garbage collector sees to it.
+
+Files: ``decide`` what to make, ``controller`` the wiring. docs/controllers/ephemeral_volume.md has what wakes it and
+where it differs from upstream.
+"""
+
+import msgspec
+
+from pilothouse.api.core import PERSISTENT_VOLUME_CLAIMS, PODS
+from pilothouse.machinery.flags import INT32, Flag
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch
+
+
+class EphemeralVolumeOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What can be set."""
+
+    workers: int = 5
+
+
+DESCRIPTOR = Descriptor(
+    name="ephemeral-volume-controller",
+    aliases=("ephemeral-volume",),
+    client_name="ephemeral-volume-controller",
+    options=EphemeralVolumeOptions,
+    flags=(
+        FlagSpec(
+            field="workers",
+            flag=Flag(
+                "concurrent-ephemeralvolume-syncs",
+                INT32,
+                5,
+                "The number of ephemeral volume syncing operations that will be done concurrently.",
+            ),
+        ),
+    ),
+    watches=(Watch(kind=PODS, indexes=("claim",)), Watch(kind=PERSISTENT_VOLUME_CLAIMS)),
+    factory="pilothouse.controllers.volumes.ephemeral_volume.controller:build",
+)

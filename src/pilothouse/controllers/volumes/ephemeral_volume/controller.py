@@ -1,0 +1,108 @@
+"""Looks at a pod when it comes, and when a claim that it may have had made goes.
+
+A pod's volumes never change, and the claims go by themselves: there is no more to look at.
+"""
+
+from pilothouse.api.core import PERSISTENT_VOLUME_CLAIMS, PODS, PersistentVolumeClaim, Pod
+from pilothouse.client.errors import AlreadyExists, ApiError
+from pilothouse.controllers.shared.pods_by_claim import CLAIM_INDEX, index_by_claim
+from pilothouse.controllers.volumes.ephemeral_volume import DESCRIPTOR, EphemeralVolumeOptions
+from pilothouse.controllers.volumes.ephemeral_volume.decide import Make, decide, has_ephemeral_volumes
+from pilothouse.runtime import (
+    Controller,
+    ControllerContext,
+    EventRecorder,
+    Requeue,
+    RetryLater,
+    object_key,
+    object_reference,
+)
+from pilothouse.runtime.events import WARNING
+
+COMPONENT = "ephemeral_volume"
+
+
+class VolumeFailed(Exception):
+    """A volume of a pod cannot be had now. The pod was told, and it is tried again."""
+
+
+def build(context: ControllerContext) -> "EphemeralVolumeController":
+    """The factory of the descriptor."""
+    return EphemeralVolumeController(context)
+
+
+class EphemeralVolumeController(Controller):
+    """See the package for the promises. Keys are those of pods."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        options = context.options_as(EphemeralVolumeOptions)
+        pods = context.informers.informer(PODS)
+        claims = context.informers.informer(PERSISTENT_VOLUME_CLAIMS)
+        super().__init__(
+            DESCRIPTOR.name,
+            context.env,
+            workers=options.workers,
+            waits_for=(pods, claims),
+            metrics=context.metrics,
+            queue_name="ephemeral_volume",
+            log=context.log,
+        )
+        self._client = context.client
+        self._pods = pods.cache
+        self._pods.add_index(CLAIM_INDEX, index_by_claim)
+        self._claims = claims.cache
+        self._recorder = EventRecorder(context.client, context.env, COMPONENT)
+        self.beside("events", self._recorder.run)
+        text = "[ALPHA] Number of PersistenVolumeClaims creation requests"  # upstream's words, for both
+        prefix = "ephemeral_volume_controller"
+        self._asked = context.metrics.counter(f"{prefix}_create_total", text).labels_of()
+        self._failed = context.metrics.counter(f"{prefix}_create_failures_total", text).labels_of()
+        pods.add_handler(lambda pod, _initial: self._see(pod), self._pod_changed, resync_seconds=0.0)
+        claims.add_handler(
+            on_update=self._claim_changed, on_delete=lambda claim, _unknown: self._claim_gone(claim), resync_seconds=0.0
+        )
+
+    def _see(self, pod: Pod) -> None:
+        if has_ephemeral_volumes(pod):
+            self.queue.add(object_key(pod.metadata))
+
+    def _pod_changed(self, old: Pod, new: Pod) -> None:
+        # Another pod of the same name looks like a change when the end of the first one went by unseen.
+        if old.metadata.uid != new.metadata.uid:
+            self._see(new)
+
+    def _claim_changed(self, old: PersistentVolumeClaim, new: PersistentVolumeClaim) -> None:
+        if old.metadata.uid != new.metadata.uid:
+            self._claim_gone(old)
+
+    def _claim_gone(self, claim: PersistentVolumeClaim) -> None:
+        for pod in self._pods.by_index(CLAIM_INDEX, object_key(claim.metadata)):
+            self._see(pod)
+
+    async def reconcile(self, key: str) -> Requeue | None:
+        """Make the claims that are missing."""
+        pod = self._pods.get(key)
+        if pod is None:
+            return None
+        namespace = pod.metadata.namespace
+        for step in decide(pod, lambda name: self._claims.get(f"{namespace}/{name}")):
+            why = await self._make(step, namespace) if isinstance(step, Make) else step.why
+            if why:
+                about, message = object_reference(PODS, pod.metadata), f"ephemeral volume {step.volume}: {why}"
+                self._recorder.event(about, WARNING, "FailedBinding", message)
+                raise VolumeFailed(f"pod {key}, {message}")
+        return None
+
+    async def _make(self, step: Make, namespace: str) -> str:
+        """Why it could not be made, or nothing."""
+        self._asked.inc()
+        try:
+            await self._client.create(PERSISTENT_VOLUME_CLAIMS.raw, step.claim, namespace)
+        except AlreadyExists as error:
+            # Ours, of which the cache has not heard yet, or somebody else's: soon the cache will tell.
+            self._failed.inc()
+            raise RetryLater(str(error)) from error
+        except (ApiError, OSError) as error:
+            self._failed.inc()
+            return f"create PVC {step.name}: {error}"
+        return ""

@@ -1,0 +1,85 @@
+"""Which claims a pod's ephemeral volumes lack. Pure.
+
+Upstream: ``syncHandler`` and ``handleVolume``, v1.36 ``pkg/controller/volume/ephemeral/controller.go``.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from pilothouse.api.core import PERSISTENT_VOLUME_CLAIMS, PODS, PersistentVolumeClaim, Pod, Volume
+from pilothouse.machinery.owners import new_controller_reference
+from pilothouse.semantics.volumes import ephemeral_claim_name, is_made_for
+
+
+class Make(msgspec.Struct, frozen=True):
+    """The volume of that name needs this claim."""
+
+    volume: str
+    claim: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        """What the claim is called."""
+        found: str = self.claim["metadata"]["name"]
+        return found
+
+
+class Refuse(msgspec.Struct, frozen=True):
+    """The volume of that name cannot be had."""
+
+    volume: str
+    why: str
+
+
+Step = Make | Refuse
+
+
+def has_ephemeral_volumes(pod: Pod) -> bool:
+    """Whether anything is to be made for the pod: one that is being deleted gets nothing more."""
+    return pod.metadata.deletion_timestamp is None and any(each.ephemeral is not None for each in pod.spec.volumes)
+
+
+def decide(pod: Pod, find: Callable[[str], PersistentVolumeClaim | None]) -> list[Step]:
+    """What to do, in the order of the volumes. ``find`` knows the claims of the namespace. Nothing comes after a
+    refusal: upstream stops there, too."""
+    steps: list[Step] = []
+    if pod.metadata.deletion_timestamp is not None:
+        return steps
+    for volume in pod.spec.volumes:
+        if volume.ephemeral is None:
+            continue
+        name = ephemeral_claim_name(pod, volume)
+        claim = find(name)
+        if claim is None:
+            steps.append(Make(volume.name, new_claim(pod, volume)))
+        elif not is_made_for(claim, pod):
+            meta = pod.metadata
+            pod_name = f"{meta.namespace}/{meta.name}"
+            why = f"PVC {meta.namespace}/{name} was not created for pod {pod_name} (pod is not owner)"
+            return [*steps, Refuse(volume.name, why)]
+    return steps
+
+
+def new_claim(pod: Pod, volume: Volume) -> dict[str, Any]:
+    """The claim of one volume. Of the template's metadata only labels and annotations count."""
+    assert volume.ephemeral is not None, "only ephemeral volumes have claims made for them"
+    template = volume.ephemeral.volume_claim_template
+    meta = template.get("metadata") or {}
+    owner = new_controller_reference(pod.metadata, PODS)
+    metadata: dict[str, Any] = {
+        "name": ephemeral_claim_name(pod, volume),
+        "namespace": pod.metadata.namespace,
+        "ownerReferences": [msgspec.to_builtins(owner)],
+    }
+    for field in ("labels", "annotations"):
+        if meta.get(field):
+            metadata[field] = meta[field]
+    kind = PERSISTENT_VOLUME_CLAIMS
+    return {
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "metadata": metadata,
+        "spec": template.get("spec") or {},
+    }

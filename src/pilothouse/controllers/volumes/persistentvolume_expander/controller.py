@@ -1,0 +1,95 @@
+"""Looks at a bound claim when it comes, asks for more, or has more. Ten workers, as upstream."""
+
+from pilothouse.api.core import PERSISTENT_VOLUME_CLAIMS, PersistentVolumeClaim
+from pilothouse.api.storage import PERSISTENT_VOLUMES
+from pilothouse.client import strategic_merge_patch
+from pilothouse.client.errors import ApiError
+from pilothouse.controllers.volumes.persistentvolume_expander import DESCRIPTOR
+from pilothouse.controllers.volumes.persistentvolume_expander.decide import NotBound, Stay, Wait, decide, has_grown
+from pilothouse.runtime import Controller, ControllerContext, EventRecorder, Requeue, object_key, object_reference
+from pilothouse.runtime.events import NORMAL, WARNING
+
+COMPONENT = "volume_expand"
+RESIZER = "volume.kubernetes.io/storage-resizer"
+WORKERS = 10
+
+
+class ExpansionFailed(Exception):
+    """It is not clear whether the claim is to be expanded, or that could not be written. It is tried again."""
+
+
+def build(context: ControllerContext) -> "ExpanderController":
+    """The factory of the descriptor."""
+    return ExpanderController(context)
+
+
+class ExpanderController(Controller):
+    """See the package for the promises. Keys are those of claims."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        claims = context.informers.informer(PERSISTENT_VOLUME_CLAIMS)
+        super().__init__(
+            DESCRIPTOR.name,
+            context.env,
+            workers=WORKERS,
+            waits_for=(claims,),
+            metrics=context.metrics,
+            queue_name=COMPONENT,
+            log=context.log,
+        )
+        self._client = context.client
+        self._claims = claims.cache
+        self._recorder = EventRecorder(context.client, context.env, COMPONENT)
+        self.beside("events", self._recorder.run)
+        claims.add_handler(lambda claim, _initial: self._see(claim), self._changed, resync_seconds=0.0)
+
+    def _see(self, claim: PersistentVolumeClaim) -> None:
+        if claim.status.phase == "Bound":
+            self.queue.add(object_key(claim.metadata))
+
+    def _changed(self, old: PersistentVolumeClaim, new: PersistentVolumeClaim) -> None:
+        if has_grown(old, new):
+            self._see(new)
+
+    async def reconcile(self, key: str) -> Requeue | None:
+        """Say who is to expand the claim, if that is to be done."""
+        claim = self._claims.get(key)
+        if claim is None:
+            return None
+        name = claim.spec.volume_name
+        if not name:
+            raise ExpansionFailed(f'failed to get PV "{name}": resource name may not be empty')
+        try:
+            volume = await self._client.get(PERSISTENT_VOLUMES, name)
+        except ApiError as error:
+            raise ExpansionFailed(f'failed to get PV "{name}": {error}') from error
+        match decide(claim, volume):
+            case Stay():
+                return None
+            case NotBound():
+                raise ExpansionFailed(f"persistent Volume is not bound to PVC being updated : {key}")
+            case Wait(message=message, resizer=resizer):
+                self._tell(claim, NORMAL, message)
+                if resizer and claim.metadata.annotations.get(RESIZER) != resizer:
+                    await self._name(claim, key, resizer)
+                else:
+                    self.log.info("Waiting for an external controller to expand the PVC", claim=key)
+        return None
+
+    async def _name(self, claim: PersistentVolumeClaim, key: str, resizer: str) -> None:
+        """Write down who expands the claim: on the version that was looked at, through its status, as upstream."""
+        meta = claim.metadata
+        changes = {"annotations": {RESIZER: resizer}, "resourceVersion": meta.resource_version}
+        patch = strategic_merge_patch({"metadata": changes})
+        try:
+            await self._client.patch(
+                PERSISTENT_VOLUME_CLAIMS.raw, meta.name, patch, meta.namespace, subresource="status"
+            )
+        except (ApiError, OSError) as error:
+            message = f"error setting resizer annotation to pvc {key}, with error {error}"
+            self._tell(claim, WARNING, message)
+            raise ExpansionFailed(message) from error
+
+    def _tell(self, claim: PersistentVolumeClaim, type_: str, message: str) -> None:
+        about = object_reference(PERSISTENT_VOLUME_CLAIMS, claim.metadata)
+        self._recorder.event(about, type_, "ExternalExpanding", message)

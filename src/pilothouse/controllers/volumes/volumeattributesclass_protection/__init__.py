@@ -1,0 +1,27 @@
+"""Keeps classes of volume attributes that claims or volumes name, even if somebody deletes them.
+
+Promises: a VolumeAttributesClass that lives has the finalizer ``kubernetes.io/vac-protection``. One that is being
+deleted loses it as soon as the caches show no volume and no claim that names it, and not before. A claim names the
+class that it asks for, the one that it has, and the one to which it is being changed.
+
+Not promised: that a claim which was made in the moment of the deletion is noticed. Upstream looks at its caches only,
+too; the drivers that would need the class then say so.
+
+Files: ``decide`` who names which class, ``controller`` the wiring; the rest is
+``controllers/shared/in_use_protection``. docs/controllers/volumeattributesclass_protection.md has what wakes it.
+"""
+
+from pilothouse.api.core import PERSISTENT_VOLUME_CLAIMS
+from pilothouse.api.storage import PERSISTENT_VOLUMES, VOLUME_ATTRIBUTES_CLASSES
+from pilothouse.runtime.descriptor import Descriptor, Watch
+
+DESCRIPTOR = Descriptor(
+    name="volumeattributesclass-protection-controller",
+    client_name="volumeattributesclass-protection-controller",
+    watches=(
+        Watch(kind=VOLUME_ATTRIBUTES_CLASSES, keep_raw=True),
+        Watch(kind=PERSISTENT_VOLUME_CLAIMS, indexes=("volumeAttributesClassName",)),
+        Watch(kind=PERSISTENT_VOLUMES, indexes=("volumeAttributesClassName",)),
+    ),
+    factory="pilothouse.controllers.volumes.volumeattributesclass_protection.controller:build",
+)

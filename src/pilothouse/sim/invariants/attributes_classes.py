@@ -1,0 +1,84 @@
+"""What must hold for classes of volume attributes: none is let go while somebody names it.
+
+Counted anew from what was committed, after every write.
+"""
+
+import msgspec
+
+from pilothouse.api.core import PersistentVolumeClaim
+from pilothouse.api.storage import PersistentVolume, VolumeAttributesClass
+from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.story import Origin
+from pilothouse.storage import Change
+
+_class = msgspec.json.Decoder(VolumeAttributesClass).decode
+_claim = msgspec.json.Decoder(PersistentVolumeClaim).decode
+_volume = msgspec.json.Decoder(PersistentVolume).decode
+
+_CLASSES, _CLAIMS, _VOLUMES = (
+    "storage.k8s.io/volumeattributesclasses/",
+    "/persistentvolumeclaims/",
+    "/persistentvolumes/",
+)
+FINALIZER = "kubernetes.io/vac-protection"
+
+
+class AttributesClasses(Invariant):
+    """All classes of a cluster in which the caches know all claims and volumes by the time that classes are deleted:
+    nothing is promised about those of which nobody has heard. ``kept`` counts deletions that had to wait."""
+
+    def __init__(self) -> None:
+        self._classes: dict[str, VolumeAttributesClass] = {}
+        self._names: dict[str, tuple[str, ...]] = {}
+        """By claim or volume: what it names."""
+        self.kept = 0
+
+    def committed(self, change: Change, origin: Origin | None) -> None:
+        """Classes, claims and volumes."""
+        gone = change.type == "DELETED"
+        _group, sort, name = change.key.split("/", 2)
+        if change.key.startswith(_CLASSES):
+            self._see(name, None if gone else _class(change.value))
+        elif change.key.startswith((_CLAIMS, _VOLUMES)):
+            self._names.pop(f"{sort} {name}", None)
+            if not gone:
+                self._names[f"{sort} {name}"] = _named(sort, change.value)
+
+    def _see(self, name: str, now: VolumeAttributesClass | None) -> None:
+        before = self._classes.pop(name, None)
+        if now is not None:
+            self._classes[name] = now
+        if before is None:
+            return
+        users = self._users(name)
+        if before.metadata.deletion_timestamp is None:
+            if now is not None and now.metadata.deletion_timestamp is not None:
+                self.kept += bool(users)
+            return
+        let_go = FINALIZER in before.metadata.finalizers and (now is None or FINALIZER not in now.metadata.finalizers)
+        if let_go and users:
+            raise Violation(f"class {name} was let go while {users} name it")
+
+    def _users(self, name: str) -> list[str]:
+        return sorted(user for user, names in self._names.items() if name in names)
+
+    def settled(self) -> None:
+        """What lives is protected, and nothing that nobody names is kept."""
+        for name, found in self._classes.items():
+            protected = FINALIZER in found.metadata.finalizers
+            if found.metadata.deletion_timestamp is None and not protected:
+                raise Violation(f"class {name} lives without protection")
+            if found.metadata.deletion_timestamp is not None and protected and not self._users(name):
+                raise Violation(f"class {name} is being deleted, nobody names it, and it is kept")
+
+
+def _named(sort: str, value: bytes) -> tuple[str, ...]:
+    if sort == "persistentvolumes":
+        return (_volume(value).spec.volume_attributes_class_name or "",)
+    claim = _claim(value)
+    modified = claim.status.modify_volume_status
+    return (
+        claim.spec.volume_attributes_class_name or "",
+        claim.status.current_volume_attributes_class_name or "",
+        modified.target_volume_attributes_class_name if modified is not None else "",
+    )

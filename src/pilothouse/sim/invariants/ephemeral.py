@@ -1,0 +1,76 @@
+"""What must hold for ephemeral volumes: each has its claim, which is its pod's and goes with it.
+
+Counted anew from what was committed, after every write.
+"""
+
+import msgspec
+
+from pilothouse.api.core import PersistentVolumeClaim, Pod
+from pilothouse.machinery.owners import controller_of
+from pilothouse.semantics.volumes import ephemeral_claim_name
+from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.story import Origin
+from pilothouse.storage import Change
+
+_claim = msgspec.json.Decoder(PersistentVolumeClaim).decode
+_pod = msgspec.json.Decoder(Pod).decode
+
+_CLAIMS, _PODS = "/persistentvolumeclaims/", "/pods/"
+
+
+class EphemeralClaims(Invariant):
+    """All pods with ephemeral volumes of a cluster, and all claims that have pods for owners. Claims of such names that
+    users make for themselves belong to nobody. ``made`` counts, so that a story can tell that something happened."""
+
+    def __init__(self) -> None:
+        self._pods: dict[str, Pod] = {}
+        self._claims: dict[str, PersistentVolumeClaim] = {}
+        self._wishes: dict[str, str] = {}
+        """Of every pod that there ever was: by uid and claim, the volume."""
+        self.made = 0
+
+    def committed(self, change: Change, origin: Origin | None) -> None:
+        """Pods and claims."""
+        gone = change.type == "DELETED"
+        if change.key.startswith(_PODS):
+            key = change.key.removeprefix(_PODS)
+            self._pods.pop(key, None)
+            if not gone:
+                self._pods[key] = pod = _pod(change.value)
+                for volume in pod.spec.volumes:
+                    if volume.ephemeral is not None:
+                        name = f"{pod.metadata.namespace}/{ephemeral_claim_name(pod, volume)}"
+                        self._wishes[f"{pod.metadata.uid}:{name}"] = volume.name
+        elif change.key.startswith(_CLAIMS):
+            key = change.key.removeprefix(_CLAIMS)
+            before = self._claims.pop(key, None)
+            if not gone:
+                self._claims[key] = claim = _claim(change.value)
+                self._judge(key, before, claim)
+
+    def _judge(self, key: str, before: PersistentVolumeClaim | None, claim: PersistentVolumeClaim) -> None:
+        owner = controller_of(claim.metadata)
+        if before is not None and before.metadata.uid == claim.metadata.uid:
+            if controller_of(before.metadata) != owner:
+                raise Violation(f"claim {key} has changed its owner: {owner}")
+            return
+        if owner is None:
+            return
+        self.made += 1
+        if f"{owner.uid}:{key}" not in self._wishes:
+            raise Violation(f"claim {key} was made for {owner.name}, which has no such volume")
+
+    def settled(self) -> None:
+        """Every pod that lives has its claims, unless others have their names; no claim has outlived its pod."""
+        living = {pod.metadata.uid for pod in self._pods.values()}
+        for key, pod in self._pods.items():
+            if pod.metadata.deletion_timestamp is not None:
+                continue
+            for volume in pod.spec.volumes:
+                name = f"{pod.metadata.namespace}/{ephemeral_claim_name(pod, volume)}"
+                if volume.ephemeral is not None and name not in self._claims:
+                    raise Violation(f"{key} has no claim for its volume {volume.name}")
+        for key, claim in self._claims.items():
+            owner = controller_of(claim.metadata)
+            if owner is not None and owner.uid not in living:
+                raise Violation(f"claim {key} has outlived its pod {owner.name}")

@@ -1,0 +1,169 @@
+"""The controller against the embedded API server, in virtual time: what wakes it, what it asks, and faults."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from tests.controllers.node_world import PODS, Doc, World, play
+
+from pilothouse.client.interceptor import Rule, conflict, fail, gone, lose_answer
+from pilothouse.controllers.volumes.ephemeral_volume import DESCRIPTOR, EphemeralVolumeOptions
+
+CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
+SPEC: Doc = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "x"}
+CREATE = "create persistentvolumeclaims "
+
+
+async def pod(world: World, *volumes: str, name: str = "p") -> Doc:
+    template = {"metadata": {"labels": {"of": "scratch"}}, "spec": SPEC}
+    spec = {
+        "containers": [{"name": "main", "image": "pause"}],
+        "volumes": [{"name": each, "ephemeral": {"volumeClaimTemplate": template}} for each in volumes or ("scratch",)],
+    }
+    return await world.request("POST", PODS, {"metadata": {"name": name}, "spec": spec})
+
+
+async def soon(seconds: float = 1.0) -> None:
+    await asyncio.sleep(seconds)
+
+
+async def names(world: World) -> list[str]:
+    return [each["metadata"]["name"] for each in (await world.see(CLAIMS))["items"]]
+
+
+def with_controller(
+    story: Callable[[World], Awaitable[None]], *, before: Callable[[World], Awaitable[Any]] | None = None
+) -> None:
+    async def whole(world: World) -> None:
+        if before is not None:
+            await before(world)
+        await world.start(DESCRIPTOR, EphemeralVolumeOptions())
+        await story(world)
+
+    play(whole)
+
+
+@pytest.mark.parametrize("early", [True, False], ids=["the pod was there", "the pod comes"])
+def test_a_pod_gets_its_claim_once(early: bool) -> None:
+    async def story(world: World) -> None:
+        owner = await world.see(f"{PODS}/p") if early else await pod(world)
+        await soon()
+        claim = await world.see(f"{CLAIMS}/p-scratch")
+        assert claim["metadata"]["labels"] == {"of": "scratch"}
+        assert claim["metadata"]["ownerReferences"] == [
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "name": "p",
+                "uid": owner["metadata"]["uid"],
+                "controller": True,
+                "blockOwnerDeletion": True,
+            }
+        ]
+        assert claim["spec"] == {**SPEC, "volumeMode": "Filesystem"}
+        await world.merge(f"{PODS}/p", {"metadata": {"labels": {"a": "b"}}})
+        await soon(7200)
+        assert world.requests() == [CREATE]
+        assert world.metrics.value("ephemeral_volume_controller_create_total") == 1
+        assert world.metrics.value("ephemeral_volume_controller_create_failures_total") == 0
+
+    with_controller(story, before=pod if early else None)
+
+
+def test_a_claim_that_somebody_deletes_comes_again() -> None:
+    async def story(world: World) -> None:
+        await soon()
+        await world.merge(f"{CLAIMS}/p-scratch", {"metadata": {"finalizers": None}})
+        await world.delete(f"{CLAIMS}/p-scratch")
+        await soon()
+        assert await names(world) == ["p-scratch"]
+        assert world.requests() == [CREATE] * 2
+        await world.delete(f"{PODS}/p", grace=0)
+        await world.merge(f"{CLAIMS}/p-scratch", {"metadata": {"finalizers": None}})
+        await world.delete(f"{CLAIMS}/p-scratch")
+        await soon(60)
+        assert await names(world) == [], "nobody wants it any more"
+
+    with_controller(story, before=pod)
+
+
+def test_somebody_elses_claim_is_left_alone_and_the_pod_is_told() -> None:
+    async def story(world: World) -> None:
+        await soon(30)
+        assert world.requests() == []
+        why = "PVC default/p-scratch was not created for pod default/p (pod is not owner)"
+        assert await world.events("FailedBinding") == [f"Pod/p ephemeral volume scratch: {why}"]
+        await world.merge(f"{CLAIMS}/p-scratch", {"metadata": {"finalizers": None}})
+        await world.delete(f"{CLAIMS}/p-scratch")
+        await soon()
+        assert world.requests() == [CREATE]
+
+    async def before(world: World) -> None:
+        await world.request("POST", CLAIMS, {"metadata": {"name": "p-scratch"}, "spec": SPEC})
+        await pod(world)
+
+    with_controller(story, before=before)
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        pytest.param(fail(403, "Forbidden"), True, id="refused"),
+        pytest.param(fail(500), True, id="the server is ill"),
+        pytest.param(conflict(), True, id="create-conflict"),
+        pytest.param(lose_answer(), True, id="the answer is lost"),
+    ],
+)
+def test_a_claim_that_cannot_be_made_is_tried_again(fault: Any, told: bool) -> None:
+    async def story(world: World) -> None:
+        await soon(30)
+        assert await names(world) == ["p-scratch"]
+        told_of = [line for line in await world.events("FailedBinding") if "create PVC p-scratch: " in line]
+        assert bool(told_of) is told
+        failures = world.metrics.value("ephemeral_volume_controller_create_failures_total")
+        assert failures >= 1
+        assert world.metrics.value("ephemeral_volume_controller_create_total") >= failures
+
+    async def before(world: World) -> None:
+        await pod(world)
+        world.faults.add(Rule(fault, verb="create", resource="persistentvolumeclaims", times=2))
+
+    with_controller(story, before=before)
+
+
+def test_a_claim_that_the_cache_does_not_know_yet_is_nothing_to_complain_of() -> None:
+    """The second volume fails at first; by then the first one is there, and the cache may not know."""
+
+    async def story(world: World) -> None:
+        with world.faults.hold(resource="persistentvolumeclaims"):
+            world.faults.add(Rule(fail(500), verb="create", resource="persistentvolumeclaims", nth=2))
+            await pod(world, "scratch", "more")
+            await soon(5)
+            assert len(world.requests()) > 2
+        await soon(60)
+        assert await names(world) == ["p-more", "p-scratch"]
+        lines = await world.events("FailedBinding")
+        assert len(lines) == 1
+        assert "ephemeral volume more: create PVC p-more: " in lines[0]
+
+    with_controller(story)
+
+
+def test_a_pod_that_took_the_place_of_another_one_unseen_gets_its_claim() -> None:
+    async def story(world: World) -> None:
+        await soon()
+        with world.faults.hold(resource="pods"), world.faults.hold(resource="persistentvolumeclaims"):
+            await world.delete(f"{PODS}/p", grace=0)
+            await world.merge(f"{CLAIMS}/p-scratch", {"metadata": {"finalizers": None}})
+            await world.delete(f"{CLAIMS}/p-scratch")
+            again = await pod(world)
+            await soon()
+            for resource in ("persistentvolumeclaims", "pods"):
+                world.faults.end_watches(resource=resource, with_=gone())
+            await soon(5)
+        await soon(5)
+        claim = await world.see(f"{CLAIMS}/p-scratch")
+        assert claim["metadata"]["ownerReferences"][0]["uid"] == again["metadata"]["uid"]
+
+    with_controller(story, before=pod)

@@ -1,0 +1,24 @@
+"""The cases of upstream's test of ``pkg/controller/volume/ephemeral``, and where each of them is.
+
+``controller_test.go`` was read in a public copy of v1.33.
+"""
+
+from pathlib import Path
+
+from tests.controllers.upstream_coverage import NOT, Cases, missing
+
+_WHAT = "test_what_a_pod_lacks"
+
+COVERED: Cases = {
+    "TestSyncHandler: create": _WHAT,
+    "TestSyncHandler: no-such-pod": NOT + "a key of which the cache has no pod is done with, in four words",
+    "TestSyncHandler: pod-deleted": _WHAT,
+    "TestSyncHandler: no-volumes": _WHAT,
+    "TestSyncHandler: create-with-other-PVC": _WHAT,
+    "TestSyncHandler: wrong-PVC-owner": _WHAT,
+    "TestSyncHandler: create-conflict": "test_a_claim_that_cannot_be_made_is_tried_again",
+}
+
+
+def test_every_case_is_somewhere() -> None:
+    assert missing(COVERED, Path(__file__).parent) == []

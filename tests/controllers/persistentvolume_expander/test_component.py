@@ -1,0 +1,140 @@
+"""The controller against the embedded API server, in virtual time: what wakes it, what it asks, and faults."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from tests.controllers.node_world import Doc, World, play
+
+from pilothouse.client.interceptor import Rule, conflict, fail
+from pilothouse.controllers.volumes.persistentvolume_expander import DESCRIPTOR
+
+CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
+VOLUMES = "/api/v1/persistentvolumes"
+CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
+CSI: Doc = {"csi": {"driver": "d.example.com", "volumeHandle": "h"}}
+EBS: Doc = {"awsElasticBlockStore": {"volumeID": "v"}}
+GET, PATCH = "get persistentvolumes v", "patch persistentvolumeclaims/status c"
+RESIZER = "volume.kubernetes.io/storage-resizer"
+EXTERNAL = "PersistentVolumeClaim/c waiting for an external controller to expand this PVC"
+
+
+async def bound(world: World, source: Doc = CSI, *, phase: str = "Bound", linked: bool = True) -> None:
+    """A claim and its volume, of 1Gi, and a class whose volumes may grow."""
+    class_ = {"metadata": {"name": "x"}, "provisioner": "d.example.com", "allowVolumeExpansion": True}
+    await world.request("POST", CLASSES, class_)
+    wish = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    body = {"metadata": {"name": "c"}, "spec": {**wish, "volumeName": "v", "storageClassName": "x"}}
+    claim = await world.request("POST", CLAIMS, body)
+    status = {"phase": phase, "capacity": {"storage": "1Gi"}}
+    await world.merge(f"{CLAIMS}/c/status", {"status": status})
+    whole = {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, **source}
+    if linked:
+        whole["claimRef"] = {"namespace": "default", "name": "c", "uid": claim["metadata"]["uid"]}
+    await world.request("POST", VOLUMES, {"metadata": {"name": "v"}, "spec": whole})
+
+
+async def ask_for(world: World, size: str) -> None:
+    await world.merge(f"{CLAIMS}/c", {"spec": {"resources": {"requests": {"storage": size}}}})
+
+
+async def soon(seconds: float = 1.0) -> None:
+    await asyncio.sleep(seconds)
+
+
+def told(story: Callable[[World], Awaitable[None]], **how: Any) -> None:
+    async def whole(world: World) -> None:
+        await bound(world, **how)
+        await world.start(DESCRIPTOR)
+        await soon()
+        await story(world)
+
+    play(whole)
+
+
+def test_a_claim_that_asks_for_more_is_told_whom_to_wait_for() -> None:
+    async def story(world: World) -> None:
+        assert world.requests() == [GET]
+        assert await world.events() == []
+        await ask_for(world, "2Gi")
+        await soon()
+        assert world.requests() == [GET] * 2
+        assert await world.events("ExternalExpanding") == [EXTERNAL]
+        await world.merge(f"{CLAIMS}/c", {"metadata": {"labels": {"a": "b"}}})
+        await soon(600)
+        assert world.requests() == [GET] * 2, "nothing of that has changed"
+        await world.merge(f"{CLAIMS}/c/status", {"status": {"capacity": {"storage": "2Gi"}}})
+        await soon(600)
+        assert world.requests() == [GET] * 3
+        assert len(await world.events()) == 1, "it has what it asked for"
+
+    told(story)
+
+
+def test_a_claim_that_has_asked_before_the_controller_came_is_told() -> None:
+    async def story(world: World) -> None:
+        await bound(world)
+        await ask_for(world, "2Gi")
+        await world.start(DESCRIPTOR)
+        await soon()
+        assert await world.events("ExternalExpanding") == [EXTERNAL]
+
+    play(story)
+
+
+def test_for_a_migrated_plugin_the_driver_is_named() -> None:
+    async def story(world: World) -> None:
+        await ask_for(world, "2Gi")
+        await soon()
+        assert world.requests() == [GET, GET, PATCH]
+        found = await world.see(f"{CLAIMS}/c")
+        assert found["metadata"]["annotations"] == {RESIZER: "ebs.csi.aws.com"}
+        (body,) = world.bodies("patch", "persistentvolumeclaims/status")
+        assert set(body["metadata"]) == {"annotations", "resourceVersion"}
+        await ask_for(world, "3Gi")
+        await soon(600)
+        assert world.requests() == [GET, GET, PATCH, GET], "it is named already"
+        lines = await world.events("ExternalExpanding")
+        assert lines == [
+            "PersistentVolumeClaim/c CSI migration enabled for kubernetes.io/aws-ebs; "
+            "waiting for external resizer to expand the pvc"
+        ]
+
+    told(story, source=EBS)
+
+
+def test_a_claim_that_is_not_bound_is_nobodys_business() -> None:
+    async def story(world: World) -> None:
+        assert world.requests() == []
+
+    told(story, phase="Pending")
+
+
+@pytest.mark.parametrize("fault", [fail(403, "Forbidden"), fail(500), conflict()], ids=["403", "500", "409"])
+def test_a_name_that_cannot_be_written_is_tried_again(fault: Any) -> None:
+    async def story(world: World) -> None:
+        world.faults.add(Rule(fault, verb="patch", resource="persistentvolumeclaims", times=2))
+        await ask_for(world, "2Gi")
+        await soon(30)
+        assert world.requests().count(PATCH) == 3
+        assert (await world.see(f"{CLAIMS}/c"))["metadata"]["annotations"] == {RESIZER: "ebs.csi.aws.com"}
+        lines = await world.events("ExternalExpanding")
+        assert any("error setting resizer annotation to pvc default/c, with error " in line for line in lines)
+
+    told(story, source=EBS)
+
+
+def test_a_volume_that_is_not_the_claims_is_waited_for() -> None:
+    """when pvc has no PV binding: an error, and another look."""
+
+    async def story(world: World) -> None:
+        assert len(world.requests()) > 3
+        assert set(world.requests()) == {GET}
+        await ask_for(world, "2Gi")
+        uid = (await world.see(f"{CLAIMS}/c"))["metadata"]["uid"]
+        await world.merge(f"{VOLUMES}/v", {"spec": {"claimRef": {"namespace": "default", "name": "c", "uid": uid}}})
+        await soon(1200)
+        assert await world.events("ExternalExpanding") == [EXTERNAL]
+
+    told(story, linked=False)

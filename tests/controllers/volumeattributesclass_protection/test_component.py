@@ -1,0 +1,207 @@
+"""The controller against the embedded API server, in virtual time.
+
+Cases of ``TestVACProtectionController``, ``pkg/controller/volume/vacprotection/vac_protection_controller_test.go``
+(read in a public copy of v1.34), have its words in their ids.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from tests.controllers.node_world import Doc, World, play
+
+from pilothouse.client.interceptor import Rule, conflict, fail, gone
+from pilothouse.controllers.volumes.volumeattributesclass_protection import DESCRIPTOR
+from pilothouse.controllers.volumes.volumeattributesclass_protection.controller import FINALIZER
+
+CLASSES = "/apis/storage.k8s.io/v1/volumeattributesclasses"
+CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
+VOLUMES = "/api/v1/persistentvolumes"
+WRITE = ["update volumeattributesclasses vac1"]
+NOTHING: list[str] = []
+NO_FINALIZERS: Doc = {"metadata": {"finalizers": None}}
+
+Step = Callable[[World], Awaitable[None]]
+
+
+async def attributes_class(world: World, *, protected: bool = True, deleted: bool = False) -> None:
+    body = {"metadata": {"name": "vac1"}, "driverName": "d.example.com", "parameters": {"iops": "1"}}
+    await world.request("POST", CLASSES, body)
+    if not protected:
+        await world.merge(f"{CLASSES}/vac1", NO_FINALIZERS)
+    if deleted:
+        await world.delete(f"{CLASSES}/vac1")
+
+
+async def volume(world: World, name: str, class_name: str = "vac1") -> None:
+    spec = {
+        "accessModes": ["ReadWriteOnce"],
+        "capacity": {"storage": "1Gi"},
+        "csi": {"driver": "d.example.com", "volumeHandle": name},
+        "volumeAttributesClassName": class_name,
+    }
+    await world.request("POST", VOLUMES, {"metadata": {"name": name}, "spec": spec})
+
+
+async def claim(world: World, name: str, class_name: str = "vac1", **status: Any) -> None:
+    spec = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}},
+        "volumeAttributesClassName": class_name,
+    }
+    await world.request("POST", CLAIMS, {"metadata": {"name": name}, "spec": spec})
+    await world.merge(f"{CLAIMS}/{name}/status", {"status": {"phase": "Bound", **status}})
+
+
+async def end(world: World, path: str) -> None:
+    """Delete what others protect."""
+    await world.merge(path, NO_FINALIZERS)
+    await world.delete(path)
+
+
+async def another(world: World, path: str) -> None:
+    await world.merge(path, {"spec": {"volumeAttributesClassName": "vac2"}})
+
+
+async def soon(seconds: float = 1.0) -> None:
+    await asyncio.sleep(seconds)
+
+
+def playing(story: Step, *, before: Step) -> None:
+    async def whole(world: World) -> None:
+        await before(world)
+        await world.start(DESCRIPTOR)
+        await soon()
+        await story(world)
+
+    play(whole)
+
+
+@pytest.mark.parametrize(
+    ("protected", "deleted", "expected"),
+    [
+        pytest.param(False, False, WRITE, id="VAC without finalizer -> finalizer is added"),
+        pytest.param(True, False, NOTHING, id="VAC with finalizer -> no action"),
+        pytest.param(True, True, WRITE, id="deleted VAC with finalizer -> finalizer is removed"),
+    ],
+)
+def test_a_class_that_nobody_names(protected: bool, deleted: bool, expected: list[str]) -> None:
+    async def story(world: World) -> None:
+        await soon(3600)
+        assert world.requests() == expected
+        found = await world.get(f"{CLASSES}/vac1")
+        if deleted:
+            assert found is None
+        else:
+            assert found is not None
+            assert found["metadata"]["finalizers"] == [FINALIZER]
+            assert found["parameters"] == {"iops": "1"}
+
+    playing(story, before=lambda world: attributes_class(world, protected=protected, deleted=deleted))
+
+
+@pytest.mark.parametrize("fault", [fail(403, "Forbidden"), fail(500), conflict()], ids=["403", "500", "409"])
+@pytest.mark.parametrize("deleted", [False, True], ids=["saving VAC finalizer fails", "finalizer removal fails"])
+def test_a_write_that_fails_is_tried_again(deleted: bool, fault: Any) -> None:
+    async def before(world: World) -> None:
+        await attributes_class(world, protected=deleted, deleted=deleted)
+        world.faults.add(Rule(fault, verb="update", resource="volumeattributesclasses.storage.k8s.io", times=2))
+
+    async def story(world: World) -> None:
+        await soon(30)
+        assert world.requests() == WRITE * 3
+
+    playing(story, before=before)
+
+
+async def of_volume(world: World) -> None:
+    await volume(world, "pv1")
+
+
+async def of_claim(world: World) -> None:
+    await claim(world, "pvc1")
+
+
+async def of_current(world: World) -> None:
+    await claim(world, "pvc1", "vac2", currentVolumeAttributesClassName="vac1")
+
+
+async def of_target(world: World) -> None:
+    status = {"status": "InProgress", "targetVolumeAttributesClassName": "vac1"}
+    await claim(world, "pvc1", "vac2", modifyVolumeStatus=status)
+
+
+async def of_two_volumes(world: World) -> None:
+    await volume(world, "pv1")
+    await volume(world, "pv2")
+
+
+async def of_two_claims(world: World) -> None:
+    await claim(world, "pvc1")
+    await claim(world, "pvc2")
+
+
+async def of_both(world: World) -> None:
+    await volume(world, "pv1")
+    await claim(world, "pvc1")
+
+
+PV, PVC = f"{VOLUMES}/pv1", f"{CLAIMS}/pvc1"
+
+
+@pytest.mark.parametrize(
+    ("users", "act", "goes"),
+    [
+        pytest.param(of_volume, None, False, id="referenced by a PV -> finalizer is not removed"),
+        pytest.param(of_claim, None, False, id="referenced by a PVC -> finalizer is not removed"),
+        pytest.param(of_volume, lambda world: another(world, PV), True, id="pv changes vac -> finalizer is removed"),
+        pytest.param(of_volume, lambda world: end(world, PV), True, id="pv is deleted -> finalizer is removed"),
+        pytest.param(of_two_volumes, lambda world: end(world, PV), False, id="pv is deleted but other pv holds it"),
+        pytest.param(of_both, lambda world: end(world, PV), False, id="pv is deleted but pvc holds it"),
+        pytest.param(of_claim, lambda world: another(world, PVC), True, id="pvc changes vac -> finalizer is removed"),
+        pytest.param(of_claim, lambda world: end(world, PVC), True, id="pvc is deleted -> finalizer is removed"),
+        pytest.param(of_current, None, False, id="pvc changes vac but its status still holds it"),
+        pytest.param(of_target, None, False, id="pvc changes vac but its target status still holds it"),
+        pytest.param(of_two_claims, lambda world: end(world, PVC), False, id="pvc is deleted but other pvc holds it"),
+        pytest.param(of_both, lambda world: end(world, PVC), False, id="pvc is deleted but pv holds it"),
+        pytest.param(
+            of_current,
+            lambda world: world.merge(f"{PVC}/status", {"status": {"currentVolumeAttributesClassName": "vac2"}}),
+            True,
+            id="the change to another class is done",
+        ),
+    ],
+)
+def test_a_class_goes_with_the_last_that_names_it(
+    users: Step, act: Callable[[World], Awaitable[Any]] | None, goes: bool
+) -> None:
+    async def before(world: World) -> None:
+        await users(world)
+        await attributes_class(world, deleted=True)
+
+    async def story(world: World) -> None:
+        assert world.requests() == []
+        if act is not None:
+            await act(world)
+        await soon(3600)
+        assert world.requests() == (WRITE if goes else [])
+        assert (await world.get(f"{CLASSES}/vac1") is None) == goes
+
+    playing(story, before=before)
+
+
+def test_a_volume_that_went_unseen_lets_it_go() -> None:
+    async def before(world: World) -> None:
+        await of_volume(world)
+        await attributes_class(world, deleted=True)
+
+    async def story(world: World) -> None:
+        with world.faults.hold(resource="persistentvolumes"):
+            await end(world, PV)
+            world.faults.end_watches(resource="persistentvolumes", with_=gone())
+            await soon(5)
+        await soon(5)
+        assert await world.get(f"{CLASSES}/vac1") is None
+
+    playing(story, before=before)

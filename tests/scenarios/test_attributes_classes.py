@@ -1,0 +1,132 @@
+"""Classes of volume attributes that are deleted while claims name them, under faults: kept as long as that."""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Awaitable, Callable
+
+import pytest
+from tests.scenarios.test_volumes import CLAIMS, VOLUMES, claim
+from tests.scenarios.users import User
+
+from pilothouse.client.errors import ApiError
+from pilothouse.controllers.volumes.volumeattributesclass_protection.controller import (
+    AttributesClassProtectionController,
+)
+from pilothouse.sim import Simulation, SimulationFailed, SimulationOptions, draw, simulate
+from pilothouse.sim.invariants.attributes_classes import AttributesClasses
+
+CLASSES = "/apis/storage.k8s.io/v1/volumeattributesclasses"
+CONTROLLERS = (
+    "persistentvolume-binder",
+    "pvc-protection",
+    "pv-protection",
+    "volumeattributesclass-protection-controller",
+)
+OPTIONS = SimulationOptions(controllers=CONTROLLERS, storage=True)
+RESOURCES = ("volumeattributesclasses.storage.k8s.io",)
+"""What is faulty. What claims and volumes name is known at once: nothing is promised of what the caches do not show."""
+SECONDS = 90.0
+
+
+class Owner(User):
+    """Somebody who makes claims of several classes, and deletes both."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        super().__init__(simulation.user)
+        self._chance: random.Random = simulation.env.stream("user")
+
+    def actions(self) -> list[Callable[[], Awaitable[None]]]:
+        """What may be done, the likelier more than once."""
+        return [self.make, self.make, self.claim, self.claim, self.delete, self.delete, self.give_up, self.undo]
+
+    async def work(self, count: int) -> None:
+        """Do so many things."""
+        for _ in range(count):
+            with contextlib.suppress(ApiError):  # a person shrugs
+                await self._chance.choice(self.actions())()
+            # Long enough for the caches to show it.
+            await asyncio.sleep(self._chance.choice((0.5, 3.0, 8.0)))
+
+    async def make(self) -> None:
+        """A class."""
+        name = f"a{self._chance.randrange(3)}"
+        await self.ask("POST", CLASSES, {"metadata": {"name": name}, "driverName": "simulated.pilothouse.dev"})
+
+    async def claim(self) -> None:
+        """Of one of the classes."""
+        body = claim(f"c{self._chance.randrange(4)}", 1, "standard")
+        body["spec"]["volumeAttributesClassName"] = f"a{self._chance.randrange(3)}"
+        await self.ask("POST", CLAIMS, body)
+
+    async def delete(self) -> None:
+        """A class."""
+        await self._one(CLASSES)
+
+    async def give_up(self) -> None:
+        """A claim."""
+        await self._one(CLAIMS)
+
+    async def undo(self) -> None:
+        """Take the finalizer off a class that lives."""
+        living = [each["metadata"] for each in await self.items(CLASSES) if "deletionTimestamp" not in each["metadata"]]
+        if living:
+            meta = self._chance.choice(living)
+            changes = {"finalizers": None, "resourceVersion": meta["resourceVersion"]}
+            await self.merge(f"{CLASSES}/{meta['name']}", {"metadata": changes})
+
+    async def _one(self, path: str) -> None:
+        items = await self.items(path)
+        if items:
+            await self.ask("DELETE", f"{path}/{self._chance.choice(items)['metadata']['name']}")
+
+
+async def end(simulation: Simulation, user: Owner) -> None:
+    """All is deleted, the classes first: nothing may stay."""
+    for path in (CLASSES, CLAIMS):
+        for found in await user.items(path):
+            await user.ask("DELETE", f"{path}/{found['metadata']['name']}")
+    await asyncio.sleep(120.0)
+    await simulation.settle()
+    for path in (CLAIMS, VOLUMES, CLASSES):
+        assert await user.items(path) == [], path
+
+
+def test_a_class_is_kept_while_it_is_named_and_goes_in_the_end(seed: int) -> None:
+    async def tell(simulation: Simulation) -> None:
+        user = Owner(simulation)
+        plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
+        await asyncio.gather(simulation.follow(plan), user.work(30))
+        simulation.heal()
+        await asyncio.sleep(60.0)
+        await simulation.settle()
+        await end(simulation, user)
+
+    simulate(tell, seed=seed, options=OPTIONS, invariants=lambda: (AttributesClasses(),))
+
+
+async def story(simulation: Simulation) -> None:
+    """A class is deleted that a claim names."""
+    user = Owner(simulation)
+    await user.ask("POST", CLASSES, {"metadata": {"name": "a0"}, "driverName": "simulated.pilothouse.dev"})
+    body = claim("c0", 1, "standard")
+    body["spec"]["volumeAttributesClassName"] = "a0"
+    await user.ask("POST", CLAIMS, body)
+    await asyncio.sleep(20.0)
+    await user.ask("DELETE", f"{CLASSES}/a0")
+    await asyncio.sleep(60.0)
+    assert await user.get(f"{CLASSES}/a0") is not None
+    await end(simulation, user)
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=["as it is", "without the question who names it"])
+def test_the_judge_notices_a_class_that_is_let_go_too_early(guarded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not guarded:
+
+        async def nobody(*_args: object) -> bool:
+            return False
+
+        monkeypatch.setattr(AttributesClassProtectionController, "is_used", nobody)
+    expected = contextlib.nullcontext() if guarded else pytest.raises(SimulationFailed, match="was let go while")
+    with expected:
+        simulate(story, options=OPTIONS, invariants=lambda: (AttributesClasses(),))

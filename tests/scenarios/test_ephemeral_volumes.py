@@ -1,0 +1,152 @@
+"""Pods with ephemeral volumes that come and go, under faults: their claims come and go with them."""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from tests.scenarios.test_volumes import CLAIMS, PODS, VOLUMES, claim
+from tests.scenarios.users import User
+
+from pilothouse.client.errors import ApiError
+from pilothouse.sim import Simulation, SimulationFailed, SimulationOptions, draw, simulate
+from pilothouse.sim.invariants.ephemeral import EphemeralClaims
+from pilothouse.sim.invariants.protection import Protection
+
+CONTROLLERS = ("persistentvolume-binder", "pvc-protection", "pv-protection", "ephemeral-volume", "garbagecollector")
+OPTIONS = SimulationOptions(controllers=CONTROLLERS, storage=True)
+RESOURCES = ("persistentvolumeclaims", "persistentvolumes", "pods")
+SECONDS = 90.0
+
+
+def pod(name: str, *volumes: str) -> dict[str, Any]:
+    template = {"spec": claim("x", 1, "standard")["spec"]}
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "terminationGracePeriodSeconds": 1,
+            "containers": [{"name": "main", "image": "pause:1"}],
+            "volumes": [{"name": each, "ephemeral": {"volumeClaimTemplate": template}} for each in volumes],
+        },
+    }
+
+
+class Owner(User):
+    """Somebody with pods that need room for a while, and who tidies up where nothing is to be tidied."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        super().__init__(simulation.user)
+        self._chance: random.Random = simulation.env.stream("user")
+
+    def actions(self) -> list[Callable[[], Awaitable[None]]]:
+        """What may be done, the likelier more than once."""
+        return [self.start, self.start, self.start, self.stop, self.stop, self.tidy, self.claim]
+
+    async def work(self, count: int) -> None:
+        """Do so many things."""
+        for _ in range(count):
+            with contextlib.suppress(ApiError):  # a person shrugs
+                await self._chance.choice(self.actions())()
+            await asyncio.sleep(self._chance.choice((0.0, 0.05, 0.5, 3.0, 8.0)))
+
+    async def start(self) -> None:
+        """A pod of one of a few names, so that some come again."""
+        volumes = ("scratch", "more")[: self._chance.choice((1, 1, 2))]
+        await self.ask("POST", PODS, pod(f"p{self._chance.randrange(4)}", *volumes))
+
+    async def stop(self) -> None:
+        """Delete a pod, some by force."""
+        items = await self.items(PODS)
+        if items:
+            body = self._chance.choice((None, {"gracePeriodSeconds": 0}))
+            await self.ask("DELETE", f"{PODS}/{self._chance.choice(items)['metadata']['name']}", body)
+
+    async def tidy(self) -> None:
+        """Delete a claim, whosever it is."""
+        items = await self.items(CLAIMS)
+        if items:
+            await self.ask("DELETE", f"{CLAIMS}/{self._chance.choice(items)['metadata']['name']}")
+
+    async def claim(self) -> None:
+        """A claim that has the name which one of the pods needs, or will."""
+        await self.ask("POST", CLAIMS, claim(f"p{self._chance.randrange(4)}-scratch", 1, "standard"))
+
+
+async def end(user: Owner, simulation: Simulation) -> None:
+    """The pods are deleted; what was theirs goes by itself."""
+    for found in await user.items(PODS):
+        await user.ask("DELETE", f"{PODS}/{found['metadata']['name']}")
+    await asyncio.sleep(120.0)
+    for found in await user.items(CLAIMS):
+        assert "ownerReferences" not in found["metadata"], "it has outlived its pod"
+        await user.ask("DELETE", f"{CLAIMS}/{found['metadata']['name']}")
+    await asyncio.sleep(120.0)
+    await simulation.settle()
+    for path in (PODS, CLAIMS, VOLUMES):
+        assert await user.items(path) == [], path
+
+
+def test_claims_come_and_go_with_their_pods(seed: int) -> None:
+    async def tell(simulation: Simulation) -> None:
+        user = Owner(simulation)
+        plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
+        await asyncio.gather(simulation.follow(plan), user.work(30))
+        simulation.heal()
+        # Whose names are taken must wait, and be told so for ever.
+        for found in await user.items(CLAIMS):
+            if "ownerReferences" not in found["metadata"]:
+                await user.ask("DELETE", f"{CLAIMS}/{found['metadata']['name']}")
+        await asyncio.sleep(300.0)
+        await simulation.settle()
+        for found in await user.items(PODS):
+            assert found["status"]["phase"] == "Running"
+        await end(user, simulation)
+
+    simulate(tell, seed=seed, options=OPTIONS, invariants=lambda: (EphemeralClaims(), Protection()))
+
+
+async def taken(simulation: Simulation) -> None:
+    """A claim of the name is there, and is somebody's."""
+    user = Owner(simulation)
+    await user.ask("POST", CLAIMS, claim("p-scratch", 1, "standard"))
+    await asyncio.sleep(20.0)
+    await user.ask("POST", PODS, pod("p", "scratch"))
+    await asyncio.sleep(60.0)
+    found = await user.get(f"{PODS}/p")
+    assert found is not None
+    assert found["status"]["phase"] == "Pending"
+    assert "nodeName" not in found["spec"]
+
+
+def test_a_pod_does_not_get_the_claim_of_somebody_else() -> None:
+    simulate(taken, options=OPTIONS, invariants=lambda: (EphemeralClaims(),))
+
+
+def test_the_judge_notices_a_volume_without_claim() -> None:
+    async def story(simulation: Simulation) -> None:
+        user = Owner(simulation)
+        body = pod("p", "scratch")
+        body["spec"]["nodeName"] = "node-0"  # the scheduler would wait for the claim, and say so for ever
+        await user.ask("POST", PODS, body)
+        await asyncio.sleep(20.0)
+        await simulation.settle()
+
+    options = SimulationOptions(controllers=("persistentvolume-binder",), storage=True)
+    with pytest.raises(SimulationFailed, match="has no claim for its volume"):
+        simulate(story, options=options, invariants=lambda: (EphemeralClaims(),))
+
+
+def test_the_judge_notices_a_claim_that_outlives_its_pod() -> None:
+    async def story(simulation: Simulation) -> None:
+        user = Owner(simulation)
+        await user.ask("POST", PODS, pod("p", "scratch"))
+        await asyncio.sleep(20.0)
+        await user.ask("DELETE", f"{PODS}/p")
+        await asyncio.sleep(20.0)
+        await simulation.settle()
+
+    options = SimulationOptions(controllers=("persistentvolume-binder", "ephemeral-volume"), storage=True)
+    with pytest.raises(SimulationFailed, match="has outlived its pod"):
+        simulate(story, options=options, invariants=lambda: (EphemeralClaims(),))
