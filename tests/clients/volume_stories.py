@@ -204,6 +204,79 @@ def a_namespace_with_claims_goes(stage: Storehouse) -> None:
     until(lambda: not stage.volumes(), "the volumes are gone")
 
 
+def a_stateful_set_grows_and_moves(stage: Storehouse) -> None:
+    """Its claim is expanded, its pod goes to another node, and its volume goes along: detached, then attached."""
+    stage.create(replicas=1, volumeClaimTemplates=CLAIMS)
+    stage.rolled()
+    volume = stage.claims()["data-web-0"]["spec"]["volumeName"]
+    old = stage.get("pod", "web-0")["spec"]["nodeName"]
+
+    def places() -> dict[str, bool]:
+        """The nodes that have the volume, and whether it is attached there."""
+        items = stage.get("volumeattachments")["items"]
+        mine = [item for item in items if item["spec"]["source"]["persistentVolumeName"] == volume]
+        return {item["spec"]["nodeName"]: item["status"]["attached"] for item in mine}
+
+    assert places() == {old: True}
+    assert stage.get("csidriver", PROVISIONER)["spec"]["attachRequired"]
+    assert re.search(rf"{PROVISIONER} +{volume} +{old} +true", stage("get", "volumeattachments"))
+    name = f"kubernetes.io/csi/{PROVISIONER}^{volume}"
+    status = stage.get("node", old)["status"]
+    assert ([each["name"] for each in status["volumesAttached"]], status["volumesInUse"]) == ([name], [name])
+    assert "SuccessfulAttachVolume" in stage.told_of("web-0")
+    stage("patch", "pvc", "data-web-0", "-p", '{"spec":{"resources":{"requests":{"storage":"3Gi"}}}}')
+    until(lambda: stage.claims()["data-web-0"]["status"]["capacity"] == {"storage": "3Gi"}, "it has what it asks for")
+    assert stage.volumes()[volume]["spec"]["capacity"] == {"storage": "3Gi"}
+    told = {"ExternalExpanding", "Resizing", "VolumeResizeSuccessful"}
+    until(lambda: told <= stage.told_of("data-web-0"), "and says how it came to it")
+    stage("cordon", old)
+    stage("delete", "pod", "web-0")
+    until(lambda: "web-0" in stage.members() and is_ready(stage.get("pod", "web-0")), "it runs again")
+    new = stage.get("pod", "web-0")["spec"]["nodeName"]
+    assert new != old
+    assert places() == {new: True}
+    until(lambda: "volumesInUse" not in stage.get("node", old)["status"], "its old node has forgotten it")
+    stage("uncordon", old)
+    stage("delete", "sts", "web")
+    until(lambda: not places(), "nobody uses it any more")
+    stage.give_up("data-web-0")
+    until(lambda: volume not in stage.volumes(), "the volume goes with its claim")
+
+
+def two_nodes_want_one_volume(stage: Storehouse) -> None:
+    """The second pod says what it waits for, and gets the volume when the first is gone."""
+    stage.make_claim("mine", "standard")
+    stage.make_pod("first", "mine")
+    until(lambda: is_ready(stage.get("pod", "first")), "the first runs")
+    node = stage.get("pod", "first")["spec"]["nodeName"]
+    stage("cordon", node)
+    stage.make_pod("second", "mine")
+    text = "Volume is already used by pod(s) first"
+    until(lambda: text in stage("describe", "pod", "second"), "the second says what it waits for")
+    assert stage.get("pod", "second")["status"]["phase"] == "Pending"
+    stage("uncordon", node)
+    stage("delete", "pod", "first")
+    until(lambda: is_ready(stage.get("pod", "second")), "the second runs")
+
+
+def a_pod_has_room_of_its_own(stage: Storehouse) -> None:
+    """An ephemeral volume: a claim that comes and goes with the pod."""
+    size = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    spec = {
+        "terminationGracePeriodSeconds": 1,
+        "containers": [{"name": "main", "image": "pause:1"}],
+        "volumes": [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": size}}}],
+    }
+    stage("create", "-f", "-", stdin={"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "busy"}, "spec": spec})
+    until(lambda: is_ready(stage.get("pod", "busy")), "it runs")
+    assert stage.phases() == {"busy-scratch": "Bound"}
+    stage("delete", "pod", "busy")
+    until(lambda: not stage.claims(), "the claim goes with the pod")
+    until(lambda: not stage.volumes(), "and the volume")
+
+
+ATTACHING = [a_stateful_set_grows_and_moves, two_nodes_want_one_volume, a_pod_has_room_of_its_own]
+"""What needs an API server of today, and a manager that attaches."""
 STORIES = [
     a_stateful_set_gets_volumes_and_leaves_them,
     what_is_retained_is_kept,

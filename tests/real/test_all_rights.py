@@ -209,6 +209,10 @@ def granted(account: str) -> Iterator[tuple[str, list[str], list[str]]]:
 
 
 UNUSED = {
+    ("attachdetach-controller", "get", "csidrivers"): "the cache does it",
+    ("attachdetach-controller", "get", "csinodes"): "nothing that was migrated to CSI is attached here",
+    ("attachdetach-controller", "get", "volumeattachments"): "the cache does it, but once in a long while",
+    ("attachdetach-controller", "update", "nodes/status"): "a patch does it",
     ("clusterrole-aggregation-controller", "escalate", "clusterroles"): "what an API server asks itself, no request",
     ("clusterrole-aggregation-controller", "get", "clusterroles"): "the cache does it",
     ("clusterrole-aggregation-controller", "update", "clusterroles"): "for servers without server-side apply",
@@ -344,6 +348,7 @@ QUEUES = {
     "pvprotection",
     "ephemeral_volume",
     "volume_expand",
+    "pvcs",
     "resourcequota_primary",
     "resourcequota_priority",
     "ClusterRoleAggregator",

@@ -53,7 +53,9 @@ def flag_set(program: str) -> FlagSet:
     flags = FlagSet(USAGE.format(program=program))
     node_flags(flags)
     flags.add(
-        "nodes", Flag("storage", BOOL, False, "Make volumes for claims, and a default StorageClass if there is none")
+        "nodes",
+        Flag("storage", BOOL, False, "Make volumes for claims, and a default StorageClass if there is none"),
+        Flag("attach", BOOL, False, "With --storage: pods wait until some manager has had their volumes attached"),
     )
     connection_flags(flags, qps=0.0, burst=0)
     common_flags(flags)
@@ -78,15 +80,22 @@ async def _simulate(parsed: Parsed) -> int:
         informers = InformerFactory(client, env)
         names = [f"{parsed['node-prefix']}{index}" for index in range(parsed["nodes"])]
         nodes = NodeSimulator(
-            env, names=names, informers=informers, client_for=lambda _name: client, profile=profile, stages=stages
+            env,
+            names=names,
+            informers=informers,
+            client_for=lambda _name: client,
+            profile=profile,
+            stages=stages,
+            storage=parsed["storage"],
         )
         async with TaskGroup("nodes program") as group:
             informers.start(group)
             group.start(nodes.run(), name="nodes")
             if parsed["storage"]:
-                from pilothouse.nodes.provisioner import Provisioner
+                from pilothouse.nodes.driver import SimulatedDriver
 
-                group.start(Provisioner(env, client=client, informers=informers).run(), name="provisioner")
+                driver = SimulatedDriver(env, client=client, informers=informers, attach=parsed["attach"])
+                group.start(driver.run(), name="driver")
     return 0
 
 

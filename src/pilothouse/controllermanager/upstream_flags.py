@@ -264,12 +264,6 @@ webhook authorizer.
 authorization-webhook-cache-unauthorized-ttl duration 10s | The duration to cache 'unauthorized' responses from the \
 webhook authorizer.
 
-[persistentvolume-attach-detach-controller]
-attach-detach-reconcile-sync-period duration 1m | The reconciler sync wait time between volume attach detach. This \
-duration must be larger than one second.
-disable-attach-detach-reconcile-sync bool | Disable volume attach detach reconciler sync.
-disable-force-detach-on-timeout bool | Prevent force detaching volumes based on maximum unmount time and node status.
-
 [certificatesigningrequest-signing-controller]
 cluster-signing-cert-file string | Filename containing a PEM-encoded X509 CA certificate used to issue cluster-scoped \
 certificates. If specified, no more specific --cluster-signing-* flag may be specified.

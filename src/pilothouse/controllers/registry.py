@@ -18,6 +18,7 @@ from pilothouse.controllers.node.ttl import DESCRIPTOR as TTL
 from pilothouse.controllers.policy.disruption import DESCRIPTOR as DISRUPTION
 from pilothouse.controllers.policy.resourcequota import DESCRIPTOR as RESOURCE_QUOTA
 from pilothouse.controllers.volumes.ephemeral_volume import DESCRIPTOR as EPHEMERAL_VOLUME
+from pilothouse.controllers.volumes.persistentvolume_attach_detach import DESCRIPTOR as ATTACH_DETACH
 from pilothouse.controllers.volumes.persistentvolume_binder import DESCRIPTOR as PERSISTENT_VOLUME_BINDER
 from pilothouse.controllers.volumes.persistentvolume_expander import DESCRIPTOR as PERSISTENT_VOLUME_EXPANDER
 from pilothouse.controllers.volumes.persistentvolume_protection import DESCRIPTOR as PERSISTENT_VOLUME_PROTECTION
@@ -49,6 +50,7 @@ DESCRIPTORS: tuple[Descriptor, ...] = (
     NAMESPACE,
     NODE_IPAM,
     NODE_LIFECYCLE,
+    ATTACH_DETACH,
     PERSISTENT_VOLUME_BINDER,
     PERSISTENT_VOLUME_EXPANDER,
     PERSISTENT_VOLUME_PROTECTION,

@@ -6,6 +6,7 @@ a pod that is older than our own last write to it. A write that fails is tried a
 as long as the pod is there. A node that is down does nothing; its containers may run on meanwhile.
 """
 
+import math
 from collections.abc import Mapping
 
 from pilothouse.api.core import Container, Node
@@ -18,6 +19,7 @@ from pilothouse.nodes.addresses import PodAddresses, node_address
 from pilothouse.nodes.admission import Loads, load_of, refuse
 from pilothouse.nodes.behaviour import behaviour_of
 from pilothouse.nodes.containers import RUNNING, Happening, advance, lose, rescript
+from pilothouse.nodes.mounts import Mounts
 from pilothouse.nodes.outages import Outages
 from pilothouse.nodes.pod_status import Moment, Verdict
 from pilothouse.nodes.pod_steps import (
@@ -70,6 +72,7 @@ class PodLives:
         pressures: Pressures,
         tell: Tell,
         log: Log,
+        storage: bool = False,
     ) -> None:
         self._env = env
         self._index = index
@@ -92,11 +95,19 @@ class PodLives:
             on_delete=lambda pod, _unknown: self._lose(pod),
         )
         outages.on_change.append(self._node_changed)
+        self.mounts: Mounts | None = None
+        """Set where pods wait for their volumes."""
+        if storage:
+            self.mounts = Mounts(
+                env, index, informers=informers, clients=clients, outages=outages, ring=self._queue.add, log=log
+            )
 
     async def run(self) -> None:
         """Serve pods until cancelled."""
         # All addresses in use have to be known before the first one is given away.
         await self._pods.wait_synced()
+        if self.mounts is not None:
+            await self.mounts.wait_synced()
         await self._pool.run()
 
     def candidates(self, node: str) -> list[tuple[str, NodePod, Memory]]:
@@ -136,6 +147,7 @@ class PodLives:
             self._on_node[node][key] = None
             if is_terminal(pod):
                 self._loads_of(node).drop(key)
+                self._unmount(node, key)
             elif old is None and pod.status.start_time is not None:
                 self._loads_of(node).add(key, load_of(pod))
             self._queue.add(key)
@@ -146,6 +158,7 @@ class PodLives:
         if node in self._index:
             self._on_node[node].pop(key, None)
             self._loads_of(node).drop(key)
+            self._unmount(node, key)
             self._outages.forget(node, key)
             self._queue.add(key)
 
@@ -203,6 +216,8 @@ class PodLives:
         if memory.course is not None:
             memory.deadline_at = deadline_of(pod, now)
             memory.written = pod_status.fingerprint(memory.course, None)
+            if not self._mount(pod) and not memory.course.ran:
+                memory.course.begins_at = math.inf
         self._complain(pod, memory)
         return memory
 
@@ -225,6 +240,11 @@ class PodLives:
     async def _advance(self, key: str, pod: NodePod, memory: Memory) -> Requeue | None:
         if pod.metadata.deletion_timestamp is not None and memory.stopping_since is None:
             self._tell_stopping(pod, memory)
+        course = memory.course
+        waits = course is not None and course.begins_at == math.inf and not course.stopping
+        if waits and pod.metadata.deletion_timestamp is None and not is_terminal(pod) and self._mount(pod):
+            assert course is not None, "it waits"
+            course.begins_at = self._env.monotonic() + memory.behaviour.start_delay
         while True:
             now = self._env.monotonic()
             note(pod, memory, now)
@@ -258,7 +278,9 @@ class PodLives:
             memory.course = begin(pod, memory.behaviour, self._profile, now.loop + memory.behaviour.start_delay)
             memory.deadline_at = deadline_of(pod, now)
             memory.course.stopping = pod.metadata.deletion_timestamp is not None
-            if memory.behaviour.start_delay > 0 and not memory.course.stopping:
+            if not memory.course.stopping and not self._mount(pod):
+                memory.course.begins_at = math.inf
+            if memory.course.begins_at > now.loop and not memory.course.stopping:
                 return await self._write(key, pod, memory)
             note(pod, memory, now.loop)
             advance(memory.course, now.loop)
@@ -266,6 +288,15 @@ class PodLives:
         about = object_reference(NODE_PODS, pod.metadata)
         self._tell(name, about, verdict.reason, verdict.message, warning=True)
         return await self._send(pod, memory, pod_status.rejected(pod, now, verdict))
+
+    def _mount(self, pod: NodePod) -> bool:
+        """Whether the pod's volumes are there; if not its turn comes when they may be."""
+        key = f"{pod.metadata.namespace}/{pod.metadata.name}"
+        return self.mounts is None or self.mounts.mount(key, pod)
+
+    def _unmount(self, node: str, key: str) -> None:
+        if self.mounts is not None:
+            self.mounts.unmount(node, key)
 
     async def _write(self, key: str, pod: NodePod, memory: Memory) -> NodePod:
         course = memory.course

@@ -5,7 +5,8 @@ deletes the volumes that were let go and are to be deleted. Requests, names, ann
 are those of sig-storage-lib-external-provisioner v13 (``controller/controller.go``) and external-provisioner v6. A
 client like any other; works against any API server.
 
-Not simulated: how much room there is, copies of snapshots and other claims, resizing, attaching.
+``driver`` puts it together with the other parts of a driver. Not simulated: how much room there is, copies of snapshots
+and other claims.
 """
 
 import asyncio
@@ -14,7 +15,14 @@ from typing import Any
 import msgspec
 
 from pilothouse.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PersistentVolumeClaim
-from pilothouse.api.storage import PERSISTENT_VOLUMES, STORAGE_CLASSES, PersistentVolume, StorageClass
+from pilothouse.api.storage import (
+    PERSISTENT_VOLUMES,
+    STORAGE_CLASSES,
+    VOLUME_ATTACHMENTS,
+    PersistentVolume,
+    StorageClass,
+    VolumeAttachment,
+)
 from pilothouse.client import Client
 from pilothouse.client.errors import AlreadyExists, ApiError, Conflict, NotFound
 from pilothouse.controllers.shared.volume_links import Known, known, with_annotations
@@ -32,6 +40,7 @@ from pilothouse.runtime import (
     object_reference,
 )
 from pilothouse.runtime.events import NORMAL, WARNING
+from pilothouse.semantics.attachments import BY_VOLUME, index_by_volume
 from pilothouse.semantics.volumes import (
     BETA_STORAGE_PROVISIONER,
     DEFAULT_CLASS,
@@ -62,6 +71,7 @@ def default_class() -> dict[str, Any]:
         "provisioner": PROVISIONER,
         "reclaimPolicy": "Delete",
         "volumeBindingMode": "Immediate",
+        "allowVolumeExpansion": True,
     }
 
 
@@ -105,6 +115,8 @@ class Provisioner:
         self._volumes = informers.informer(PERSISTENT_VOLUMES, keep_raw=True)
         self._classes = informers.informer(STORAGE_CLASSES)
         self._nodes = informers.informer(NODES)
+        self._attachments = informers.informer(VOLUME_ATTACHMENTS)
+        self._attachments.cache.add_index(BY_VOLUME, index_by_volume)
         self._recorder = EventRecorder(client, env, f"{PROVISIONER}_pilothouse")
         self.ready = asyncio.Event()
         """Set once there is a default class."""
@@ -118,12 +130,17 @@ class Provisioner:
             lambda volume, _initial: self._queue.add((_VOLUME, volume.metadata.name)),
             lambda _old, volume: self._queue.add((_VOLUME, volume.metadata.name)),
         )
+        self._attachments.add_handler(on_delete=lambda found, _unknown: self._detached(found))
+
+    def _detached(self, attachment: VolumeAttachment) -> None:
+        for name in index_by_volume(attachment):
+            self._queue.add((_VOLUME, name))
 
     async def run(self) -> None:
         """Serve claims until cancelled."""
         async with TaskGroup("provisioner") as group:
             group.start(self._recorder.run(), name="provisioner events")
-            for informer in (self._claims, self._volumes, self._classes, self._nodes):
+            for informer in (self._claims, self._volumes, self._classes, self._nodes, self._attachments):
                 await informer.wait_synced()
             await self._make_class()
             self.ready.set()
@@ -223,6 +240,8 @@ class Provisioner:
         protected, going = EXTERNAL_FINALIZER in meta.finalizers, meta.deletion_timestamp is not None
         delete = volume.spec.persistent_volume_reclaim_policy == "Delete"
         if delete and volume.status.phase == "Released" and (protected or not going):
+            if self._attachments.cache.by_index(BY_VOLUME, name):
+                return  # what is still attached is not deleted; it comes again when it is not
             if not going:
                 await self._client.delete(PERSISTENT_VOLUMES, name)
             await self._release(name)

@@ -31,7 +31,8 @@ class NodeSimulator:
     """Simulated nodes ``names`` on one API server.
 
     For a kind that ``stages`` speaks of, they take the place of what is built in: of a kubelet's status of Nodes, of
-    all that happens to Pods. Registration and Leases stay.
+    all that happens to Pods. Registration and Leases stay. With ``storage`` pods wait for volumes that have to be
+    attached.
 
     Commands (``silence`` …) return at once and may be given at any time; the nodes follow within their next turn.
     """
@@ -45,6 +46,7 @@ class NodeSimulator:
         client_for: Callable[[str], Client],
         profile: Profile | None = None,
         stages: "Sequence[Stage]" = (),
+        storage: bool = False,
         log: Log | None = None,
     ) -> None:
         profile = profile or Profile()
@@ -84,6 +86,7 @@ class NodeSimulator:
                 pressures=self._pressures,
                 tell=self._tell,
                 log=log,
+                storage=storage,
             )
         self._stage_lives = [self._play(kind, stages, informers, log) for kind in (NODES, PODS) if kind.kind in staged]
 
@@ -116,6 +119,8 @@ class NodeSimulator:
             group.start(self._heartbeats.run(), name="node heartbeats")
             if self._pod_lives is not None:
                 group.start(self._pod_lives.run(), name="node pods")
+                if self._pod_lives.mounts is not None:
+                    group.start(self._pod_lives.mounts.run(), name="node volumes")
             group.start(self._pressures.run(self._pod_lives), name="node pressure")
             for lives in self._stage_lives:
                 group.start(lives.run(), name="stages")

@@ -10,6 +10,7 @@ from pilothouse.apiserver import ApiServer
 from pilothouse.client import Client
 from pilothouse.controllermanager.manager import Manager
 from pilothouse.controllermanager.options import LeaderElection, Options
+from pilothouse.controllermanager.selection import Selection
 from pilothouse.controllers.registry import DESCRIPTORS
 from pilothouse.env import Env, TaskGroup
 from pilothouse.nodes import NodeSimulator, Profile
@@ -20,10 +21,11 @@ from pilothouse.scheduler import Scheduler
 from pilothouse.storage import Store
 
 if TYPE_CHECKING:
-    from pilothouse.nodes.provisioner import Provisioner
+    from pilothouse.nodes.driver import SimulatedDriver
     from pilothouse.nodes.stages import Stage
 
 ADMIN = ("kubernetes-admin", ("system:masters",))
+ATTACH_DETACH = "persistentvolume-attach-detach-controller"
 
 
 class PlaneOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,7 +40,9 @@ class PlaneOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Whether metrics.k8s.io is served: what the pods on the nodes use, as their annotations say."""
     scheduler: bool = True
     storage: bool = False
-    """A default StorageClass, and somebody who makes its volumes (``pilothouse.nodes.provisioner``)."""
+    """A default StorageClass, and a CSI driver that makes its volumes (``pilothouse.nodes.driver``)."""
+    attach: bool | None = None
+    """Whether those have to be attached; None: if the plane's manager runs the controller that does."""
     manager: Options | None = Options(leader_election=LeaderElection(enabled=False))
     """None for a plane without a manager."""
     manager_identity: str = ""
@@ -63,6 +67,7 @@ class Plane:
     ) -> None:
         self.env = env
         self.options = options or PlaneOptions()
+        self._descriptors = descriptors
         self.server = server or ApiServer(env, store)
         self.clients = LocalClients(env, self.server, wrap)
         self._outside = LocalClients(env, self.server)
@@ -111,14 +116,26 @@ class Plane:
             client_for=lambda name: self.clients.client("nodes", f"system:node:{name}", ("system:nodes",)),
             profile=self.options.profile,
             stages=self.options.stages,
+            storage=self.options.storage,
         )
 
-    def _new_provisioner(self) -> "Provisioner | None":
+    def _new_provisioner(self) -> "SimulatedDriver | None":
         if not self.options.storage:
             return None
-        from pilothouse.nodes.provisioner import Provisioner
+        from pilothouse.nodes.driver import SimulatedDriver
 
-        return Provisioner(self.env, client=self.clients.client("nodes", *ADMIN), informers=self.node_factory)
+        client = self.clients.client("nodes", *ADMIN)
+        return SimulatedDriver(self.env, client=client, informers=self.node_factory, attach=self._attaches())
+
+    def _attaches(self) -> bool:
+        """Whether there is a manager that attaches volumes: otherwise pods would wait for ever."""
+        if self.options.attach is not None:
+            return self.options.attach
+        manager = self.options.manager
+        return manager is not None and any(
+            descriptor.name == ATTACH_DETACH and Selection(manager.controllers).enables(descriptor)
+            for descriptor in self._descriptors
+        )
 
     async def run(self) -> None:
         """Run every program until cancelled, or until one of them fails."""
@@ -130,7 +147,7 @@ class Plane:
                 if self.nodes is not None:
                     group.start(self.nodes.run(), name="nodes")
                 if self.provisioner is not None:
-                    group.start(self.provisioner.run(), name="provisioner")
+                    group.start(self.provisioner.run(), name="driver")
                 if self.scheduler is not None:
                     self.scheduler_factory.start(group)
                     group.start(self.scheduler.run(), name="scheduler")

@@ -31,7 +31,9 @@ from pilothouse.client.interceptor import (
 )
 from pilothouse.controllermanager.manager import Manager
 from pilothouse.controllermanager.options import LeaderElection, Options
+from pilothouse.controllermanager.selection import Selection
 from pilothouse.controllers.registry import DESCRIPTORS
+from pilothouse.controllers.volumes.persistentvolume_attach_detach import DESCRIPTOR as ATTACH_DETACH
 from pilothouse.env import Env, TaskGroup, virtual
 from pilothouse.env.virtual import VirtualClock
 from pilothouse.nodes import Profile
@@ -109,7 +111,13 @@ class Simulation:
         self.plane = Plane(
             env,
             self.store,
-            PlaneOptions(nodes=options.nodes, profile=options.profile, storage=options.storage, manager=None),
+            PlaneOptions(
+                nodes=options.nodes,
+                profile=options.profile,
+                storage=options.storage,
+                attach=Selection(options.controllers).enables(ATTACH_DETACH),
+                manager=None,
+            ),
             wrap=Marked,
         )
         self.user = Client(Marked("user", self.plane.server.transport("admin", ("system:masters",))), env)

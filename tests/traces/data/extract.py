@@ -63,6 +63,7 @@ USERS = {
 """Whose requests are kept, by scenario."""
 
 ACCOUNTS = {
+    "attachdetach-controller",
     "clusterrole-aggregation-controller",
     "cronjob-controller",
     "daemon-set-controller",

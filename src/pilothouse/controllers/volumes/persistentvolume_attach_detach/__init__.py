@@ -1,0 +1,77 @@
+"""Attaches the volumes of CSI drivers to the nodes of the pods that use them, and detaches them when none does.
+
+It does neither itself: it makes and deletes VolumeAttachments, and the driver's external-attacher does what they say.
+
+Promises: a volume that a pod on a managed node uses is attached there, and only then reported in the node's
+``status.volumesAttached``, without which a kubelet mounts nothing. It is detached only after it has been taken off that
+report, and, as long as the node is healthy, only after the kubelet has said that it does not use it any more. A volume
+that one node may have at a time is attached to no other node before it is known to be detached. After six minutes of
+an unhealthy node, or at once if the node is declared out of service, it is detached without asking the kubelet.
+
+Not promised: that a volume which was detached by force was not written to any more. Who takes that risk is
+``--disable-force-detach-on-timeout``, and the taint.
+
+Files: ``desired`` what is wanted where, ``actual`` what is known to be where, ``decide`` when a volume is detached, and
+what pods are told, ``operations`` what is under way or rests after a failure, ``attaching`` the requests and what their
+answers mean, ``measures`` the metrics, ``controller`` the wiring and the loop.
+docs/controllers/persistentvolume_attach_detach.md has what wakes it and where it differs from upstream.
+"""
+
+import msgspec
+
+from pilothouse.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PODS
+from pilothouse.api.storage import CSI_DRIVERS, PERSISTENT_VOLUMES, VOLUME_ATTACHMENTS
+from pilothouse.machinery.flags import BOOL, DURATION, Flag
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch
+
+
+class AttachDetachOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What can be set."""
+
+    sync_period: float = 60.0
+    disable_sync: bool = False
+    disable_force_detach: bool = False
+
+
+DESCRIPTOR = Descriptor(
+    name="persistentvolume-attach-detach-controller",
+    aliases=("attachdetach",),
+    client_name="attachdetach-controller",
+    options=AttachDetachOptions,
+    flags=(
+        FlagSpec(
+            field="sync_period",
+            flag=Flag(
+                "attach-detach-reconcile-sync-period",
+                DURATION,
+                60.0,
+                "The reconciler sync wait time between volume attach detach. This duration must be larger than one "
+                "second.",
+            ),
+        ),
+        FlagSpec(
+            field="disable_sync",
+            flag=Flag(
+                "disable-attach-detach-reconcile-sync", BOOL, False, "Disable volume attach detach reconciler sync."
+            ),
+        ),
+        FlagSpec(
+            field="disable_force_detach",
+            flag=Flag(
+                "disable-force-detach-on-timeout",
+                BOOL,
+                False,
+                "Prevent force detaching volumes based on maximum unmount time and node status.",
+            ),
+        ),
+    ),
+    watches=(
+        Watch(kind=PODS, indexes=("claim",)),
+        Watch(kind=NODES),
+        Watch(kind=PERSISTENT_VOLUME_CLAIMS),
+        Watch(kind=PERSISTENT_VOLUMES),
+        Watch(kind=CSI_DRIVERS),
+        Watch(kind=VOLUME_ATTACHMENTS),
+    ),
+    factory="pilothouse.controllers.volumes.persistentvolume_attach_detach.controller:build",
+)

@@ -1,0 +1,137 @@
+"""What is known to be where: volumes that are attached to nodes, or may be, and what nodes have been told of it.
+
+Upstream: v1.36 ``pkg/controller/volume/attachdetach/cache/actual_state_of_world.go``.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from pilothouse.controllers.volumes.persistentvolume_attach_detach.desired import Pair
+from pilothouse.semantics.attachments import Disk
+
+
+@dataclass
+class Attachment:
+    """A volume on a node. ``confirmed``: it is attached; otherwise it may be. ``disk`` is None as long as nothing but
+    its name is known. ``since`` is when it was first not wanted any more, in loop time."""
+
+    volume: str
+    node: str
+    disk: Disk | None
+    confirmed: bool
+    since: float | None = None
+
+
+class Actual:
+    """``touched`` is called with every volume and node of which something else is known now."""
+
+    def __init__(self, touched: Callable[[Pair], None]) -> None:
+        self._touched = touched
+        self._volumes: dict[str, dict[str, Attachment]] = {}
+        self._in_use: dict[str, set[str]] = {}
+        self._reported: dict[str, dict[str, None]] = {}
+        self._due: dict[str, None] = {}
+
+    # What is attached
+
+    def attach(self, pair: Pair, disk: Disk | None) -> None:
+        """The volume is attached, and the node is to be told."""
+        self._put(pair, disk, confirmed=True)
+        self.report(pair)
+
+    def doubt(self, pair: Pair, disk: Disk | None) -> None:
+        """The volume may be attached."""
+        self._put(pair, disk, confirmed=False)
+
+    def _put(self, pair: Pair, disk: Disk | None, *, confirmed: bool) -> None:
+        volume, node = pair
+        nodes = self._volumes.setdefault(volume, {})
+        found = nodes.get(node)
+        if found is None:
+            nodes[node] = Attachment(volume, node, disk, confirmed)
+            # Mounted until the node says that it is not.
+            self._in_use.setdefault(node, set()).add(volume)
+        else:
+            found.confirmed = confirmed
+            found.disk = disk or found.disk
+        self._touched(pair)
+
+    def detach(self, pair: Pair) -> None:
+        """The volume is not attached, and the node not told that it is."""
+        volume, node = pair
+        nodes = self._volumes.get(volume, {})
+        if nodes.pop(node, None) is None:
+            return
+        if not nodes:
+            del self._volumes[volume]
+        self.unreport(pair)
+        self._touched(pair)
+
+    def get(self, pair: Pair) -> Attachment | None:
+        """The volume on the node, if it is there or may be."""
+        volume, node = pair
+        return self._volumes.get(volume, {}).get(node)
+
+    @property
+    def is_anything_there(self) -> bool:
+        """Whether any volume is, or may be, anywhere."""
+        return bool(self._volumes)
+
+    def nodes_of(self, volume: str) -> list[str]:
+        """Where the volume is, or may be; sorted."""
+        return sorted(self._volumes.get(volume, ()))
+
+    def confirmed(self) -> list[Attachment]:
+        """All that is attached, sorted."""
+        return [each for each in self.all() if each.confirmed]
+
+    def all(self) -> list[Attachment]:
+        """All that is attached or may be, sorted."""
+        found = (each for nodes in self._volumes.values() for each in nodes.values())
+        return sorted(found, key=lambda each: (each.volume, each.node))
+
+    # What nodes use
+
+    def set_in_use(self, node: str, volumes: Iterable[str]) -> None:
+        """The node says that it has these mounted, or is about to."""
+        self._in_use[node] = set(volumes)
+
+    def is_mounted(self, pair: Pair) -> bool:
+        """Whether the node may have the volume mounted."""
+        volume, node = pair
+        return volume in self._in_use.get(node, ())
+
+    # What nodes are told
+
+    def report(self, pair: Pair) -> None:
+        """The node is to be told that the volume is attached."""
+        volume, node = pair
+        volumes = self._reported.setdefault(node, {})
+        if volume not in volumes:
+            volumes[volume] = None
+            self._due[node] = None
+
+    def unreport(self, pair: Pair) -> None:
+        """The node is to be told that the volume is not attached."""
+        volume, node = pair
+        if node in self._reported and volume in self._reported[node]:
+            del self._reported[node][volume]
+            self._due[node] = None
+
+    def repeat(self, node: str) -> None:
+        """The node is to be told again, if there was ever anything to tell."""
+        if node in self._reported:
+            self._due[node] = None
+
+    def is_due(self, node: str) -> bool:
+        """Whether the node has to be told something."""
+        return node in self._due
+
+    def due(self) -> list[str]:
+        """The nodes that have to be told something, sorted."""
+        return sorted(self._due)
+
+    def take_report(self, node: str) -> list[str]:
+        """What the node is told now: the volumes that are attached to it, by name."""
+        self._due.pop(node, None)
+        return sorted(self._reported.get(node, ()))

@@ -1,0 +1,65 @@
+"""VolumeAttachments: how they are made, and what the driver's answer in them means. Pure.
+
+Upstream: v1.36 ``pkg/volume/csi/csi_attacher.go``. It looks at the object every half second and then less often; here
+each change of it is looked at.
+"""
+
+from typing import Any
+
+import msgspec
+
+from pilothouse.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment
+from pilothouse.semantics.attachments import Disk, attachment_name
+
+DRIVER_SECONDS = 120.0
+"""How long a driver may take."""
+
+
+class Done(msgspec.Struct, frozen=True):
+    """It is as it was wished."""
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """It is not, and somebody said why."""
+
+    why: str
+
+
+def new_attachment(disk: Disk, node: str) -> dict[str, Any]:
+    """The wish to have a volume attached to a node."""
+    kind = VOLUME_ATTACHMENTS
+    return {
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "metadata": {"name": attachment_name(disk.driver, disk.handle, node)},
+        "spec": {
+            "attacher": disk.driver,
+            "nodeName": node,
+            "source": {"persistentVolumeName": disk.volume},
+        },
+    }
+
+
+def judge_attaching(found: VolumeAttachment | None) -> Done | Failed | None:
+    """What has become of the wish; None as long as that is open. One that the cache does not show is on its way."""
+    if found is None:
+        return None
+    if found.metadata.deletion_timestamp is not None:
+        return Failed("volume attachment is being deleted")
+    if found.status.attached:
+        return Done()
+    error = found.status.attach_error
+    return Failed(error.message) if error is not None else None
+
+
+def judge_detaching(found: VolumeAttachment | None) -> Done | Failed | None:
+    """What has become of the deletion; None as long as that is open."""
+    if found is None:
+        return Done()
+    error = found.status.detach_error
+    return Failed(error.message) if error is not None else None
+
+
+def too_late(kind: str, driver: str, handle: str) -> str:
+    """What is said of a driver that has not answered."""
+    return f"timed out waiting for external-attacher of {driver} CSI driver to {kind} volume {handle}"

@@ -1,0 +1,662 @@
+"""The wiring: what is wanted and known, and the loop that brings both together.
+
+Upstream looks at everything ten times a second. Here a pair of volume and node is *open* as long as what is wanted of
+it is not so, and a round looks at the open pairs: when something has changed, or when a rest, a deadline or a patience
+is over; no more than ten times a second. In each round volumes are detached before others are attached, so that one
+that moves goes from its old node first.
+"""
+
+import asyncio
+import math
+from collections.abc import Iterator, Mapping
+
+from pilothouse.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PODS, Node, Pod
+from pilothouse.api.storage import (
+    CSI_DRIVERS,
+    PERSISTENT_VOLUMES,
+    VOLUME_ATTACHMENTS,
+    AttachmentStatus,
+    Driver,
+    PersistentVolume,
+    VolumeAttachment,
+)
+from pilothouse.client import strategic_merge_patch
+from pilothouse.client.errors import AlreadyExists, ApiError, NotFound
+from pilothouse.controllers.shared.pods_by_claim import CLAIM_INDEX, index_by_claim
+from pilothouse.controllers.shared.volume_links import known
+from pilothouse.controllers.volumes.persistentvolume_attach_detach import DESCRIPTOR, AttachDetachOptions
+from pilothouse.controllers.volumes.persistentvolume_attach_detach.actual import Actual, Attachment
+from pilothouse.controllers.volumes.persistentvolume_attach_detach.attaching import (
+    DRIVER_SECONDS,
+    Done,
+    Failed,
+    judge_attaching,
+    judge_detaching,
+    new_attachment,
+    too_late,
+)
+from pilothouse.controllers.volumes.persistentvolume_attach_detach.decide import (
+    UNMOUNT_SECONDS,
+    Detach,
+    Seen,
+    decide_detach,
+    in_use_elsewhere,
+    is_healthy,
+    is_out_of_service,
+)
+from pilothouse.controllers.volumes.persistentvolume_attach_detach.desired import Desired, Pair
+from pilothouse.controllers.volumes.persistentvolume_attach_detach.measures import Measures
+from pilothouse.controllers.volumes.persistentvolume_attach_detach.operations import (
+    ATTACH,
+    DETACH,
+    Operation,
+    Operations,
+)
+from pilothouse.machinery.go_text import quote
+from pilothouse.machinery.resource_versions import is_newer
+from pilothouse.runtime import (
+    Controller,
+    ControllerContext,
+    EventRecorder,
+    Requeue,
+    WorkerPool,
+    WorkQueue,
+    object_key,
+    object_reference,
+)
+from pilothouse.runtime.events import NORMAL, WARNING
+from pilothouse.semantics.attachments import (
+    MANAGED,
+    Disk,
+    attachment_name,
+    disk_for,
+    disk_of,
+    driver_and_handle,
+    is_attached_by,
+)
+from pilothouse.semantics.volumes import has_ended
+
+COMPONENT = "attachdetach-controller"
+ROUND_SECONDS = 0.1
+"""Rounds are this far apart at least."""
+REPORT_RETRY_SECONDS = 1.0
+POPULATE_SECONDS = 60.0
+"""How often it is looked whether pods were missed, as long as there are any with claims."""
+REQUESTS_AT_ONCE = 32
+ROUND = "round"
+
+
+class RequestFailed(Exception):
+    """What a volume's pods are told of a request that failed."""
+
+
+def build(context: ControllerContext) -> "AttachDetachController":
+    """The factory of the descriptor."""
+    return AttachDetachController(context)
+
+
+class AttachDetachController(Controller):
+    """See the package for the promises. The keys of its queue are those of claims."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        options = context.options_as(AttachDetachOptions)
+        informers = context.informers
+        pods, nodes = informers.informer(PODS), informers.informer(NODES)
+        claims, volumes = informers.informer(PERSISTENT_VOLUME_CLAIMS), informers.informer(PERSISTENT_VOLUMES)
+        drivers, attachments = informers.informer(CSI_DRIVERS), informers.informer(VOLUME_ATTACHMENTS)
+        super().__init__(
+            DESCRIPTOR.name,
+            context.env,
+            waits_for=(pods, nodes, claims, volumes, drivers, attachments),
+            metrics=context.metrics,
+            queue_name="pvcs",
+            log=context.log,
+        )
+        self._options = options
+        self._client = context.client
+        self._pods, self._nodes = pods.cache, nodes.cache
+        self._claims, self._volumes = claims.cache, volumes.cache
+        self._drivers, self._attachments = drivers.cache, attachments.cache
+        self._pods.add_index(CLAIM_INDEX, index_by_claim)
+        self._recorder = EventRecorder(context.client, context.env, COMPONENT)
+        self.beside("events", self._recorder.run)
+        self._open: dict[Pair, None] = {}
+        self._desired = Desired(self._touch)
+        self._actual = Actual(self._touch)
+        self._operations = Operations(context.env)
+        self._answers: dict[str, Operation] = {}
+        """What waits for its driver, by the name of the VolumeAttachment."""
+        self._users: dict[str, dict[str, None]] = {}
+        """The pods with claims that have not ended, by node."""
+        self._learned = False
+        self._report_at = math.inf
+        self._verify_at = math.inf
+        self._populate_at = math.inf
+        self._measures = Measures(
+            context.metrics,
+            lambda: (volume for volume, _node in self._desired.pairs()),
+            lambda: (each.volume for each in self._actual.all()),
+            self._volumes_in_use,
+        )
+        self._rounds: WorkQueue[str] = WorkQueue(context.env, f"{self.name}-rounds")
+        self._rounds.add(ROUND)
+        self.beside_pool(WorkerPool(f"{self.name}-rounds", self._rounds, self._go_round, log=self.log))
+        self._requests: WorkQueue[Operation] = WorkQueue(context.env, f"{self.name}-requests")
+        self.beside_pool(
+            WorkerPool(f"{self.name}-requests", self._requests, self._carry_out, workers=REQUESTS_AT_ONCE, log=self.log)
+        )
+        nodes.add_handler(
+            lambda node, _initial: self._node_came(node),
+            lambda _old, node: self._see_node(node),
+            lambda node, _unknown: self._lose_node(node),
+            resync_seconds=0.0,
+        )
+        pods.add_handler(
+            lambda pod, _initial: self._see_pod(pod),
+            self._pod_changed,
+            lambda pod, _unknown: self._lose_pod(pod),
+        )
+        claims.add_handler(
+            lambda claim, _initial: self.queue.add(object_key(claim.metadata)),
+            lambda _old, claim: self.queue.add(object_key(claim.metadata)),
+        )
+        volumes.add_handler(
+            lambda volume, _initial: self._see_volume(volume),
+            lambda _old, volume: self._see_volume(volume),
+            resync_seconds=0.0,
+        )
+        drivers.add_handler(
+            lambda driver, _initial: self._see_driver(driver.metadata.name),
+            lambda _old, driver: self._see_driver(driver.metadata.name),
+            lambda driver, _unknown: self._see_driver(driver.metadata.name),
+            resync_seconds=0.0,
+        )
+        attachments.add_handler(
+            lambda found, _initial: self._see_attachment(found),
+            lambda _old, found: self._see_attachment(found),
+            lambda found, _unknown: self._see_attachment(found),
+            resync_seconds=0.0,
+        )
+
+    def _touch(self, pair: Pair) -> None:
+        self._open[pair] = None
+        self._rounds.add(ROUND)
+
+    # What is wanted
+
+    def _see_pod(self, pod: Pod) -> None:
+        node = pod.spec.node_name
+        if not node or not pod.spec.volumes:
+            return
+        if has_ended(pod):
+            self._forget_user(pod)
+            self._desired.release(pod.metadata.uid)
+            return
+        if not index_by_claim(pod):
+            return
+        self._users.setdefault(node, {})[object_key(pod.metadata)] = None
+        self._want_volumes(pod)
+
+    def _pod_changed(self, old: Pod, new: Pod) -> None:
+        if old.metadata.uid != new.metadata.uid:
+            # Replaced while nobody watched, maybe on another node.
+            self._lose_pod(old)
+        self._see_pod(new)
+
+    def _lose_pod(self, pod: Pod) -> None:
+        self._forget_user(pod)
+        self._desired.release(pod.metadata.uid)
+
+    def _forget_user(self, pod: Pod) -> None:
+        users = self._users.get(pod.spec.node_name)
+        if users is not None:
+            users.pop(object_key(pod.metadata), None)
+            if not users:
+                del self._users[pod.spec.node_name]
+
+    def _want_volumes(self, pod: Pod) -> None:
+        """What can't be told yet is found when its claim or volume changes."""
+        if not self._desired.is_managed(pod.spec.node_name):
+            return
+        for volume in pod.spec.volumes:
+            disk = disk_for(pod, volume, self._claims.get, self._volumes.get, self._drivers.get)
+            if disk is None:
+                continue
+            self._desired.want(pod, disk)
+            found = self._actual.get((disk.name, pod.spec.node_name))
+            if found is not None and found.disk is None:
+                found.disk = disk
+
+    def _want_volumes_of(self, claim: str) -> None:
+        for pod in self._pods.by_index(CLAIM_INDEX, claim):
+            if pod.spec.node_name and not has_ended(pod):
+                self._want_volumes(pod)
+
+    async def reconcile(self, key: str) -> Requeue | None:
+        """The pods of a claim, once it is bound."""
+        claim = self._claims.get(key)
+        if claim is not None and claim.status.phase == "Bound" and claim.spec.volume_name:
+            self._want_volumes_of(key)
+        return None
+
+    def _see_volume(self, volume: PersistentVolume) -> None:
+        reference = volume.spec.claim_ref
+        if reference is not None and reference.uid:
+            self.queue.add(f"{reference.namespace}/{reference.name}")
+
+    def _see_driver(self, name: str) -> None:
+        """Whether volumes of a driver are attached may change."""
+        needed = is_attached_by(self._drivers.get(name))
+        for pair in self._desired.pairs() if not needed else ():
+            wanted = self._desired.get(pair)
+            if wanted is not None and wanted.disk.driver == name:
+                self._desired.renounce(pair)
+        if needed:
+            self._want_all()
+
+    def _want_all(self) -> None:
+        for key in [key for users in self._users.values() for key in users]:
+            pod = self._pods.get(key)
+            if pod is not None:
+                self._see_pod(pod)
+
+    # Nodes
+
+    def _node_came(self, node: Node) -> None:
+        self._see_node(node)
+        # What it was told before may have been lost with it (kubernetes#37586).
+        self._actual.repeat(node.metadata.name)
+        self._rounds.add(ROUND)
+
+    def _see_node(self, node: Node) -> None:
+        name = node.metadata.name
+        if MANAGED in node.metadata.annotations and self._desired.manage(name):
+            for key in list(self._users.get(name, ())):
+                pod = self._pods.get(key)
+                if pod is not None:
+                    self._want_volumes(pod)
+        self._actual.set_in_use(name, node.status.volumes_in_use)
+        if self._open:
+            self._rounds.add(ROUND)
+
+    def _lose_node(self, node: Node) -> None:
+        self._desired.abandon(node.metadata.name)
+        self._actual.set_in_use(node.metadata.name, node.status.volumes_in_use)
+        if self._open:
+            self._rounds.add(ROUND)
+
+    # Rounds
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        try:
+            await super().run()
+        finally:
+            self._measures.stop()
+
+    async def _go_round(self, _key: str) -> Requeue | None:
+        """One round, and when the next one is due though nothing has changed."""
+        if not self._learned:
+            self._learned = True
+            self._learn_what_is_there()
+            self._verify_at = self._next_verification()
+            self._populate_at = self.env.monotonic() + POPULATE_SECONDS
+        await self._round()
+        if self.env.monotonic() >= self._verify_at:
+            await self._verify()
+            self._verify_at = self._next_verification()
+        if self.env.monotonic() >= self._populate_at:
+            self._populate()
+            self._populate_at = self.env.monotonic() + POPULATE_SECONDS
+        # Whatever happens meanwhile has its round then.
+        await asyncio.sleep(ROUND_SECONDS)
+        due = self._next_due()
+        return None if due == math.inf else Requeue(after=max(0.0, due - self.env.monotonic()))
+
+    def _next_verification(self) -> float:
+        if self._options.disable_sync or self._options.sync_period < 1.0:
+            return math.inf
+        return self.env.monotonic() + self._options.sync_period
+
+    def _learn_what_is_there(self) -> None:
+        """From what nodes were told, and from the VolumeAttachments that there are (``populateActualStateOfWorld``)."""
+        for node in self._nodes.list():
+            name = node.metadata.name
+            for attached in node.status.volumes_attached:
+                pair = (attached.name, name)
+                wanted = self._desired.get(pair)
+                self._actual.attach(pair, wanted.disk if wanted is not None else None)
+            self._actual.set_in_use(name, node.status.volumes_in_use)
+        for found in self._attachments.list():
+            volume = self._volumes.get(found.spec.source.persistent_volume_name or "")
+            disk = disk_of(volume) if volume is not None else None
+            if disk is not None and self._actual.get((disk.name, found.spec.node_name)) is None:
+                self._actual.doubt((disk.name, found.spec.node_name), disk)
+
+    def _next_due(self) -> float:
+        """When a round is due though nothing has changed."""
+        due = self._report_at
+        if self._actual.is_anything_there:
+            due = min(due, self._verify_at)
+        if self._users or self._desired.is_anything_wanted:
+            due = min(due, self._populate_at)
+        for operation in self._answers.values():
+            if operation.deadline is not None:
+                due = min(due, operation.deadline)
+        now = self.env.monotonic()
+        for pair in self._open:
+            found = self._actual.get(pair)
+            if found is not None and found.since is not None and found.since + UNMOUNT_SECONDS >= now:
+                due = min(due, found.since + UNMOUNT_SECONDS + ROUND_SECONDS)
+            rest = self._operations.rests_until(pair, exclusive=self._is_exclusive(pair))
+            if rest is not None and rest > now:
+                due = min(due, rest)
+        return due
+
+    def _is_exclusive(self, pair: Pair) -> bool:
+        wanted, found = self._desired.get(pair), self._actual.get(pair)
+        disk = wanted.disk if wanted is not None else found.disk if found is not None else None
+        # Of one of which nothing is known but its name nobody knows.
+        return disk is not None and disk.exclusive
+
+    async def _round(self) -> None:
+        self._end_what_is_late()
+        await self._detach_unwanted()
+        self._attach_wanted()
+        self._report_at = math.inf
+        for node in self._actual.due():
+            await self._report(node)
+
+    def _end_what_is_late(self) -> None:
+        now = self.env.monotonic()
+        for operation in list(self._answers.values()):
+            if operation.deadline is not None and now >= operation.deadline:
+                driver, handle = _parts(operation)
+                if operation.kind == ATTACH:
+                    self._fail(operation, too_late("attach", driver, handle))
+                else:
+                    # Upstream does not know the driver of what it detaches, and says so.
+                    self._fail(operation, too_late("detach", "unknown", handle))
+
+    async def _detach_unwanted(self) -> None:
+        going: dict[str, list[tuple[Attachment, Detach]]] = {}
+        now = self.env.monotonic()
+        for pair in sorted(self._open):
+            found = self._actual.get(pair)
+            if self._desired.get(pair) is not None:
+                continue
+            if found is None or driver_and_handle(found.volume) is None:
+                # There is nothing left to be done, or it is the volume of a plugin that is not here.
+                del self._open[pair]
+                continue
+            if not self._operations.may_begin(DETACH, pair, exclusive=self._is_exclusive(pair)):
+                continue
+            if found.since is None:
+                found.since = now
+            node = self._nodes.get(found.node)
+            seen = Seen(
+                mounted=self._actual.is_mounted(pair),
+                healthy=is_healthy(node),
+                out_of_service=is_out_of_service(node),
+                waited=now - found.since,
+                force=not self._options.disable_force_detach,
+            )
+            decision = decide_detach(seen)
+            if isinstance(decision, Detach):
+                going.setdefault(found.node, []).append((found, decision))
+        for node_name in sorted(going):
+            await self._detach_from(node_name, going[node_name])
+
+    async def _detach_from(self, node: str, going: list[tuple[Attachment, Detach]]) -> None:
+        """First the node is told that the volumes are not safe to be mounted any more."""
+        for found, _decision in going:
+            self._actual.unreport((found.volume, node))
+        told = not self._actual.is_due(node) or await self._report(node)
+        for found, decision in going:
+            pair = (found.volume, node)
+            if self._actual.get(pair) is not found:
+                continue
+            if not told or self._desired.get(pair) is not None:
+                # It could not be told, or somebody wants the volume again by now.
+                if found.confirmed:
+                    self._actual.report(pair)
+                continue
+            if decision.forced:
+                self._measures.force(decision.forced)
+                self.log.info("Detaching a volume by force", volume=found.volume, node=node, reason=decision.forced)
+            exclusive = self._is_exclusive(pair)
+            self._begin(
+                Operation(DETACH, pair, found.disk, exclusive, self.env.monotonic(), verify=not decision.forced)
+            )
+
+    def _attach_wanted(self) -> None:
+        for pair in sorted(self._open):
+            wanted = self._desired.get(pair)
+            if wanted is None:
+                continue
+            disk = wanted.disk
+            if self._operations.is_running(pair, exclusive=disk.exclusive):
+                continue
+            found = self._actual.get(pair)
+            if found is not None and found.confirmed:
+                found.since = None
+                wanted.told = False
+                del self._open[pair]
+                continue
+            volume, node = pair
+            if disk.exclusive:
+                others = [each for each in self._actual.nodes_of(volume) if each != node]
+                if others:
+                    if not wanted.told:
+                        users = self._desired.pods_on(others, volume)
+                        for pod, message in in_use_elsewhere(disk, wanted.pods.values(), users):
+                            self._tell(pod, WARNING, "FailedAttachVolume", message)
+                        wanted.told = True
+                    continue
+            if self._operations.may_begin(ATTACH, pair, exclusive=disk.exclusive):
+                pods = tuple(wanted.pods.values())
+                self._begin(Operation(ATTACH, pair, disk, disk.exclusive, self.env.monotonic(), pods))
+
+    def _begin(self, operation: Operation) -> None:
+        self._operations.begin(operation)
+        self._requests.add(operation)
+
+    # Requests
+
+    async def _carry_out(self, operation: Operation) -> Requeue | None:
+        try:
+            await (self._ask_to_attach(operation) if operation.kind == ATTACH else self._ask_to_detach(operation))
+        except RequestFailed as error:
+            self._fail(operation, str(error))
+        return None
+
+    async def _ask_to_attach(self, operation: Operation) -> None:
+        disk, (_volume, node) = operation.disk, operation.pair
+        assert disk is not None, "what is wanted is known"
+        name = attachment_name(disk.driver, disk.handle, node)
+        if name not in self._attachments:
+            try:
+                await self._client.create(VOLUME_ATTACHMENTS.raw, new_attachment(disk, node))
+            except AlreadyExists:
+                self.log.info("The attachment is there already", v=4, attachment=name)
+            except (ApiError, OSError) as error:
+                raise RequestFailed(f"kubernetes.io/csi: attacher.Attach failed: {error}") from error
+        self._await_answer(name, operation)
+
+    async def _ask_to_detach(self, operation: Operation) -> None:
+        volume, node = operation.pair
+        if operation.verify:
+            await self._verify_unused(volume, node)
+        driver, handle = _parts(operation)
+        name = attachment_name(driver, handle, node)
+        try:
+            answer = await self._client.delete(VOLUME_ATTACHMENTS, name)
+        except NotFound:
+            self._succeed(operation)
+            return
+        except (ApiError, OSError) as error:
+            text = f"detacher.Detach failed to delete VolumeAttachment [{name}]: {error}"
+            raise RequestFailed(f"kubernetes.io/csi: {text}") from error
+        left = known(bytes(answer), VolumeAttachment).object
+        if left.metadata.name == name and left.metadata.finalizers:
+            # The cache must have heard of it before it can tell that it is gone.
+            operation.version = left.metadata.resource_version
+            self._await_answer(name, operation)
+        else:
+            self._succeed(operation)
+
+    async def _verify_unused(self, volume: str, node: str) -> None:
+        """The cache may be behind: the node itself has to say that it does not use the volume."""
+        try:
+            found = await self._client.get(NODES, node)
+        except NotFound:
+            return
+        except (ApiError, OSError) as error:
+            raise RequestFailed(f"failed fetching node from API server: {error}") from error
+        if volume in found.status.volumes_in_use:
+            raise RequestFailed("volume is still in use by node, according to Node status")
+
+    def _await_answer(self, name: str, operation: Operation) -> None:
+        operation.deadline = self.env.monotonic() + DRIVER_SECONDS
+        self._answers[name] = operation
+        self._judge(name, operation)
+        self._rounds.add(ROUND)  # which will look at the deadline
+
+    def _see_attachment(self, found: VolumeAttachment) -> None:
+        operation = self._answers.get(found.metadata.name)
+        if operation is not None:
+            self._judge(found.metadata.name, operation)
+
+    def _judge(self, name: str, operation: Operation) -> None:
+        found = self._attachments.get(name)
+        if operation.kind == ATTACH:
+            answer = judge_attaching(found)
+        elif is_newer(operation.version, self._attachments.resource_version or "0"):
+            return
+        else:
+            answer = judge_detaching(found)
+        match answer:
+            case Done():
+                self._succeed(operation)
+            case Failed(why=why):
+                self._fail(operation, why)
+
+    def _end(self, operation: Operation, *, failed: bool) -> None:
+        volume, node = operation.pair
+        driver, handle = _parts(operation)
+        self._answers.pop(attachment_name(driver, handle, node), None)
+        self._operations.end(operation, failed=failed)
+        self._measures.end(volume, operation.kind, self.env.monotonic() - operation.begun, failed=failed)
+
+    def _succeed(self, operation: Operation) -> None:
+        self._end(operation, failed=False)
+        if operation.kind == ATTACH:
+            assert operation.disk is not None, "what is wanted is known"
+            message = f"AttachVolume.Attach succeeded for volume {quote(operation.disk.volume)} "
+            for pod in operation.pods:
+                self._tell(pod, NORMAL, "SuccessfulAttachVolume", message)
+            self._actual.attach(operation.pair, operation.disk)
+        else:
+            self._actual.detach(operation.pair)
+        self._touch(operation.pair)
+
+    def _fail(self, operation: Operation, why: str) -> None:
+        """Nobody knows whether the volume is attached now."""
+        self._end(operation, failed=True)
+        volume, node = operation.pair
+        name = operation.disk.volume if operation.disk is not None else volume
+        if operation.kind == ATTACH:
+            for pod in operation.pods:
+                message = f"AttachVolume.Attach failed for volume {quote(name)} : {why}"
+                self._tell(pod, WARNING, "FailedAttachVolume", message)
+        if operation.kind == ATTACH or self._actual.get(operation.pair) is not None:
+            self._actual.doubt(operation.pair, operation.disk)
+        self.log.info("Operation failed", operation=operation.kind, volume=name, node=node, err=why)
+        self._touch(operation.pair)
+
+    def _tell(self, pod: Pod, type_: str, reason: str, message: str) -> None:
+        self._recorder.event(object_reference(PODS, pod.metadata), type_, reason, message)
+
+    # What nodes are told
+
+    async def _report(self, name: str) -> bool:
+        """Whether the node has been told what is attached to it. One that is not there needs not be told."""
+        volumes = self._actual.take_report(name)
+        if self._nodes.get(name) is None:
+            return True
+        attached = [{"name": volume, "devicePath": ""} for volume in volumes] or None
+        patch = strategic_merge_patch({"status": {"volumesAttached": attached}})
+        try:
+            await self._client.patch(NODES.raw, name, patch, subresource="status")
+        except NotFound:
+            return True
+        except (ApiError, OSError) as error:
+            self.log.info("Could not update node status; re-marking for update", v=2, node=name, err=str(error))
+            self._actual.repeat(name)
+            self._report_at = self.env.monotonic() + REPORT_RETRY_SECONDS
+            return False
+        return True
+
+    # What may have been missed
+
+    async def _verify(self) -> None:
+        """Whether all that is believed to be attached is (``VolumesAreAttached``)."""
+        for each in self._actual.confirmed():
+            disk, pair = each.disk, (each.volume, each.node)
+            if disk is None or not is_attached_by(self._drivers.get(disk.driver)):
+                continue
+            found = await self._live_attachment(disk, each.node)
+            if self._actual.get(pair) is not each or not each.confirmed:
+                continue
+            if found is None:
+                self.log.info("A volume is not attached any more", volume=each.volume, node=each.node)
+                self._actual.detach(pair)
+            elif not found.status.attached:
+                # Somebody is about to attach or to detach it: that must not be forgotten.
+                self._actual.unreport(pair)
+                self._actual.doubt(pair, disk)
+
+    async def _live_attachment(self, disk: Disk, node: str) -> VolumeAttachment | None:
+        name = attachment_name(disk.driver, disk.handle, node)
+        found = self._attachments.get(name)
+        if found is not None:
+            return found
+        try:
+            return await self._client.get(VOLUME_ATTACHMENTS, name)
+        except NotFound:
+            return None
+        except (ApiError, OSError) as error:
+            self.log.info("Could not verify an attachment", attachment=name, err=str(error))
+            return _ATTACHED
+
+    def _populate(self) -> None:
+        """Events are enough; this is for what went wrong in the handling of one (upstream's populator)."""
+        for pod in self._desired.pods():
+            found = self._pods.get(object_key(pod.metadata))
+            if found is None or found.metadata.uid != pod.metadata.uid:
+                self._desired.release(pod.metadata.uid)
+        self._want_all()
+
+    def _volumes_in_use(self) -> Iterator[tuple[str, str]]:
+        drivers: Mapping[str, Driver] = {}
+        for node, users in self._users.items():
+            for key in users:
+                pod = self._pods.get(key)
+                for volume in pod.spec.volumes if pod is not None else ():
+                    assert pod is not None, "it has volumes"
+                    disk = disk_for(pod, volume, self._claims.get, self._volumes.get, drivers.get)
+                    if disk is not None:
+                        yield node, disk.name
+
+
+_ATTACHED = VolumeAttachment(status=AttachmentStatus(attached=True))
+"""What is believed of an attachment as long as nobody answers."""
+
+
+def _parts(operation: Operation) -> tuple[str, str]:
+    """Driver and handle of what an operation is about."""
+    if operation.disk is not None:
+        return operation.disk.driver, operation.disk.handle
+    found = driver_and_handle(operation.pair[0])
+    assert found is not None, "only volumes of CSI drivers are attached and detached"
+    return found

@@ -1,0 +1,80 @@
+"""When a volume that nobody wants any more is detached, and what pods are told whose volume is elsewhere. Pure.
+
+Upstream: v1.36 ``pkg/controller/volume/attachdetach/reconciler/reconciler.go``.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from pilothouse.api.core import Node, Pod
+from pilothouse.machinery.go_text import quote
+from pilothouse.semantics.attachments import Disk
+from pilothouse.semantics.nodes import is_node_ready
+
+UNMOUNT_SECONDS = 360.0
+"""How long an unhealthy node may take to unmount a volume."""
+OUT_OF_SERVICE_TAINT = "node.kubernetes.io/out-of-service"
+TIMEOUT, OUT_OF_SERVICE = "timeout", "out-of-service"
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """A volume on a node where nobody wants it any more, since ``waited`` seconds."""
+
+    mounted: bool
+    healthy: bool
+    out_of_service: bool
+    waited: float
+    force: bool = True
+    """Whether patience with unhealthy nodes may end."""
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """The node still has it."""
+
+
+class Detach(msgspec.Struct, frozen=True):
+    """Now. ``forced`` is why the node itself is not asked before, or empty."""
+
+    forced: str = ""
+
+
+def decide_detach(seen: Seen) -> Wait | Detach:
+    """Whether the volume is detached. Once the time is over a healthy node is not asked any more, either, but it has
+    to have let go of the volume."""
+    expired = seen.force and seen.waited > UNMOUNT_SECONDS
+    if seen.mounted and not (expired and not seen.healthy) and not seen.out_of_service:
+        return Wait()
+    if expired:
+        return Detach(TIMEOUT)
+    return Detach(OUT_OF_SERVICE if seen.out_of_service else "")
+
+
+def is_healthy(node: Node | None) -> bool:
+    """Whether the node is there, and Ready."""
+    return node is not None and is_node_ready(node)
+
+
+def is_out_of_service(node: Node | None) -> bool:
+    """Whether somebody has declared that the node will not come back."""
+    return node is not None and any(taint.key == OUT_OF_SERVICE_TAINT for taint in node.spec.taints)
+
+
+def in_use_elsewhere(disk: Disk, waiting: Iterable[Pod], users: Sequence[Pod]) -> list[tuple[Pod, str]]:
+    """What each of the pods that wait for a volume is told. ``users`` have it on other nodes; of those in other
+    namespaces nobody hears the names."""
+    prefix = f"Multi-Attach error for volume {quote(disk.volume)} "
+    told: list[tuple[Pod, str]] = []
+    for pod in waiting:
+        here = [user.metadata.name for user in users if user.metadata.namespace == pod.metadata.namespace]
+        others = len(users) - len(here)
+        if not users:
+            text = "Volume is already exclusively attached to one node and can't be attached to another"
+        elif here:
+            text = f"Volume is already used by pod(s) {', '.join(here)}"
+            if others:
+                text += f" and {others} pod(s) in different namespaces"
+        else:
+            text = f"Volume is already used by {others} pod(s) in different namespaces"
+        told.append((pod, prefix + text))
+    return told

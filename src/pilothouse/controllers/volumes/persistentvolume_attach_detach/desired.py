@@ -1,0 +1,113 @@
+"""What is wanted where: the volumes that pods on managed nodes use.
+
+Upstream: v1.36 ``pkg/controller/volume/attachdetach/cache/desired_state_of_world.go``. There a pod's volumes are found
+anew when it goes, which fails if its claims went before; here they are remembered with the pod.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from pilothouse.api.core import Pod
+from pilothouse.semantics.attachments import Disk
+
+Pair = tuple[str, str]
+"""A volume, by its unique name, and a node."""
+
+
+@dataclass
+class Wanted:
+    """A volume on a node: for these pods, by uid. ``told``: that it is in use elsewhere."""
+
+    disk: Disk
+    pods: dict[str, Pod] = field(default_factory=dict)
+    told: bool = False
+
+
+class Desired:
+    """``touched`` is called with every volume and node that is wanted from now on, or not any more."""
+
+    def __init__(self, touched: Callable[[Pair], None]) -> None:
+        self._touched = touched
+        self._nodes: dict[str, dict[str, Wanted]] = {}
+        self._of_pod: dict[str, dict[Pair, None]] = {}
+
+    def manage(self, node: str) -> bool:
+        """Volumes can be wanted on the node. Whether that is new."""
+        if node in self._nodes:
+            return False
+        self._nodes[node] = {}
+        return True
+
+    def abandon(self, node: str) -> None:
+        """The node is gone. As long as pods want volumes there it stays managed."""
+        if not self._nodes.get(node):
+            self._nodes.pop(node, None)
+
+    def is_managed(self, node: str) -> bool:
+        """Whether volumes can be wanted on the node."""
+        return node in self._nodes
+
+    def want(self, pod: Pod, disk: Disk) -> None:
+        """A pod needs the volume on its node, which is managed."""
+        volumes = self._nodes[pod.spec.node_name]
+        wanted, pair = volumes.get(disk.name), (disk.name, pod.spec.node_name)
+        if wanted is None:
+            wanted = volumes[disk.name] = Wanted(disk)
+            self._touched(pair)
+        wanted.pods.setdefault(pod.metadata.uid, pod)
+        self._of_pod.setdefault(pod.metadata.uid, {})[pair] = None
+
+    def release(self, uid: str) -> None:
+        """A pod needs nothing any more."""
+        for pair in self._of_pod.pop(uid, {}):
+            self._give_up(uid, pair)
+
+    def renounce(self, pair: Pair) -> None:
+        """Nobody needs the volume to be attached any more, though pods use it."""
+        wanted = self.get(pair)
+        for uid in list(wanted.pods) if wanted is not None else ():
+            pairs = self._of_pod[uid]
+            del pairs[pair]
+            if not pairs:
+                del self._of_pod[uid]
+            self._give_up(uid, pair)
+
+    def _give_up(self, uid: str, pair: Pair) -> None:
+        volume, node = pair
+        volumes = self._nodes[node]
+        del volumes[volume].pods[uid]
+        if not volumes[volume].pods:
+            del volumes[volume]
+            self._touched(pair)
+
+    def get(self, pair: Pair) -> Wanted | None:
+        """What is wanted of the volume on the node, if anything is."""
+        volume, node = pair
+        return self._nodes.get(node, {}).get(volume)
+
+    def pods_on(self, nodes: Iterable[str], volume: str) -> list[Pod]:
+        """The pods that use the volume on these nodes."""
+        return [
+            pod
+            for node in nodes
+            for wanted in (self.get((volume, node)),)
+            if wanted is not None
+            for pod in wanted.pods.values()
+        ]
+
+    def pairs(self) -> list[Pair]:
+        """All that is wanted, sorted."""
+        return sorted((volume, node) for node, volumes in self._nodes.items() for volume in volumes)
+
+    @property
+    def is_anything_wanted(self) -> bool:
+        """Whether any pod needs anything."""
+        return bool(self._of_pod)
+
+    def pods(self) -> list[Pod]:
+        """The pods that need anything, as they were first seen."""
+        found: dict[str, Pod] = {}
+        for volumes in self._nodes.values():
+            for wanted in volumes.values():
+                found |= wanted.pods
+        return [found[uid] for uid in sorted(found)]

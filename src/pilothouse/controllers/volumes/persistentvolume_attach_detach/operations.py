@@ -1,0 +1,97 @@
+"""What is under way, one thing at a time for each volume, and what rests after a failure.
+
+Upstream: v1.36 ``pkg/volume/util/nestedpendingoperations`` with ``pkg/util/goroutinemap/exponentialbackoff``. For
+volumes that several nodes may have it is one thing at a time for each volume and node.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pilothouse.api.core import Pod
+from pilothouse.controllers.volumes.persistentvolume_attach_detach.desired import Pair
+from pilothouse.env import Env
+from pilothouse.semantics.attachments import Disk
+
+ATTACH, DETACH = "volume_attach", "volume_detach"
+FIRST_SECONDS, LONGEST_SECONDS = 0.5, 122.0
+
+
+@dataclass(eq=False)
+class Operation:
+    """Something that is under way. ``pods`` hear of it. ``verify``: the node itself is asked before. ``deadline`` is
+    until when the driver may take, once it has been asked."""
+
+    kind: str
+    pair: Pair
+    disk: Disk | None
+    exclusive: bool
+    begun: float
+    pods: Sequence[Pod] = ()
+    verify: bool = True
+    deadline: float | None = None
+    version: str = ""
+    """The one in which the attachment was marked for deletion: a cache that is older says nothing of it."""
+
+
+@dataclass
+class Rest:
+    """After a failure of this kind: how long, and since when."""
+
+    kind: str
+    seconds: float
+    since: float
+
+
+class Operations:
+    """See the module."""
+
+    def __init__(self, env: Env) -> None:
+        self._env = env
+        self._running: dict[str, dict[str, Operation]] = {}
+        """By volume and node; the node is empty where it is one thing at a time for all of them."""
+        self._rests: dict[Pair, Rest] = {}
+
+    def is_running(self, pair: Pair, *, exclusive: bool) -> bool:
+        """Whether anything is under way that concerns the volume on that node."""
+        volume, node = pair
+        running = self._running.get(volume)
+        return running is not None and (exclusive or node in running or "" in running)
+
+    def may_begin(self, kind: str, pair: Pair, *, exclusive: bool) -> bool:
+        """Whether nothing is under way, and nothing of this kind rests."""
+        if self.is_running(pair, exclusive=exclusive):
+            return False
+        rest = self._rests.get(_key(pair, exclusive))
+        return rest is None or rest.kind != kind or self._env.monotonic() >= rest.since + rest.seconds
+
+    def begin(self, operation: Operation) -> None:
+        """It is under way. Another kind of thing forgets the failures of the one before."""
+        volume, node = key = _key(operation.pair, operation.exclusive)
+        rest = self._rests.get(key)
+        if rest is not None and rest.kind != operation.kind:
+            del self._rests[key]
+        self._running.setdefault(volume, {})[node] = operation
+
+    def end(self, operation: Operation, *, failed: bool) -> None:
+        """It is over."""
+        volume, node = key = _key(operation.pair, operation.exclusive)
+        running = self._running[volume]
+        assert running.pop(node) is operation, "one thing at a time"
+        if not running:
+            del self._running[volume]
+        if not failed:
+            self._rests.pop(key, None)
+            return
+        rest = self._rests.get(key)
+        seconds = FIRST_SECONDS if rest is None else min(rest.seconds * 2.0, LONGEST_SECONDS)
+        self._rests[key] = Rest(operation.kind, seconds, self._env.monotonic())
+
+    def rests_until(self, pair: Pair, *, exclusive: bool) -> float | None:
+        """Until when something rests, if anything does."""
+        rest = self._rests.get(_key(pair, exclusive))
+        return None if rest is None else rest.since + rest.seconds
+
+
+def _key(pair: Pair, exclusive: bool) -> Pair:
+    volume, node = pair
+    return (volume, "") if exclusive else (volume, node)

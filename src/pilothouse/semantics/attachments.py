@@ -1,0 +1,110 @@
+"""What has to be attached to a node before a pod can use it, and what that is called. Pure.
+
+The attach/detach controller and simulated nodes and drivers speak of volumes by these names. Sources: kubernetes v1.36,
+``pkg/volume/csi/{csi_plugin,csi_attacher}.go``, ``pkg/volume/util/util.go`` (``GetUniqueVolumeName``,
+``IsMultiAttachAllowed``), ``pkg/controller/volume/attachdetach/util/util.go`` (``CreateVolumeSpec``).
+"""
+
+import hashlib
+from collections.abc import Callable
+
+import msgspec
+
+from pilothouse.api.core import PersistentVolumeClaim, Pod, Volume
+from pilothouse.api.storage import Driver, PersistentVolume, VolumeAttachment
+from pilothouse.semantics.volumes import ephemeral_claim_name, is_made_for
+
+MANAGED = "volumes.kubernetes.io/controller-managed-attach-detach"
+"""On nodes: the controller attaches and detaches there, not the kubelet. The value does not count."""
+
+BY_VOLUME = "attached volume"
+"""The index of VolumeAttachments by the PersistentVolume that they attach."""
+_PREFIX = "kubernetes.io/csi/"
+_SEPARATOR = "^"
+_SHARED = frozenset(("ReadWriteMany", "ReadOnlyMany"))
+
+
+class Disk(msgspec.Struct, frozen=True, gc=False):
+    """A volume of a CSI driver that has to be attached. ``name`` is what nodes call it, ``volume`` the
+    PersistentVolume; an ``exclusive`` one may be attached to one node at a time."""
+
+    name: str
+    volume: str
+    driver: str
+    handle: str
+    exclusive: bool
+
+
+def unique_name(driver: str, handle: str) -> str:
+    """What ``status.volumesAttached`` and ``status.volumesInUse`` of nodes call a volume."""
+    return f"{_PREFIX}{driver}{_SEPARATOR}{handle}"
+
+
+def driver_and_handle(name: str) -> tuple[str, str] | None:
+    """The parts of such a name; None if it is no CSI driver's."""
+    if not name.startswith(_PREFIX):
+        return None
+    parts = name.removeprefix(_PREFIX).split(_SEPARATOR)
+    return (parts[0], parts[1]) if len(parts) == 2 else None
+
+
+def attachment_name(driver: str, handle: str, node: str) -> str:
+    """What the VolumeAttachment is called."""
+    return f"csi-{hashlib.sha256(f'{handle}{driver}{node}'.encode()).hexdigest()}"
+
+
+def index_by_volume(attachment: VolumeAttachment) -> tuple[str, ...]:
+    """The index function of ``BY_VOLUME``."""
+    name = attachment.spec.source.persistent_volume_name
+    return (name,) if name else ()
+
+
+def is_attached_by(driver: Driver | None) -> bool:
+    """Whether volumes of the driver have to be attached. Those of a driver of which nothing is known have."""
+    return driver is None or driver.spec.attach_required is not False
+
+
+def disk_of(volume: PersistentVolume) -> Disk | None:
+    """The volume as something to be attached; None if it is no CSI driver's."""
+    source = volume.spec.csi
+    if source is None:
+        return None
+    modes = volume.spec.access_modes
+    # Where nothing is said of access the driver has to know.
+    exclusive = bool(modes) and not _SHARED.intersection(modes)
+    return Disk(
+        unique_name(source.driver, source.volume_handle),
+        volume.metadata.name,
+        source.driver,
+        source.volume_handle,
+        exclusive,
+    )
+
+
+def disk_for(
+    pod: Pod,
+    volume: Volume,
+    find_claim: Callable[[str], PersistentVolumeClaim | None],
+    find_volume: Callable[[str], PersistentVolume | None],
+    find_driver: Callable[[str], Driver | None],
+) -> Disk | None:
+    """What has to be attached for one volume of a pod; None if nothing has, or if that is not known yet.
+
+    Claims are found by namespace and name, the others by name.
+    """
+    if volume.persistent_volume_claim is not None:
+        name = volume.persistent_volume_claim.claim_name
+    elif volume.ephemeral is not None:
+        name = ephemeral_claim_name(pod, volume)
+    else:
+        return None
+    claim = find_claim(f"{pod.metadata.namespace}/{name}")
+    if claim is None or claim.status.phase != "Bound" or not claim.spec.volume_name:
+        return None
+    if volume.ephemeral is not None and not is_made_for(claim, pod):
+        return None
+    found = find_volume(claim.spec.volume_name)
+    if found is None or found.spec.claim_ref is None or found.spec.claim_ref.uid != claim.metadata.uid:
+        return None
+    disk = disk_of(found)
+    return disk if disk is not None and is_attached_by(find_driver(disk.driver)) else None

@@ -1,0 +1,164 @@
+"""What must hold for volumes on nodes: on no two at once unless they may be, and not taken from under a pod that runs.
+
+Counted anew from what was committed, after every write.
+"""
+
+import msgspec
+
+from pilothouse.api.core import Node, PersistentVolumeClaim, Pod
+from pilothouse.api.storage import PersistentVolume, VolumeAttachment
+from pilothouse.semantics.attachments import Disk, disk_of
+from pilothouse.semantics.nodes import is_node_ready
+from pilothouse.semantics.pods import is_terminal
+from pilothouse.semantics.volumes import claim_names
+from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.story import Origin
+from pilothouse.storage import Change
+
+_attachment = msgspec.json.Decoder(VolumeAttachment).decode
+_claim = msgspec.json.Decoder(PersistentVolumeClaim).decode
+_volume = msgspec.json.Decoder(PersistentVolume).decode
+_node = msgspec.json.Decoder(Node).decode
+_pod = msgspec.json.Decoder(Pod).decode
+
+_ATTACHMENTS = "storage.k8s.io/volumeattachments/"
+_CLAIMS, _VOLUMES, _NODES, _PODS = "/persistentvolumeclaims/", "/persistentvolumes/", "/nodes/", "/pods/"
+_OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
+
+
+class Attachments(Invariant):
+    """All volumes of drivers that attach, of a cluster in which nobody deletes VolumeAttachments by hand.
+
+    ``attached`` and ``moved`` count, so that a story can tell that something happened.
+    """
+
+    def __init__(self) -> None:
+        self._attachments: dict[str, VolumeAttachment] = {}
+        self._claims: dict[str, PersistentVolumeClaim] = {}
+        self._volumes: dict[str, PersistentVolume] = {}
+        self._nodes: dict[str, Node] = {}
+        self._pods: dict[str, Pod] = {}
+        self._last: dict[str, str] = {}
+        self.attached = self.moved = 0
+
+    def committed(self, change: Change, origin: Origin | None) -> None:
+        """Everything that volumes on nodes depend on."""
+        gone, key = change.type == "DELETED", change.key
+        if key.startswith(_ATTACHMENTS):
+            self._see_attachment(key.removeprefix(_ATTACHMENTS), None if gone else _attachment(change.value))
+        elif key.startswith(_NODES):
+            self._see_node(key.removeprefix(_NODES), None if gone else _node(change.value))
+        elif key.startswith(_VOLUMES):
+            self._see_volume(key.removeprefix(_VOLUMES), None if gone else _volume(change.value))
+        elif key.startswith(_CLAIMS):
+            self._claims.pop(key.removeprefix(_CLAIMS), None)
+            if not gone:
+                self._claims[key.removeprefix(_CLAIMS)] = _claim(change.value)
+        elif key.startswith(_PODS):
+            self._pods.pop(key.removeprefix(_PODS), None)
+            if not gone:
+                self._pods[key.removeprefix(_PODS)] = _pod(change.value)
+
+    def _see_attachment(self, name: str, now: VolumeAttachment | None) -> None:
+        before = self._attachments.pop(name, None)
+        if now is not None:
+            self._attachments[name] = now
+        was, is_ = before is not None and before.status.attached, now is not None and now.status.attached
+        if now is not None and is_ and not was:
+            self._judge_attached(now)
+        if before is not None and was and not is_:
+            self._judge_detached(before)
+
+    def _judge_attached(self, now: VolumeAttachment) -> None:
+        volume, node = now.spec.source.persistent_volume_name or "", now.spec.node_name
+        self.attached += 1
+        self.moved += self._last.get(volume, node) != node
+        self._last[volume] = node
+        disk = self._disk(volume)
+        others = sorted(
+            each.spec.node_name
+            for each in self._attachments.values()
+            if each is not now and each.status.attached and each.spec.source.persistent_volume_name == volume
+        )
+        if disk is not None and disk.exclusive and others:
+            raise Violation(f"{volume} is attached to {node}, and to {others}")
+
+    def _judge_detached(self, before: VolumeAttachment) -> None:
+        volume, name = before.spec.source.persistent_volume_name or "", before.spec.node_name
+        disk, node = self._disk(volume), self._nodes.get(name)
+        if disk is None or node is None:
+            return
+        if disk.name in [each.name for each in node.status.volumes_attached]:
+            raise Violation(f"{volume} is detached from {name}, which still believes to have it")
+        if not is_node_ready(node) or any(taint.key == _OUT_OF_SERVICE for taint in node.spec.taints):
+            return
+        for key, pod in self._pods.items():
+            if pod.spec.node_name == name and volume in self._volumes_of(pod) and _runs(pod):
+                raise Violation(f"{volume} is detached from {name}, where {key} runs")
+
+    def _see_node(self, name: str, now: Node | None) -> None:
+        before = self._nodes.pop(name, None)
+        if now is None:
+            return
+        self._nodes[name] = now
+        known = {each.name for each in before.status.volumes_attached} if before is not None else set()
+        new = [each.name for each in now.status.volumes_attached if each.name not in known]
+        there = {
+            disk.name
+            for each in self._attachments.values()
+            if each.spec.node_name == name and each.status.attached
+            for disk in (self._disk(each.spec.source.persistent_volume_name or ""),)
+            if disk is not None
+        }
+        for volume in new:
+            if volume not in there:
+                raise Violation(f"{name} is told that it has {volume}, which is not attached")
+
+    def _see_volume(self, name: str, now: PersistentVolume | None) -> None:
+        self._volumes.pop(name, None)
+        if now is not None:
+            self._volumes[name] = now
+            return
+        for each in self._attachments.values():
+            if each.spec.source.persistent_volume_name == name and each.status.attached:
+                raise Violation(f"{name} was deleted while it is attached to {each.spec.node_name}")
+
+    def _disk(self, volume: str) -> Disk | None:
+        found = self._volumes.get(volume)
+        return disk_of(found) if found is not None else None
+
+    def _volumes_of(self, pod: Pod) -> list[str]:
+        claims = (self._claims.get(f"{pod.metadata.namespace}/{name}") for name in claim_names(pod))
+        return [claim.spec.volume_name for claim in claims if claim is not None]
+
+    def settled(self) -> None:
+        """What is attached is used, what runs has its volumes, and no finalizer waits for anything."""
+        used = {
+            (volume, pod.spec.node_name)
+            for pod in self._pods.values()
+            if pod.spec.node_name and not is_terminal(pod)
+            for volume in self._volumes_of(pod)
+        }
+        there = set()
+        for each in self._attachments.values():
+            pair = (each.spec.source.persistent_volume_name or "", each.spec.node_name)
+            if each.metadata.deletion_timestamp is not None:
+                raise Violation(f"the attachment of {pair} was to go, and is still there: {each.metadata.finalizers}")
+            if pair not in used:
+                raise Violation(f"{pair} is attached, and nobody uses it")
+            if each.status.attached:
+                there.add(pair)
+        for key, pod in self._pods.items():
+            for volume in self._volumes_of(pod):
+                if _runs(pod) and self._disk(volume) is not None and (volume, pod.spec.node_name) not in there:
+                    raise Violation(f"{key} runs without its volume {volume}")
+        for name, node in self._nodes.items():
+            names = {disk.name for volume, where in there if where == name and (disk := self._disk(volume))}
+            if {each.name for each in node.status.volumes_attached} != names:
+                raise Violation(f"{name} believes to have {node.status.volumes_attached}, and has {sorted(names)}")
+
+
+def _runs(pod: Pod) -> bool:
+    return not is_terminal(pod) and any(
+        each.state.terminated is None and each.ready for each in pod.status.container_statuses
+    )

@@ -1,0 +1,144 @@
+"""A cluster with volumes of a CSI driver, nodes as kubelets report them, and the driver's external-attacher."""
+
+import asyncio
+from typing import Any
+
+from tests.controllers.node_world import NODES, PODS, Doc, World
+
+from pilothouse.api.storage import VOLUME_ATTACHMENTS
+from pilothouse.env import TaskGroup
+from pilothouse.runtime import InformerFactory
+from pilothouse.semantics.attachments import MANAGED, attachment_name, unique_name
+
+DRIVER = "d.example.com"
+FINALIZER = "external-attacher/d-example-com"
+CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
+VOLUMES = "/api/v1/persistentvolumes"
+ATTACHMENTS = "/apis/storage.k8s.io/v1/volumeattachments"
+RWO, RWX = ("ReadWriteOnce",), ("ReadWriteMany",)
+SOON = 0.02
+
+
+def name_of(volume: str = "data") -> str:
+    """The unique name of a volume."""
+    return unique_name(DRIVER, f"h-{volume}")
+
+
+def attachment(node: str, volume: str = "data") -> str:
+    """The path of a VolumeAttachment."""
+    return f"{ATTACHMENTS}/{attachment_name(DRIVER, f'h-{volume}', node)}"
+
+
+class Attacher:
+    """What a driver's external-attacher does. ``trouble`` has what goes wrong, by node; ``idle`` does nothing."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.idle = False
+        self.trouble: dict[str, str] = {}
+        self.stuck: dict[str, str] = {}
+        """What goes wrong when it detaches, by node."""
+
+    async def run(self) -> None:
+        """Until cancelled. What it cannot finish it looks at again after half a second."""
+        informers = InformerFactory(self._world.admin, self._world.env)
+        bell = asyncio.Event()
+        informers.informer(VOLUME_ATTACHMENTS).add_handler(
+            lambda _found, _initial: bell.set(), lambda _old, _new: bell.set()
+        )
+        async with TaskGroup("attacher") as group:
+            informers.start(group)
+            while True:
+                await bell.wait()
+                bell.clear()
+                await asyncio.sleep(SOON)
+                items = (await self._world.see(ATTACHMENTS))["items"]
+                for found in items if not self.idle else ():
+                    await self._tend(found)
+                if any("deletionTimestamp" in each["metadata"] or not each["status"]["attached"] for each in items):
+                    await asyncio.sleep(0.5)
+                    bell.set()
+
+    async def _tend(self, found: Doc) -> None:
+        meta, node = found["metadata"], found["spec"]["nodeName"]
+        path = f"{ATTACHMENTS}/{meta['name']}"
+        if "deletionTimestamp" in meta:
+            if node in self.stuck:
+                await self._say(path, {"detachError": {"message": self.stuck[node]}})
+            else:
+                await self._world.merge(path, {"metadata": {"finalizers": None}})
+            return
+        if FINALIZER not in meta.get("finalizers", ()):
+            await self._world.merge(path, {"metadata": {"finalizers": [FINALIZER]}})
+        if node in self.trouble:
+            await self._say(path, {"attachError": {"message": self.trouble[node]}})
+        elif not found["status"]["attached"]:
+            await self._say(path, {"attached": True, "attachError": None})
+
+    async def _say(self, path: str, status: Doc) -> None:
+        await self._world.merge(f"{path}/status", {"status": status})
+
+
+async def disk(world: World, volume: str = "data", modes: tuple[str, ...] = RWO) -> None:
+    """A claim, and its volume ``pv-…`` with the handle ``h-…``."""
+    wish: Doc = {
+        "accessModes": list(modes),
+        "resources": {"requests": {"storage": "1Gi"}},
+        "volumeName": f"pv-{volume}",
+    }
+    claim = await world.request("POST", CLAIMS, {"metadata": {"name": volume}, "spec": wish})
+    await world.merge(f"{CLAIMS}/{volume}/status", {"status": {"phase": "Bound"}})
+    spec = {
+        "accessModes": list(modes),
+        "capacity": {"storage": "1Gi"},
+        "csi": {"driver": DRIVER, "volumeHandle": f"h-{volume}"},
+        "claimRef": {"namespace": "default", "name": volume, "uid": claim["metadata"]["uid"]},
+    }
+    await world.request("POST", VOLUMES, {"metadata": {"name": f"pv-{volume}"}, "spec": spec})
+
+
+async def machine(world: World, name: str, **more: Any) -> None:
+    """A node on which the controller attaches."""
+    await world.node(name, annotations={MANAGED: "true"}, **more)
+
+
+async def use(world: World, node: str, *volumes: str) -> None:
+    """The kubelet has these volumes mounted, and no others."""
+    await world.merge(
+        f"{NODES}/{node}/status", {"status": {"volumesInUse": [name_of(each) for each in volumes] or None}}
+    )
+
+
+async def user(world: World, name: str, node: str, *volumes: str) -> Doc:
+    """A pod of these claims."""
+    spec: Doc = {
+        "containers": [{"name": "main", "image": "pause"}],
+        "volumes": [{"name": each, "persistentVolumeClaim": {"claimName": each}} for each in volumes or ("data",)],
+    }
+    if node:
+        spec["nodeName"] = node
+    made = await world.request("POST", PODS, {"metadata": {"name": name}, "spec": spec})
+    await world.merge(f"{PODS}/{name}/status", {"status": {"phase": "Running"}})
+    return made
+
+
+async def end(world: World, name: str) -> None:
+    """The pod is gone."""
+    await world.delete(f"{PODS}/{name}", grace=0)
+
+
+async def attached(world: World) -> list[str]:
+    """``volume@node`` of what is attached, by the VolumeAttachments."""
+    items = (await world.see(ATTACHMENTS))["items"]
+    return sorted(
+        f"{each['spec']['source']['persistentVolumeName'].removeprefix('pv-')}@{each['spec']['nodeName']}"
+        for each in items
+        if each["status"]["attached"]
+    )
+
+
+async def reported(world: World, node: str) -> list[str]:
+    """What the node is told of: the names of volumes."""
+    listed = (await world.see(f"{NODES}/{node}"))["status"].get("volumesAttached") or []
+    assert all(each["devicePath"] == "" for each in listed)
+    return [each["name"].rpartition("h-")[2] for each in listed]

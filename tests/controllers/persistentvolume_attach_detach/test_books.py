@@ -1,0 +1,230 @@
+"""What is wanted, what is known, and what is under way. After v1.36
+``pkg/controller/volume/attachdetach/cache/{actual,desired}_state_of_world_test.go`` and
+``pkg/volume/util/nestedpendingoperations/nestedpendingoperations_test.go``, in their words."""
+
+import msgspec
+import pytest
+
+from pilothouse.api.core import Pod
+from pilothouse.controllers.volumes.persistentvolume_attach_detach.actual import Actual
+from pilothouse.controllers.volumes.persistentvolume_attach_detach.desired import Desired, Pair
+from pilothouse.controllers.volumes.persistentvolume_attach_detach.operations import (
+    ATTACH,
+    DETACH,
+    Operation,
+    Operations,
+)
+from pilothouse.env import Env, virtual
+from pilothouse.semantics.attachments import Disk
+
+DISK, OTHER = Disk("v1", "pv1", "d", "h1", True), Disk("v2", "pv2", "d", "h2", False)
+HERE, THERE = ("v1", "n1"), ("v1", "n2")
+
+
+def pod(uid: str, node: str = "n1") -> Pod:
+    return msgspec.convert({"metadata": {"name": uid, "uid": uid}, "spec": {"nodeName": node}}, Pod)
+
+
+class Touched(list[Pair]):
+    """The pairs that were touched, in order."""
+
+    def take(self) -> list[Pair]:
+        found = list(self)
+        self.clear()
+        return found
+
+
+# Desired
+
+
+def test_a_volume_is_wanted_as_long_as_a_pod_uses_it() -> None:
+    touched = Touched()
+    desired = Desired(touched.append)
+    assert desired.manage("n1")
+    assert not desired.manage("n1")
+    desired.want(pod("a"), DISK)
+    desired.want(pod("a"), DISK)
+    desired.want(pod("b"), DISK)
+    assert touched.take() == [HERE]
+    desired.release("a")
+    assert (desired.pairs(), touched.take()) == ([HERE], [])
+    desired.release("b")
+    desired.release("b")
+    assert (desired.pairs(), touched.take()) == ([], [HERE])
+    assert not desired.is_anything_wanted
+
+
+def test_a_pod_lets_go_of_all_its_volumes() -> None:
+    desired = Desired(lambda _pair: None)
+    desired.manage("n1")
+    desired.want(pod("a"), DISK)
+    desired.want(pod("a"), OTHER)
+    desired.release("a")
+    assert desired.pairs() == []
+
+
+def test_a_node_stays_managed_while_pods_want_volumes_there() -> None:
+    desired = Desired(lambda _pair: None)
+    desired.manage("n1")
+    desired.want(pod("a"), DISK)
+    desired.abandon("n1")
+    assert desired.is_managed("n1")
+    desired.release("a")
+    desired.abandon("n1")
+    assert not desired.is_managed("n1")
+    desired.abandon("n1")
+
+
+def test_a_volume_that_needs_not_be_attached_any_more() -> None:
+    touched = Touched()
+    desired = Desired(touched.append)
+    desired.manage("n1")
+    for uid in ("a", "b"):
+        desired.want(pod(uid), DISK)
+        desired.want(pod(uid), OTHER)
+    touched.take()
+    desired.renounce(HERE)
+    assert (desired.pairs(), touched.take()) == ([("v2", "n1")], [HERE])
+    assert [each.metadata.uid for each in desired.pods()] == ["a", "b"]
+    desired.renounce(HERE)
+
+
+def test_the_pods_that_use_a_volume_elsewhere() -> None:
+    desired = Desired(lambda _pair: None)
+    for node in ("n1", "n2", "n3"):
+        desired.manage(node)
+    desired.want(pod("a"), DISK)
+    desired.want(pod("b", "n2"), DISK)
+    desired.want(pod("c", "n2"), OTHER)
+    assert [each.metadata.uid for each in desired.pods_on(["n2", "n3", "n9"], "v1")] == ["b"]
+
+
+# Actual
+
+
+def test_what_is_attached_is_reported_and_what_may_be_is_not() -> None:
+    touched = Touched()
+    actual = Actual(touched.append)
+    actual.doubt(HERE, DISK)
+    assert (actual.due(), actual.confirmed()) == ([], [])
+    actual.attach(HERE, DISK)
+    assert actual.due() == ["n1"]
+    assert actual.take_report("n1") == ["v1"]
+    assert actual.due() == []
+    assert touched.take() == [HERE, HERE]
+    found = actual.get(HERE)
+    assert found is not None
+    assert found.confirmed
+
+
+def test_a_detached_volume_is_taken_off_the_report() -> None:
+    actual = Actual(lambda _pair: None)
+    actual.attach(HERE, DISK)
+    actual.attach(("v2", "n1"), OTHER)
+    actual.take_report("n1")
+    actual.unreport(HERE)
+    assert actual.is_due("n1")
+    assert actual.take_report("n1") == ["v2"]
+    actual.detach(HERE)
+    assert actual.due() == [], "it has been told already"
+    assert actual.get(HERE) is None
+    actual.detach(HERE)
+
+
+def test_a_volume_counts_as_mounted_until_its_node_says_otherwise() -> None:
+    actual = Actual(lambda _pair: None)
+    actual.set_in_use("n1", ["v9"])
+    actual.attach(HERE, DISK)
+    assert actual.is_mounted(HERE)
+    actual.set_in_use("n1", [])
+    assert not actual.is_mounted(HERE)
+    actual.attach(HERE, DISK)
+    assert not actual.is_mounted(HERE), "it was known before"
+
+
+def test_what_is_learned_later_of_a_volume_stays() -> None:
+    actual = Actual(lambda _pair: None)
+    actual.attach(HERE, None)
+    actual.doubt(HERE, DISK)
+    actual.attach(HERE, None)
+    found = actual.get(HERE)
+    assert found is not None
+    assert (found.disk, found.confirmed) == (DISK, True)
+    actual.attach(THERE, DISK)
+    assert actual.nodes_of("v1") == ["n1", "n2"]
+
+
+def test_a_node_is_told_again_only_of_what_it_was_told() -> None:
+    actual = Actual(lambda _pair: None)
+    actual.repeat("n1")
+    assert actual.due() == []
+    actual.attach(HERE, DISK)
+    actual.take_report("n1")
+    actual.detach(HERE)
+    actual.take_report("n1")
+    actual.repeat("n1")
+    assert actual.take_report("n1") == []
+
+
+# Operations
+
+
+def operation(kind: str = ATTACH, pair: Pair = HERE, *, exclusive: bool = True) -> Operation:
+    return Operation(kind, pair, DISK, exclusive, 0.0)
+
+
+def test_one_thing_at_a_time_for_a_volume_that_one_node_may_have() -> None:
+    async def main(env: Env) -> None:
+        operations = Operations(env)
+        begun = operation()
+        operations.begin(begun)
+        assert not operations.may_begin(ATTACH, THERE, exclusive=True)
+        assert not operations.may_begin(DETACH, HERE, exclusive=True)
+        assert operations.may_begin(ATTACH, ("v2", "n1"), exclusive=True)
+        operations.end(begun, failed=False)
+        assert operations.may_begin(ATTACH, THERE, exclusive=True)
+
+    virtual.run(main)
+
+
+def test_for_others_one_thing_at_a_time_on_each_node() -> None:
+    async def main(env: Env) -> None:
+        operations = Operations(env)
+        operations.begin(operation(exclusive=False))
+        assert not operations.may_begin(DETACH, HERE, exclusive=False)
+        assert operations.may_begin(ATTACH, THERE, exclusive=False)
+        assert not operations.may_begin(ATTACH, THERE, exclusive=True), "more is known of it by now"
+
+    virtual.run(main)
+
+
+@pytest.mark.parametrize("exclusive", [True, False])
+def test_what_failed_rests_twice_as_long_each_time(exclusive: bool) -> None:
+    import asyncio
+
+    async def main(env: Env) -> None:
+        operations = Operations(env)
+        rests = []
+        for _ in range(10):
+            begun = operation(exclusive=exclusive)
+            operations.begin(begun)
+            operations.end(begun, failed=True)
+            until = operations.rests_until(HERE, exclusive=exclusive)
+            assert until is not None
+            rests.append(until - env.monotonic())
+            assert not operations.may_begin(ATTACH, HERE, exclusive=exclusive)
+            assert operations.may_begin(DETACH, HERE, exclusive=exclusive), "another thing may begin"
+            await asyncio.sleep(rests[-1])
+            assert operations.may_begin(ATTACH, HERE, exclusive=exclusive)
+        assert rests == pytest.approx([0.5, 1, 2, 4, 8, 16, 32, 64, 122, 122])
+        other = operation(DETACH, exclusive=exclusive)
+        operations.begin(other)
+        operations.end(other, failed=True)
+        until = operations.rests_until(HERE, exclusive=exclusive)
+        assert until is not None
+        assert until - env.monotonic() == pytest.approx(0.5), "and begins anew"
+        operations.begin(other)
+        operations.end(other, failed=False)
+        assert operations.rests_until(HERE, exclusive=exclusive) is None
+
+    virtual.run(main)

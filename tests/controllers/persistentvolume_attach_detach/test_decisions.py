@@ -1,0 +1,109 @@
+"""When a volume is detached, and what pods are told whose volume is elsewhere.
+
+Rows mirror v1.36 ``pkg/controller/volume/attachdetach/reconciler/reconciler_test.go`` (read in public copies of several
+releases): the detaching of Test_Run_… and Test_ReportMultiAttachError.
+"""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from pilothouse.api.core import Node, Pod
+from pilothouse.controllers.volumes.persistentvolume_attach_detach.decide import (
+    Detach,
+    Seen,
+    Wait,
+    decide_detach,
+    in_use_elsewhere,
+    is_healthy,
+    is_out_of_service,
+)
+from pilothouse.semantics.attachments import Disk
+
+LONG = 360.1
+
+
+def seen(**facts: Any) -> Seen:
+    return Seen(**{"mounted": False, "healthy": True, "out_of_service": False, "waited": 0.0, **facts})
+
+
+@pytest.mark.parametrize(
+    ("facts", "decision"),
+    [
+        pytest.param(seen(), Detach(), id="it is not mounted"),
+        pytest.param(seen(mounted=True), Wait(), id="it is mounted"),
+        pytest.param(seen(mounted=True, healthy=False), Wait(), id="mounted, on a node that is unwell"),
+        pytest.param(seen(mounted=True, healthy=False, waited=360.0), Wait(), id="six minutes are not over"),
+        pytest.param(seen(mounted=True, healthy=False, waited=LONG), Detach("timeout"), id="six minutes are over"),
+        pytest.param(seen(mounted=True, waited=LONG), Wait(), id="a healthy node is waited for for ever"),
+        pytest.param(
+            seen(mounted=True, healthy=False, waited=LONG, force=False), Wait(), id="nobody wants it by force"
+        ),
+        pytest.param(seen(mounted=True, out_of_service=True), Detach("out-of-service"), id="out of service: at once"),
+        pytest.param(seen(out_of_service=True), Detach("out-of-service"), id="out of service and not mounted"),
+        pytest.param(
+            seen(mounted=True, healthy=False, out_of_service=True, waited=LONG),
+            Detach("timeout"),
+            id="out of service, and the time is over: counted as that",
+        ),
+        pytest.param(
+            seen(mounted=True, healthy=False, out_of_service=True, waited=LONG, force=False),
+            Detach("out-of-service"),
+            id="out of service counts though nobody wants it by force",
+        ),
+        pytest.param(seen(waited=LONG), Detach("timeout"), id="the node is not asked any more once the time is over"),
+    ],
+)
+def test_when_a_volume_is_detached(facts: Seen, decision: Wait | Detach) -> None:
+    assert decide_detach(facts) == decision
+
+
+def node(*taints: str, ready: str = "True") -> Node:
+    doc = {
+        "spec": {"taints": [{"key": key, "effect": "NoExecute"} for key in taints]},
+        "status": {"conditions": [{"type": "Ready", "status": ready}]},
+    }
+    return msgspec.convert(doc, Node)
+
+
+def test_what_a_node_is_like() -> None:
+    assert is_healthy(node())
+    assert not is_healthy(node(ready="Unknown"))
+    assert not is_healthy(node(ready="False"))
+    assert not is_healthy(None), "one that is not there"
+    assert is_out_of_service(node("a", "node.kubernetes.io/out-of-service"))
+    assert not is_out_of_service(node("node.kubernetes.io/not-ready"))
+    assert not is_out_of_service(None)
+
+
+def pod(key: str) -> Pod:
+    namespace, _slash, name = key.partition("/")
+    return msgspec.convert({"metadata": {"namespace": namespace, "name": name}}, Pod)
+
+
+ALONE = "Volume is already exclusively attached to one node and can't be attached to another"
+
+
+@pytest.mark.parametrize(
+    ("users", "text"),
+    [
+        pytest.param((), ALONE, id="no pods use the volume"),
+        pytest.param(("ns1/b",), "Volume is already used by pod(s) b", id="pods in the same namespace use the volume"),
+        pytest.param(("ns1/b", "ns1/c"), "Volume is already used by pod(s) b, c", id="several of them"),
+        pytest.param(
+            ("ns2/b",),
+            "Volume is already used by 1 pod(s) in different namespaces",
+            id="pods in another namespace use the volume",
+        ),
+        pytest.param(
+            ("ns1/b", "ns2/c", "ns3/d"),
+            "Volume is already used by pod(s) b and 2 pod(s) in different namespaces",
+            id="pods both in the same and another namespace use the volume",
+        ),
+    ],
+)
+def test_what_a_pod_is_told(users: tuple[str, ...], text: str) -> None:
+    disk, waiting = Disk("name", "pv", "d", "h", True), pod("ns1/a")
+    told = in_use_elsewhere(disk, [waiting], [pod(each) for each in users])
+    assert told == [(waiting, f'Multi-Attach error for volume "pv" {text}')]

@@ -1,0 +1,235 @@
+"""Volumes that go with their pods from node to node, under faults: never in two places, never from under a pod."""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from tests.scenarios.test_volumes import CLAIMS, PODS, SETS, VOLUMES, claim, web
+from tests.scenarios.users import User
+
+from pilothouse.client.errors import ApiError
+from pilothouse.controllers.volumes.persistentvolume_attach_detach import controller as attaching
+from pilothouse.controllers.volumes.persistentvolume_attach_detach.actual import Actual
+from pilothouse.controllers.volumes.persistentvolume_attach_detach.decide import Detach
+from pilothouse.sim import Simulation, SimulationFailed, SimulationOptions, draw, simulate
+from pilothouse.sim.invariants.attachments import Attachments
+from pilothouse.sim.invariants.protection import Protection
+from pilothouse.sim.invariants.volumes import Volumes
+
+ATTACHMENTS = "/apis/storage.k8s.io/v1/volumeattachments"
+NODES = "/api/v1/nodes"
+CONTROLLERS = (
+    "persistentvolume-binder",
+    "pvc-protection",
+    "pv-protection",
+    "attachdetach",
+    "persistentvolume-expander",
+)
+OPTIONS = SimulationOptions(controllers=CONTROLLERS, storage=True, nodes=3)
+WITH_SETS = SimulationOptions(
+    controllers=(*CONTROLLERS, "statefulset", "node-lifecycle-controller", "taint-eviction-controller", "podgc"),
+    storage=True,
+    nodes=3,
+)
+RESOURCES = ("persistentvolumeclaims", "persistentvolumes", "pods", "nodes", "volumeattachments.storage.k8s.io")
+SECONDS = 90.0
+
+
+class Owner(User):
+    """Somebody with data, who has it used here and there, and asks for more of it."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        super().__init__(simulation.user)
+        self._chance: random.Random = simulation.env.stream("user")
+
+    def actions(self) -> list[Callable[[], Awaitable[None]]]:
+        """What may be done, the likelier more than once."""
+        return [self.claim, self.start, self.start, self.start, self.stop, self.stop, self.give_up, self.grow]
+
+    async def work(self, count: int) -> None:
+        """Do so many things."""
+        for _ in range(count):
+            with contextlib.suppress(ApiError):  # a person shrugs
+                await self._chance.choice(self.actions())()
+            await asyncio.sleep(self._chance.choice((0.0, 0.05, 0.5, 3.0, 8.0)))
+
+    async def claim(self) -> None:
+        """Of one of a few names; for one node at a time, or for many."""
+        body = claim(f"c{self._chance.randrange(3)}", 1, "standard")
+        body["spec"]["accessModes"] = [self._chance.choice(("ReadWriteOnce", "ReadWriteOnce", "ReadWriteMany"))]
+        await self.ask("POST", CLAIMS, body)
+
+    async def start(self) -> None:
+        """A pod on one of the nodes."""
+        name, node = f"c{self._chance.randrange(3)}", f"node-{self._chance.randrange(3)}"
+        spec = {
+            "terminationGracePeriodSeconds": 1,
+            "nodeSelector": {"kubernetes.io/hostname": node},
+            "containers": [{"name": "main", "image": "pause:1"}],
+            "volumes": [{"name": name, "persistentVolumeClaim": {"claimName": name}}],
+        }
+        await self.ask("POST", PODS, {"metadata": {"name": f"p{self._chance.randrange(5)}"}, "spec": spec})
+
+    async def stop(self) -> None:
+        """Delete a pod, as gently as it may."""
+        await self._delete(PODS)
+
+    async def give_up(self) -> None:
+        """Delete a claim."""
+        await self._delete(CLAIMS)
+
+    async def grow(self) -> None:
+        """Ask for more of a claim."""
+        items = await self.items(CLAIMS)
+        if items:
+            size = f"{self._chance.randrange(2, 9)}Gi"
+            changes = {"spec": {"resources": {"requests": {"storage": size}}}}
+            await self.merge(f"{CLAIMS}/{self._chance.choice(items)['metadata']['name']}", changes)
+
+    async def _delete(self, path: str) -> None:
+        items = await self.items(path)
+        if items:
+            await self.ask("DELETE", f"{path}/{self._chance.choice(items)['metadata']['name']}")
+
+    async def end(self, simulation: Simulation) -> None:
+        """All is deleted: nothing may stay."""
+        for path in (CLAIMS, PODS):
+            for found in await self.items(path):
+                await self.ask("DELETE", f"{path}/{found['metadata']['name']}")
+        await asyncio.sleep(300.0)
+        await simulation.settle()
+        for path in (PODS, CLAIMS, VOLUMES, ATTACHMENTS):
+            assert await self.items(path) == [], path
+        for node in await self.items(NODES):
+            assert not node["status"].get("volumesAttached")
+            assert not node["status"].get("volumesInUse")
+
+    async def wait_for(self, what: str, check: Callable[[], Awaitable[bool]], seconds: float) -> None:
+        """Return once it is so."""
+        for _ in range(int(seconds)):
+            if await check():
+                return
+            await asyncio.sleep(1.0)
+        raise AssertionError(what)
+
+
+def test_volumes_go_where_their_pods_are(seed: int) -> None:
+    async def tell(simulation: Simulation) -> None:
+        user = Owner(simulation)
+        plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
+        await asyncio.gather(simulation.follow(plan), user.work(30))
+        simulation.heal()
+        # Claims that are deleted, and those of two nodes, would have pods wait for ever.
+        for found in await user.items(PODS):
+            if found["status"]["phase"] == "Pending":
+                await user.ask("DELETE", f"{PODS}/{found['metadata']['name']}")
+        await asyncio.sleep(300.0)
+        for found in await user.items(CLAIMS):
+            if "deletionTimestamp" not in found["metadata"]:
+                assert found["status"]["capacity"] == found["spec"]["resources"]["requests"], "it has what it asks for"
+        await simulation.settle()
+        await user.end(simulation)
+
+    simulate(tell, seed=seed, options=OPTIONS, invariants=lambda: (Attachments(), Protection(), Volumes()))
+
+
+def running(user: Owner, *nodes: str) -> Callable[[], Awaitable[bool]]:
+    """Whether web-0 runs, on none of these nodes."""
+
+    async def check() -> bool:
+        pod = await user.get(f"{PODS}/web-0")
+        return pod is not None and pod["status"]["phase"] == "Running" and pod["spec"]["nodeName"] not in nodes
+
+    return check
+
+
+async def settled_set(simulation: Simulation) -> tuple[Owner, str]:
+    """A StatefulSet of one that runs, and the node it is on."""
+    user = Owner(simulation)
+    body: dict[str, Any] = web("standard")
+    body["spec"]["replicas"] = 1
+    await user.ask("POST", SETS, body)
+    await user.wait_for("web-0 runs", running(user), 60)
+    pod = await user.get(f"{PODS}/web-0")
+    assert pod is not None
+    return user, pod["spec"]["nodeName"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "seconds"),
+    [
+        pytest.param("cordoned", (0, 60), id="drained: at once"),
+        pytest.param("out-of-service", (0, 120), id="out of service: at once"),
+        pytest.param("gone", (300, 600), id="the machine is gone: after six minutes"),
+    ],
+)
+def test_a_pod_that_moves_takes_its_volume_along(seed: int, fault: str, seconds: tuple[int, int]) -> None:
+    async def tell(simulation: Simulation) -> None:
+        user, old = await settled_set(simulation)
+        assert simulation.plane.nodes is not None
+        begun = simulation.env.monotonic()
+        if fault == "cordoned":
+            await user.merge(f"{NODES}/{old}", {"spec": {"unschedulable": True}})
+            await user.ask("DELETE", f"{PODS}/web-0")
+        elif fault == "out-of-service":
+            simulation.plane.nodes.take_out_of_service(old)
+            await user.ask("DELETE", f"{PODS}/web-0")
+        else:
+            simulation.plane.nodes.vanish(old)
+        await user.wait_for("web-0 runs elsewhere", running(user, old), seconds[1])
+        assert simulation.env.monotonic() - begun >= seconds[0]
+        simulation.plane.nodes.revive(old, pods=False)
+        if fault == "cordoned":
+            await user.merge(f"{NODES}/{old}", {"spec": {"unschedulable": None}})
+        await asyncio.sleep(60.0)
+        await simulation.settle()
+
+    simulate(tell, seed=seed, options=WITH_SETS, invariants=lambda: (Attachments(), Volumes()))
+
+
+async def two_at_once(simulation: Simulation) -> None:
+    """Two pods on two nodes want a volume that one node may have."""
+    user = Owner(simulation)
+    await user.ask("POST", CLAIMS, claim("c0", 1, "standard"))
+    await asyncio.sleep(20.0)
+    for number in range(2):
+        spec = {
+            "nodeSelector": {"kubernetes.io/hostname": f"node-{number}"},
+            "containers": [{"name": "main", "image": "pause:1"}],
+            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "c0"}}],
+        }
+        await user.ask("POST", PODS, {"metadata": {"name": f"p{number}"}, "spec": spec})
+    await asyncio.sleep(60.0)
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=["as it is", "without a look at other nodes"])
+def test_the_judge_notices_a_volume_in_two_places(guarded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not guarded:
+        monkeypatch.setattr(Actual, "nodes_of", lambda _self, _volume: [])
+    expected = contextlib.nullcontext() if guarded else pytest.raises(SimulationFailed, match="is attached to node-")
+    with expected:
+        simulate(two_at_once, options=OPTIONS, invariants=lambda: (Attachments(),))
+
+
+async def moved(simulation: Simulation) -> None:
+    """A pod is deleted that takes its time."""
+    user, _node = await settled_set(simulation)
+    annotations = {"simulated.pilothouse.dev/stop-delay": "20s"}
+    await user.merge(f"{PODS}/web-0", {"metadata": {"annotations": annotations}})
+    await user.ask("DELETE", f"{PODS}/web-0", {"gracePeriodSeconds": 30})
+    await asyncio.sleep(60.0)
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=["as it is", "without waiting for the end of the pod"])
+def test_the_judge_notices_a_volume_taken_from_under_a_pod(guarded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not guarded:
+        monkeypatch.setattr(attaching, "has_ended", lambda pod: pod.metadata.deletion_timestamp is not None)
+        monkeypatch.setattr(attaching, "decide_detach", lambda _seen: Detach("timeout"))
+    expected = (
+        contextlib.nullcontext() if guarded else pytest.raises(SimulationFailed, match="where default/web-0 runs")
+    )
+    with expected:
+        simulate(moved, options=WITH_SETS, invariants=lambda: (Attachments(),))

@@ -1,0 +1,114 @@
+"""What has to be attached, and what it is called.
+
+After v1.36 ``pkg/volume/util/util_test.go`` (TestIsMultiAttachAllowed, in what it says of PersistentVolumes),
+``pkg/volume/csi/csi_attacher_test.go`` (names of attachments) and
+``pkg/controller/volume/attachdetach/util/util_test.go`` (Test_CreateVolumeSpec).
+"""
+
+import hashlib
+from typing import Any
+
+import msgspec
+import pytest
+
+from pilothouse.api.core import PersistentVolumeClaim, Pod
+from pilothouse.api.storage import Driver, PersistentVolume
+from pilothouse.semantics.attachments import (
+    attachment_name,
+    disk_for,
+    disk_of,
+    driver_and_handle,
+    is_attached_by,
+    unique_name,
+)
+
+Doc = dict[str, Any]
+CSI: Doc = {"csi": {"driver": "d.example.com", "volumeHandle": "h"}}
+NAME = "kubernetes.io/csi/d.example.com^h"
+
+
+def volume(uid: str | None = "u", *modes: str, **source: Any) -> PersistentVolume:
+    spec: Doc = {"accessModes": list(modes), **(source or CSI)}
+    if uid is not None:
+        spec["claimRef"] = {"namespace": "ns", "name": "c", "uid": uid}
+    return msgspec.convert({"metadata": {"name": "pv"}, "spec": spec}, PersistentVolume)
+
+
+def claim(name: str = "c", phase: str = "Bound", volume_name: str = "pv", owner: str = "") -> PersistentVolumeClaim:
+    meta: Doc = {"name": name, "namespace": "ns", "uid": "u"}
+    if owner:
+        meta["ownerReferences"] = [{"kind": "Pod", "uid": owner, "controller": True}]
+    doc = {"metadata": meta, "spec": {"volumeName": volume_name}, "status": {"phase": phase}}
+    return msgspec.convert(doc, PersistentVolumeClaim)
+
+
+def driver(required: bool | None) -> Driver:
+    spec = {} if required is None else {"attachRequired": required}
+    return msgspec.convert({"metadata": {"name": "d.example.com"}, "spec": spec}, Driver)
+
+
+def test_names() -> None:
+    assert unique_name("d.example.com", "h") == NAME
+    assert driver_and_handle(NAME) == ("d.example.com", "h")
+    assert driver_and_handle("kubernetes.io/iscsi/10.0.0.1:iqn:0") is None
+    assert driver_and_handle("kubernetes.io/csi/nonsense") is None
+    text = b"hd.example.comnode-1"  # handle, driver and node, with nothing in between
+    assert attachment_name("d.example.com", "h", "node-1") == f"csi-{hashlib.sha256(text).hexdigest()}"
+
+
+@pytest.mark.parametrize(
+    ("modes", "exclusive"),
+    [
+        pytest.param((), False, id="nothing is said: the driver knows"),
+        pytest.param(("ReadWriteOnce",), True, id="one node"),
+        pytest.param(("ReadWriteOncePod",), True, id="one pod"),
+        pytest.param(("ReadWriteMany",), False, id="many nodes"),
+        pytest.param(("ReadOnlyMany",), False, id="many nodes that read"),
+        pytest.param(("ReadWriteOnce", "ReadOnlyMany"), False, id="one way of many is enough"),
+    ],
+)
+def test_who_may_have_it(modes: tuple[str, ...], exclusive: bool) -> None:
+    disk = disk_of(volume("u", *modes))
+    assert disk is not None
+    assert disk.exclusive is exclusive
+
+
+def test_only_volumes_of_csi_drivers_are_attached() -> None:
+    assert disk_of(volume(nfs={})) is None
+    assert is_attached_by(None)
+    assert is_attached_by(driver(None))
+    assert is_attached_by(driver(True))
+    assert not is_attached_by(driver(False))
+
+
+BY_CLAIM: Doc = {"name": "v", "persistentVolumeClaim": {"claimName": "c"}}
+EPHEMERAL: Doc = {"name": "c", "ephemeral": {}}
+
+
+@pytest.mark.parametrize(
+    ("wish", "claims", "found", "of", "attached"),
+    [
+        pytest.param(BY_CLAIM, [claim()], volume(), None, True, id="a claim and its volume"),
+        pytest.param(BY_CLAIM, [claim()], volume(), driver(True), True, id="a driver that wants it"),
+        pytest.param(BY_CLAIM, [claim()], volume(), driver(False), False, id="a driver that does not"),
+        pytest.param(BY_CLAIM, [], volume(), None, False, id="the claim is not known"),
+        pytest.param(BY_CLAIM, [claim(phase="Pending")], volume(), None, False, id="the claim is not bound"),
+        pytest.param(BY_CLAIM, [claim(volume_name="")], volume(), None, False, id="the claim names no volume"),
+        pytest.param(BY_CLAIM, [claim(volume_name="x")], volume(), None, False, id="the volume is not known"),
+        pytest.param(BY_CLAIM, [claim()], volume(None), None, False, id="the volume is nobody's"),
+        pytest.param(BY_CLAIM, [claim()], volume("other"), None, False, id="the volume is another claim's"),
+        pytest.param(BY_CLAIM, [claim()], volume(nfs={}), None, False, id="nothing that is attached"),
+        pytest.param({"name": "v", "emptyDir": {}}, [claim()], volume(), None, False, id="no claim at all"),
+        pytest.param(EPHEMERAL, [claim("p-c", owner="pod")], volume(), None, True, id="an ephemeral volume"),
+        pytest.param(EPHEMERAL, [claim("p-c")], volume(), None, False, id="a claim that was not made for the pod"),
+    ],
+)
+def test_what_a_pods_volume_is(
+    wish: Doc, claims: list[PersistentVolumeClaim], found: PersistentVolume, of: Driver | None, attached: bool
+) -> None:
+    meta = {"name": "p", "namespace": "ns", "uid": "pod"}
+    pod = msgspec.convert({"metadata": meta, "spec": {"volumes": [wish]}}, Pod)
+    by_key = {f"{each.metadata.namespace}/{each.metadata.name}": each for each in claims}
+    drivers = {} if of is None else {"d.example.com": of}
+    disk = disk_for(pod, pod.spec.volumes[0], by_key.get, {"pv": found}.get, drivers.get)
+    assert (disk.name if disk is not None else "") == (NAME if attached else "")
