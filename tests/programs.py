@@ -55,11 +55,16 @@ class Program:
     def until(self, pattern: str, seconds: float = 60.0) -> str:
         """Wait for a line that the regular expression is found in, and return the match."""
         deadline = time.monotonic() + seconds
+        looked_at = -1
         while True:
             ended = self.code is not None
-            found = re.search(pattern, self.log)
-            if found is not None:
-                return found[0]
+            # A talkative log is long, and is read only when there is more of it.
+            size = self.path.stat().st_size
+            if size != looked_at or ended:
+                found = re.search(pattern, self.log)
+                if found is not None:
+                    return found[0]
+                looked_at = size
             assert not ended, f"{self.name} exited with {self.code} before {pattern!r}:\n{self.log[-4000:]}"
             assert time.monotonic() < deadline, f"{self.name} never printed {pattern!r}:\n{self.log[-4000:]}"
             time.sleep(0.02)
@@ -157,11 +162,18 @@ def free_port() -> int:
 
 
 def until(condition: Callable[[], object], what: str, seconds: float = 60.0) -> None:
-    """Wait until it holds. ``what`` names it in the failure."""
+    """Wait until it holds. ``what`` names it in the failure.
+
+    Between two looks it rests as long as one takes: to find out may be a program, and what is waited for needs the
+    processors, too.
+    """
     deadline = time.monotonic() + seconds
+    began = time.monotonic()
     while not condition():
-        assert time.monotonic() < deadline, f"never true within {seconds} s: {what}"
-        time.sleep(0.03)
+        now = time.monotonic()
+        assert now < deadline, f"never true within {seconds} s: {what}"
+        time.sleep(min(max(0.03, now - began), 0.3))
+        began = time.monotonic()
 
 
 def _die_with_parent() -> None:
