@@ -59,9 +59,8 @@ class Ground:
         self("delete", "pods", "--all", "--grace-period=0", "--force", "--wait=false")
         until(lambda: not self.get("pods")["items"], "all pods are gone")
         self("delete", "controllerrevisions", "--all")
-        for node in self.nodes:
-            self("label", "node", node, "pool-", "--overwrite")
-            self("patch", "node", node, "--type=merge", "-p", '{"spec":{"taints":null,"unschedulable":null}}')
+        self("label", "nodes", *self.nodes, "pool-", "--overwrite")
+        self("patch", "nodes", *self.nodes, "--type=merge", "-p", '{"spec":{"taints":null,"unschedulable":null}}')
 
     def pods(self) -> list[Doc]:
         """The daemons that are not being deleted."""

@@ -13,7 +13,7 @@ import pytest
 from tests.clients.daemon_stories import Ground, Record, is_over, is_ready, target
 from tests.programs import Program, go_manager, pilothouse, until
 from tests.real.stages import Troupe, troupe
-from tests.real.test_handover import ACQUIRED, SHORT
+from tests.real.test_handover import ACQUIRED, SHORT, forget_leader
 from tests.real_cluster import RealCluster
 
 CONTROLLERS = "--controllers=daemonset"
@@ -64,9 +64,10 @@ def rounds(soak: bool) -> int:
 def test_a_rolling_update_changes_hands(
     real_cluster: RealCluster, ground: Ground, directory: Path, first: Start, second: Start, rounds: int
 ) -> None:
-    for _ in range(rounds):
+    for number in range(rounds):
+        if number:
+            ground.clear()
         change_hands(real_cluster, ground, directory, first, second)
-        ground.clear()
 
 
 def change_hands(cluster: RealCluster, ground: Ground, directory: Path, first: Start, second: Start) -> None:
@@ -81,6 +82,7 @@ def change_hands(cluster: RealCluster, ground: Ground, directory: Path, first: S
     def renewed() -> int:
         return sum(1 for pod in ground.pods() if pod["spec"]["containers"][0]["image"] == "pause:2")
 
+    forget_leader(cluster)
     with first(cluster, directory) as leader:
         leader.until(ACQUIRED)
         with second(cluster, directory) as standby:
