@@ -51,6 +51,14 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     return report
 
 
+GROUPS = {"shared": "the real cluster", "own": "clusters of their own", "none": None}
+"""By what ``pytest.mark.real(cluster=…)`` says; the cluster that all share needs no word.
+
+With ``--dist loadgroup`` a group is one worker's. So two modules with clusters run at a time: more would fight for the
+processors, and what happens within a second elsewhere then takes ten.
+"""
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests on the real cluster are marked so, skipped with the reason when there is none, and kept on one worker."""
@@ -60,13 +68,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.real)
             if problem:
                 item.add_marker(pytest.mark.skip(reason=problem))
-        if item.get_closest_marker("real"):
-            # With ``--dist loadgroup`` one worker has them all, and one cluster at a time: two would fight for the
-            # processors, and what happens within a second elsewhere then takes ten.
-            item.add_marker(pytest.mark.xdist_group("real"))
+        group = None
+        if real := item.get_closest_marker("real"):
+            group = GROUPS[real.kwargs.get("cluster", "shared")]
         elif "clients" in item.path.parts:
             # Each module starts programs that its tests share, and some of its tests follow one another.
-            item.add_marker(pytest.mark.xdist_group(item.path.name))
+            group = item.path.name
+        if group is not None:
+            item.add_marker(pytest.mark.xdist_group(group))
     # What has to stay together takes longest and mostly waits: begun last, one worker would sit idle beside it. Among
     # these, whoever leaves the shared cluster full of all kinds of things comes after everybody else.
     items.sort(

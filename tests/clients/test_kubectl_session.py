@@ -14,7 +14,7 @@ from tests.clients.kubectl_session.sides import Answer, missing_programs, two_si
 from tests.clients.kubectl_session.telling import tell
 
 pytestmark = [
-    pytest.mark.real,
+    pytest.mark.real(cluster="own"),
     pytest.mark.timeout(600),  # about a minute where nothing else runs
     pytest.mark.skipif(bool(missing_programs()), reason=missing_programs() or "all there"),
 ]

@@ -15,7 +15,10 @@ from tests.real_cluster import RealCluster, missing_programs
 from pilothouse.apiserver import ServerOptions
 from pilothouse.apiserver.admission.names import DEFAULT
 
-pytestmark = [pytest.mark.real, pytest.mark.skipif(bool(missing_programs()), reason=missing_programs() or "all there")]
+pytestmark = [
+    pytest.mark.real(cluster="own"),
+    pytest.mark.skipif(bool(missing_programs()), reason=missing_programs() or "all there"),
+]
 
 Json = dict[str, Any]
 Ask = tuple[str, str, Any]

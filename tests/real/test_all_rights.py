@@ -29,7 +29,7 @@ from tests.traces.records import recorded
 from pilothouse.controllers.registry import DESCRIPTORS
 
 # One story for all tests of this module: it must not be told by each worker of its own.
-pytestmark = pytest.mark.real
+pytestmark = pytest.mark.real(cluster="own")
 
 NOT_SERVED = {
     "cronjob-controller",

@@ -21,7 +21,7 @@ from pilothouse.machinery.flags import FlagError
 
 PROGRAM = shutil.which("kube-controller-manager", path=os.environ.get("KUBEBUILDER_ASSETS", "")) or ""
 pytestmark = [
-    pytest.mark.real,
+    pytest.mark.real(cluster="none"),
     pytest.mark.skipif(not PROGRAM, reason="KUBEBUILDER_ASSETS has no kube-controller-manager"),
 ]
 # Every line begins with a port that nobody can have, so that whoever understands it stops there.

@@ -23,7 +23,7 @@ from tests.real.test_secure_port import get
 from tests.real_cluster import ADMIN_TOKEN, RealCluster, missing_programs, running
 
 # One story for all tests of this module: it must not be told by each worker of its own.
-pytestmark = pytest.mark.real
+pytestmark = pytest.mark.real(cluster="own")
 
 CONTROLLERS = "--controllers=replicaset,daemonset,garbagecollector,namespace,nodelifecycle,podgc,ttl"
 FLAGS = (

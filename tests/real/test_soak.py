@@ -31,8 +31,7 @@ from tests.real_cluster import RealCluster, missing_programs, running
 from pilothouse.apiserver.bootstrap_roles import bootstrap_objects
 
 pytestmark = [
-    pytest.mark.real,
-    # A cluster of its own, but not beside the one that the others share: starts of API servers take both cores.
+    pytest.mark.real(cluster="own"),
     pytest.mark.skipif(bool(missing_programs()), reason=missing_programs()),
     pytest.mark.timeout(0),
 ]

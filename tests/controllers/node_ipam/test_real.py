@@ -11,6 +11,9 @@ import pytest
 from tests.programs import go_manager, pilothouse, until
 from tests.real_cluster import RealCluster, missing_programs, running
 
+# One server for all tests of this module: not one for each worker.
+pytestmark = pytest.mark.real(cluster="own")
+
 NODES = "/api/v1/nodes"
 FLAGS = (
     "--controllers=nodeipam", "--allocate-node-cidrs=true", "--cluster-cidr=10.7.0.0/24,2001:db8:7::/56",
