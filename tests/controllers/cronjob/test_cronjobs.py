@@ -231,6 +231,26 @@ def test_a_change_of_schedule_counts_from_the_next_moment() -> None:
     telling(story)
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "moments"),
+    [
+        pytest.param("@every 2m", "@every 6m", (2, 8, 14), id="more seldom"),
+        pytest.param("@every 6m", "@every 2m", (6, 8, 10), id="more often"),
+    ],
+)
+def test_a_change_of_every_counts_from_the_last_moment(before: str, after: str, moments: tuple[int, ...]) -> None:
+    """TestControllerV2UpdateCronJob, "spec.schedule with @every changed". The last one was a second ago."""
+
+    async def story(world: World, ender: Ender) -> None:
+        await make(world, before)
+        await asyncio.sleep(moments[0] * 60 + 1)
+        await world.merge(CRON, {"spec": {"schedule": after}})
+        await asyncio.sleep((moments[-1] - moments[0]) * 60 + 10)
+        assert ender.moments == minutes(*moments)
+
+    telling(story)
+
+
 def test_somebody_elses_job_of_the_name_is_left_alone_and_the_next_moment_comes() -> None:
     async def story(world: World, ender: Ender) -> None:
         name = f"tick-{int(START.timestamp()) // 60 + 1}"

@@ -113,9 +113,9 @@ def test_a_long_name_is_cut() -> None:
     assert set_name("w" * 253, "abcdefghij") == "w" * 242 + "-abcdefghij"
 
 
-def spent(name: str, revision: int, **more: Any) -> ReplicaSet:
+def spent(name: str, revision: int | None, **more: Any) -> ReplicaSet:
     """An old ReplicaSet without pods."""
-    return replica_set(name, **{"size": 0, "revision": str(revision), **more})
+    return replica_set(name, **{"size": 0, "revision": None if revision is None else str(revision), **more})
 
 
 @pytest.mark.parametrize(
@@ -134,6 +134,20 @@ def spent(name: str, revision: int, **more: Any) -> ReplicaSet:
         pytest.param(0, [spent("a", 1, generation=2, observed_generation=1)], [], id="its size is not seen yet"),
         pytest.param(1, [spent("a", 1, size=1), spent("b", 2)], [], id="no other goes in the place of one that stays"),
         pytest.param(1, [spent("b", 1, age=1), spent("a", 1, age=5)], ["a"], id="of one revision the older one"),
+        pytest.param(1, [spent("a", 1, age=5), spent("b", None)], ["b"], id="without a revision it is older than all"),
+        pytest.param(1, [spent("a", None, age=5), spent("b", 2)], ["a"], id="without one, and older"),
+        pytest.param(
+            1, [spent("a", 1, size=1), spent("b", 2), spent("c", 3)], ["b"], id="the oldest is in use, the next goes"
+        ),
+        pytest.param(
+            1, [spent("a", 1, size=1), spent("b", 2, size=1), spent("c", 3)], [], id="the two oldest are in use"
+        ),
+        pytest.param(
+            2,
+            [spent("a", 3, age=4), spent("b", 1, age=3), spent("c", 4, age=2), spent("d", 2, age=1)],
+            ["b", "d"],
+            id="by revision, not by age",
+        ),
     ],
 )
 def test_clean_up(limit: int | None, old: list[ReplicaSet], expected: list[str]) -> None:

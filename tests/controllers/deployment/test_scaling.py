@@ -1,18 +1,20 @@
 """Scaling a Deployment. Cases of ``TestScale``, v1.36 ``pkg/controller/deployment/sync_test.go``, and of
-``TestGetReplicaSetProportion``-like sums, ``TestAnnotationUtils``, ``util/deployment_util_test.go``."""
+``TestGetReplicaSetFraction``, ``TestAnnotationUtils``, ``util/deployment_util_test.go``."""
 
 import pytest
 from tests.controllers.deployment.builders import deployment, replica_set
 
 from pilothouse.api.apps import DeploymentStatus, ReplicaSet
-from pilothouse.controllers.workloads.deployment.scaling import is_saturated, is_scaled, largest_first, rescale
+from pilothouse.controllers.workloads.deployment.scaling import is_saturated, is_scaled, largest_first, rescale, share
 from pilothouse.controllers.workloads.deployment.sizes import size_of
 from pilothouse.machinery.int_or_percent import scaled
 
 
-def scaled_to(before: int, surge: int | str, to: int, new: int | None, old: list[int]) -> list[int]:
+def scaled_to(
+    before: int, surge: int | str, to: int, new: int | None, old: list[int], surge_before: int | str | None = None
+) -> list[int]:
     """Sizes of the new one (if any) and the old ones, newest first, after scaling from ``before``."""
-    most = before + scaled(surge, before, up=True)
+    most = before + scaled(surge if surge_before is None else surge_before, before, up=True)
     owner = deployment(to, surge, 0, status=DeploymentStatus(replicas=most))
     newest = None if new is None else replica_set("new", new, desired=before, most=most)
     older = [
@@ -43,12 +45,58 @@ def scaled_to(before: int, surge: int | str, to: int, new: int | None, old: list
         pytest.param(4, "25%", 8, 3, [2], [6, 4], id="with surge, as recorded: 3 + 2 to 6 + 4"),
         pytest.param(8, "25%", 4, 6, [4], [3, 2], id="and back"),
         pytest.param(10, 3, 10, 3, [8], [3, 10], id="what the sum was short of is the largest's"),
+        pytest.param(5, 0, 10, 2, [3], [4, 6], id="twice as many"),
+        pytest.param(5, 0, 3, 2, [3], [1, 2], id="5 to 3"),
+        pytest.param(9, 0, 4, 8, [1], [4, 0], id="9 to 4: the small one goes"),
+        pytest.param(7, 0, 10, 2, [3, 2], [3, 4, 3], id="7 to 10"),
+        pytest.param(13, 0, 8, 2, [8, 3], [1, 5, 2], id="13 to 8"),
+        pytest.param(3, 0, 4, 1, [1, 1], [2, 1, 1], id="3 to 4: the new one gets it"),
+        pytest.param(3, 0, 2, 1, [1, 1], [1, 1, 0], id="3 to 2: the oldest loses it"),
+        pytest.param(4, 0, 5, None, [2, 2], [3, 2], id="without a new one the latest gets it"),
+        pytest.param(6, 0, 6, 0, [0, 0], [6, 0, 0], id="from nothing, as was wanted before"),
+        pytest.param(10, 2, 20, 6, [6], [11, 11], id="twice as many, with surge"),
+        pytest.param(10, 0, 14, None, [7, 3], [10, 4], id="another template and another size at once"),
+        pytest.param(2, 1, 2, 2, [1], [2, 1], id="all new ones are there and broken: the old ones stay"),
     ],
 )
 def test_rescaling(
     before: int, surge: int | str, to: int, new: int | None, old: list[int], expected: list[int]
 ) -> None:
     assert scaled_to(before, surge, to, new, old) == expected
+
+
+def test_another_surge_and_another_size_at_once() -> None:
+    """``TestScale``, "change both surge and size"."""
+    assert scaled_to(10, 6, 50, 5, [8], surge_before=3) == [22, 34]
+
+
+def test_one_that_was_not_written_is_made_up_for() -> None:
+    """``TestScale``, "failed rs update": of 3 to 5 the middle one was not reached, and still says 3."""
+    new = replica_set("new", 2, desired=5, most=5)
+    old = [replica_set("old", 1, desired=3, most=3, age=1), replica_set("older", 1, desired=5, most=5, age=2)]
+    steps = rescale(deployment(5), new, old)
+    assert {step.name: step.size for step in steps} == {"new": 2, "old": 2, "older": 1}
+
+
+@pytest.mark.parametrize(
+    ("replicas", "surge", "said", "size", "most", "expected"),
+    [
+        pytest.param(0, 0, 0, 10, None, -10, id="none are wanted"),
+        pytest.param(10, 0, 0, 5, None, 0, id="nobody knows of how many"),
+        pytest.param(10, 0, 0, 5, 0, 0, id="of none, as somebody wrote"),
+        pytest.param(120, 0, 100, 50, None, 10, id="a fifth more, by the status"),
+        pytest.param(120, 0, 100, 50, 0, 10, id="a fifth more, by the status, whatever somebody wrote"),
+        pytest.param(120, 0, 0, 50, 100, 10, id="a fifth more"),
+        pytest.param(120, 10, 0, 50, 110, 9, id="a fifth more, the surge apart"),
+        pytest.param(10, 0, 0, 6, 12, -1, id="a sixth less"),
+        pytest.param(100, 10, 0, 50, 130, -8, id="a sixth less, the surge apart"),
+    ],
+)
+def test_a_share(replicas: int, surge: int, said: int, size: int, most: int | None, expected: int) -> None:
+    """``TestGetReplicaSetFraction``."""
+    owner = deployment(replicas, surge, 1, status=DeploymentStatus(replicas=said))
+    found = share(owner, replica_set("a", size, most=most), 1000 if expected > 0 else -1000, 0)
+    assert found == expected
 
 
 def test_a_saturated_new_one_empties_the_old_ones() -> None:

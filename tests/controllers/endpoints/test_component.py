@@ -21,12 +21,13 @@ def writing(
     *,
     before: Callable[[World], Awaitable[None]] | None = None,
     seed: int = 0,
+    **options: Any,
 ) -> None:
     async def with_controller(world: World) -> None:
         await world.node("n1")
         if before is not None:
             await before(world)
-        await world.start(DESCRIPTOR, EndpointsOptions())
+        await world.start(DESCRIPTOR, EndpointsOptions(**options))
         await story(world)
 
     play(with_controller, seed=seed)
@@ -129,6 +130,80 @@ def test_a_cache_that_shows_what_was_overwritten_is_waited_for() -> None:
         assert await said(world) == [("p1", True)]
 
     writing(story)
+
+
+def test_a_service_that_is_made_anew_has_its_endpoints_whatever_the_cache_shows() -> None:
+    """TestMultipleServiceChanges."""
+
+    async def story(world: World) -> None:
+        await make(world)
+        await pod(world, 1)
+        await asyncio.sleep(5)
+        with world.faults.hold(resource="endpoints"):
+            await world.delete(f"{SERVICES}/web")
+            await asyncio.sleep(1)
+            assert await world.get(WEB) is None
+            await make(world)
+            await asyncio.sleep(1)
+        await asyncio.sleep(5)
+        assert await said(world) == [("p1", True)]
+
+    writing(story)
+
+
+def test_labels_of_the_service_replace_those_of_the_endpoints() -> None:
+    """TestSyncEndpointsItemsPreexistingLabelsChange."""
+
+    async def story(world: World) -> None:
+        await make(world)
+        await pod(world, 1)
+        await asyncio.sleep(5)
+        await world.merge(WEB, {"metadata": {"labels": {"somebody": "else"}}})
+        await world.merge(f"{SERVICES}/web", {"metadata": {"labels": {"foo": "bar"}}})
+        await asyncio.sleep(5)
+        labels = (await world.see(WEB))["metadata"]["labels"]
+        assert labels.pop("endpoints.kubernetes.io/managed-by") == "endpoint-controller"
+        assert labels == {"foo": "bar"}
+
+    writing(story)
+
+
+def test_a_service_of_another_name_has_none() -> None:
+    """TestSyncServiceExternalNameType."""
+
+    async def story(world: World) -> None:
+        await make(world, type="ExternalName", externalName="example.com")
+        await pod(world, 1)
+        await asyncio.sleep(60)
+        assert await world.get(WEB) is None
+
+    writing(story)
+
+
+def test_changes_of_pods_are_collected_for_the_batch_period() -> None:
+    """TestPodAddsBatching, TestPodUpdatesBatching, TestPodDeleteBatching: three of each in one batch."""
+
+    async def story(world: World) -> None:
+        await make(world)
+        await asyncio.sleep(10)
+        for number in range(3):
+            await pod(world, number)
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(3)
+        assert await said(world) == [(f"p{number}", True) for number in range(3)]
+        for number in range(3):
+            await report(world, number, ready=False)
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(3)
+        assert await said(world) == [(f"p{number}", False) for number in range(3)]
+        for number in range(3):
+            await world.delete(f"{PODS}/p{number}", grace=0)
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(3)
+        assert await said(world) == []
+        assert world.requests().count("update endpoints web") == 3, "one for each batch"
+
+    writing(story, batch_seconds=1.0)
 
 
 def test_failures_are_told() -> None:

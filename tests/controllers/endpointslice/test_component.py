@@ -5,6 +5,7 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
 from tests.controllers.node_world import NODES, PODS, World, play
 
 from pilothouse.client.interceptor import Action, Rule, conflict, delay, fail, lose_answer, lose_request, time_out
@@ -152,6 +153,111 @@ def test_changes_of_pods_are_collected_for_the_batch_period() -> None:
         assert len(world.requests()) == before + 1
 
     slicing(story, batch_seconds=10.0)
+
+
+def test_pods_that_go_are_collected_too_and_each_batch_is_one_write() -> None:
+    """TestPodDeleteBatching, "three deletes in one batch" and "three deletes in two batches"."""
+
+    async def story(world: World) -> None:
+        await world.request("POST", SERVICES, {"metadata": {"name": "web"}, "spec": SPEC})
+        for number in range(10):
+            await pod(world, number)
+        await asyncio.sleep(10)
+        before = len(world.requests())
+        for number in range(3):
+            await world.delete(f"{PODS}/p{number}", grace=0)
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(3)
+        assert len(world.requests()) == before + 1
+        for pause, number in ((0.1, 3), (1.0, 4), (3.0, 5)):
+            await world.delete(f"{PODS}/p{number}", grace=0)
+            await asyncio.sleep(pause)
+        assert len(world.requests()) == before + 3
+        assert [name for name, _ in await endpoints(world)] == ["p6", "p7", "p8", "p9"]
+
+    slicing(story, batch_seconds=1.0)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"ports": [{"port": 80}]},
+        *({"type": "ExternalName", "externalName": "example.com", **rest} for rest in (
+            {"selector": {"app": "web"}, "ports": [{"port": 80}]}, {"ports": [{"port": 80}]},
+            {"selector": {"app": "web"}}, {},
+        )),
+    ],
+)  # fmt: skip
+def test_some_services_have_no_slices(spec: dict[str, Any]) -> None:
+    """TestSyncServiceNoSelector; TestServiceExternalNameTypeSync."""
+
+    async def story(world: World) -> None:
+        await world.request("POST", SERVICES, {"metadata": {"name": "web"}, "spec": spec})
+        await pod(world, 1)
+        await asyncio.sleep(60)
+        assert (await world.see(SLICES))["items"] == []
+        assert world.requests() == []
+
+    slicing(story)
+
+
+def test_a_service_that_goes_gets_no_slice_any_more_and_those_that_there_are_stay_right() -> None:
+    """TestSyncServicePendingDeletion; TestReconcilerFinalizeSvcDeletionTimestamp."""
+
+    async def story(world: World) -> None:
+        held = {"name": "web", "finalizers": ["example.com/hold"]}
+        await world.request("POST", SERVICES, {"metadata": held, "spec": SPEC})
+        await pod(world, 1)
+        await asyncio.sleep(5)
+        await world.delete(f"{SERVICES}/web")
+        await pod(world, 2)
+        await asyncio.sleep(5)
+        assert await endpoints(world) == [("p1", True), ("p2", True)]
+        [only] = await slices(world)
+        await world.delete(f"{SLICES}/{only['metadata']['name']}")
+        await asyncio.sleep(60)
+        assert await slices(world) == []
+
+    slicing(story)
+
+
+def test_of_a_service_that_is_gone_nothing_is_written_any_more() -> None:
+    """TestSyncServiceMissing: its slices go by their owner, which is not this controller's work."""
+
+    async def story(world: World) -> None:
+        await world.request("POST", SERVICES, {"metadata": {"name": "web"}, "spec": SPEC})
+        await pod(world, 1)
+        await asyncio.sleep(5)
+        await world.delete(f"{SERVICES}/web")
+        world.seen.clear()
+        await report(world, 1, ready=False)
+        [only] = await slices(world)
+        await world.delete(f"{SLICES}/{only['metadata']['name']}")
+        await asyncio.sleep(60)
+        assert world.requests() == []
+        assert await slices(world) == []
+
+    slicing(story)
+
+
+def test_a_slice_that_is_on_its_way_out_has_a_successor_and_is_left_alone() -> None:
+    """TestSyncServiceEndpointSlicePendingDeletion: here it was its service's only one."""
+
+    async def story(world: World) -> None:
+        await world.request("POST", SERVICES, {"metadata": {"name": "web"}, "spec": SPEC})
+        await pod(world, 1)
+        await asyncio.sleep(5)
+        [old] = await slices(world)
+        path = f"{SLICES}/{old['metadata']['name']}"
+        await world.merge(path, {"metadata": {"finalizers": ["example.com/hold"]}})
+        await world.delete(path)
+        await pod(world, 2)
+        await asyncio.sleep(60)
+        [new] = [each for each in await slices(world) if each["metadata"]["uid"] != old["metadata"]["uid"]]
+        assert sorted(e["targetRef"]["name"] for e in new["endpoints"]) == ["p1", "p2"]
+        assert [e["targetRef"]["name"] for e in (await world.see(path))["endpoints"]] == ["p1"]
+
+    slicing(story)
 
 
 def test_hints_come_and_go_with_the_annotation_and_are_told_of() -> None:

@@ -150,6 +150,8 @@ def test_250_pods_are_three_slices() -> None:
     [
         pytest.param([range(62), range(62, 123)], range(250), [89, 61, 100], (1, 1, 0),
                      id="a new one and a rest that fits best [TestReconcileEndpointSlicesSomePreexisting]"),
+        pytest.param([range(74), range(74, 148)], range(300), [74, 74, 100, 52], (2, 0, 0),
+                     id="two new ones rather than three writes [TestReconcileEndpointSlicesSomePreexistingWorse…]"),
         pytest.param([range(50), range(50, 90)], range(100), [60, 40], (0, 1, 0),
                      id="ten more fit best into the fuller one"),
         pytest.param([range(50), range(50, 100)], range(150), [100, 50], (0, 1, 0),
@@ -167,6 +169,38 @@ def test_packing(before: list[range], wanted: range, after: list[int], writes: t
     plan = planned(owner, [pod(n) for n in wanted], there)
     assert (len(plan.creates), len(plan.updates), len(plan.deletes)) == writes
     assert sizes(written(plan, there)) == after
+
+
+@pytest.mark.parametrize(
+    ("most", "expected"),
+    [(50, [50] * 5), (80, [80, 80, 80, 10]), (150, [150, 100]), (250, [250]), (500, [250])],
+)
+def test_no_slice_has_more_than_it_may(most: int, expected: list[int]) -> None:
+    """[TestReconcileMaxEndpointsPerSlice]"""
+    assert sizes(planned(service(), [pod(n) for n in range(250)], most=most).creates) == expected
+
+
+def test_new_ones_go_where_they_fit_best_also_if_all_are_written_anyway() -> None:
+    """[TestReconcileEndpointSlicesUpdatePacking]"""
+    owner = service()
+    there = slices_of(owner, [pod(n) for n in range(80)], [pod(n) for n in range(100, 120)])
+    pods = [pod(n, ready=n % 10 != 0) for n in (*range(80), *range(100, 120), *range(200, 215))]
+    plan = planned(owner, pods, there)
+    assert [len(part) for part in (plan.creates, plan.updates, plan.deletes)] == [0, 2, 0]
+    assert sizes(written(plan, there)) == [95, 20]
+
+
+def test_half_full_ones_are_merged_when_all_are_written_anyway() -> None:
+    """[TestReconcileEndpointSlicesRecycling]"""
+    owner = service()
+    there = slices_of(owner, *[[pod(n) for n in range(first, first + 30)] for first in range(0, 300, 30)])
+    pods = [pod(n) for n in range(300)]
+    same = planned(owner, pods, there)
+    assert (same.creates, same.updates, same.deletes) == ((), (), ())
+    other = service(ports=(replace(NAMED, target_port=81),))
+    plan = recycled(planned(other, pods, there), other)
+    assert [len(part) for part in (plan.creates, plan.updates, plan.replacements, plan.deletes)] == [0, 0, 3, 7]
+    assert sizes(written(plan, there)) == [100, 100, 100]
 
 
 def test_what_is_in_a_slice_stays_there_and_says_what_is_new() -> None:

@@ -1,7 +1,7 @@
 """The controller against the embedded API server, in virtual time.
 
 Cases of ``TestPVProtectionController``, ``pkg/controller/volume/pvprotection/pv_protection_controller_test.go`` (read
-in a public copy of v1.28), have its words in their ids.
+in stored public copies, not of v1.36 itself), have its words in their ids.
 """
 
 import asyncio

@@ -1,6 +1,7 @@
 """The cases of upstream's test of ``pkg/controller/volume/pvprotection``, and where each of them is.
 
-``pv_protection_controller_test.go`` was read in a public copy of v1.28.
+``pv_protection_controller_test.go`` was read in two stored public copies, of before v1.27 and of v1.28 or later, whose
+cases are the same; v1.36 itself could not be picked there.
 """
 
 from pathlib import Path

@@ -1,7 +1,8 @@
 """The controller against the embedded API server, in virtual time: what wakes it, what it asks, and faults.
 
 Cases of ``TestPVCProtectionController``, ``pkg/controller/volume/pvcprotection/pvc_protection_controller_test.go``
-(read in a public copy of v1.30; the batches came later), have its words in their ids.
+(read in stored public copies of before and after v1.31's batches, not of v1.36 itself), have its words in their ids
+or first lines.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ from pilothouse.controllers.volumes.persistentvolumeclaim_protection import DESC
 from pilothouse.controllers.volumes.persistentvolumeclaim_protection.controller import FINALIZER
 
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
+ELSEWHERE = "/api/v1/namespaces/elsewhere/persistentvolumeclaims"
 NO_GRACE = 0
 LIST, LET_GO = "list pods", "update persistentvolumeclaims pvc1"
 
@@ -304,7 +306,8 @@ def test_a_pod_that_the_cache_learns_of_late_is_waited_for_quietly() -> None:
 
 
 def test_one_list_answers_for_all_claims_of_a_namespace() -> None:
-    """``processPVCsByNamespace``."""
+    """``processPVCsByNamespace``: mix of deleted PVCs with some used by a pod and some unused -> finalizer is removed
+    only for unused PVCs."""
 
     async def before(world: World) -> None:
         for number in range(50):
@@ -322,6 +325,46 @@ def test_one_list_answers_for_all_claims_of_a_namespace() -> None:
         await world.delete(f"{PODS}/pod1", grace=NO_GRACE)
         await soon()
         assert sorted(asked(world)) == [LIST, "update persistentvolumeclaims c07", "update persistentvolumeclaims c08"]
+
+    protecting(story, before=before)
+
+
+def test_a_list_that_fails_for_one_claim_does_not_keep_the_next() -> None:
+    """delete multiple PVCs of the same namespace; pod list fails for one PVC -> add failing PVC back to queue."""
+
+    async def before(world: World) -> None:
+        for name in ("pvc1", "pvc2"):
+            await claim(world, name)
+            await world.delete(f"{CLAIMS}/{name}")
+        world.faults.add(Rule(fail(500), verb="list", resource="pods", namespace="default", times=1))
+
+    async def story(world: World) -> None:
+        await soon(0.004)
+        assert asked(world) == [LIST, LIST, "update persistentvolumeclaims pvc2"], "the first is tried again later"
+        await soon()
+        assert (await world.see(CLAIMS))["items"] == []
+
+    protecting(story, before=before)
+
+
+def test_each_namespace_has_its_own_list() -> None:
+    """deleted PVC with finalizers across different namespaces; a pod of the same words elsewhere uses another claim."""
+
+    async def before(world: World) -> None:
+        await world.request("POST", "/api/v1/namespaces", {"metadata": {"name": "elsewhere"}})
+        spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+        await world.request("POST", ELSEWHERE, {"metadata": {"name": "pvc1"}, "spec": spec})
+        await world.delete(f"{ELSEWHERE}/pvc1")
+        await claim_and_pod(world, "pvc1")
+
+    async def story(world: World) -> None:
+        await soon()
+        assert await world.get(f"{ELSEWHERE}/pvc1") is None
+        assert await world.get(f"{CLAIMS}/pvc1") is not None
+        await world.delete(f"{PODS}/pod1", grace=NO_GRACE)
+        await soon()
+        assert await world.get(f"{CLAIMS}/pvc1") is None
+        assert asked(world) == [LIST, LET_GO] * 2
 
     protecting(story, before=before)
 

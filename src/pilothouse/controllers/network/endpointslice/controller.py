@@ -145,7 +145,12 @@ class EndpointSliceController(Controller):
         if not is_selecting(service):
             return
         pods = self._pods.selected_by(service)
-        slices = [each for each in self._own.of(key) if each.metadata.deletion_timestamp is None]
+        there = self._own.of(key)
+        slices = [each for each in there if each.metadata.deletion_timestamp is None]
+        for each in there:
+            if each.metadata.deletion_timestamp is not None:
+                # Nobody waits for it any more. Upstream does, until its last finalizer has gone, and does nothing else.
+                self._tracker.deleted(key, each)
         # As they were when they were looked at: a newer one must not be overwritten, its version would not conflict.
         raws = {each.metadata.name: self._slices.raw(object_key(each.metadata)) for each in slices}
         self._tracker.check(key, slices)

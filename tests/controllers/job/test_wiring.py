@@ -1,0 +1,227 @@
+"""Whose pods are whose and what wakes a Job, against the embedded API server in virtual time.
+
+Stories mirror ``TestGetPodsForJob``, ``TestAddPod…``, ``TestUpdatePod…``, ``TestDeletePod…`` and
+``TestUpdateJobRequeue`` of ``pkg/controller/job/job_controller_test.go``, named in brackets. No kubelet runs: pods stay
+pending.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from tests.controllers.node_world import PODS, Doc, World, play
+
+from pilothouse.client.interceptor import Rule, fail
+from pilothouse.controllers.workloads.job import DESCRIPTOR
+from pilothouse.controllers.workloads.job.decide import TRACKING
+
+JOBS = "/apis/batch/v1/namespaces/default/jobs"
+APP = {"app": "work"}
+
+
+def working(story: Callable[[World], Awaitable[None]]) -> None:
+    async def with_controller(world: World) -> None:
+        await world.start(DESCRIPTOR)
+        await story(world)
+
+    play(with_controller)
+
+
+async def make(world: World, name: str = "work", labels: Doc = APP, **spec: Any) -> Doc:
+    """A Job with a selector of its user's, so that several may select the same pods."""
+    template = {"metadata": {"labels": labels}, "spec": {"restartPolicy": "Never", "containers": [_CONTAINER]}}
+    body = {"manualSelector": True, "selector": {"matchLabels": labels}, "template": template}
+    return await world.request("POST", JOBS, {"metadata": {"name": name}, "spec": {**body, **spec}})
+
+
+_CONTAINER = {"name": "c", "image": "i"}
+
+
+def reference_to(job: Doc) -> Doc:
+    meta = job["metadata"]
+    known = {"apiVersion": "batch/v1", "kind": "Job", "name": meta["name"], "uid": meta["uid"]}
+    return {**known, "controller": True, "blockOwnerDeletion": True}
+
+
+async def make_pod(world: World, name: str, owner: Doc | None = None, labels: Doc = APP) -> None:
+    meta: Doc = {"name": name, "labels": labels}
+    if owner is not None:
+        meta |= {"ownerReferences": [reference_to(owner)], "finalizers": [TRACKING]}
+    spec = {"containers": [_CONTAINER], "restartPolicy": "Never"}
+    await world.request("POST", PODS, {"metadata": meta, "spec": spec})
+
+
+async def owners(world: World) -> dict[str, tuple[str, bool]]:
+    """Of each pod the name of its Job, and whether it has the finalizer."""
+    found = {}
+    for pod in (await world.see(PODS))["items"]:
+        meta = pod["metadata"]
+        owner = next((reference["name"] for reference in meta.get("ownerReferences", [])), "")
+        found[meta["name"]] = (owner, TRACKING in meta.get("finalizers", []))
+    return found
+
+
+async def soon() -> None:
+    await asyncio.sleep(3.0)
+
+
+def test_what_fits_is_adopted_with_the_finalizer() -> None:
+    """(GetPodsForJob, "adopt", "only matching"; AddPodOrphan)"""
+
+    async def story(world: World) -> None:
+        other = await make(world, "other", {"of": "other"}, parallelism=1, completions=1)
+        await make_pod(world, "theirs", other, {**APP, "of": "other"})
+        await make_pod(world, "loose")
+        await make_pod(world, "stranger", labels={"app": "y"})
+        await make(world, parallelism=2, completions=2)
+        await soon()
+        found = await owners(world)
+        assert found["loose"] == ("work", True)
+        assert found["theirs"] == ("other", True)
+        assert found["stranger"] == ("", False)
+        assert [name for name, (owner, _) in found.items() if owner == "work" and name != "loose"] != []
+        assert sum(1 for owner, _ in found.values() if owner == "work") == 2
+
+    working(story)
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["as the cache knows", "before the cache knows"])
+def test_a_job_that_is_being_deleted_adopts_nothing(late: bool) -> None:
+    """(GetPodsForJob, "no adopt when deleting", "no adopt when deleting race")"""
+
+    async def story(world: World) -> None:
+        await make(world, parallelism=1, completions=1)
+        await soon()
+        hold = world.faults.hold(resource="jobs") if late else None
+        if hold is not None:
+            hold.__enter__()
+        await world.merge(f"{JOBS}/work", {"metadata": {"finalizers": ["example.com/wait"]}})
+        await world.request("DELETE", f"{JOBS}/work", {"propagationPolicy": "Orphan"})
+        world.seen.clear()
+        await make_pod(world, "loose")
+        await soon()
+        assert ("get jobs work" in world.requests()) is late
+        if hold is not None:
+            hold.__exit__(None, None, None)
+        await soon()
+        assert (await owners(world))["loose"] == ("", False)
+
+    working(story)
+
+
+def test_what_does_not_fit_any_more_is_let_go_without_the_finalizer() -> None:
+    """(GetPodsForJob, "release"; UpdatePodOrphanWithNewLabels, once it fits again)"""
+
+    async def story(world: World) -> None:
+        await make(world, parallelism=1, completions=1)
+        await soon()
+        (name,) = await owners(world)
+        await world.merge(f"{PODS}/{name}", {"metadata": {"labels": {"app": "elsewhere"}}})
+        await soon()
+        found = await owners(world)
+        assert found.pop(name) == ("", False)
+        assert list(found.values()) == [("work", True)], "another one has its place"
+        await world.merge(f"{JOBS}/work", {"spec": {"parallelism": 2}})
+        await world.merge(f"{PODS}/{name}", {"metadata": {"labels": APP}})
+        await asyncio.sleep(0.1)
+        assert "patch" in {sent.call.verb for sent in world.seen}
+        await soon()
+        assert sum(1 for owner, _ in (await owners(world)).values() if owner == "work") == 1, (
+            "one completion is missing"
+        )
+
+    working(story)
+
+
+def test_one_that_changes_hands_wakes_both() -> None:
+    """(UpdatePodChangeControllerRef): the former Job makes another one, the other one has one too many."""
+
+    async def story(world: World) -> None:
+        await make(world, "one", parallelism=1, completions=1)
+        second = await make(world, "two", parallelism=1, completions=1)
+        await soon()
+        mine = next(name for name, (owner, _) in (await owners(world)).items() if owner == "one")
+        await world.merge(f"{PODS}/{mine}", {"metadata": {"ownerReferences": [reference_to(second)]}})
+        await soon()
+        pods = await world.pods()
+        found = {name: owner for name, (owner, _) in (await owners(world)).items() if name in pods}
+        assert sorted(found.values()) == ["one", "two"]
+
+    working(story)
+
+
+def test_one_that_is_let_go_by_hand_is_taken_up_again() -> None:
+    """(UpdatePodRelease)"""
+
+    async def story(world: World) -> None:
+        await make(world, parallelism=1, completions=1)
+        await soon()
+        (name,) = await owners(world)
+        await world.merge(f"{PODS}/{name}", {"metadata": {"ownerReferences": None, "finalizers": None}})
+        await soon()
+        assert (await owners(world))[name] == ("work", True)
+
+    working(story)
+
+
+def test_nobodys_pod_that_was_deleted_wakes_nobody_and_ones_own_is_replaced() -> None:
+    """(DeletePod, DeletePodOrphan)"""
+
+    async def story(world: World) -> None:
+        await make(world, parallelism=1, completions=1)
+        await make_pod(world, "stranger", labels={"app": "y"})
+        await soon()
+        world.seen.clear()
+        await world.delete(f"{PODS}/stranger", grace=0)
+        await soon()
+        assert world.requests() == []
+        (name,) = await owners(world)
+        await world.delete(f"{PODS}/{name}", grace=0)
+        await asyncio.sleep(15.0)
+        (other,) = await owners(world)
+        assert other != name
+
+    working(story)
+
+
+def test_a_change_of_the_spec_is_looked_at_at_once_and_what_pods_do_is_gathered() -> None:
+    """(UpdateJobRequeue; JobBackoff, "failure with pod updates batching")"""
+
+    async def story(world: World) -> None:
+        await make(world, parallelism=1, completions=3)
+        await soon()
+        world.seen.clear()
+        await world.merge(f"{JOBS}/work", {"spec": {"parallelism": 2}})
+        await asyncio.sleep(0.1)
+        assert "create pods " in world.requests()
+        await soon()
+        world.seen.clear()
+        (name, *_) = await world.pods()
+        await world.merge(f"{PODS}/{name}/status", {"status": {"phase": "Succeeded"}})
+        await asyncio.sleep(0.9)
+        assert world.requests() == []
+        await asyncio.sleep(0.2)
+        assert "update jobs/status work" in world.requests()
+
+    working(story)
+
+
+def test_a_failure_is_tried_again_later_each_time() -> None:
+    """(JobApiBackoffReset, SyncJobUpdateRequeue)"""
+
+    async def story(world: World) -> None:
+        refused = Rule(fail(500), verb="create", resource="pods", times=3)
+        world.faults.add(refused)
+        await make(world, parallelism=1, completions=1)
+        await asyncio.sleep(0.5)
+        assert len(world.bodies("create", "pods")) == 1
+        await asyncio.sleep(1.0)  # after 1 s
+        assert len(world.bodies("create", "pods")) == 2
+        await asyncio.sleep(1.0)  # after 2 s more, not yet
+        assert len(world.bodies("create", "pods")) == 2
+        await asyncio.sleep(10.0)
+        assert len(world.bodies("create", "pods")) == 4
+        assert len(await world.pods()) == 1
+
+    working(story)
