@@ -22,6 +22,8 @@ BENCHMARKS: dict[str, tuple[str, dict[str, int]]] = {
     "replicaset-20000": ("bench.side_by_side", {"pods": 20000}),
     "daemonset-1000": ("bench.daemonset", {"nodes": 1000}),
     "daemonset-5000": ("bench.daemonset", {"nodes": 5000}),
+    "deployments": ("bench.deployments", {}),
+    "up-deployments": ("bench.many_deployments", {}),
     "virtual-rollout": ("bench.virtual_rollout", {}),
     "node-change": ("bench.node_change", {}),
     "scheduler-1000": ("bench.scheduler", {"nodes": 1000}),

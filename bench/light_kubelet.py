@@ -1,13 +1,15 @@
 """Nodes for side-by-side runs: they and what happens to pods on them, as light as it can be.
 
 ``python -m bench.light_kubelet --kubeconfig FILE --nodes N``, a process of its own, for both managers the same. It
-makes the Nodes, then binds every daemon pod to the node its affinity names, reports it ready in one write, and removes
-it as soon as it is marked for deletion: what a scheduler and N kubelets would do, in three requests per pod's life.
-No Leases, no heartbeats: nodes that nothing happens to cost a manager nothing.
+makes the Nodes, then binds every daemon pod to the node its affinity names and every other pod to the next node in
+turn, reports it ready in one write, and removes it as soon as it is marked for deletion: what a scheduler and N
+kubelets would do, in three requests per pod's life. No Leases, no heartbeats: nodes that nothing happens to cost a
+manager nothing.
 """
 
 import argparse
 import asyncio
+import itertools
 
 from pilothouse.api.core import NODES, PODS, Pod
 from pilothouse.client import Client, merge_patch
@@ -29,6 +31,7 @@ class LightKubelet:
         self._client = client
         self._env = env
         self._names = [f"node-{number}" for number in range(nodes)]
+        self._turns = itertools.cycle(self._names)
         self._todo: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
         self._ending: dict[str, None] = {}  # uids of pods that were told to end: the final delete is an event too
         self._pods = SharedInformer(client, env, PODS, stream_first=False)
@@ -91,9 +94,9 @@ class LightKubelet:
         if meta.deletion_timestamp is not None:
             await self._client.delete(PODS, meta.name, meta.namespace, uid=meta.uid, grace_period_seconds=0)
             return
-        node = _target(pod)
-        if pod.spec.node_name or not node:
+        if pod.spec.node_name:
             return
+        node = _target(pod) or next(self._turns)
         binding = {"metadata": {"name": meta.name, "uid": meta.uid}, "target": {"kind": "Node", "name": node}}
         await self._client.create(PODS.raw, binding, meta.namespace, subresource="binding", name=meta.name)
         now = format_time(self._env.now())

@@ -1,0 +1,92 @@
+"""What the benches of Deployments are made of: when one is done, who makes its pods ready; ``pilothouse up`` small."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from bench.deployments import deployment, is_rolled_out
+from bench.light_kubelet import LightKubelet
+from bench.many_deployments import measure
+from bench.report import Figure
+
+from pilothouse.api.core import PODS, Pod
+from pilothouse.client import Client
+from pilothouse.client.errors import NotFound
+from pilothouse.env import Env, TaskGroup, virtual
+from pilothouse.testing import async_plane
+
+DONE = {"observedGeneration": 2, "replicas": 3, "updatedReplicas": 3, "readyReplicas": 3, "availableReplicas": 3}
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        pytest.param(DONE, True, id="all updated, ready and available, and no others"),
+        pytest.param({}, False, id="nobody has looked yet"),
+        pytest.param({**DONE, "observedGeneration": 1}, False, id="that was before the change"),
+        pytest.param({**DONE, "replicas": 4}, False, id="an old pod is left"),
+        pytest.param({**DONE, "updatedReplicas": 2}, False, id="one is still old"),
+        pytest.param({**DONE, "availableReplicas": 2}, False, id="one is not available"),
+    ],
+)
+def test_a_deployment_is_rolled_out_as_kubectl_says(status: dict[str, Any], expected: bool) -> None:
+    found = deployment("web", 3)
+    found["metadata"]["generation"] = 2
+    assert is_rolled_out({**found, "status": status}) is expected
+
+
+def test_pods_that_name_no_node_go_to_one_node_after_the_other() -> None:
+    """And are ready at once, and gone as soon as they are to end; a daemon's goes where its affinity says."""
+
+    async def main(env: Env) -> None:
+        async with (
+            async_plane(env=env, nodes=0, scheduler=False, controllers=()) as cluster,
+            TaskGroup("nodes") as group,
+        ):
+            client = cluster.client
+            group.start(LightKubelet(client, env, 2).run(), name="light kubelet")
+            for name in ("a", "b", "c", "d"):
+                await client.create(PODS.raw, _pod(name, "node-1" if name == "d" else ""), "default")
+                await asyncio.sleep(1)
+            pods = [await client.get(PODS, name, "default") for name in ("a", "b", "c", "d")]
+            assert [pod.spec.node_name for pod in pods] == ["node-0", "node-1", "node-0", "node-1"]
+            assert all(map(_is_ready, pods))
+            await client.delete(PODS, "a", "default")
+            await asyncio.sleep(1)
+            assert await _is_gone(client, "a")
+            group.cancel()
+
+    virtual.run(main)
+
+
+def _pod(name: str, node: str) -> dict[str, Any]:
+    spec: dict[str, Any] = {"containers": [{"name": "main", "image": "app"}]}
+    if node:
+        fields = [{"key": "metadata.name", "operator": "In", "values": [node]}]
+        term = {"nodeSelectorTerms": [{"matchFields": fields}]}
+        spec["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": term}}
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+def _is_ready(pod: Pod) -> bool:
+    return any(each.type == "Ready" and each.status == "True" for each in pod.status.conditions)
+
+
+async def _is_gone(client: Client, name: str) -> bool:
+    try:
+        await client.get(PODS, name, "default")
+    except NotFound:
+        return True
+    return False
+
+
+def test_deployments_become_ready_on_up() -> None:
+    found = measure(3)
+    assert found["seconds"] > 0
+    assert found["cpu"] > 0
+    assert found["resident"] > 0
+
+
+def test_a_budget_in_seconds_is_held_by_the_median() -> None:
+    assert Figure(name="to ready", unit="s", value=19.0, budget=60.0, aim=20.0).verdict == "aim"
+    assert Figure(name="to ready", unit="s", value=61.0, budget=60.0, aim=20.0).verdict == "MISSED"
