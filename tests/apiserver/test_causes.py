@@ -13,6 +13,15 @@ CONTAINER: Object = {"name": "c", "image": "x"}
 VOLUME: Object = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}
 DEVICES = [{"name": "v", "devicePath": "/x"}, {"name": "v", "devicePath": "/x"}]
 TEMPLATE = {"metadata": {"labels": {"app": "a/b"}}, "spec": {"containers": []}}
+WEBHOOK: Object = {
+    "name": "a.example.com",
+    "clientConfig": {"url": "https://example.com"},
+    "rules": [{"operations": ["CREATE"], "apiGroups": ["g"], "apiVersions": ["v1"], "resources": ["bars"]}],
+    "sideEffects": "None",
+    "admissionReviewVersions": ["v1"],
+}
+STORAGE_CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
+ZONE_A = {"matchLabelExpressions": [{"key": "zone", "values": ["a", "b"]}]}
 BAD_SELECTOR = {"selector": {"matchLabels": {"app": "a/b"}}, "template": TEMPLATE}
 
 
@@ -99,6 +108,45 @@ def causes(answer: Answer) -> list[tuple[str, str]]:
             {"handler": "h", "scheduling": {"tolerations": [{"operator": "Exists", "effect": "Odd"}]}},
             [("scheduling.tolerations.tolerations[0].effect", "NotSupported")],
             id="tolerations of runtime classes, one step too deep",
+        ),
+        pytest.param(
+            "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
+            {
+                "webhooks": [
+                    {**WEBHOOK, "rules": [{**WEBHOOK["rules"][0], "apiGroups": [""], "apiVersions": ["v1", ""]}]}
+                ]
+            },
+            [("webhooks[0].rules[0].apiVersions[1]", "Required")],
+            id="a rule of a webhook may name the group without a name, but no version without one",
+        ),
+        pytest.param(
+            STORAGE_CLASSES,
+            {"provisioner": "p", "allowedTopologies": [ZONE_A, ZONE_A]},
+            [("allowedTopologies[1].matchLabelExpressions", "Duplicate")],
+            id="a topology that is there twice",
+        ),
+        pytest.param(
+            STORAGE_CLASSES,
+            {"provisioner": "p", "allowedTopologies": [{}, ZONE_A]},
+            [("allowedTopologies[0].matchLabelExpressions", "Duplicate")] * 2,
+            id="a topology of nothing is as many duplicates as there are topologies",
+        ),
+        pytest.param(
+            STORAGE_CLASSES,
+            {
+                "provisioner": "p",
+                "allowedTopologies": [
+                    {"matchLabelExpressions": [{"key": "a", "values": ["x", "x"]}, {"key": "a"}, {"values": ["y"]}]}
+                ],
+            },
+            [
+                ("allowedTopologies[0].matchLabelExpressions[0].values[1]", "Duplicate"),
+                ("allowedTopologies[0].matchLabelExpressions[1].values", "Required"),
+                ("allowedTopologies[0].matchLabelExpressions[1].key", "Duplicate"),
+                ("allowedTopologies[0].matchLabelExpressions[2].key", "Invalid"),
+                ("allowedTopologies[0].matchLabelExpressions[2].key", "Invalid"),
+            ],
+            id="what is wrong in a topology",
         ),
     ],
 )

@@ -296,3 +296,35 @@ def test_metadata_is_served_locally() -> None:
     answer = on(main)
     assert answer.body["kind"] == "PartialObjectMetadataList"
     assert set(answer.body["items"][0]) == {"kind", "apiVersion", "metadata"}
+
+
+def test_a_status_write_does_not_say_that_a_pod_is_deleted() -> None:
+    async def main(api: Api) -> Answer:
+        await api.made(PODS, pod("x"))
+        change = {"metadata": {"deletionTimestamp": "2026-01-02T03:04:05Z"}, "status": {"message": "m"}}
+        return await api.patch(PODS + "/x/status", change, MERGE)
+
+    answer = on(main)
+    assert answer.status == 200, answer.text
+    assert answer.body["status"]["message"] == "m"
+    assert "deletionTimestamp" not in answer.body["metadata"]
+
+
+def test_sources_of_claims_to_come_are_printed_with_their_group() -> None:
+    source = {"dataSource": {"kind": "PersistentVolumeClaim", "name": "c"}}
+    claim = {"metadata": {"name": "data"}, "spec": source}
+
+    async def main(api: Api) -> tuple[Object, Object]:
+        spec = {**replica_set()["spec"], "serviceName": "s", "volumeClaimTemplates": [claim]}
+        sets = "/apis/apps/v1/namespaces/default/statefulsets"
+        wanted = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, **source}
+        volume = {"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": wanted}}}
+        return (
+            await api.made(sets, {"metadata": {"name": "s"}, "spec": spec}),
+            await api.made(PODS, pod("p", volumes=[volume])),
+        )
+
+    made, made_pod = on(main)
+    volume = next(each for each in made_pod["spec"]["volumes"] if each["name"] == "v")
+    for spec in (made["spec"]["volumeClaimTemplates"][0]["spec"], volume["ephemeral"]["volumeClaimTemplate"]["spec"]):
+        assert spec["dataSource"] == {"apiGroup": None, "kind": "PersistentVolumeClaim", "name": "c"}

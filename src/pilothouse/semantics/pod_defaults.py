@@ -137,9 +137,7 @@ def _default_volume(volume: Object) -> None:
     claim = (volume.get("ephemeral") or {}).get("volumeClaimTemplate")
     if claim is not None:
         claim.setdefault("metadata", {})
-        wanted = claim.setdefault("spec", {})
-        if not wanted.get("volumeMode"):
-            wanted["volumeMode"] = "Filesystem"
+        default_claim_spec(claim.setdefault("spec", {}))
     for field, defaults in _SOURCE_DEFAULTS.items():
         source = volume.get(field)
         if source is not None:
@@ -149,6 +147,15 @@ def _default_volume(volume: Object) -> None:
     image = volume.get("image")
     if image is not None and not image.get("pullPolicy"):
         image["pullPolicy"] = pull_policy(image.get("reference") or "")
+
+
+def default_claim_spec(spec: Object) -> None:
+    """Fill in the spec of a claim that is to be made, as templates have it."""
+    if not spec.get("volumeMode"):
+        spec["volumeMode"] = "Filesystem"
+    for field in ("dataSource", "dataSourceRef"):
+        if spec.get(field):
+            spec[field].setdefault("apiGroup", None)  # printed even when it is not set
 
 
 def _default_field_ref(item: Object) -> None:

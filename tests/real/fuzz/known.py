@@ -59,6 +59,9 @@ def _namespace_label(seen: Seen) -> bool:
     theirs, ours = seen.difference.theirs, seen.difference.ours
     if seen.path.endswith("metadata.labels.kubernetes.io/metadata.name"):
         return True
+    if seen.resource == "namespaces" and seen.request.kind_of_patch == "json" and seen.ours.accepted:
+        # There are labels to add to.
+        return seen.theirs.code == 422 and "/metadata/labels/" in _pointers(seen.request.body)
     return seen.path.endswith("metadata.labels") and theirs is ABSENT and list(ours) == ["kubernetes.io/metadata.name"]
 
 
@@ -167,6 +170,18 @@ def _pointers(patch: object) -> str:
     return " ".join(f"{each.get('path')} {each.get('from')}" for each in operations if isinstance(each, dict))
 
 
+def _owners_of_writes(seen: Seen) -> bool:
+    if seen.theirs.code == 409 and seen.ours.accepted:
+        return _matches("has been modified|Apply failed", str(seen.theirs.body["message"]))
+    if not seen.path.startswith("body.metadata.labels.") or seen.difference.theirs is not ABSENT:
+        return False
+    name = seen.path.removeprefix("body.metadata.labels.")
+    return any(
+        each["operation"] == "Apply" and each.get("subresource") == "status" and f"'f:{name}'" in str(each["fieldsV1"])
+        for each in seen.ours.body["metadata"].get("managedFields", ())
+    )
+
+
 def _cached_lists(seen: Seen) -> bool:
     if seen.path == "body.items order":
         return any(name == "resourceVersion" for name, _ in seen.request.query)
@@ -267,7 +282,7 @@ ROWS: tuple[Row, ...] = (
         "nothing",
         lambda seen: (
             _matches("does not match the namespace on the request", str(seen.theirs.body))
-            and (seen.ours.accepted or _matches("namespace sent on the request", str(seen.ours.body)))
+            and (seen.ours.accepted or _matches("namespace sent on the request|ParseUint", str(seen.ours.body)))
         ),
     ),
     Row(
@@ -425,12 +440,9 @@ ROWS: tuple[Row, ...] = (
     Row(
         "writes that change nothing",
         "v1.22",
-        "a write that changes nothing but who wrote when is not stored, and a status write does not own what it leaves",
-        lambda seen: (
-            seen.theirs.code == 409
-            and seen.ours.accepted
-            and _matches("has been modified|Apply failed", str(seen.theirs.body["message"]))
-        ),
+        "a write that changes nothing but who wrote when is not stored, and a status write does not own what it "
+        "leaves; what is applied to a status is not taken back by what the same manager applies to the whole",
+        _owners_of_writes,
     ),
     Row(
         "specs of StatefulSets",

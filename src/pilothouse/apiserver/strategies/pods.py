@@ -64,6 +64,9 @@ class PodStrategy(Strategy):
         obj["status"] = status
 
     def prepare_status(self, obj: Object, old: Object, now: str) -> None:
+        if "deletionTimestamp" not in old["metadata"]:
+            # Upstream takes it from nobody here, and refuses it nowhere (pkg/registry/core/pod/strategy.go).
+            obj["metadata"].pop("deletionTimestamp", None)
         status: Object = obj.setdefault("status", {})
         if not status.get("qosClass"):
             known = (old.get("status") or {}).get("qosClass")

@@ -38,6 +38,9 @@ def _rule_problems(rule: Object, path: str) -> list[FieldError]:
                 "API groups" if field == "apiGroups" else "API versions"
             )
             problems.append(errors.invalid_value(f"{path}.{field}", values, text))
+        if field == "apiVersions":
+            # A group may be "", a version may not.
+            problems += [errors.required(f"{path}.{field}[{at}]") for at, value in enumerate(values) if not value]
     if rule.get("scope") not in _SCOPES:
         problems.append(errors.not_supported(f"{path}.scope", rule.get("scope"), _SCOPES))
     operations = rule.get("operations") or []

@@ -3,6 +3,7 @@
 After kubernetes' ``pkg/apis/{core,storage}/{v1/defaults.go,validation}`` and ``pkg/registry/{core,storage}`` (v1.36).
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from pilothouse.apiserver import errors
@@ -11,7 +12,7 @@ from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.base import Strategy
 from pilothouse.apiserver.strategies.filling import IMMUTABLE, child, fill, fixed
 from pilothouse.apiserver.strategies.pod_rules import host_path_problems
-from pilothouse.machinery.names import dns_subdomain_errors
+from pilothouse.machinery.names import dns_subdomain_errors, qualified_name_errors
 from pilothouse.machinery.quantities import QuantityError, canonical, canonicalize, parse_quantity
 
 _MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
@@ -228,6 +229,34 @@ def _fixed_claim(spec: Object, before: Object) -> Object:
     return {**found, "resources": resources, "requests": requests}
 
 
+def topology_problems(terms: Sequence[Object], path: str) -> list[FieldError]:
+    """What is wrong with terms that select nodes for volumes (``ValidateTopologySelectorTerm``)."""
+    problems: list[FieldError] = []
+    # Upstream's list begins with an empty term for each there is, of which a term without expressions is a duplicate.
+    before: list[dict[str, frozenset[str]]] = [{} for _ in terms]
+    for position, term in enumerate(terms):
+        where = f"{path}[{position}].matchLabelExpressions"
+        wanted: dict[str, frozenset[str]] = {}
+        for number, expression in enumerate(term.get("matchLabelExpressions") or ()):
+            key, values = expression.get("key") or "", expression.get("values") or ()
+            if not values:
+                problems.append(errors.required(f"{where}[{number}].values"))
+            problems += [
+                errors.duplicate(f"{where}[{number}].values[{index}]", value)
+                for index, value in enumerate(values)
+                if value in values[:index]
+            ]
+            problems += [
+                errors.invalid_value(f"{where}[{number}].key", key, text) for text in qualified_name_errors(key)
+            ]
+            if key in wanted:
+                problems.append(errors.duplicate(f"{where}[{number}].key", key))
+            wanted[key] = frozenset(values)
+        problems += [errors.duplicate(where, "") for each in before if each == wanted]
+        before.append(wanted)
+    return problems
+
+
 class StorageClassStrategy(Strategy):
     """Who provisions, and how. Only what concerns future volumes may change."""
 
@@ -242,7 +271,7 @@ class StorageClassStrategy(Strategy):
             problems.append(errors.not_supported("reclaimPolicy", obj["reclaimPolicy"], ("Delete", "Retain")))
         if obj["volumeBindingMode"] not in _BINDING:
             problems.append(errors.not_supported("volumeBindingMode", obj["volumeBindingMode"], _BINDING))
-        return problems
+        return problems + topology_problems(obj.get("allowedTopologies") or (), "allowedTopologies")
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
         problems = self.validate_again(obj)

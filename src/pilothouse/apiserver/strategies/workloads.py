@@ -27,7 +27,7 @@ from pilothouse.apiserver.strategies.warnings import pod_spec_warnings
 from pilothouse.machinery.labels import SelectorError, selector_from
 from pilothouse.machinery.names import dns_label_errors
 from pilothouse.machinery.quantities import canonicalize
-from pilothouse.semantics.pod_defaults import default_template
+from pilothouse.semantics.pod_defaults import default_claim_spec, default_template
 
 
 def _drop_zeros(spec: Object, *fields: str) -> None:
@@ -414,8 +414,7 @@ class StatefulSetStrategy(_Workload):
             claim.setdefault("metadata", {})
             wanted = claim.setdefault("spec", {})
             wanted.setdefault("resources", {})
-            if not wanted.get("volumeMode"):
-                wanted["volumeMode"] = "Filesystem"
+            default_claim_spec(wanted)
             status: Object = claim.get("status") or {}
             claim["status"] = status
             if not status.get("phase"):
