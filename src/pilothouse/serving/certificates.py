@@ -8,7 +8,7 @@ import datetime
 import ipaddress
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,7 +32,7 @@ class Pair:
     """A certificate and its private key, both PEM."""
 
     certificate: bytes
-    key: bytes
+    key: bytes = field(repr=False)
 
     def save(self, certificate: Path, key: Path) -> None:
         """Write both, readable by their owner only. The key goes first, so that a certificate never lacks its key."""

@@ -6,7 +6,6 @@ After kubernetes' ``pkg/registry/certificates/certificates/strategy.go`` and ``p
 
 import base64
 import binascii
-import re
 from collections.abc import Sequence
 
 from pilothouse.apiserver import errors
@@ -16,6 +15,7 @@ from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.base import Strategy
 from pilothouse.apiserver.strategies.events import no_name_problems
 from pilothouse.machinery.names import dns_subdomain_errors, qualified_name_errors
+from pilothouse.semantics.certificate_requests import UnreadableRequest, parse_request
 
 _PERMANENT = ("Approved", "Denied", "Failed")
 _APPROVAL = ("Approved", "Denied")
@@ -47,7 +47,6 @@ _USAGES = (
 )
 _SIGNER = "must be a fully qualified domain and path of the form 'example.com/signer-name'"
 _LEAST_SECONDS = 600
-_PEM = re.compile(rb"-----BEGIN ([^-]*)-----(.*?)-----END \1-----", re.DOTALL)
 
 
 class CertificateRequestStrategy(Strategy):
@@ -198,14 +197,9 @@ def _request_problems(encoded: object) -> list[FieldError]:
         pem = base64.b64decode(str(encoded or ""))
     except binascii.Error as error:
         return refused(str(error))
-    found = _PEM.search(pem)
-    if found is None or found[1] != b"CERTIFICATE REQUEST":
-        return refused("PEM block type must be CERTIFICATE REQUEST")
-    from cryptography import x509
-
     try:
-        x509.load_pem_x509_csr(pem[found.start() :])
-    except ValueError as error:
+        parse_request(pem)
+    except UnreadableRequest as error:
         return refused(str(error))
     return []
 

@@ -1,0 +1,76 @@
+"""``certificates.k8s.io``: who wants a certificate, from whom, and whether somebody said yes.
+
+CertificateSigningRequests are ``v1``. Requests of pods and published authorities are ``v1beta1`` in v1.36, behind gates
+that are off.
+"""
+
+import datetime
+
+from pilothouse.api.kinds import Kind
+from pilothouse.api.meta import Object, ObjectMeta, View
+
+
+class CertificateSigningRequestSpec(View, frozen=True):
+    """What is wanted. The server writes who asked; nothing of it changes."""
+
+    request: bytes = b""
+    """PEM."""
+    signer_name: str = ""
+    expiration_seconds: int | None = None
+    usages: tuple[str, ...] = ()
+    username: str = ""
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: dict[str, tuple[str, ...]] = {}
+
+
+class CertificateSigningRequestCondition(View, frozen=True):
+    """``Approved``, ``Denied`` and ``Failed`` are never taken back."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_update_time: datetime.datetime | None = None
+    last_transition_time: datetime.datetime | None = None
+
+
+class CertificateSigningRequestStatus(View, frozen=True):
+    """What was said about it, and the certificate once there is one."""
+
+    conditions: tuple[CertificateSigningRequestCondition, ...] = ()
+    certificate: bytes = b""
+    """PEM."""
+
+
+class CertificateSigningRequest(View, frozen=True):
+    """A request. Who writes one back needs it whole."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: CertificateSigningRequestSpec = CertificateSigningRequestSpec()
+    status: CertificateSigningRequestStatus = CertificateSigningRequestStatus()
+
+
+GROUP = "certificates.k8s.io"
+CERTIFICATE_SIGNING_REQUESTS = Kind(
+    GROUP, "v1", "certificatesigningrequests", "CertificateSigningRequest", False, CertificateSigningRequest
+)
+POD_CERTIFICATE_REQUESTS = Kind(GROUP, "v1beta1", "podcertificaterequests", "PodCertificateRequest", True, Object)
+"""Only the metadata of these is read."""
+
+
+class ClusterTrustBundleSpec(View, frozen=True):
+    """Whose certificates can be verified by what."""
+
+    signer_name: str = ""
+    trust_bundle: str = ""
+
+
+class ClusterTrustBundle(View, frozen=True):
+    """Authorities that a signer's certificates can be verified by."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ClusterTrustBundleSpec = ClusterTrustBundleSpec()
+
+
+CLUSTER_TRUST_BUNDLES = Kind(GROUP, "v1beta1", "clustertrustbundles", "ClusterTrustBundle", False, ClusterTrustBundle)

@@ -1,0 +1,154 @@
+"""What a CertificateSigningRequest asks for, what was said about it, and whether a kubelet may have it.
+
+The approver and the signer decide by these, the API server reads requests with them. Sources: kubernetes v1.36
+``pkg/apis/certificates/helpers.go``, ``pkg/controller/certificates/certificate_controller_utils.go``. ``cryptography``
+is imported when a request is read, not before.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pilothouse.api.certificates import CertificateSigningRequest
+
+if TYPE_CHECKING:
+    from cryptography import x509
+
+KUBELET_SERVING = "kubernetes.io/kubelet-serving"
+KUBELET_CLIENT = "kubernetes.io/kube-apiserver-client-kubelet"
+API_SERVER_CLIENT = "kubernetes.io/kube-apiserver-client"
+LEGACY_UNKNOWN = "kubernetes.io/legacy-unknown"
+
+APPROVED, DENIED, FAILED = "Approved", "Denied", "Failed"
+
+_NODES, _NODE_PREFIX = ["system:nodes"], "system:node:"
+_NOT_FOR_NODES = "subject organization is not system:nodes"
+_NO_NODE = "subject common name does not begin with system:node:"
+_PEM = re.compile(rb"-----BEGIN ([^-]*)-----(.*?)-----END \1-----", re.DOTALL)
+
+
+# What was said
+
+
+def is_approved(request: CertificateSigningRequest) -> bool:
+    """Whether somebody approved it and nobody denied it."""
+    said = {condition.type for condition in request.status.conditions}
+    return APPROVED in said and DENIED not in said
+
+
+def is_decided(request: CertificateSigningRequest) -> bool:
+    """Whether somebody approved or denied it."""
+    return any(condition.type in (APPROVED, DENIED) for condition in request.status.conditions)
+
+
+def has_failed(request: CertificateSigningRequest) -> bool:
+    """Whether its signer gave it up. A condition without a status counts: old clients wrote none."""
+    return any(each.type == FAILED and each.status in ("", "True") for each in request.status.conditions)
+
+
+# What is asked for
+
+
+class UnreadableRequest(ValueError):
+    """Bytes that are no certificate request, or one that can't be understood. The text repeats nothing of them."""
+
+
+class Wishes(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of a request, as far as anybody judges it."""
+
+    common_name: str = ""
+    organizations: tuple[str, ...] = ()
+    dns_names: tuple[str, ...] = ()
+    email_addresses: tuple[str, ...] = ()
+    ip_addresses: tuple[str, ...] = ()
+    uris: tuple[str, ...] = ()
+
+
+def parse_request(pem: bytes) -> "x509.CertificateSigningRequest":
+    """The first PEM block, which must be a request. Raises ``UnreadableRequest``."""
+    from cryptography import x509
+
+    found = _PEM.search(pem)
+    if found is None or found[1] != b"CERTIFICATE REQUEST":
+        raise UnreadableRequest("PEM block type must be CERTIFICATE REQUEST")
+    try:
+        return x509.load_pem_x509_csr(found[0])
+    except (ValueError, x509.InvalidVersion) as error:
+        raise UnreadableRequest(str(error)) from error
+
+
+def wishes_of(request: "x509.CertificateSigningRequest") -> Wishes:
+    """What it asks for. Of several common names the last counts, as in Go. Raises ``UnreadableRequest`` for
+    extensions that can't be read."""
+    from cryptography import x509
+    from cryptography.x509.oid import NameOID
+
+    subject, names = request.subject, alternative_names(request)
+    common_names = [str(each.value) for each in subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+    organizations = [str(each.value) for each in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
+    return Wishes(
+        common_name=common_names[-1] if common_names else "",
+        organizations=tuple(organizations),
+        dns_names=tuple(names.get_values_for_type(x509.DNSName)),
+        email_addresses=tuple(names.get_values_for_type(x509.RFC822Name)),
+        ip_addresses=tuple(str(address) for address in names.get_values_for_type(x509.IPAddress)),
+        uris=tuple(names.get_values_for_type(x509.UniformResourceIdentifier)),
+    )
+
+
+def alternative_names(request: "x509.CertificateSigningRequest") -> "x509.SubjectAlternativeName":
+    """The other names of who asks, if there are any. Raises ``UnreadableRequest``."""
+    from cryptography import x509
+
+    try:
+        return request.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return x509.SubjectAlternativeName([])
+    except (ValueError, x509.DuplicateExtension, x509.UnsupportedGeneralNameType) as error:
+        raise UnreadableRequest(str(error)) from error
+
+
+# What a kubelet may have
+
+
+def kubelet_client_problem(wishes: Wishes, usages: Sequence[str]) -> str | None:
+    """Why this is no request of a kubelet that wants to log in, in upstream's words; ``None`` if it is one."""
+    if list(wishes.organizations) != _NODES:
+        return _NOT_FOR_NODES
+    for names, kind in (
+        (wishes.dns_names, "DNS"),
+        (wishes.email_addresses, "Email"),
+        (wishes.ip_addresses, "IP"),
+        (wishes.uris, "URI"),
+    ):
+        if names:
+            return f"{kind} subjectAltNames are not allowed"
+    if not wishes.common_name.startswith(_NODE_PREFIX):
+        return _NO_NODE
+    return _usage_problem(usages, "client auth")
+
+
+def kubelet_serving_problem(wishes: Wishes, usages: Sequence[str]) -> str | None:
+    """Why this is no request of a kubelet for its own server, in upstream's words; ``None`` if it is one."""
+    if list(wishes.organizations) != _NODES:
+        return _NOT_FOR_NODES
+    if not wishes.dns_names and not wishes.ip_addresses:
+        return "DNS or IP subjectAltName is required"
+    if wishes.email_addresses:
+        return "Email subjectAltNames are not allowed"
+    if wishes.uris:
+        return "URI subjectAltNames are not allowed"
+    problem = _usage_problem(usages, "server auth")
+    if problem is None and not wishes.common_name.startswith(_NODE_PREFIX):
+        return _NO_NODE
+    return problem
+
+
+def _usage_problem(usages: Sequence[str], purpose: str) -> str | None:
+    # Keys that are not RSA encipher no other keys, so that one may be missing.
+    needed = {"digital signature", purpose}
+    if set(usages) in (needed, needed | {"key encipherment"}):
+        return None
+    return f"usages did not match [{' '.join(sorted({*needed, 'key encipherment'}))}]"

@@ -1,0 +1,99 @@
+"""Certificate requests for tests, and authorities that sign them. Keys are made once per process: it takes time."""
+
+import base64
+import datetime
+import functools
+import ipaddress
+from collections.abc import Sequence
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
+
+from pilothouse.serving.certificates import Pair, make_authority
+
+Doc = dict[str, Any]
+
+REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+NODES = ("system:nodes",)
+CLIENT = ("digital signature", "key encipherment", "client auth")
+SERVING = ("digital signature", "key encipherment", "server auth")
+
+
+@functools.lru_cache(maxsize=1)
+def requesters_key() -> ec.EllipticCurvePrivateKey:
+    """The key of everybody who asks."""
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+@functools.lru_cache(maxsize=1)
+def key_pem() -> bytes:
+    """The same, as a file has it."""
+    return requesters_key().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+def request_pem(
+    common_name: str = "system:node:foo",
+    organizations: Sequence[str] = NODES,
+    *,
+    dns: Sequence[str] = (),
+    emails: Sequence[str] = (),
+    ips: Sequence[str] = (),
+    uris: Sequence[str] = (),
+    more: Sequence[x509.NameAttribute] = (),
+    others: Sequence[x509.GeneralName] = (),
+) -> bytes:
+    """A request, PEM."""
+    parts = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in organizations]
+    if common_name:
+        parts.append(x509.NameAttribute(NameOID.COMMON_NAME, common_name))
+    names: list[x509.GeneralName] = [
+        *(x509.UniformResourceIdentifier(each) for each in uris),
+        *(x509.IPAddress(ipaddress.ip_address(each)) for each in ips),
+        *(x509.RFC822Name(each) for each in emails),
+        *(x509.DNSName(each) for each in dns),
+        *others,
+    ]
+    builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([*parts, *more]))
+    if names:
+        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+    return builder.sign(requesters_key(), hashes.SHA256()).public_bytes(Encoding.PEM)
+
+
+def document(
+    name: str, pem: bytes, signer: str, usages: Sequence[str] = CLIENT, seconds: int | None = None, **spec: Any
+) -> Doc:
+    """A CertificateSigningRequest as it is posted."""
+    wanted: Doc = {
+        "request": base64.b64encode(pem).decode(),
+        "signerName": signer,
+        "usages": list(usages),
+        **({} if seconds is None else {"expirationSeconds": seconds}),
+        **spec,
+    }
+    return {"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": name}} | {
+        "spec": wanted
+    }
+
+
+def decided(found: Doc, kind: str = "Approved") -> Doc:
+    """The request as ``kubectl certificate approve`` and ``deny`` write it."""
+    verb = {"Approved": "approve", "Denied": "deny"}[kind]
+    condition = {"type": kind, "status": "True", "reason": f"Kubectl{verb.title()}", "message": f"by {verb}"}
+    status = found.get("status") or {}
+    return {**found, "status": {**status, "conditions": [*(status.get("conditions") or ()), condition]}}
+
+
+def certificate_in(found: Doc) -> x509.Certificate | None:
+    """What the request was served with."""
+    encoded = found["status"].get("certificate")
+    return x509.load_pem_x509_certificate(base64.b64decode(encoded)) if encoded else None
+
+
+@functools.lru_cache(maxsize=4)
+def authority(now: datetime.datetime, name: str = "test-ca") -> Pair:
+    """One that is valid from an hour before ``now``."""
+    return make_authority(name, now)

@@ -1,0 +1,185 @@
+"""What is read of certificate requests, and which are a kubelet's. Rows mirror ``TestIsKubeletClientCSR`` and
+``TestIsKubeletServingCSR``, ``pkg/apis/certificates/helpers_test.go`` of v1.36, and ``TestHasTrueCondition`` of
+``pkg/controller/certificates/certificate_controller_utils_test.go``."""
+
+import ipaddress
+
+import pytest
+from cryptography import x509
+from cryptography.x509.oid import NameOID
+from tests.certificate_requests import CLIENT, SERVING, request_pem
+
+from pilothouse.api.certificates import (
+    CertificateSigningRequest,
+    CertificateSigningRequestCondition,
+    CertificateSigningRequestStatus,
+)
+from pilothouse.semantics.certificate_requests import (
+    UnreadableRequest,
+    Wishes,
+    has_failed,
+    is_approved,
+    is_decided,
+    kubelet_client_problem,
+    kubelet_serving_problem,
+    parse_request,
+    wishes_of,
+)
+
+
+def saying(*conditions: tuple[str, str]) -> CertificateSigningRequest:
+    listed = tuple(CertificateSigningRequestCondition(type=kind, status=status) for kind, status in conditions)
+    return CertificateSigningRequest(status=CertificateSigningRequestStatus(conditions=listed))
+
+
+@pytest.mark.parametrize(
+    ("request_", "approved", "decision", "failed"),
+    [
+        pytest.param(saying(), False, False, False, id="nobody has said anything"),
+        pytest.param(saying(("Approved", "True")), True, True, False, id="approved"),
+        pytest.param(saying(("Approved", "")), True, True, False, id="approved by a client that wrote no status"),
+        pytest.param(saying(("Denied", "True")), False, True, False, id="denied"),
+        pytest.param(saying(("Approved", "True"), ("Denied", "True")), False, True, False, id="both: denied"),
+        pytest.param(saying(("Failed", "True")), False, False, True, id="failed"),
+        pytest.param(saying(("Failed", "")), False, False, True, id="failed, no status"),
+        pytest.param(saying(("Failed", "False")), False, False, False, id="it has not failed"),
+        pytest.param(saying(("Approved", "True"), ("Failed", "True")), True, True, True, id="approved and failed"),
+        pytest.param(saying(("approved", "True")), False, False, False, id="another word"),
+    ],
+)
+def test_what_was_said_about_a_request(
+    request_: CertificateSigningRequest, approved: bool, decision: bool, failed: bool
+) -> None:
+    assert (is_approved(request_), is_decided(request_), has_failed(request_)) == (approved, decision, failed)
+
+
+def test_a_request_is_read() -> None:
+    pem = request_pem("c", ["a", "b"], dns=["d.example"], emails=["e@example"], ips=["10.0.0.1", "::1"], uris=["u://v"])
+    assert wishes_of(parse_request(b"some text\n" + pem)) == Wishes(
+        common_name="c",
+        organizations=("a", "b"),
+        dns_names=("d.example",),
+        email_addresses=("e@example",),
+        ip_addresses=("10.0.0.1", "::1"),
+        uris=("u://v",),
+    )
+    assert wishes_of(parse_request(request_pem("", []))) == Wishes()
+
+
+def test_of_two_common_names_the_last_counts() -> None:
+    pem = request_pem("first", more=[x509.NameAttribute(NameOID.COMMON_NAME, "last")])
+    assert wishes_of(parse_request(pem)).common_name == "last"
+
+
+@pytest.mark.parametrize(
+    ("pem", "text"),
+    [
+        pytest.param(b"", "PEM block type must be CERTIFICATE REQUEST", id="nothing"),
+        pytest.param(b"secret", "PEM block type must be CERTIFICATE REQUEST", id="no PEM"),
+        pytest.param(
+            request_pem().replace(b"CERTIFICATE REQUEST", b"CERTIFICATE"),
+            "PEM block type must be CERTIFICATE REQUEST",
+            id="another kind",
+        ),
+        pytest.param(
+            b"-----BEGIN CERTIFICATE REQUEST-----\nc2VjcmV0\n-----END CERTIFICATE REQUEST-----\n", "", id="no request"
+        ),
+    ],
+)
+def test_what_is_no_request_is_refused_without_repeating_it(pem: bytes, text: str) -> None:
+    with pytest.raises(UnreadableRequest) as caught:
+        parse_request(pem)
+    assert text in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_names_that_cannot_be_read_are_no_crash() -> None:
+    pem = request_pem(others=[x509.RegisteredID(x509.ObjectIdentifier("1.2.3"))])
+    assert wishes_of(parse_request(pem)).dns_names == ()
+    builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([]))
+    wrong = x509.UnrecognizedExtension(x509.oid.ExtensionOID.SUBJECT_ALTERNATIVE_NAME, b"\x01")
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.serialization import Encoding
+    from tests.certificate_requests import requesters_key
+
+    signed = builder.add_extension(wrong, critical=False).sign(requesters_key(), hashes.SHA256())
+    with pytest.raises(UnreadableRequest):
+        wishes_of(parse_request(signed.public_bytes(Encoding.PEM)))
+
+
+NODE = Wishes(common_name="system:node:foo", organizations=("system:nodes",))
+SERVER = Wishes(common_name="system:node:foo", organizations=("system:nodes",), dns_names=("foo",))
+
+
+def changed(wishes: Wishes, **changes: object) -> Wishes:
+    from msgspec.structs import replace
+
+    return replace(wishes, **changes)
+
+
+NOT_NODES = "subject organization is not system:nodes"
+NO_NODE = "subject common name does not begin with system:node:"
+CLIENT_USAGES = "usages did not match [client auth digital signature key encipherment]"
+SERVING_USAGES = "usages did not match [digital signature key encipherment server auth]"
+
+
+@pytest.mark.parametrize(
+    ("wishes", "usages", "expected"),
+    [
+        pytest.param(NODE, CLIENT, None, id="a kubelet's"),
+        pytest.param(NODE, ("client auth", "digital signature"), None, id="one that has no RSA key"),
+        pytest.param(NODE, (*CLIENT, "client auth"), None, id="a usage twice is one usage"),
+        pytest.param(changed(NODE, common_name="mike"), CLIENT, NO_NODE, id="no node"),
+        pytest.param(changed(NODE, organizations=()), CLIENT, NOT_NODES, id="no organization"),
+        pytest.param(changed(NODE, organizations=("system:master",)), CLIENT, NOT_NODES, id="another organization"),
+        pytest.param(
+            changed(NODE, organizations=("system:nodes", "system:masters")),
+            CLIENT,
+            NOT_NODES,
+            id="one organization more",
+        ),
+        pytest.param(
+            changed(NODE, dns_names=("foo",)), CLIENT, "DNS subjectAltNames are not allowed", id="a name of a host"
+        ),
+        pytest.param(
+            changed(NODE, email_addresses=("a@b",)), CLIENT, "Email subjectAltNames are not allowed", id="an address"
+        ),
+        pytest.param(
+            changed(NODE, ip_addresses=("1.2.3.4",)), CLIENT, "IP subjectAltNames are not allowed", id="an IP address"
+        ),
+        pytest.param(changed(NODE, uris=("u://v",)), CLIENT, "URI subjectAltNames are not allowed", id="a URI"),
+        pytest.param(NODE, (*CLIENT, "server auth"), CLIENT_USAGES, id="a usage too many"),
+        pytest.param(NODE, ("key encipherment", "client auth"), CLIENT_USAGES, id="a usage too few"),
+        pytest.param(NODE, SERVING, CLIENT_USAGES, id="usages of a server"),
+        pytest.param(NODE, (), CLIENT_USAGES, id="no usages"),
+    ],
+)
+def test_what_a_kubelet_may_log_in_with(wishes: Wishes, usages: tuple[str, ...], expected: str | None) -> None:
+    assert kubelet_client_problem(wishes, usages) == expected
+
+
+@pytest.mark.parametrize(
+    ("wishes", "usages", "expected"),
+    [
+        pytest.param(SERVER, SERVING, None, id="a kubelet's, by name"),
+        pytest.param(changed(NODE, ip_addresses=("1.2.3.4",)), SERVING, None, id="by address"),
+        pytest.param(SERVER, ("server auth", "digital signature"), None, id="one that has no RSA key"),
+        pytest.param(NODE, SERVING, "DNS or IP subjectAltName is required", id="neither name nor address"),
+        pytest.param(changed(SERVER, common_name="mike"), SERVING, NO_NODE, id="no node"),
+        pytest.param(changed(SERVER, organizations=("a",)), SERVING, NOT_NODES, id="another organization"),
+        pytest.param(
+            changed(SERVER, email_addresses=("a@b",)), SERVING, "Email subjectAltNames are not allowed", id="an address"
+        ),
+        pytest.param(changed(SERVER, uris=("u://v",)), SERVING, "URI subjectAltNames are not allowed", id="a URI"),
+        pytest.param(SERVER, CLIENT, SERVING_USAGES, id="usages of a client"),
+        pytest.param(changed(SERVER, common_name="mike"), (), SERVING_USAGES, id="usages are judged before the name"),
+    ],
+)
+def test_what_a_kubelet_may_serve_with(wishes: Wishes, usages: tuple[str, ...], expected: str | None) -> None:
+    assert kubelet_serving_problem(wishes, usages) == expected
+
+
+def test_addresses_are_text() -> None:
+    assert wishes_of(parse_request(request_pem(ips=["::ffff:1.2.3.4"]))).ip_addresses == (
+        str(ipaddress.ip_address("::ffff:1.2.3.4")),
+    )
