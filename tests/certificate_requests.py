@@ -43,7 +43,7 @@ def request_pem(
     emails: Sequence[str] = (),
     ips: Sequence[str] = (),
     uris: Sequence[str] = (),
-    more: Sequence[x509.NameAttribute] = (),
+    more: "Sequence[x509.NameAttribute[str]]" = (),
     others: Sequence[x509.GeneralName] = (),
 ) -> bytes:
     """A request, PEM."""
@@ -93,7 +93,7 @@ def certificate_in(found: Doc) -> x509.Certificate | None:
     return x509.load_pem_x509_certificate(base64.b64decode(encoded)) if encoded else None
 
 
-@functools.lru_cache(maxsize=4)
+@functools.cache
 def authority(now: datetime.datetime, name: str = "test-ca") -> Pair:
     """One that is valid from an hour before ``now``."""
     return make_authority(name, now)

@@ -18,6 +18,7 @@ from pilothouse.api.apps import DAEMON_SETS, REPLICA_SETS
 from pilothouse.api.core import NAMESPACES, NODES, PODS
 from pilothouse.api.kinds import Kind
 from pilothouse.apiserver.resources import storage_prefix
+from pilothouse.controllermanager.feature_gates import FeatureGates
 from pilothouse.controllermanager.options import LeaderElection, Options
 from pilothouse.controllers.registry import DESCRIPTORS
 from pilothouse.env import Env, TaskGroup, virtual
@@ -27,8 +28,10 @@ from pilothouse.storage import MemoryStore
 OPTIONS = PlaneOptions(
     nodes=0, scheduler=False, manager=Options(leader_election=LeaderElection(enabled=False), qps=0.0)
 )
+GATES = FeatureGates()
+ON = [d for d in DESCRIPTORS if all(map(GATES.enabled, d.gates))]
 KINDS: list[Kind[Any]] = list(
-    {w.kind.group_resource: w.kind for d in DESCRIPTORS for w in d.watches if not w.field_selector}.values()
+    {w.kind.group_resource: w.kind for d in ON for w in d.watches if not w.field_selector}.values()
 )
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "bad", "uid": "uid-bad", "controller": True}
 CONTROLS = "\u0000\u0007\u001b[2J\r\nE1121 forged\u007f\u009b31m\u2028\u202e"
@@ -253,7 +256,7 @@ async def the_rest_goes_on(plane: Plane, store: MemoryStore) -> None:
     assert plane.manager is not None
     report = plane.manager.health.report("healthz", verbose=True)
     assert report.healthy
-    assert {d.name for d in DESCRIPTORS if not d.switch} <= set(plane.manager.controllers)
+    assert {d.name for d in ON if not d.switch} <= set(plane.manager.controllers)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.resource)

@@ -276,8 +276,6 @@ def test_kubeadms_command_line_is_understood() -> None:
     ignored = [name for name in parsed.given if flags.flag(name).ignored]
     assert ignored == [
         "cluster-name",
-        "cluster-signing-cert-file",
-        "cluster-signing-key-file",
         "service-account-private-key-file",
     ]
 

@@ -13,6 +13,7 @@ import pilothouse
 from pilothouse.apiserver.server import ApiServer
 from pilothouse.cli.manager import flag_set
 from pilothouse.controllermanager.app import pages_of
+from pilothouse.controllermanager.feature_gates import FeatureGates
 from pilothouse.controllermanager.manager import Manager
 from pilothouse.controllermanager.options import Options, options_from
 from pilothouse.controllers.registry import DESCRIPTORS
@@ -56,7 +57,8 @@ def test_the_static_pod_mounts_every_file_that_its_flags_name() -> None:
 
 def test_the_deployment_runs_every_controller_but_the_one_that_makes_its_pods() -> None:
     """Nor those that need settings of the cluster, or an account that can make itself an administrator."""
-    runs = {found.name for found in DESCRIPTORS if found.default_on and not found.switch}
+    served = [found for found in DESCRIPTORS if all(map(FeatureGates().enabled, found.gates))]
+    runs = {found.name for found in served if found.default_on and not found.switch}
     assert list(options("deployment.yaml").controllers) == sorted(
         runs - {"clusterrole-aggregation-controller", "replicaset-controller"}
     )

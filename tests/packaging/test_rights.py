@@ -17,6 +17,7 @@ from tests.traces.managers import start_up
 from pilothouse.apiserver.authorization import Attributes, RbacAuthorizer
 from pilothouse.apiserver.bootstrap_roles import bootstrap_objects
 from pilothouse.apiserver.identity import Identity
+from pilothouse.controllermanager.feature_gates import FeatureGates
 from pilothouse.controllers.registry import DESCRIPTORS
 
 SYSTEM, LEASE = "kube-system", "pilothouse-manager"
@@ -24,7 +25,8 @@ ACCOUNT = Identity(
     f"system:serviceaccount:{SYSTEM}:pilothouse-manager",
     ("system:serviceaccounts", f"system:serviceaccounts:{SYSTEM}", "system:authenticated"),
 )
-CLIENTS = sorted({found.client_name for found in DESCRIPTORS})
+CLIENTS = sorted({found.client_name for found in DESCRIPTORS if all(map(FeatureGates().enabled, found.gates))})
+"""Those behind gates that are off have no roles."""
 ESCALATING = "clusterrole-aggregation-controller"
 """Whose token makes an administrator: not for a pod to have. ``deployment.yaml`` leaves that controller out."""
 PLURALS = {

@@ -4,13 +4,18 @@ What takes long goes on beside the rest: a pod of a node that does not exist is 
 quarantine, a node is silent after 13.
 """
 
+import base64
+import datetime
 import json
 from typing import Any
 
+from tests.certificate_requests import REQUESTS, SERVING, document, key_pem, request_pem
 from tests.programs import until
 from tests.real.cluster_view import View, replica_set
 from tests.real.test_secure_port import get
 from tests.real_cluster import ADMIN_TOKEN, RealCluster, RequestFailed
+
+from pilothouse.semantics.certificate_requests import KUBELET_CLIENT, KUBELET_SERVING
 
 Doc = dict[str, Any]
 
@@ -21,6 +26,21 @@ DOWN = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 GROUP = "rights.example.com"
 
 
+ENDED = "served-long-ago"
+"""A certificate request that is there before the manager: what it was served with has ended."""
+
+
+def prepare(cluster: RealCluster) -> None:
+    """What has to be there before the manager is, for it looks at it once an hour."""
+    made = cluster.request("POST", REQUESTS, document(ENDED, request_pem(), KUBELET_CLIENT))
+    condition = {"type": "Approved", "status": "True", "reason": "ByHand"}
+    made["status"] = {"conditions": [condition]}
+    made = cluster.request("PUT", f"{REQUESTS}/{ENDED}/approval", made)
+    certificate, _key = cluster.issue("system:node:ended", ["system:nodes"], datetime.timedelta(hours=-1))
+    made["status"]["certificate"] = base64.b64encode(certificate).decode()
+    cluster.request("PUT", f"{REQUESTS}/{ENDED}/status", made)
+
+
 class Story:
     """Told once, by the administrator."""
 
@@ -29,6 +49,8 @@ class Story:
         self._port = port
         self.view = View(cluster, cluster.namespace("rights"))
         self.doomed = cluster.namespace("doomed")
+        self.certificate = b""
+        """What the kubelet that joined has got."""
 
     def tell(self) -> None:
         """Everything."""
@@ -43,6 +65,7 @@ class Story:
         self._garbage()
         self._custom_garbage()
         self._identities()
+        self._certificates()
         self._roles()
         self._quota()
         self._namespace()
@@ -68,8 +91,8 @@ class Story:
         until(lambda: not self._is_there(path), what, 60.0)
 
     def _apply(self, *documents: Doc) -> None:
-        for document in documents:
-            self.view.kubectl("create", "-f", "-", stdin=json.dumps(document))
+        for each in documents:
+            self.view.kubectl("create", "-f", "-", stdin=json.dumps(each))
 
     def _pod(self, name: str, *, node: str = "", status: Doc | None = None, **spec: Any) -> str:
         """A pod by hand; returns its path."""
@@ -452,6 +475,42 @@ class Story:
         self._ask("PATCH", authority, {"data": {"ca.crt": "another's"}})
         until(lambda: self._is_there(account), "the account is made again")
         until(lambda: "BEGIN CERT" in self._ask("GET", authority)["data"]["ca.crt"], "the authority is put right")
+
+    # Certificates
+
+    def _certificates(self) -> None:
+        """A kubelet joins: it asks as somebody who may only ask, is approved, gets its certificate and logs in."""
+        until(lambda: not self._is_there(f"{REQUESTS}/{ENDED}"), "a request whose certificate has ended is removed")
+        rights = "system:certificates.k8s.io:certificatesigningrequests:nodeclient"
+        joining = self._cluster.user("joining", cluster_roles=["system:node-bootstrapper", rights])
+        wanted = document("joins", request_pem("system:node:joined"), KUBELET_CLIENT)
+        words = ("--kubeconfig", str(joining))
+        self.view.kubectl(*words, "create", "-f", "-", stdin=json.dumps(wanted))
+
+        def status(name: str) -> Doc:
+            found: Doc = self._ask("GET", f"{REQUESTS}/{name}")["status"]
+            return found
+
+        until(lambda: status("joins").get("certificate"), "the kubelet is served")
+        self.certificate = base64.b64decode(status("joins")["certificate"])
+        directory = self._cluster.directory
+        for name, content in (("joined.crt", self.certificate), ("joined.key", key_pem())):
+            (directory / name).write_bytes(content)
+        self.view.kubectl("create", "clusterrolebinding", "joined", "--clusterrole=view", "--user=system:node:joined")
+        login = {"client-certificate": str(directory / "joined.crt"), "client-key": str(directory / "joined.key")}
+        config = json.loads(joining.read_text())
+        config["users"][0]["user"] = login
+        (directory / "joined.conf").write_text(json.dumps(config))
+        self.view.kubectl("--kubeconfig", str(directory / "joined.conf"), "get", "pods")
+        self._ask("POST", REQUESTS, document("wrong", request_pem("jane", ["dev"]), KUBELET_SERVING, SERVING))
+        self._ask("POST", REQUESTS, document("serves", request_pem(dns=["foo"]), KUBELET_SERVING, SERVING))
+        self.view.kubectl("certificate", "approve", "wrong", "serves")
+        until(lambda: status("serves").get("certificate"), "a kubelet's server is served, once somebody approves")
+
+        def said() -> list[str]:
+            return [each["type"] for each in status("wrong")["conditions"]]
+
+        until(lambda: "Failed" in said(), "and what is no kubelet's fails")
 
     # Roles
 

@@ -11,6 +11,7 @@ import base64
 import json
 import re
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -43,7 +44,9 @@ NOT_SERVED = {
 """v1.20 lacks CronJobs, disruption budgets and autoscalers of today's version, ``discovery.k8s.io/v1``,
 ServiceCIDRs and classes of volume attributes, so that they are left out. Their requests are judged by replays (08, 09,
 10, 10b, 14)."""
-CLIENTS = sorted({descriptor.client_name for descriptor in DESCRIPTORS} - NOT_SERVED)
+GATED = {"kube-apiserver-serving-clustertrustbundle-publisher", "podcertificaterequestcleaner"}
+"""Behind gates that are off."""
+CLIENTS = sorted({descriptor.client_name for descriptor in DESCRIPTORS} - NOT_SERVED - GATED)
 FLAGS = (
     "--use-service-account-credentials",
     "--allocate-node-cidrs",
@@ -78,6 +81,8 @@ class Told(NamedTuple):
     slis: str
     doomed: str
     """The namespace that was deleted with all its content."""
+    certificate: bytes
+    """What a kubelet that joined was given, and logged in with."""
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +119,8 @@ def start(directory: Path, cluster: RealCluster, port: int, *flags: str) -> Prog
     config["users"][0]["user"] = {"exec": login}
     kubeconfig.write_text(json.dumps(config))
     delegated = [f"--{flag}={user}" for flag in ("authentication-kubeconfig", "authorization-kubeconfig")]
-    words = [f"--kubeconfig={kubeconfig}", *delegated, f"--secure-port={port}", *FLAGS, *flags]
+    signing = [f"--cluster-signing-cert-file={cluster.ca_file}", f"--cluster-signing-key-file={cluster.ca_key_file}"]
+    words = [f"--kubeconfig={kubeconfig}", *delegated, *signing, f"--secure-port={port}", *FLAGS, *flags]
     return pilothouse(directory, "manager", *words)
 
 
@@ -124,6 +130,7 @@ def told(server: tuple[RealCluster, Audit], tmp_path_factory: pytest.TempPathFac
     cluster, audit = server
     directory, port = tmp_path_factory.mktemp("story"), free_port()
     login = f"--kubeconfig={cluster.kubeconfig}"
+    rights_story.prepare(cluster)
     delays = ["--pod-start-delay=50ms", "--pod-ready-delay=50ms", "--pod-stop-delay=50ms"]
     with (
         pilothouse(directory, "nodes", login, "--storage", "--nodes=3", *delays),
@@ -138,7 +145,7 @@ def told(server: tuple[RealCluster, Audit], tmp_path_factory: pytest.TempPathFac
         metrics, slis = (get(port, path, token=ADMIN_TOKEN)[1] for path in ("/metrics", "/metrics/slis"))
         asked = audit()
         code = manager.stop()
-        return Told(asked, manager.log, code, metrics, slis, story.doomed)
+        return Told(asked, manager.log, code, metrics, slis, story.doomed, story.certificate)
 
 
 def test_nothing_is_refused(told: Told) -> None:
@@ -213,6 +220,10 @@ UNUSED = {
     ("attachdetach-controller", "get", "csinodes"): "nothing that was migrated to CSI is attached here",
     ("attachdetach-controller", "get", "volumeattachments"): "the cache does it, but once in a long while",
     ("attachdetach-controller", "update", "nodes/status"): "a patch does it",
+    ("certificate-controller", "approve", "signers"): "what admission asks, no request",
+    ("certificate-controller", "create", "events"): "it has none to tell",
+    ("certificate-controller", "get", "certificatesigningrequests"): "the cache does it",
+    ("certificate-controller", "sign", "signers"): "what admission asks, no request",
     ("clusterrole-aggregation-controller", "escalate", "clusterroles"): "what an API server asks itself, no request",
     ("clusterrole-aggregation-controller", "get", "clusterroles"): "the cache does it",
     ("clusterrole-aggregation-controller", "update", "clusterroles"): "for servers without server-side apply",
@@ -305,6 +316,22 @@ def test_the_story_uses_what_the_role_grants(told: Told, account: str) -> None:
     assert idle == {right for right in UNUSED if right[0] == account}
 
 
+def test_the_certificate_of_a_kubelet_that_joins_is_good_by_openssl(
+    told: Told, server: tuple[RealCluster, Audit], tmp_path: Path
+) -> None:
+    """That it logs in is part of the story."""
+    (tmp_path / "joined.crt").write_bytes(told.certificate)
+    words = ["-x509_strict", "-purpose", "sslclient", "-CAfile", str(server[0].ca_file), str(tmp_path / "joined.crt")]
+    done = subprocess.run(["openssl", "verify", *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    writes = [(each.verb, each.resource, each.name) for each in told.asked if each.user == "certificate-controller"]
+    assert writes.count(("update", "certificatesigningrequests/approval", "joins")) == 1
+    assert writes.count(("update", "certificatesigningrequests/status", "joins")) == 1
+    assert ("delete", "certificatesigningrequests", rights_story.ENDED) in writes
+    key = server[0].ca_key_file.read_text().splitlines()[1]
+    assert key not in told.log + told.metrics
+
+
 def test_a_rule_that_is_missing_would_be_noticed(told: Told, server: tuple[RealCluster, Audit], tmp_path: Path) -> None:
     """The judges of the other tests can fail: by the audit log, by the metrics, by the log."""
     cluster, audit = server
@@ -342,6 +369,7 @@ def test_every_queue_of_upstreams_is_told_of(told: Told) -> None:
 
 
 QUEUES = {
+    "certificate",
     "claims",
     "volumes",
     "pvcprotection",

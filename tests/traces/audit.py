@@ -106,7 +106,7 @@ class AuditedServer(ApiServer):
         if answer.status >= 400:
             record.reason, record.message = read["reason"], read["message"]
         elif record.verb == "create":
-            record.name = read["metadata"]["name"]
+            record.name = read["metadata"].get("name", "")  # reviews have none
 
 
 class Traced:

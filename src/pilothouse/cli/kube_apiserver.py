@@ -116,7 +116,7 @@ async def _serve(parsed: Parsed, unknown: Sequence[str]) -> int:
 
 def _controllers(env: Env, served: "ServedApiServer", names: Sequence[str]) -> Any:
     from pilothouse.controllermanager.options import LeaderElection, Options
-    from pilothouse.controllermanager.root_authority import with_authority
+    from pilothouse.controllermanager.root_authority import with_authority, with_signing_authority
     from pilothouse.controllermanager.selection import unknown_names
     from pilothouse.controllers.registry import DESCRIPTORS
     from pilothouse.plane import Plane, PlaneOptions
@@ -131,6 +131,8 @@ def _controllers(env: Env, served: "ServedApiServer", names: Sequence[str]) -> A
     )
     if served.authority is not None:
         manager = with_authority(manager, served.authority.certificate)
+        if not served.options.client_authority:  # or nobody would take what is signed
+            manager = with_signing_authority(manager, served.authority)
     options = PlaneOptions(nodes=0, scheduler=False, manager=manager)
     return Plane(env, served.store, options, server=served.server).run()
 

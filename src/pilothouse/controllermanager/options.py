@@ -142,7 +142,9 @@ def flag_set(program: str, descriptors: Sequence[Descriptor]) -> FlagSet:
     flags.add("generic", _controllers_flag(descriptors))
     for descriptor in descriptors:
         for spec in descriptor.flags:
-            flags.add(spec.group or descriptor.name, spec.flag)
+            # Several controllers may read the same flag, such as --root-ca-file.
+            if spec.flag.name not in flags:
+                flags.add(spec.group or descriptor.name, spec.flag)
     for group, flag in upstream_flags(program):
         if flag.name in flags:
             continue

@@ -1,23 +1,43 @@
-"""What the root CA publisher publishes when no file is named: the authority by which this program knows its server.
+"""What controllers are told of the cluster's authority when no flag names a file.
 
-Upstream takes only what the kubeconfig carries inline; a file that it names, or that of a service account, counts here
-too. ``app`` calls this with the connection, ``cli.up`` with the server's own authority.
+Those who publish it get the one by which this program knows its server. Upstream takes only what the kubeconfig carries
+inline; a file that it names, or that of a service account, counts here too. ``app`` calls this with the connection,
+``cli.up`` with the server's own authority, which then signs certificates, too.
 """
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from pilothouse.client.tls import TlsSettings
 from pilothouse.controllermanager.options import Options
-from pilothouse.controllers.identity.root_ca_certificate_publisher import DESCRIPTOR, RootCaOptions
+from pilothouse.controllers.identity.certificatesigningrequest_signing import DESCRIPTOR as SIGNING
+from pilothouse.controllers.identity.certificatesigningrequest_signing import SigningOptions
+from pilothouse.controllers.identity.kube_apiserver_serving_clustertrustbundle_publisher import (
+    DESCRIPTOR as TRUST_BUNDLE,
+)
+from pilothouse.controllers.identity.kube_apiserver_serving_clustertrustbundle_publisher import TrustBundleOptions
+from pilothouse.controllers.identity.root_ca_certificate_publisher import DESCRIPTOR as PUBLISHER
+from pilothouse.controllers.identity.root_ca_certificate_publisher import RootCaOptions
+
+if TYPE_CHECKING:
+    from pilothouse.serving.certificates import Pair
 
 
 def with_authority(options: Options, bundle: bytes) -> Options:
-    """The options, with the publisher told of this bundle (PEM)."""
-    chosen = options.controller_options.get(DESCRIPTOR.name) or RootCaOptions()
-    told = msgspec.structs.replace(chosen, authority=bundle.decode())
-    return msgspec.structs.replace(options, controller_options={**options.controller_options, DESCRIPTOR.name: told})
+    """The options, with those who publish it told of this bundle (PEM)."""
+    chosen = dict(options.controller_options)
+    for name, otherwise in ((PUBLISHER.name, RootCaOptions()), (TRUST_BUNDLE.name, TrustBundleOptions())):
+        chosen[name] = msgspec.structs.replace(chosen.get(name) or otherwise, authority=bundle.decode())
+    return msgspec.structs.replace(options, controller_options=chosen)
+
+
+def with_signing_authority(options: Options, pair: "Pair") -> Options:
+    """The options, with the signers of certificates given this authority. It stays in memory."""
+    chosen = options.controller_options.get(SIGNING.name) or SigningOptions()
+    told = msgspec.structs.replace(chosen, pair=pair)
+    return msgspec.structs.replace(options, controller_options={**options.controller_options, SIGNING.name: told})
 
 
 def bundle_of(tls: TlsSettings) -> bytes:

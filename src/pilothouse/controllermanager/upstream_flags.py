@@ -264,23 +264,6 @@ webhook authorizer.
 authorization-webhook-cache-unauthorized-ttl duration 10s | The duration to cache 'unauthorized' responses from the \
 webhook authorizer.
 
-[certificatesigningrequest-signing-controller]
-cluster-signing-cert-file string | Filename containing a PEM-encoded X509 CA certificate used to issue cluster-scoped \
-certificates. If specified, no more specific --cluster-signing-* flag may be specified.
-cluster-signing-duration duration 8760h | The max length of duration signed certificates will be given.
-cluster-signing-key-file string | Filename containing a PEM-encoded RSA or ECDSA private key used to sign \
-cluster-scoped certificates. If specified, no more specific --cluster-signing-* flag may be specified.
-cluster-signing-kube-apiserver-client-cert-file string | CA certificate of the kubernetes.io/kube-apiserver-client \
-signer
-cluster-signing-kube-apiserver-client-key-file string | CA key of the kubernetes.io/kube-apiserver-client signer
-cluster-signing-kubelet-client-cert-file string | CA certificate of the kubernetes.io/kube-apiserver-client-kubelet \
-signer
-cluster-signing-kubelet-client-key-file string | CA key of the kubernetes.io/kube-apiserver-client-kubelet signer
-cluster-signing-kubelet-serving-cert-file string | CA certificate of the kubernetes.io/kubelet-serving signer
-cluster-signing-kubelet-serving-key-file string | CA key of the kubernetes.io/kubelet-serving signer
-cluster-signing-legacy-unknown-cert-file string | CA certificate of the kubernetes.io/legacy-unknown signer
-cluster-signing-legacy-unknown-key-file string | CA key of the kubernetes.io/legacy-unknown signer
-
 [device-taint-eviction-controller]
 concurrent-device-taint-eviction-syncs int32 8 | The number of operations (deleting a pod, updating DeviceTaintRule \
 status) which are allowed to run concurrently.

@@ -28,7 +28,6 @@ _RANGES = {
     "mirroring-concurrent-service-endpoint-syncs": (1, 50),
     "mirroring-max-endpoints-per-subset": (1, 1000),
 }
-_SIGNERS = ("kubelet-serving", "kubelet-client", "kube-apiserver-client", "legacy-unknown")
 
 
 def problems_of(parsed: Parsed, options: "Options", descriptors: Sequence[Descriptor]) -> Iterator[str]:
@@ -39,7 +38,6 @@ def problems_of(parsed: Parsed, options: "Options", descriptors: Sequence[Descri
         yield f"{quoted(name)} is not in the list of known controllers"
     yield from _serving_problems(parsed)
     yield from _controller_problems(parsed)
-    yield from _signing_problems(parsed)
     yield from _logging_problems(parsed, options)
 
 
@@ -147,22 +145,6 @@ def _controller_problems(parsed: Parsed) -> Iterator[str]:
         yield "--attach-detach-reconcile-sync-period: duration time must be greater than one second"
     if parsed["controller-shutdown-timeout"] < 0:
         yield "--controller-shutdown-timeout must not be negative"
-
-
-def _signing_problems(parsed: Parsed) -> Iterator[str]:
-    specific = False
-    for signer in _SIGNERS:
-        certificate = parsed[f"cluster-signing-{signer}-cert-file"]
-        key = parsed[f"cluster-signing-{signer}-key-file"]
-        specific = specific or bool(certificate or key)
-        if certificate and not key:
-            yield f'"cluster-signing-{signer}": cannot specify cert without key'
-        if key and not certificate:
-            yield f'"cluster-signing-{signer}": cannot specify key without cert'
-    if specific and (parsed["cluster-signing-cert-file"] or parsed["cluster-signing-key-file"]):
-        yield (
-            "cannot specify --cluster-signing-{cert,key}-file and other --cluster-signing-*-file flags at the same time"
-        )
 
 
 def _logging_problems(parsed: Parsed, options: "Options") -> Iterator[str]:

@@ -4,7 +4,14 @@ from pilothouse.controllers.cleanup.garbage_collector import DESCRIPTOR as GARBA
 from pilothouse.controllers.cleanup.namespace import DESCRIPTOR as NAMESPACE
 from pilothouse.controllers.cleanup.pod_garbage_collector import DESCRIPTOR as POD_GARBAGE_COLLECTOR
 from pilothouse.controllers.cleanup.ttl_after_finished import DESCRIPTOR as TTL_AFTER_FINISHED
+from pilothouse.controllers.identity.certificatesigningrequest_approving import DESCRIPTOR as REQUEST_APPROVING
+from pilothouse.controllers.identity.certificatesigningrequest_cleaner import DESCRIPTOR as REQUEST_CLEANER
+from pilothouse.controllers.identity.certificatesigningrequest_signing import DESCRIPTOR as REQUEST_SIGNING
 from pilothouse.controllers.identity.clusterrole_aggregation import DESCRIPTOR as CLUSTER_ROLE_AGGREGATION
+from pilothouse.controllers.identity.kube_apiserver_serving_clustertrustbundle_publisher import (
+    DESCRIPTOR as TRUST_BUNDLE_PUBLISHER,
+)
+from pilothouse.controllers.identity.podcertificaterequest_cleaner import DESCRIPTOR as POD_REQUEST_CLEANER
 from pilothouse.controllers.identity.root_ca_certificate_publisher import DESCRIPTOR as ROOT_CA_PUBLISHER
 from pilothouse.controllers.identity.serviceaccount import DESCRIPTOR as SERVICE_ACCOUNT
 from pilothouse.controllers.network.endpoints import DESCRIPTOR as ENDPOINTS
@@ -35,6 +42,9 @@ from pilothouse.controllers.workloads.statefulset import DESCRIPTOR as STATEFUL_
 from pilothouse.runtime.descriptor import Descriptor
 
 DESCRIPTORS: tuple[Descriptor, ...] = (
+    REQUEST_APPROVING,
+    REQUEST_CLEANER,
+    REQUEST_SIGNING,
     CLUSTER_ROLE_AGGREGATION,
     CRON_JOB,
     DAEMON_SET,
@@ -47,6 +57,7 @@ DESCRIPTORS: tuple[Descriptor, ...] = (
     GARBAGE_COLLECTOR,
     HORIZONTAL_POD_AUTOSCALER,
     JOB,
+    TRUST_BUNDLE_PUBLISHER,
     NAMESPACE,
     NODE_IPAM,
     NODE_LIFECYCLE,
@@ -56,6 +67,7 @@ DESCRIPTORS: tuple[Descriptor, ...] = (
     PERSISTENT_VOLUME_PROTECTION,
     CLAIM_PROTECTION,
     POD_GARBAGE_COLLECTOR,
+    POD_REQUEST_CLEANER,
     REPLICA_SET,
     REPLICATION_CONTROLLER,
     RESOURCE_QUOTA,

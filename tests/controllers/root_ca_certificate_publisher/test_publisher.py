@@ -12,13 +12,13 @@ from pilothouse.api.core import ConfigMap
 from pilothouse.api.meta import ObjectMeta
 from pilothouse.client.interceptor import Rule, fail
 from pilothouse.controllers.identity.root_ca_certificate_publisher import DESCRIPTOR, NAME, RootCaOptions
-from pilothouse.controllers.identity.root_ca_certificate_publisher.controller import read_bundle
 from pilothouse.controllers.identity.root_ca_certificate_publisher.decide import (
     ANNOTATION,
     DESCRIPTION,
     KEY,
     is_right,
 )
+from pilothouse.controllers.shared.root_authority import read_authority
 from pilothouse.runtime.guards import CannotRun
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -95,10 +95,10 @@ def test_what_fails_is_tried_again_and_counted() -> None:
 def test_a_file_is_published_rather_than_the_authority_and_must_be_one(tmp_path: Path) -> None:
     file = tmp_path / "ca.crt"
     file.write_text(BUNDLE)
-    assert read_bundle(RootCaOptions(root_ca_file=str(file), authority="x")) == BUNDLE
-    assert read_bundle(RootCaOptions(authority="x")) == "x"
+    assert read_authority(str(file), "x") == BUNDLE
+    assert read_authority("", "x") == "x"
     file.write_text("no certificate")
     with pytest.raises(CannotRun, match="error parsing root-ca-file at"):
-        read_bundle(RootCaOptions(root_ca_file=str(file)))
+        read_authority(str(file), "")
     with pytest.raises(CannotRun, match="No such file"):
-        read_bundle(RootCaOptions(root_ca_file=str(tmp_path / "absent")))
+        read_authority(str(tmp_path / "absent"), "")

@@ -56,6 +56,7 @@ USERS = {
         "resourcequota-controller",
         "service-cidrs-controller",
     },
+    "15a-csr": {"certificate-controller"},
     "15b-namespace-defaults": {"root-ca-cert-publisher", "service-account-controller"},
     "15c-clusterrole-aggregation": {"clusterrole-aggregation-controller"},
     "16-leader-election": {"kube-controller-manager"},
@@ -64,6 +65,7 @@ USERS = {
 
 ACCOUNTS = {
     "attachdetach-controller",
+    "certificate-controller",
     "clusterrole-aggregation-controller",
     "cronjob-controller",
     "daemon-set-controller",

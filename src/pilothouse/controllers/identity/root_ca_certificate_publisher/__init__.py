@@ -15,7 +15,7 @@ root_ca_certificate_publisher.md has where it differs from upstream.
 import msgspec
 
 from pilothouse.api.core import CONFIG_MAPS, NAMESPACES
-from pilothouse.machinery.flags import STRING, Flag
+from pilothouse.controllers.shared.root_authority import ROOT_CA_FLAG
 from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch
 
 NAME = "kube-root-ca.crt"
@@ -38,13 +38,7 @@ DESCRIPTOR = Descriptor(
         FlagSpec(
             field="root_ca_file",
             group="serviceaccount-controller",
-            flag=Flag(
-                "root-ca-file",
-                STRING,
-                "",
-                "If set, this root certificate authority will be included in service account's token secret. This must "
-                "be a valid PEM-encoded CA bundle.",
-            ),
+            flag=ROOT_CA_FLAG,
         ),
     ),
     watches=(

@@ -1,7 +1,5 @@
 """Looks at a namespace when it comes or changes, and when its ConfigMap is touched."""
 
-from pathlib import Path
-
 import msgspec
 
 from pilothouse.api.core import CONFIG_MAPS, NAMESPACES, ConfigMap, Namespace
@@ -15,30 +13,14 @@ from pilothouse.controllers.identity.root_ca_certificate_publisher.decide import
     new_config_map,
     wakes,
 )
+from pilothouse.controllers.shared.root_authority import read_authority
 from pilothouse.machinery.splice import replace_fields
 from pilothouse.runtime import Controller, ControllerContext, Requeue
-from pilothouse.runtime.guards import CannotRun
 
 
 def build(context: ControllerContext) -> "RootCaPublisher":
     """The factory of the descriptor. Raises ``CannotRun`` for a file that cannot be used."""
     return RootCaPublisher(context)
-
-
-def read_bundle(options: RootCaOptions) -> str:
-    """The certificates to publish. Raises ``CannotRun``."""
-    if not options.root_ca_file:
-        return options.authority
-    try:
-        text = Path(options.root_ca_file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise CannotRun(f"error parsing root-ca-file at {options.root_ca_file}: {error}") from error
-    if "-----BEGIN CERTIFICATE-----" not in text:
-        raise CannotRun(
-            f"error parsing root-ca-file at {options.root_ca_file}: data does not contain any valid RSA or ECDSA "
-            "certificates"
-        )
-    return text
 
 
 class RootCaPublisher(Controller):
@@ -56,7 +38,8 @@ class RootCaPublisher(Controller):
             queue_name="root_ca_cert_publisher",
             log=context.log,
         )
-        self._bundle = read_bundle(context.options_as(RootCaOptions))
+        options = context.options_as(RootCaOptions)
+        self._bundle = read_authority(options.root_ca_file, options.authority)
         self._client = context.client
         self._config_maps = config_maps.cache
         labels = ("code",)

@@ -1,0 +1,92 @@
+"""Asks the authorizer about the requests of kubelets, and writes down its yes."""
+
+import msgspec
+
+from pilothouse.api.certificates import CERTIFICATE_SIGNING_REQUESTS, CertificateSigningRequest
+from pilothouse.api.kinds import Kind
+from pilothouse.api.meta import View
+from pilothouse.client.errors import Conflict, NotFound
+from pilothouse.controllers.identity.certificatesigningrequest_approving import DESCRIPTOR
+from pilothouse.controllers.identity.certificatesigningrequest_approving.decide import (
+    Right,
+    approval,
+    is_open,
+    review_of,
+    rights_that_do,
+)
+from pilothouse.controllers.shared.certificate_queue import QUEUE, WORKERS, queue_limiter, with_condition
+from pilothouse.runtime import Controller, ControllerContext, Requeue, RetryLater
+from pilothouse.semantics.certificate_requests import parse_request, wishes_of
+
+
+class _Verdict(View, frozen=True):
+    allowed: bool = False
+
+
+class _Review(View, frozen=True):
+    status: _Verdict = _Verdict()
+
+
+_REVIEWS = Kind("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", False, _Review)
+
+
+def build(context: ControllerContext) -> "RequestApprover":
+    """The factory of the descriptor."""
+    return RequestApprover(context)
+
+
+class RequestApprover(Controller):
+    """See the package for the promises. Keys are names of requests."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        requests = context.informers.informer(CERTIFICATE_SIGNING_REQUESTS, keep_raw=True)
+        super().__init__(
+            DESCRIPTOR.name,
+            context.env,
+            workers=WORKERS,
+            waits_for=(requests,),
+            metrics=context.metrics,
+            limiter=queue_limiter(context.env),
+            queue_name=QUEUE,
+            log=context.log,
+        )
+        self._client = context.client
+        self._requests = requests.cache
+        requests.add_handler(
+            lambda request, _initial: self._seen(request),
+            lambda _old, request: self._seen(request),
+            lambda request, _unknown: self._seen(request),
+        )
+
+    def _seen(self, request: CertificateSigningRequest) -> None:
+        self.queue.add(request.metadata.name)
+
+    async def reconcile(self, key: str) -> Requeue | None:
+        """Approve it if it is a kubelet's and one of the rights is there."""
+        request, raw = self._requests.get(key), self._requests.raw(key)
+        if request is None or not is_open(request):
+            return None
+        assert raw is not None, "the informer was asked to keep it"
+        # A request that can't be read is tried again for ever, as upstream: the next release may know how.
+        rights = rights_that_do(request, wishes_of(parse_request(request.spec.request)))
+        for right in rights:
+            if await self._is_granted(request, right):
+                await self._approve(key, raw, right)
+                return None
+        if rights:
+            tried = " ".join(right.subresource for right in rights)
+            raise RetryLater(f'recognized csr "{key}" as [{tried}] but subject access review was not approved')
+        return None
+
+    async def _is_granted(self, request: CertificateSigningRequest, right: Right) -> bool:
+        review = await self._client.create(_REVIEWS, review_of(request, right))
+        return review.status.allowed
+
+    async def _approve(self, key: str, raw: bytes, right: Right) -> None:
+        body = with_condition(raw, msgspec.json.encode(approval(right)))
+        try:
+            await self._client.update(CERTIFICATE_SIGNING_REQUESTS.raw, key, body, subresource="approval")
+        except (Conflict, NotFound) as error:
+            # The cache is behind: it will show what somebody else has said, or that the request is gone.
+            raise RetryLater(str(error)) from error
+        self.log.info("Approved a certificate request", v=2, csr=key, right=right.subresource)

@@ -1,0 +1,59 @@
+"""Which right lets a request through. Pure. Upstream: v1.36 ``pkg/controller/certificates/approver/sarapprove.go``."""
+
+from typing import Any
+
+import msgspec
+
+from pilothouse.api.certificates import GROUP, CertificateSigningRequest
+from pilothouse.semantics.certificate_requests import KUBELET_CLIENT, Wishes, is_decided, kubelet_client_problem
+
+
+class Right(msgspec.Struct, frozen=True):
+    """A right to ``create`` this subresource, and what is said of who has it."""
+
+    subresource: str
+    message: str
+
+
+SELF = Right("selfnodeclient", "Auto approving self kubelet client certificate after SubjectAccessReview.")
+ANY = Right("nodeclient", "Auto approving kubelet client certificate after SubjectAccessReview.")
+
+
+def is_open(request: CertificateSigningRequest) -> bool:
+    """Whether there is anything to decide here. What other signers are asked is not even read."""
+    return request.spec.signer_name == KUBELET_CLIENT and not request.status.certificate and not is_decided(request)
+
+
+def rights_that_do(request: CertificateSigningRequest, wishes: Wishes) -> tuple[Right, ...]:
+    """The rights of which one is enough, in the order in which they are asked for; none for what is no kubelet's."""
+    spec = request.spec
+    if kubelet_client_problem(wishes, spec.usages) is not None:
+        return ()
+    return (SELF, ANY) if spec.username == wishes.common_name else (ANY,)
+
+
+def review_of(request: CertificateSigningRequest, right: Right) -> dict[str, Any]:
+    """The SubjectAccessReview: may who made the request do that?"""
+    spec = request.spec
+    asked: dict[str, Any] = {
+        "resourceAttributes": {
+            "verb": "create",
+            "group": GROUP,
+            "version": "*",
+            "resource": "certificatesigningrequests",
+            "subresource": right.subresource,
+        },
+        "user": spec.username,
+    }
+    if spec.groups:
+        asked["groups"] = spec.groups
+    if spec.extra:
+        asked["extra"] = spec.extra
+    if spec.uid:
+        asked["uid"] = spec.uid
+    return {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "metadata": {}, "spec": asked}
+
+
+def approval(right: Right) -> dict[str, str]:
+    """The condition. The server adds the times."""
+    return {"type": "Approved", "status": "True", "reason": "AutoApproved", "message": right.message}

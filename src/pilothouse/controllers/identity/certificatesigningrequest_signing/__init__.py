@@ -1,0 +1,134 @@
+"""Issues the certificates that were approved: the cluster's own signers of ``kubernetes.io/…``.
+
+``kubernetes.io/kubelet-serving`` for the servers of kubelets, ``…/kube-apiserver-client-kubelet`` for kubelets that log
+in, ``…/kube-apiserver-client`` for anybody else who does, ``…/legacy-unknown`` for whatever is asked.
+
+Promises: a request is served once it is approved and not denied, by the authority of its signer, for as long as it
+asks and ``--cluster-signing-duration`` allows. One that its signer must not serve fails with the reason in a condition.
+No request is ever served that was not approved: what is written is what was read, and the server refuses it if the
+request is another one by now. Files with authorities and keys are read again when they change.
+
+Not promised: that a key of an authority is worth anything more than the access to its file. Keys are in no log, event
+or metric.
+
+Files: ``decide`` who is served and for how long, ``issuing`` the certificate, ``authorities`` the files,
+``controller`` the wiring. docs/controllers/certificatesigningrequest_signing.md has where it differs from upstream.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pilothouse.api.certificates import CERTIFICATE_SIGNING_REQUESTS
+from pilothouse.machinery.flags import DURATION, STRING, Flag
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch
+
+if TYPE_CHECKING:
+    from pilothouse.serving.certificates import Pair
+
+YEAR = 8760 * 3600.0
+
+
+class SigningOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Files with the authority of all signers, or with those of some; then the others do not run. Seconds."""
+
+    cert_file: str = ""
+    key_file: str = ""
+    duration: float = YEAR
+    kubelet_serving_cert_file: str = ""
+    kubelet_serving_key_file: str = ""
+    kubelet_client_cert_file: str = ""
+    kubelet_client_key_file: str = ""
+    kube_apiserver_client_cert_file: str = ""
+    kube_apiserver_client_key_file: str = ""
+    legacy_unknown_cert_file: str = ""
+    legacy_unknown_key_file: str = ""
+    pair: "Pair | None" = None
+    """The authority of all signers where there are no files: that of an embedded server."""
+
+    def own_files(self) -> Mapping[str, tuple[str, str]]:
+        """The files that are named for one signer alone, by the signer's word in flags."""
+        return {
+            "kubelet-serving": (self.kubelet_serving_cert_file, self.kubelet_serving_key_file),
+            "kubelet-client": (self.kubelet_client_cert_file, self.kubelet_client_key_file),
+            "kube-apiserver-client": (self.kube_apiserver_client_cert_file, self.kube_apiserver_client_key_file),
+            "legacy-unknown": (self.legacy_unknown_cert_file, self.legacy_unknown_key_file),
+        }
+
+    @property
+    def names_some(self) -> bool:
+        """Whether a signer has files of its own."""
+        return any(certificate or key for certificate, key in self.own_files().values())
+
+    @property
+    def can_sign(self) -> bool:
+        """Whether there is an authority at all."""
+        return bool(self.cert_file and self.key_file) or self.names_some or self.pair is not None
+
+    def problems(self) -> list[str]:
+        """Files that cannot go together (v1.36 ``cmd/kube-controller-manager/app/options/csrsigningcontroller.go``)."""
+        found = []
+        for signer, (certificate, key) in self.own_files().items():
+            if certificate and not key:
+                found.append(f'"cluster-signing-{signer}": cannot specify cert without key')
+            if key and not certificate:
+                found.append(f'"cluster-signing-{signer}": cannot specify key without cert')
+        if self.names_some and (self.cert_file or self.key_file):
+            found.append(
+                "cannot specify --cluster-signing-{cert,key}-file and other --cluster-signing-*-file flags at the same "
+                "time"
+            )
+        return found
+
+
+def _file(field: str, name: str, text: str) -> FlagSpec:
+    return FlagSpec(field=field, flag=Flag(name, STRING, "", text))
+
+
+_ALL = "If specified, no more specific --cluster-signing-* flag may be specified."
+
+DESCRIPTOR = Descriptor(
+    name="certificatesigningrequest-signing-controller",
+    aliases=("csrsigning",),
+    client_name="certificate-controller",
+    options=SigningOptions,
+    switch="can_sign",
+    flags=(
+        _file(
+            "cert_file",
+            "cluster-signing-cert-file",
+            f"Filename containing a PEM-encoded X509 CA certificate used to issue cluster-scoped certificates. {_ALL}",
+        ),
+        FlagSpec(
+            field="duration",
+            flag=Flag(
+                "cluster-signing-duration",
+                DURATION,
+                YEAR,
+                "The max length of duration signed certificates will be given.",
+            ),
+        ),
+        _file(
+            "key_file",
+            "cluster-signing-key-file",
+            "Filename containing a PEM-encoded RSA or ECDSA private key used to sign cluster-scoped certificates. "
+            f"{_ALL}",
+        ),
+        *(
+            _file(f"{words}_{kind}_file", f"cluster-signing-{words.replace('_', '-')}-{kind}-file", text)
+            for words, signer in (
+                ("kube_apiserver_client", "kube-apiserver-client"),
+                ("kubelet_client", "kube-apiserver-client-kubelet"),
+                ("kubelet_serving", "kubelet-serving"),
+                ("legacy_unknown", "legacy-unknown"),
+            )
+            for kind, text in (
+                ("cert", f"CA certificate of the kubernetes.io/{signer} signer"),
+                ("key", f"CA key of the kubernetes.io/{signer} signer"),
+            )
+        ),
+    ),
+    watches=(Watch(kind=CERTIFICATE_SIGNING_REQUESTS, keep_raw=True),),
+    factory="pilothouse.controllers.identity.certificatesigningrequest_signing.controller:build",
+)

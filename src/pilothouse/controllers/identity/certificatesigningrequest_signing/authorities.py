@@ -1,0 +1,118 @@
+"""The authorities of the signers: read from files, and again when those change.
+
+A new pair that does not fit, or can't be read, leaves the old one in use, as upstream's (apiserver
+``dynamiccertificates/dynamic_serving_content.go``, v0.36); whoever exchanges two files passes through that. Keys stay
+in here: no text of an error repeats anything of a file's content.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+
+from pilothouse.controllers.identity.certificatesigningrequest_signing import SigningOptions
+from pilothouse.controllers.identity.certificatesigningrequest_signing.issuing import Authority
+from pilothouse.env import Log
+from pilothouse.runtime.guards import CannotRun
+from pilothouse.semantics.certificate_requests import (
+    API_SERVER_CLIENT,
+    KUBELET_CLIENT,
+    KUBELET_SERVING,
+    LEGACY_UNKNOWN,
+)
+from pilothouse.serving.certificates import Pair
+
+Source = Callable[[], Authority]
+"""Gives the authority as it is now."""
+
+
+_SIGNERS = {
+    "kubelet-serving": KUBELET_SERVING,
+    "kubelet-client": KUBELET_CLIENT,
+    "kube-apiserver-client": API_SERVER_CLIENT,
+    "legacy-unknown": LEGACY_UNKNOWN,
+}
+
+
+class UnusableAuthority(Exception):
+    """Files that no certificate can be signed with."""
+
+
+def authorities(options: SigningOptions, log: Log) -> dict[str, Source]:
+    """Where each signer that runs has its authority from. Raises ``CannotRun``."""
+    found: dict[str, Source] = {}
+    known: dict[tuple[str, str], Source] = {}
+    if options.pair is not None:
+        # As if it were the content of files that are named for nobody in particular.
+        known["", ""] = _always(authority_of(options.pair))
+    for word, own in options.own_files().items():
+        signer = _SIGNERS[word]
+        files = own if options.names_some else (options.cert_file, options.key_file)
+        if not any(files) and files not in known:
+            log.info("Skipping a CSR signer because files were specified for others and not for it", signer=signer)
+            continue
+        try:
+            if files not in known:
+                known[files] = AuthorityFiles(*files, log).current
+        except UnusableAuthority as error:
+            raise CannotRun(f"failed to start {signer} certificate controller: {error}") from error
+        found[signer] = known[files]
+    return found
+
+
+def _always(authority: Authority) -> Source:
+    return lambda: authority
+
+
+def authority_of(pair: Pair) -> Authority:
+    """A pair that signs. Raises ``ValueError``."""
+    certificates = x509.load_pem_x509_certificates(pair.certificate)
+    if len(certificates) != 1:
+        raise ValueError(f"expected 1 certificate, found {len(certificates)}")
+    key = serialization.load_pem_private_key(pair.key, None)
+    if not isinstance(key, rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey):
+        raise ValueError("the key is of no kind that signs certificates here")  # noqa: TRY004  # of a file's content
+    return Authority(certificates[0], key)
+
+
+class AuthorityFiles:
+    """A certificate and its key in two files. Raises ``UnusableAuthority`` if they are none to begin with."""
+
+    def __init__(self, certificate: str, key: str, log: Log) -> None:
+        self._certificate, self._key, self._log = Path(certificate), Path(key), log
+        # Before they are read: what changes meanwhile is noticed the next time.
+        self._stamp = self._stamp_now()
+        try:
+            self._authority = self._read()
+        except (OSError, ValueError, UnsupportedAlgorithm) as error:
+            raise UnusableAuthority(f'error reading CA cert file "{certificate}": {error}') from error
+
+    def current(self) -> Authority:
+        """What the files hold, or held when they could last be used."""
+        stamp = self._stamp_now()
+        if stamp != self._stamp:
+            self._stamp = stamp
+            try:
+                self._authority = self._read()
+            except (OSError, ValueError, UnsupportedAlgorithm) as error:
+                self._log.error("Signing goes on with the authority as it was, its new files are unfit", error=error)
+            else:
+                self._log.info("Read the authority again, its files have changed", file=str(self._certificate))
+        return self._authority
+
+    def _read(self) -> Authority:
+        return authority_of(Pair.load(self._certificate, self._key))
+
+    def _stamp_now(self) -> tuple[object, ...]:
+        return _stamp(self._certificate), _stamp(self._key)
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    try:
+        found = path.stat()
+    except OSError:
+        return ()
+    return found.st_mtime_ns, found.st_size, found.st_ino

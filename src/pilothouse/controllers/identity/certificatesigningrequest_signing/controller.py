@@ -1,0 +1,93 @@
+"""Looks at requests when they come or change, and writes the certificate, or why there is none."""
+
+import base64
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pilothouse.api.certificates import CERTIFICATE_SIGNING_REQUESTS, CertificateSigningRequest
+from pilothouse.client.errors import Conflict, NotFound
+from pilothouse.controllers.identity.certificatesigningrequest_signing import DESCRIPTOR, SigningOptions
+from pilothouse.controllers.identity.certificatesigningrequest_signing.authorities import authorities
+from pilothouse.controllers.identity.certificatesigningrequest_signing.decide import (
+    PROBLEMS,
+    failure,
+    is_waiting,
+    lifetime,
+    validity,
+)
+from pilothouse.controllers.identity.certificatesigningrequest_signing.issuing import issue
+from pilothouse.controllers.shared.certificate_queue import QUEUE, WORKERS, queue_limiter, with_condition, with_status
+from pilothouse.machinery.times import format_time
+from pilothouse.runtime import Controller, ControllerContext, Requeue, RetryLater
+from pilothouse.semantics.certificate_requests import parse_request, wishes_of
+
+if TYPE_CHECKING:
+    from cryptography import x509
+
+
+def build(context: ControllerContext) -> "RequestSigner":
+    """The factory of the descriptor. Raises ``CannotRun`` for files that cannot be used."""
+    return RequestSigner(context)
+
+
+class RequestSigner(Controller):
+    """See the package for the promises. Keys are names of requests; all signers share one queue."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        self._options = context.options_as(SigningOptions)
+        self._authorities = authorities(self._options, context.log)
+        requests = context.informers.informer(CERTIFICATE_SIGNING_REQUESTS, keep_raw=True)
+        super().__init__(
+            DESCRIPTOR.name,
+            context.env,
+            workers=WORKERS * len(self._authorities),
+            waits_for=(requests,),
+            metrics=context.metrics,
+            limiter=queue_limiter(context.env),
+            queue_name=QUEUE,
+            log=context.log,
+        )
+        self._client = context.client
+        self._requests = requests.cache
+        requests.add_handler(
+            lambda request, _initial: self._seen(request),
+            lambda _old, request: self._seen(request),
+            lambda request, _unknown: self._seen(request),
+        )
+
+    def _seen(self, request: CertificateSigningRequest) -> None:
+        self.queue.add(request.metadata.name)
+
+    async def reconcile(self, key: str) -> Requeue | None:
+        """Serve the request, or say why it is not served."""
+        request, raw = self._requests.get(key), self._requests.raw(key)
+        if request is None or not is_waiting(request) or request.spec.signer_name not in self._authorities:
+            return None
+        assert raw is not None, "the informer was asked to keep it"
+        spec = request.spec
+        parsed = parse_request(spec.request)
+        problem = PROBLEMS[spec.signer_name](wishes_of(parsed), spec.usages)
+        if problem is not None:
+            condition = failure(problem, format_time(self.env.now()))
+            await self._write(key, with_condition(raw, msgspec.json.encode(condition)))
+            self.log.info("Gave up a certificate request", v=2, csr=key, signer=spec.signer_name, reason=problem)
+            return None
+        certificate = base64.b64encode(self._issue(request, parsed))
+        await self._write(key, with_status(raw, {"certificate": msgspec.json.encode(certificate.decode())}))
+        self.log.info("Issued a certificate", v=2, csr=key, signer=spec.signer_name)
+        return None
+
+    def _issue(self, request: CertificateSigningRequest, parsed: "x509.CertificateSigningRequest") -> bytes:
+        spec = request.spec
+        authority = self._authorities[spec.signer_name]()
+        length = lifetime(spec.expiration_seconds, self._options.duration)
+        valid = validity(self.env.now(), length, authority.certificate.not_valid_after_utc)
+        return issue(authority, parsed, spec.usages, valid)
+
+    async def _write(self, key: str, body: bytes) -> None:
+        # With the version that was read: another request of this name, or one that was denied meanwhile, is refused.
+        try:
+            await self._client.update(CERTIFICATE_SIGNING_REQUESTS.raw, key, body, subresource="status")
+        except (Conflict, NotFound) as error:
+            raise RetryLater(str(error)) from error

@@ -1,0 +1,90 @@
+"""Who is served, why not, and for how long. Pure. Upstream: v1.36 ``pkg/controller/certificates/signer/signer.go`` and
+``authority/policies.go``."""
+
+import datetime
+from collections.abc import Callable, Mapping, Sequence
+
+from pilothouse.api.certificates import CertificateSigningRequest
+from pilothouse.semantics.certificate_requests import (
+    API_SERVER_CLIENT,
+    KUBELET_CLIENT,
+    KUBELET_SERVING,
+    LEGACY_UNKNOWN,
+    Wishes,
+    has_failed,
+    is_approved,
+    kubelet_client_problem,
+    kubelet_serving_problem,
+)
+
+BACKDATED = datetime.timedelta(minutes=5)
+"""For clients whose clock is behind."""
+SHORT = datetime.timedelta(hours=8)
+"""Of what is valid for less, five minutes would be missed in the end."""
+LEAST = datetime.timedelta(minutes=10)
+
+
+class AuthorityEnded(Exception):
+    """The certificate of the authority is not valid any more."""
+
+
+def is_waiting(request: CertificateSigningRequest) -> bool:
+    """Whether its signer should look at it: approved, not denied, not served, not given up."""
+    return not request.status.certificate and is_approved(request) and not has_failed(request)
+
+
+def _client_problem(_wishes: Wishes, usages: Sequence[str]) -> str | None:
+    for usage in usages:
+        if usage not in {"digital signature", "key encipherment", "client auth"}:
+            return f"invalid usage for client certificate: {usage}"
+    return None if "client auth" in usages else "missing required usage for client certificate: client auth"
+
+
+def _no_problem(_wishes: Wishes, _usages: Sequence[str]) -> str | None:
+    return None
+
+
+PROBLEMS: Mapping[str, Callable[[Wishes, Sequence[str]], str | None]] = {
+    KUBELET_SERVING: kubelet_serving_problem,
+    KUBELET_CLIENT: kubelet_client_problem,
+    API_SERVER_CLIENT: _client_problem,
+    LEGACY_UNKNOWN: _no_problem,
+}
+"""Why a signer must not serve a request, in upstream's words; ``None`` if it may. These are the signers there are."""
+
+
+def failure(problem: str, now: str) -> dict[str, str]:
+    """The condition of a request that its signer gives up."""
+    return {
+        "type": "Failed",
+        "status": "True",
+        "reason": "SignerValidationFailure",
+        "message": problem,
+        "lastUpdateTime": now,
+    }
+
+
+def lifetime(seconds: int | None, longest: float) -> datetime.timedelta:
+    """How long the certificate is good: as long as asked, ten minutes at least, but never longer than ``longest``."""
+    limit = datetime.timedelta(seconds=longest)
+    if seconds is None:
+        return limit
+    asked = datetime.timedelta(seconds=seconds)
+    return limit if asked > limit else max(asked, LEAST)
+
+
+def validity(
+    now: datetime.datetime, length: datetime.timedelta, authority_ends: datetime.datetime
+) -> tuple[datetime.datetime, datetime.datetime]:
+    """From when and until when, never longer than the authority. Raises ``AuthorityEnded``.
+
+    At 12:00 with ten minutes: 11:55 to 12:10. With a day: 11:55 to 11:55 of the next one.
+    """
+    begins = now - BACKDATED
+    ends = now + length if length < SHORT else now + length - BACKDATED
+    last = f"NotAfter={authority_ends:%Y-%m-%d %H:%M:%S} +0000 UTC"
+    if begins >= authority_ends:
+        raise AuthorityEnded(f"the signer has expired: {last}")
+    if now >= authority_ends:
+        raise AuthorityEnded(f"refusing to sign a certificate that expired in the past: {last}")
+    return begins, min(ends, authority_ends)

@@ -1,0 +1,178 @@
+"""The certificate itself: what of a request goes into it, and what comes from the authority.
+
+As Go's ``x509.CreateCertificate`` makes it from v1.36 ``pkg/controller/certificates/authority``: the subject with the
+attributes that Go knows and in its order, the alternative names of the four kinds that it knows, the key, the usages
+that the spec names; nothing else that was asked for. Serial numbers come from the library: they must be
+unpredictable, so that they are the one thing here which no seed of a simulation repeats.
+"""
+
+import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import ExtendedKeyUsageOID as Purpose
+from cryptography.x509.oid import ExtensionOID, NameOID
+
+from pilothouse.semantics.certificate_requests import alternative_names
+
+SigningKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
+
+
+class CannotIssue(Exception):
+    """A certificate that can't be made; why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """Who signs."""
+
+    certificate: x509.Certificate
+    key: SigningKey = field(repr=False)
+
+
+_BITS = {
+    "signing": 0,
+    "digital signature": 0,
+    "content commitment": 1,
+    "key encipherment": 2,
+    "data encipherment": 3,
+    "key agreement": 4,
+    "cert sign": 5,
+    "crl sign": 6,
+    "encipher only": 7,
+    "decipher only": 8,
+}
+"""Usages of the key, by their bit (RFC 5280, 4.2.1.3)."""
+
+_PURPOSES = {
+    "any": Purpose.ANY_EXTENDED_KEY_USAGE,
+    "server auth": Purpose.SERVER_AUTH,
+    "client auth": Purpose.CLIENT_AUTH,
+    "code signing": Purpose.CODE_SIGNING,
+    "email protection": Purpose.EMAIL_PROTECTION,
+    "s/mime": Purpose.EMAIL_PROTECTION,
+    "ipsec end system": x509.ObjectIdentifier("1.3.6.1.5.5.7.3.5"),
+    "ipsec tunnel": x509.ObjectIdentifier("1.3.6.1.5.5.7.3.6"),
+    "ipsec user": x509.ObjectIdentifier("1.3.6.1.5.5.7.3.7"),
+    "timestamping": Purpose.TIME_STAMPING,
+    "ocsp signing": Purpose.OCSP_SIGNING,
+    "microsoft sgc": x509.ObjectIdentifier("1.3.6.1.4.1.311.10.3.3"),
+    "netscape sgc": x509.ObjectIdentifier("2.16.840.1.113730.4.1"),
+}
+"""What a certificate is good for, in the order of Go's constants, in which they are written."""
+
+_ATTRIBUTES = (
+    NameOID.COUNTRY_NAME,
+    NameOID.ORGANIZATION_NAME,
+    NameOID.ORGANIZATIONAL_UNIT_NAME,
+    NameOID.LOCALITY_NAME,
+    NameOID.STATE_OR_PROVINCE_NAME,
+    NameOID.STREET_ADDRESS,
+    NameOID.POSTAL_CODE,
+    NameOID.COMMON_NAME,
+    NameOID.SERIAL_NUMBER,
+)
+"""Of a subject (Go ``crypto/x509/pkix`` ``ToRDNSequence``). What is not among them, Go forgets when it reads."""
+_SINGLE = {NameOID.COMMON_NAME, NameOID.SERIAL_NUMBER}
+
+
+def issue(
+    authority: Authority,
+    request: x509.CertificateSigningRequest,
+    usages: Sequence[str],
+    valid: tuple[datetime.datetime, datetime.datetime],
+) -> bytes:
+    """The certificate, PEM. Raises ``CannotIssue``, or ``UnreadableRequest``."""
+    try:
+        builder = _builder(authority, request, usages, valid)
+        return builder.sign(authority.key, _digest(authority.key)).public_bytes(Encoding.PEM)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise CannotIssue(f"failed to sign certificate: {error}") from error
+
+
+def _builder(
+    authority: Authority,
+    request: x509.CertificateSigningRequest,
+    usages: Sequence[str],
+    valid: tuple[datetime.datetime, datetime.datetime],
+) -> x509.CertificateBuilder:
+    if not request.is_signature_valid:
+        raise CannotIssue("unable to verify certificate request signature")
+    bits, purposes = usages_of(usages)
+    subject = _subject(request)
+    builder = x509.CertificateBuilder(
+        subject_name=subject,
+        issuer_name=authority.certificate.subject,
+        public_key=request.public_key(),
+        serial_number=x509.random_serial_number(),
+        not_valid_before=valid[0].replace(microsecond=0),
+        not_valid_after=valid[1].replace(microsecond=0),
+    )
+    if bits:
+        usage = x509.UnrecognizedExtension(ExtensionOID.KEY_USAGE, _encoded(bits))
+        builder = builder.add_extension(usage, critical=True)
+    if purposes:
+        builder = builder.add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
+    builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+    try:
+        own = authority.certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+    except x509.ExtensionNotFound:
+        pass
+    else:
+        known = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(own)
+        builder = builder.add_extension(known, critical=False)
+    names = _names(request)
+    if names:
+        # Without a subject they alone say whose it is (RFC 5280, 4.2.1.6).
+        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=not subject.rdns)
+    return builder
+
+
+def usages_of(usages: Sequence[str]) -> tuple[frozenset[int], list[x509.ObjectIdentifier]]:
+    """Bits of the key's usage, and purposes. Raises ``CannotIssue`` for words that are not known."""
+    strange = [usage for usage in usages if usage not in _BITS and usage not in _PURPOSES]
+    if strange:
+        listed = " ".join(f'"{usage}"' for usage in strange)
+        raise CannotIssue(f"unrecognized usage values: [{listed}]")
+    wanted = [purpose for word, purpose in _PURPOSES.items() if word in usages]
+    return frozenset(_BITS[usage] for usage in usages if usage in _BITS), list(dict.fromkeys(wanted))
+
+
+def _encoded(bits: frozenset[int]) -> bytes:
+    """A DER bit string. The library's own ``KeyUsage`` refuses ``encipher only`` without ``key agreement``, which Go
+    writes: {0, 2} is 1010 0000, of which the last five bits are not used: 03 02 05 a0."""
+    value = sum(1 << (15 - bit) for bit in bits).to_bytes(2, "big")
+    value = value if 8 in bits else value[:1]
+    unused = next(count for count in range(8) if value[-1] >> count & 1)
+    return bytes((3, len(value) + 1, unused)) + value
+
+
+def _subject(request: x509.CertificateSigningRequest) -> x509.Name:
+    """Values of one kind stand together, as Go writes them; of a common name and a serial number the last counts."""
+    parts = []
+    for oid in _ATTRIBUTES:
+        found = list(dict.fromkeys(request.subject.get_attributes_for_oid(oid)))
+        if found:
+            parts.append(x509.RelativeDistinguishedName(found[-1:] if oid in _SINGLE else found))
+    return x509.Name(parts)
+
+
+def _names(request: x509.CertificateSigningRequest) -> list[x509.GeneralName]:
+    asked = alternative_names(request)
+    kinds = (x509.DNSName, x509.RFC822Name, x509.IPAddress, x509.UniformResourceIdentifier)
+    return [name for kind in kinds for name in asked if isinstance(name, kind)]
+
+
+def _digest(key: SigningKey) -> hashes.SHA256 | hashes.SHA384 | hashes.SHA512 | None:
+    """As Go chooses: by the size of the curve, SHA-256 for RSA, none for a kind that brings its own."""
+    if isinstance(key, ed25519.Ed25519PrivateKey):
+        return None
+    if isinstance(key, ec.EllipticCurvePrivateKey):
+        size = key.curve.key_size
+        return hashes.SHA256() if size <= 256 else hashes.SHA384() if size <= 384 else hashes.SHA512()
+    return hashes.SHA256()

@@ -1,0 +1,46 @@
+"""Publishes the authority of the API server's certificate as a ClusterTrustBundle, for pods that mount it from there.
+
+Promises: there is one bundle of signer ``kubernetes.io/kube-apiserver-serving``, named after its content, and it says
+what ``--root-ca-file`` or the manager's own connection says; others of that signer go once it is there. Only behind
+the gate ``ClusterTrustBundle``, which is off in v1.36, where there is an authority to publish and the API server serves
+the kind.
+
+Not promised: that a change of the file of ``--root-ca-file`` is noticed before a restart.
+
+Files: ``decide`` what there should be, ``controller`` the wiring. docs/controllers/
+kube_apiserver_serving_clustertrustbundle_publisher.md has where it differs from upstream.
+"""
+
+import msgspec
+
+from pilothouse.api.certificates import CLUSTER_TRUST_BUNDLES
+from pilothouse.controllers.shared.root_authority import ROOT_CA_FLAG
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch
+
+SIGNER = "kubernetes.io/kube-apiserver-serving"
+SELECTOR = f"spec.signerName={SIGNER}"
+
+
+class TrustBundleOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What is published: the content of ``root_ca_file``, or without one ``authority``, by which the program itself
+    knows its API server (PEM)."""
+
+    root_ca_file: str = ""
+    authority: str = ""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is anything to publish."""
+        return bool(self.root_ca_file or self.authority)
+
+
+DESCRIPTOR = Descriptor(
+    name="kube-apiserver-serving-clustertrustbundle-publisher-controller",
+    client_name="kube-apiserver-serving-clustertrustbundle-publisher",
+    gates=("ClusterTrustBundle",),
+    options=TrustBundleOptions,
+    switch="is_known",
+    flags=(FlagSpec(field="root_ca_file", group="serviceaccount-controller", flag=ROOT_CA_FLAG),),
+    watches=(Watch(kind=CLUSTER_TRUST_BUNDLES, field_selector=SELECTOR, keep_raw=True),),
+    factory="pilothouse.controllers.identity.kube_apiserver_serving_clustertrustbundle_publisher.controller:build",
+)

@@ -1,0 +1,104 @@
+"""Looks at all bundles of the signer whenever one of them is touched."""
+
+import msgspec
+
+from pilothouse.api.certificates import CLUSTER_TRUST_BUNDLES
+from pilothouse.client.errors import ApiError, NotFound
+from pilothouse.controllers.identity.kube_apiserver_serving_clustertrustbundle_publisher import (
+    DESCRIPTOR,
+    SELECTOR,
+    TrustBundleOptions,
+)
+from pilothouse.controllers.identity.kube_apiserver_serving_clustertrustbundle_publisher.decide import (
+    name_of,
+    new_bundle,
+    others,
+)
+from pilothouse.controllers.shared.root_authority import read_authority
+from pilothouse.machinery.splice import replace_fields
+from pilothouse.runtime import Controller, ControllerContext, Requeue
+from pilothouse.runtime.metrics import exponential_buckets
+
+ALL = "all"
+
+
+def build(context: ControllerContext) -> "TrustBundlePublisher":
+    """The factory of the descriptor. Raises ``CannotRun`` for a file that cannot be used."""
+    return TrustBundlePublisher(context)
+
+
+class TrustBundlePublisher(Controller):
+    """See the package for the promises."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        bundles = context.informers.informer(CLUSTER_TRUST_BUNDLES, field_selector=SELECTOR, keep_raw=True)
+        super().__init__(
+            DESCRIPTOR.name,
+            context.env,
+            waits_for=(bundles,),
+            metrics=context.metrics,
+            queue_name="ca_cert_publisher_cluster_trust_bundles",
+            log=context.log,
+        )
+        options = context.options_as(TrustBundleOptions)
+        self._bundle = read_authority(options.root_ca_file, options.authority)
+        self._name = name_of(self._bundle)
+        self._client = context.client
+        self._bundles = bundles.cache
+        labels = ("code",)
+        self._syncs = context.metrics.counter(
+            "clustertrustbundle_publisher_sync_total",
+            "[ALPHA] Number of syncs that occurred in cluster trust bundle publisher.",
+            labels,
+        )
+        self._durations = context.metrics.histogram(
+            "clustertrustbundle_publisher_sync_duration_seconds",
+            "[ALPHA] The time it took to sync a cluster trust bundle.",
+            labels,
+            buckets=exponential_buckets(0.001, 2, 15),
+        )
+        bundles.add_handler(
+            lambda _bundle, _initial: self.queue.add(ALL),
+            lambda _old, _new: self.queue.add(ALL),
+            lambda _bundle, _unknown: self.queue.add(ALL),
+        )
+        self.queue.add(ALL)
+
+    async def reconcile(self, key: str) -> Requeue | None:
+        """Have the one bundle, and no other, and count the look by how it ended."""
+        started, code = self.env.monotonic(), "500"
+        try:
+            await self._have_it()
+            await self._remove_others()
+            code = "200"
+        except ApiError as error:
+            code = str(error.code)
+            raise
+        finally:
+            self._syncs.labels_of(code).inc()
+            self._durations.labels_of(code).observe(self.env.monotonic() - started)
+        return None
+
+    async def _have_it(self) -> None:
+        found = self._bundles.get(self._name)
+        if found is None:
+            await self._client.create(CLUSTER_TRUST_BUNDLES, new_bundle(self._bundle))
+        elif found.spec.trust_bundle != self._bundle:
+            raw = self._bundles.raw(self._name)
+            assert raw is not None, "the informer was asked to keep it"
+            body = replace_fields(raw, {"spec.trustBundle": msgspec.json.encode(self._bundle)})
+            await self._client.update(CLUSTER_TRUST_BUNDLES.raw, self._name, body)
+
+    async def _remove_others(self) -> None:
+        """All that can be removed are, before the last failure is told."""
+        failure: ApiError | None = None
+        for name in others(self._bundles.list(), self._bundle):
+            try:
+                await self._client.delete(CLUSTER_TRUST_BUNDLES, name)
+            except NotFound:
+                continue
+            except ApiError as error:
+                self.log.error("Failed to remove a cluster trust bundle", error=error, bundleName=name)  # noqa: TRY400  # no traceback: the server said no
+                failure = error
+        if failure is not None:
+            raise failure

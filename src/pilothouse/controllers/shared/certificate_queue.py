@@ -1,0 +1,35 @@
+"""What the approver and the signer of certificate requests have in common: pace and form of what they write.
+
+Mirrors v1.36 ``pkg/controller/certificates/certificate_controller.go``.
+"""
+
+from collections.abc import Hashable, Mapping
+
+import msgspec
+
+from pilothouse.env import Env
+from pilothouse.machinery.splice import Json, replace_fields, take_field
+from pilothouse.runtime.rate_limiters import BucketLimiter, ExponentialFailureLimiter, MaxOfLimiter, RateLimiter
+
+QUEUE = "certificate"
+WORKERS = 5
+
+_items = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+def queue_limiter(env: Env) -> RateLimiter[Hashable]:
+    """200 ms doubling up to 1000 s per request, and ten per second after the first hundred: slower at first than other
+    queues, for whoever waits here waits for people."""
+    return MaxOfLimiter[Hashable](ExponentialFailureLimiter(0.2, 1000.0), BucketLimiter(env, 10.0, 100))
+
+
+def with_condition(raw: bytes, condition: bytes) -> bytes:
+    """The request with one more condition, its status otherwise as it came."""
+    found = take_field(raw, "status.conditions")
+    conditions = [*(_items.decode(found) if found is not None else ()), msgspec.Raw(condition)]
+    return with_status(raw, {"conditions": msgspec.json.encode(conditions)})
+
+
+def with_status(raw: bytes, changes: Mapping[str, Json]) -> bytes:
+    """The request with these fields of its status replaced."""
+    return replace_fields(raw, {f"status.{name}": value for name, value in changes.items()})

@@ -1,0 +1,33 @@
+"""Whose signature makes an API server one's own: what ``--root-ca-file`` says, or else what the program itself goes by.
+
+Published in every namespace, and beside each token in a Secret. Upstream: ``readCA`` of v1.36
+``cmd/kube-controller-manager/app/certificates.go``.
+"""
+
+from pathlib import Path
+
+from pilothouse.machinery.flags import STRING, Flag
+from pilothouse.runtime.guards import CannotRun
+
+ROOT_CA_FLAG = Flag(
+    "root-ca-file",
+    STRING,
+    "",
+    "If set, this root certificate authority will be included in service account's token secret. This must "
+    "be a valid PEM-encoded CA bundle.",
+)
+
+
+def read_authority(file: str, otherwise: str) -> str:
+    """The certificates of the file, or ``otherwise`` if none is named. Raises ``CannotRun``."""
+    if not file:
+        return otherwise
+    try:
+        text = Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CannotRun(f"error parsing root-ca-file at {file}: {error}") from error
+    if "-----BEGIN CERTIFICATE-----" not in text:
+        raise CannotRun(
+            f"error parsing root-ca-file at {file}: data does not contain any valid RSA or ECDSA certificates"
+        )
+    return text

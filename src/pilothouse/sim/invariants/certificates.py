@@ -1,0 +1,66 @@
+"""What must hold for certificates: nobody has one that nobody approved, and whoever was approved gets one.
+
+Counted anew from what was committed, after every write.
+"""
+
+from collections.abc import Collection
+
+import msgspec
+
+from pilothouse.api.certificates import CertificateSigningRequest
+from pilothouse.semantics.certificate_requests import has_failed, is_approved, parse_request
+from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.story import Origin
+from pilothouse.storage import Change
+
+_request = msgspec.json.Decoder(CertificateSigningRequest).decode
+_PREFIX = "certificates.k8s.io/certificatesigningrequests/"
+
+
+class Certificates(Invariant):
+    """All requests to these signers, of which nobody else issues certificates.
+
+    ``issued`` counts certificates, so that a story can tell that something happened.
+    """
+
+    def __init__(self, signers: Collection[str]) -> None:
+        self._signers = frozenset(signers)
+        self._requests: dict[str, CertificateSigningRequest] = {}
+        self.issued = 0
+
+    def committed(self, change: Change, origin: Origin | None) -> None:
+        """Requests alone."""
+        if not change.key.startswith(_PREFIX):
+            return
+        name = change.key.removeprefix(_PREFIX)
+        before = self._requests.pop(name, None)
+        if change.type == "DELETED":
+            return
+        now = self._requests[name] = _request(change.value)
+        if before is not None and before.metadata.uid != now.metadata.uid:
+            before = None
+        if now.status.certificate and (before is None or not before.status.certificate):
+            self._judge(name, before, now)
+
+    def _judge(self, name: str, before: CertificateSigningRequest | None, now: CertificateSigningRequest) -> None:
+        """Somebody has just got a certificate. What counts is what was said before that."""
+        self.issued += 1
+        if before is None or not is_approved(before):
+            raise Violation(f"{name} was issued a certificate that was not approved")
+        if has_failed(before):
+            raise Violation(f"{name} was issued a certificate after its signer had given it up")
+        if now.spec.signer_name not in self._signers:
+            raise Violation(f"{name} was issued a certificate by {now.spec.signer_name}, which is not ours")
+        from cryptography import x509
+
+        found = x509.load_pem_x509_certificate(now.status.certificate)
+        wanted = parse_request(now.spec.request)
+        if found.public_key() != wanted.public_key() or set(found.subject) != set(wanted.subject):
+            raise Violation(f"{name} was issued somebody else's certificate")
+
+    def settled(self) -> None:
+        """Nobody waits who was approved."""
+        for name, request in self._requests.items():
+            waits = is_approved(request) and not has_failed(request) and not request.status.certificate
+            if waits and request.spec.signer_name in self._signers:
+                raise Violation(f"{name} was approved, and nobody has served it or said why not")

@@ -1,0 +1,59 @@
+"""Who is told of the cluster's authority: by the flag that two controllers read, and where no flag names one."""
+
+import datetime
+
+from tests.certificate_requests import authority
+
+from pilothouse.cli.manager import flag_set
+from pilothouse.controllermanager.options import Options, options_from
+from pilothouse.controllermanager.root_authority import with_authority, with_signing_authority
+from pilothouse.controllers.identity.certificatesigningrequest_signing import DESCRIPTOR as SIGNING
+from pilothouse.controllers.identity.certificatesigningrequest_signing import SigningOptions
+from pilothouse.controllers.identity.kube_apiserver_serving_clustertrustbundle_publisher import (
+    DESCRIPTOR as TRUST_BUNDLE,
+)
+from pilothouse.controllers.identity.root_ca_certificate_publisher import DESCRIPTOR as ROOT_CA
+from pilothouse.controllers.registry import DESCRIPTORS
+
+PUBLISHERS = (ROOT_CA.name, TRUST_BUNDLE.name)
+
+
+def read(*words: str) -> Options:
+    known = flag_set("kube-controller-manager")
+    return options_from(known.parse(words), DESCRIPTORS, known)
+
+
+def seen(options: Options, name: str) -> tuple[str, str]:
+    """What a publisher is told: the file, and the authority beside it."""
+    found = options.controller_options[name]
+    return getattr(found, "root_ca_file"), getattr(found, "authority")  # noqa: B009  # whichever struct it is
+
+
+def test_one_flag_is_read_by_both_publishers() -> None:
+    options = read("--root-ca-file=/ca.crt")
+    assert [seen(options, name) for name in PUBLISHERS] == [("/ca.crt", "")] * 2
+
+
+def test_both_publishers_are_told_of_the_connections_authority_beside_the_file() -> None:
+    options = with_authority(read("--root-ca-file=/ca.crt"), b"PEM")
+    assert [seen(options, name) for name in PUBLISHERS] == [("/ca.crt", "PEM")] * 2
+
+
+def test_flags_of_the_signers_reach_them() -> None:
+    options = read("--cluster-signing-kubelet-client-cert-file=a", "--cluster-signing-kubelet-client-key-file=b")
+    assert options.controller_options[SIGNING.name] == SigningOptions(
+        kubelet_client_cert_file="a", kubelet_client_key_file="b"
+    )
+    chosen = read("--cluster-signing-duration=1h30m").controller_options[SIGNING.name]
+    assert isinstance(chosen, SigningOptions)
+    assert chosen.duration == 5400.0
+    assert not chosen.can_sign, "nobody signs without an authority"
+
+
+def test_an_authority_in_memory_is_for_the_signers_and_shows_its_key_to_nobody() -> None:
+    pair = authority(datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC))
+    options = with_signing_authority(Options(), pair)
+    chosen = options.controller_options[SIGNING.name]
+    assert isinstance(chosen, SigningOptions)
+    assert chosen.can_sign
+    assert pair.key.decode().splitlines()[1] not in repr(options)

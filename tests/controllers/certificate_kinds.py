@@ -1,0 +1,30 @@
+"""The kinds of ``certificates.k8s.io`` that are behind gates which are off, as a server has them where they are on."""
+
+from tests.controllers.node_world import Doc, World
+
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+GROUP = "certificates.k8s.io"
+
+
+async def serve(world: World, plural: str, kind: str, *, namespaced: bool, selectable: tuple[str, ...] = ()) -> None:
+    """Have the kind served, by a definition: the embedded server has none of its own for what is off by default."""
+    spec: Doc = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    spec["properties"] = {path.rpartition(".")[2]: {"type": "string"} for path in selectable}
+    version: Doc = {
+        "name": "v1beta1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}},
+        "selectableFields": [{"jsonPath": path} for path in selectable],
+    }
+    approved = {"api-approved.kubernetes.io": "https://github.com/kubernetes/kubernetes/pull/121596"}
+    definition = {
+        "metadata": {"name": f"{plural}.{GROUP}", "annotations": approved},
+        "spec": {
+            "group": GROUP,
+            "scope": "Namespaced" if namespaced else "Cluster",
+            "names": {"plural": plural, "kind": kind},
+            "versions": [version],
+        },
+    }
+    await world.request("POST", DEFINITIONS, definition)

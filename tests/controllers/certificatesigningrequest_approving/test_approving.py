@@ -1,0 +1,257 @@
+"""Which requests are approved by themselves. Rows mirror ``TestRecognizers`` and ``TestHandle``,
+``pkg/controller/certificates/approver/sarapprove_test.go`` of v1.36."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import msgspec
+import pytest
+from tests.certificate_requests import CLIENT, REQUESTS, SERVING, decided, document, request_pem
+from tests.controllers.node_world import Doc, World, play
+
+from pilothouse.api.certificates import (
+    CertificateSigningRequest,
+    CertificateSigningRequestCondition,
+    CertificateSigningRequestSpec,
+    CertificateSigningRequestStatus,
+)
+from pilothouse.apiserver.authentication import Authenticator
+from pilothouse.apiserver.authorization import AlwaysAllow, Attributes, Decision
+from pilothouse.apiserver.identity import Identity
+from pilothouse.apiserver.reviews import register
+from pilothouse.client import Client
+from pilothouse.client.interceptor import Action, Rule, conflict, fail
+from pilothouse.controllers.identity.certificatesigningrequest_approving import DESCRIPTOR
+from pilothouse.controllers.identity.certificatesigningrequest_approving.decide import (
+    ANY,
+    SELF,
+    Right,
+    is_open,
+    review_of,
+    rights_that_do,
+)
+from pilothouse.semantics.certificate_requests import API_SERVER_CLIENT, KUBELET_CLIENT, KUBELET_SERVING, Wishes
+
+NODE = "system:node:foo"
+
+
+def asked(
+    *said: str, by: str = NODE, signer: str = KUBELET_CLIENT, usages: tuple[str, ...] = CLIENT, served: bool = False
+) -> CertificateSigningRequest:
+    conditions = tuple(CertificateSigningRequestCondition(type=kind, status="True") for kind in said)
+    return CertificateSigningRequest(
+        spec=CertificateSigningRequestSpec(signer_name=signer, username=by, usages=usages),
+        status=CertificateSigningRequestStatus(conditions=conditions, certificate=b"x" if served else b""),
+    )
+
+
+def wanted(name: str = NODE, *organizations: str) -> Wishes:
+    return Wishes(common_name=name, organizations=organizations or ("system:nodes",))
+
+
+@pytest.mark.parametrize(
+    ("request_", "wishes", "expected"),
+    [
+        pytest.param(asked(), wanted(), (SELF, ANY), id="a kubelet that asks for what it is already"),
+        pytest.param(asked(by="joe"), wanted(), (ANY,), id="somebody who asks for a node (requestor joe)"),
+        pytest.param(asked(), wanted("system:node:bar"), (ANY,), id="a node that asks for another (cn bar)"),
+        pytest.param(asked(), wanted("mike"), (), id="no node (cn mike)"),
+        pytest.param(asked(), Wishes(common_name=NODE), (), id="no organization (orgs nil)"),
+        pytest.param(asked(), wanted(NODE, "system:master"), (), id="another one (orgs system:master)"),
+        pytest.param(asked(usages=(*CLIENT, "server auth")), wanted(), (), id="a usage too many (server auth)"),
+        pytest.param(asked(usages=()), wanted(), (), id="no usages"),
+    ],
+)
+def test_which_right_lets_a_request_through(
+    request_: CertificateSigningRequest, wishes: Wishes, expected: tuple[Right, ...]
+) -> None:
+    assert rights_that_do(request_, wishes) == expected
+
+
+@pytest.mark.parametrize(
+    ("request_", "expected"),
+    [
+        pytest.param(asked(), True, id="nobody has said anything"),
+        pytest.param(asked("Failed"), True, id="that a signer gave it up is no decision"),
+        pytest.param(asked("Approved"), False, id="approved"),
+        pytest.param(asked("Denied"), False, id="denied"),
+        pytest.param(asked(served=True), False, id="served"),
+        pytest.param(asked(signer=KUBELET_SERVING), False, id="for a kubelet's server"),
+        pytest.param(asked(signer=API_SERVER_CLIENT), False, id="for another client"),
+        pytest.param(asked(signer="example.com/own"), False, id="somebody else's signer"),
+    ],
+)
+def test_what_there_is_to_decide(request_: CertificateSigningRequest, expected: bool) -> None:
+    assert is_open(request_) is expected
+
+
+def test_the_review_is_about_who_asked() -> None:
+    spec = CertificateSigningRequestSpec(username="u", uid="1", groups=("g", "h"), extra={"example.com/x": ("y", "z")})
+    attributes = {
+        "verb": "create",
+        "group": "certificates.k8s.io",
+        "version": "*",
+        "resource": "certificatesigningrequests",
+        "subresource": "nodeclient",
+    }
+    review = msgspec.json.decode(msgspec.json.encode(review_of(CertificateSigningRequest(spec=spec), ANY)))
+    assert review["spec"] == {
+        "resourceAttributes": attributes,
+        "user": "u",
+        "uid": "1",
+        "groups": ["g", "h"],
+        "extra": {"example.com/x": ["y", "z"]},
+    }
+    bare = review_of(CertificateSigningRequest(spec=CertificateSigningRequestSpec(username="u")), SELF)["spec"]
+    assert set(bare) == {"resourceAttributes", "user"}
+
+
+# The controller
+
+
+class Granting(AlwaysAllow):
+    """An authorizer that knows of the subresources in ``granted``, and who was asked about."""
+
+    def __init__(self, *granted: str) -> None:
+        self.granted = set(granted)
+        self.asked: list[tuple[str, tuple[str, ...], str]] = []
+
+    def decide(self, identity: Identity, asked: Attributes) -> Decision:
+        self.asked.append((identity.user, identity.groups, asked.subresource))
+        return Decision(allowed=asked.subresource in self.granted)
+
+
+def running(story: Callable[[World, Granting], Awaitable[None]], *granted: str) -> None:
+    async def with_controller(world: World) -> None:
+        judge = Granting(*granted)
+        register(world.server.core, Authenticator((), anonymous=False), judge, None)
+        await world.start(DESCRIPTOR)
+        await story(world, judge)
+
+    play(with_controller)
+
+
+async def ask(
+    world: World,
+    *,
+    by: str = NODE,
+    groups: tuple[str, ...] = ("system:nodes",),
+    signer: str = KUBELET_CLIENT,
+    usages: tuple[str, ...] = CLIENT,
+) -> Doc:
+    body = document("r", request_pem(), signer, usages)
+    client = Client(world.server.transport(by, groups), world.env)
+    headers = {"content-type": "application/json"}
+    answer = await client.request("POST", REQUESTS, body=msgspec.json.encode(body), headers=headers)
+    found: Doc = msgspec.json.decode(answer.body)
+    return found
+
+
+APPROVAL = "update certificatesigningrequests/approval r"
+REVIEW = "create subjectaccessreviews "
+
+
+@pytest.mark.parametrize(
+    ("granted", "by", "message"),
+    [
+        pytest.param(("selfnodeclient",), NODE, SELF.message, id="for itself"),
+        pytest.param(("nodeclient",), NODE, ANY.message, id="for any node"),
+        pytest.param(("nodeclient", "selfnodeclient"), NODE, SELF.message, id="the narrower right is enough"),
+        pytest.param(("nodeclient",), "system:bootstrap:abcdef", ANY.message, id="for a node that is yet to be"),
+    ],
+)
+def test_whoever_may_is_approved(granted: tuple[str, ...], by: str, message: str) -> None:
+    async def story(world: World, judge: Granting) -> None:
+        made = await ask(world, by=by)
+        await asyncio.sleep(1)
+        found = await world.see(f"{REQUESTS}/r")
+        (condition,) = found["status"]["conditions"]
+        assert [condition[name] for name in ("type", "status", "reason", "message")] == [
+            "Approved",
+            "True",
+            "AutoApproved",
+            message,
+        ]
+        assert condition["lastUpdateTime"], "the server says when"
+        assert found["spec"] == made["spec"]
+        assert world.requests()[-1] == APPROVAL
+        assert {who for who, _groups, _what in judge.asked} == {by}
+        assert all("system:nodes" in groups for _who, groups, _what in judge.asked)
+        await asyncio.sleep(3600)
+        assert world.requests().count(APPROVAL) == 1
+
+    running(story, *granted)
+
+
+def test_whoever_may_not_is_asked_about_again_and_approved_when_the_right_is_there() -> None:
+    async def story(world: World, judge: Granting) -> None:
+        await ask(world)
+        await asyncio.sleep(2)
+        # 0, 0.2, 0.6, 1.4 s: two questions each time.
+        assert world.requests() == [REVIEW] * 8
+        assert not (await world.see(f"{REQUESTS}/r"))["status"]
+        judge.granted.add("nodeclient")
+        await asyncio.sleep(5)
+        assert world.requests()[-1] == APPROVAL
+        text = world.metrics.exposition()
+        assert "pilothouse_reconcile_errors_total{" not in text, "it is no error"
+
+    running(story)
+
+
+def test_whoever_asks_for_another_node_is_not_asked_about_the_own() -> None:
+    async def story(world: World, judge: Granting) -> None:
+        await ask(world, by="system:node:other")
+        await asyncio.sleep(0.1)
+        assert [what for _who, _groups, what in judge.asked] == ["nodeclient"]
+        assert not (await world.see(f"{REQUESTS}/r"))["status"]
+
+    running(story, "selfnodeclient")
+
+
+@pytest.mark.parametrize(
+    ("signer", "usages"), [(KUBELET_SERVING, SERVING), (API_SERVER_CLIENT, CLIENT), (KUBELET_CLIENT, SERVING)]
+)
+def test_what_is_not_for_a_kubelet_to_log_in_with_is_left_to_people(signer: str, usages: tuple[str, ...]) -> None:
+    async def story(world: World, _judge: Granting) -> None:
+        await ask(world, signer=signer, usages=usages)
+        await asyncio.sleep(3600)
+        assert world.requests() == []
+
+    running(story, "nodeclient", "selfnodeclient")
+
+
+def test_what_was_denied_stays_denied() -> None:
+    """Also if the cache has not heard of it: the write is refused, and then the cache has."""
+
+    async def story(world: World, judge: Granting) -> None:
+        made = await ask(world)
+        await asyncio.sleep(1)
+        with world.faults.hold(resource="certificatesigningrequests"):
+            await world.request("PUT", f"{REQUESTS}/r/approval", decided(made, "Denied"))
+            judge.granted.add("nodeclient")
+            await asyncio.sleep(5)
+            assert world.requests()[-1] == APPROVAL
+        await asyncio.sleep(3600)
+        found = await world.see(f"{REQUESTS}/r")
+        assert [each["type"] for each in found["status"]["conditions"]] == ["Denied"]
+
+    running(story)
+
+
+@pytest.mark.parametrize(
+    ("fault", "verb", "resource"),
+    [
+        pytest.param(fail(500), "create", "subjectaccessreviews", id="no answer to the question"),
+        pytest.param(fail(500), "update", "certificatesigningrequests", id="approval refused"),
+        pytest.param(conflict(), "update", "certificatesigningrequests", id="conflict"),
+    ],
+)
+def test_what_fails_is_tried_again(fault: Action, verb: str, resource: str) -> None:
+    async def story(world: World, _judge: Granting) -> None:
+        world.faults.add(Rule(fault, verb=verb, resource=resource, times=2))
+        await ask(world)
+        await asyncio.sleep(5)
+        assert (await world.see(f"{REQUESTS}/r"))["status"]["conditions"][0]["reason"] == "AutoApproved"
+
+    running(story, "nodeclient")

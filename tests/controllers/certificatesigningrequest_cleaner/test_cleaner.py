@@ -1,0 +1,154 @@
+"""Which requests go, and when. Rows mirror ``TestCleanerWithApprovedExpiredCSR``,
+``pkg/controller/certificates/cleaner/cleaner_test.go`` of v1.36, and add the other side of each limit."""
+
+import asyncio
+import base64
+import datetime
+from typing import Any
+
+import pytest
+from cryptography import x509
+from tests.certificate_requests import REQUESTS, authority, decided, document, request_pem
+from tests.controllers.node_world import World, play
+
+from pilothouse.api.certificates import (
+    CertificateSigningRequest,
+    CertificateSigningRequestCondition,
+    CertificateSigningRequestStatus,
+)
+from pilothouse.api.meta import ObjectMeta
+from pilothouse.client.interceptor import Rule, fail
+from pilothouse.controllers.identity.certificatesigningrequest_cleaner import DESCRIPTOR
+from pilothouse.controllers.identity.certificatesigningrequest_cleaner.decide import why_over
+from pilothouse.env import virtual
+from pilothouse.semantics.certificate_requests import API_SERVER_CLIENT
+
+NOW = datetime.datetime(2026, 5, 1, tzinfo=datetime.UTC)
+MINUTE, HOUR = datetime.timedelta(minutes=1), datetime.timedelta(hours=1)
+LIVING = authority(NOW).certificate
+ENDED = authority(NOW - datetime.timedelta(days=4000)).certificate
+
+
+def condition(kind: str, age: datetime.timedelta | None) -> CertificateSigningRequestCondition:
+    at = None if age is None else NOW - age
+    return CertificateSigningRequestCondition(type=kind, status="True", last_update_time=at)
+
+
+def asked(
+    *conditions: CertificateSigningRequestCondition,
+    age: datetime.timedelta | None = MINUTE,
+    certificate: bytes = b"",
+) -> CertificateSigningRequest:
+    created = None if age is None else NOW - age
+    return CertificateSigningRequest(
+        metadata=ObjectMeta(name="r", creation_timestamp=created),
+        status=CertificateSigningRequestStatus(conditions=conditions, certificate=certificate),
+    )
+
+
+APPROVED, DENIED, FAILED = "Approved", "Denied", "Failed"
+
+
+@pytest.mark.parametrize(
+    ("request_", "goes"),
+    [
+        pytest.param(asked(condition(APPROVED, 50 * MINUTE), certificate=LIVING), False, id="served not long ago"),
+        pytest.param(asked(condition(APPROVED, HOUR), certificate=LIVING), False, id="an hour ago to the second"),
+        pytest.param(asked(condition(APPROVED, 2 * HOUR), certificate=LIVING), True, id="served long ago"),
+        pytest.param(asked(condition(APPROVED, 50 * MINUTE)), False, id="approved, its signer has time"),
+        pytest.param(asked(condition(APPROVED, 2 * HOUR)), False, id="approved longer ago, its signer still has time"),
+        pytest.param(asked(condition(APPROVED, 25 * HOUR)), True, id="approved a day ago: nobody will serve it"),
+        pytest.param(asked(condition(DENIED, 50 * MINUTE)), False, id="denied not long ago"),
+        pytest.param(asked(condition(DENIED, 2 * HOUR)), True, id="denied long ago"),
+        pytest.param(
+            asked(condition(APPROVED, 2 * HOUR), condition(FAILED, 50 * MINUTE)), False, id="failed not long ago"
+        ),
+        pytest.param(asked(condition(APPROVED, 2 * HOUR), condition(FAILED, 2 * HOUR)), True, id="failed long ago"),
+        pytest.param(asked(age=5 * HOUR), False, id="nobody has decided yet"),
+        pytest.param(asked(age=25 * HOUR), True, id="nobody has decided for a day"),
+        pytest.param(asked(condition("Other", 25 * HOUR), age=25 * HOUR), False, id="something was said, if not much"),
+        pytest.param(asked(condition(APPROVED, 50 * MINUTE), certificate=ENDED), True, id="its certificate has ended"),
+        pytest.param(asked(age=5 * HOUR, certificate=ENDED), False, id="one that was never approved"),
+        pytest.param(
+            asked(condition(APPROVED, 50 * MINUTE), certificate=b"garbage"), False, id="no certificate has not ended"
+        ),
+        pytest.param(asked(condition(APPROVED, 2 * HOUR), certificate=b"garbage"), True, id="but served is served"),
+        pytest.param(asked(condition(DENIED, None)), False, id="denied at no time: never too old"),
+        pytest.param(asked(age=None), False, id="made at no time: never too old"),
+    ],
+)
+def test_whose_time_is_over(request_: CertificateSigningRequest, goes: bool) -> None:
+    assert (why_over(request_, NOW) is not None) is goes
+
+
+# The controller
+
+
+async def ask(world: World, name: str) -> Any:
+    return await world.request("POST", REQUESTS, document(name, request_pem("u", []), API_SERVER_CLIENT))
+
+
+async def names(world: World) -> list[str]:
+    return [each["metadata"]["name"] for each in (await world.see(REQUESTS))["items"]]
+
+
+def test_every_hour_those_go_whose_time_is_over() -> None:
+    async def story(world: World) -> None:
+        for name in ("pending", "denied", "served"):
+            made = await ask(world, name)
+            if name != "pending":
+                kind = "Denied" if name == "denied" else "Approved"
+                await world.request("PUT", f"{REQUESTS}/{name}/approval", decided(made, kind))
+        certificate = base64.b64encode(authority(virtual.START).certificate).decode()
+        await world.merge(f"{REQUESTS}/served/status", {"status": {"certificate": certificate}})
+        await world.start(DESCRIPTOR)
+        await asyncio.sleep(3600 + 60)
+        assert await names(world) == ["denied", "pending", "served"], "an hour to the second is not too long"
+        await asyncio.sleep(3600)
+        assert await names(world) == ["pending"]
+        assert world.requests() == [f"delete certificatesigningrequests {name}" for name in ("denied", "served")]
+        await asyncio.sleep(24 * 3600)
+        assert await names(world) == []
+
+    play(story)
+
+
+def test_one_that_cannot_be_deleted_does_not_hold_the_others_and_comes_up_again() -> None:
+    async def story(world: World) -> None:
+        for name in ("a", "b"):
+            await world.request("PUT", f"{REQUESTS}/{name}/approval", decided(await ask(world, name), "Denied"))
+        await asyncio.sleep(2 * 3600)
+        world.faults.add(Rule(fail(500), verb="delete", resource="certificatesigningrequests", nth=1))
+        await world.start(DESCRIPTOR)
+        await asyncio.sleep(60)
+        assert await names(world) == ["a"]
+        await asyncio.sleep(3600)
+        assert await names(world) == []
+
+    play(story)
+
+
+def test_another_request_of_the_name_is_not_meant() -> None:
+    """What goes is what was looked at, however old the cache was."""
+
+    async def story(world: World) -> None:
+        made = await ask(world, "a")
+        await world.request("PUT", f"{REQUESTS}/a/approval", decided(made, "Denied"))
+        await world.start(DESCRIPTOR)
+        await asyncio.sleep(3600 + 60)
+        with world.faults.hold(resource="certificatesigningrequests"):
+            await world.delete(f"{REQUESTS}/a")
+            await ask(world, "a")
+            await asyncio.sleep(3600)
+            assert world.requests() == ["delete certificatesigningrequests a"]
+        await asyncio.sleep(60)
+        found = await world.see(f"{REQUESTS}/a")
+        assert found["metadata"]["uid"] != made["metadata"]["uid"]
+
+    play(story)
+
+
+def test_the_rows_mean_what_they_say() -> None:
+    ends = {x509.load_pem_x509_certificate(pem).not_valid_after_utc > NOW for pem in (LIVING,)}
+    assert ends == {True}
+    assert x509.load_pem_x509_certificate(ENDED).not_valid_after_utc < NOW

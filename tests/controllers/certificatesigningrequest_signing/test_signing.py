@@ -1,0 +1,346 @@
+"""The signers against the embedded API server, in virtual time. Rows mirror ``TestHandle``,
+``pkg/controller/certificates/signer/signer_test.go``, and ``TestCertSpecified``,
+``cmd/kube-controller-manager/app/certificates_test.go``, of v1.36."""
+
+import asyncio
+import datetime
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from tests.certificate_requests import (
+    CLIENT,
+    NODES,
+    REQUESTS,
+    SERVING,
+    authority,
+    certificate_in,
+    decided,
+    document,
+    request_pem,
+)
+from tests.controllers.node_world import Doc, World, play
+
+from pilothouse.client.interceptor import Action, Rule, conflict, fail, lose_answer
+from pilothouse.controllers.identity.certificatesigningrequest_signing import DESCRIPTOR, SigningOptions
+from pilothouse.controllers.identity.certificatesigningrequest_signing.authorities import authorities
+from pilothouse.env import Log, virtual
+from pilothouse.runtime.guards import CannotRun
+from pilothouse.semantics.certificate_requests import (
+    API_SERVER_CLIENT,
+    KUBELET_CLIENT,
+    KUBELET_SERVING,
+    LEGACY_UNKNOWN,
+)
+from pilothouse.serving.certificates import Pair, make_authority
+
+MINUTE, HOUR = datetime.timedelta(minutes=1), datetime.timedelta(hours=1)
+STATUS = "update certificatesigningrequests/status r"
+OURS = authority(virtual.START)
+
+
+def running(story: Callable[[World], Awaitable[None]], options: SigningOptions | None = None) -> None:
+    async def with_controller(world: World) -> None:
+        await world.start(DESCRIPTOR, options or SigningOptions(pair=OURS))
+        await story(world)
+
+    play(with_controller)
+
+
+async def ask(world: World, body: Doc, said: str = "Approved") -> Doc:
+    made = await world.request("POST", REQUESTS, body)
+    name = body["metadata"]["name"]
+    return await world.request("PUT", f"{REQUESTS}/{name}/approval", decided(made, said)) if said else made
+
+
+async def end_of(world: World, name: str = "r") -> tuple[x509.Certificate | None, str]:
+    """The certificate, and why there is none."""
+    found = await world.see(f"{REQUESTS}/{name}")
+    failed = [each for each in found["status"].get("conditions") or () if each["type"] == "Failed"]
+    return certificate_in(found), failed[0]["message"] if failed else ""
+
+
+USER = request_pem("hello-world", ["some-org"])
+SERVER = request_pem("system:node:testnode", NODES, dns=["example.com"])
+
+
+@pytest.mark.parametrize(
+    ("body", "said", "served", "problem"),
+    [
+        pytest.param(document("r", USER, API_SERVER_CLIENT, CLIENT), "Approved", True, "", id="kube-apiserver-client"),
+        pytest.param(
+            document("r", USER, API_SERVER_CLIENT, (*CLIENT, "server auth")),
+            "Approved",
+            False,
+            "invalid usage for client certificate: server auth",
+            id="kube-apiserver-client with an unexpected usage",
+        ),
+        pytest.param(
+            document("r", request_pem("system:node:x"), KUBELET_CLIENT), "Approved", True, "", id="…-client-kubelet"
+        ),
+        pytest.param(
+            document("r", USER, KUBELET_CLIENT),
+            "Approved",
+            False,
+            "subject organization is not system:nodes",
+            id="no kubelet's, approved by hand",
+        ),
+        pytest.param(document("r", USER, LEGACY_UNKNOWN, ["any"]), "Approved", True, "", id="legacy-unknown"),
+        pytest.param(document("r", SERVER, KUBELET_SERVING, SERVING), "Approved", True, "", id="kubelet-serving"),
+        pytest.param(
+            document("r", request_pem(), KUBELET_SERVING, SERVING),
+            "Approved",
+            False,
+            "DNS or IP subjectAltName is required",
+            id="kubelet-serving without an address",
+        ),
+        pytest.param(document("r", SERVER, KUBELET_SERVING, SERVING), "", False, "", id="not approved"),
+        pytest.param(document("r", SERVER, KUBELET_SERVING, SERVING), "Denied", False, "", id="denied"),
+        pytest.param(document("r", USER, "kubernetes.io/not-recognised"), "Approved", False, "", id="unknown signer"),
+        pytest.param(document("r", USER, "example.com/sample-name"), "Approved", False, "", id="somebody else's"),
+    ],
+)
+def test_who_is_served(body: Doc, said: str, served: bool, problem: str) -> None:
+    async def story(world: World) -> None:
+        await ask(world, body, said)
+        await asyncio.sleep(3600)
+        certificate, why = await end_of(world)
+        assert (certificate is not None, why) == (served, problem)
+        assert world.requests() == ([STATUS] if served or problem else []), "one write, and that is all"
+
+    running(story)
+
+
+def test_a_condition_says_why_and_when() -> None:
+    async def story(world: World) -> None:
+        await ask(world, document("r", USER, KUBELET_SERVING, SERVING))
+        await asyncio.sleep(1)
+        conditions = (await world.see(f"{REQUESTS}/r"))["status"]["conditions"]
+        assert [each["type"] for each in conditions] == ["Approved", "Failed"]
+        assert {name: conditions[1][name] for name in ("status", "reason", "message")} == {
+            "status": "True",
+            "reason": "SignerValidationFailure",
+            "message": "subject organization is not system:nodes",
+        }
+        (sent,) = world.bodies("update", "certificatesigningrequests/status")
+        assert sent["status"]["conditions"][1]["lastUpdateTime"] == "2026-01-01T00:00:00Z"
+        assert "lastTransitionTime" not in sent["status"]["conditions"][1]
+
+    running(story)
+
+
+def test_nothing_is_done_for_a_request_that_has_failed() -> None:
+    async def story(world: World) -> None:
+        body = document("r", SERVER, KUBELET_SERVING, SERVING)
+        made = await world.request("POST", REQUESTS, body)
+        failed = {"type": "Failed", "status": "True", "reason": "Mine", "message": "somebody else's"}
+        await world.merge(f"{REQUESTS}/r/status", {"status": {"conditions": [failed]}})
+        made = await world.see(f"{REQUESTS}/r")
+        await world.request("PUT", f"{REQUESTS}/r/approval", decided(made))
+        await asyncio.sleep(60)
+        assert (await end_of(world))[0] is None
+        assert world.requests() == []
+
+    running(story)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "limit", "after"),
+    [
+        pytest.param(600, 8760, 10 * MINUTE, id="ten minutes"),
+        pytest.param(86400, 8760, 24 * HOUR - 5 * MINUTE, id="a day"),
+        pytest.param(None, 8760, 8760 * HOUR - 5 * MINUTE, id="nothing said"),
+        pytest.param(86400, 1, HOUR, id="more than --cluster-signing-duration"),
+        pytest.param(None, 200_000, 3650 * 24 * HOUR, id="more than the authority has"),
+    ],
+)
+def test_how_long_a_certificate_is_good(seconds: int | None, limit: int, after: datetime.timedelta) -> None:
+    async def story(world: World) -> None:
+        await ask(world, document("r", USER, API_SERVER_CLIENT, seconds=seconds))
+        await asyncio.sleep(1)
+        found, _why = await end_of(world)
+        assert found is not None
+        assert found.not_valid_before_utc == virtual.START - 5 * MINUTE
+        assert found.not_valid_after_utc == virtual.START + after
+        found.verify_directly_issued_by(x509.load_pem_x509_certificate(OURS.certificate))
+
+    running(story, SigningOptions(pair=OURS, duration=limit * 3600.0))
+
+
+@pytest.mark.parametrize(
+    "fault", [fail(500), conflict(), fail(403, "Forbidden"), lose_answer()], ids=["500", "409", "403", "answer lost"]
+)
+def test_a_write_that_fails_is_tried_again_and_one_certificate_comes_of_it(fault: Action) -> None:
+    async def story(world: World) -> None:
+        world.faults.add(Rule(fault, verb="update", resource="certificatesigningrequests", times=2))
+        await ask(world, document("r", USER, API_SERVER_CLIENT))
+        await asyncio.sleep(5)
+        first, _why = await end_of(world)
+        assert first is not None
+        await asyncio.sleep(3600)
+        assert (await end_of(world))[0] == first
+
+    running(story)
+
+
+def test_another_request_of_the_name_is_not_meant() -> None:
+    """It was approved, deleted, and made anew by somebody else while the cache still shows the first one."""
+
+    async def story(world: World) -> None:
+        await ask(world, document("r", USER, API_SERVER_CLIENT), "")
+        await asyncio.sleep(1)
+        with world.faults.hold(resource="certificatesigningrequests") as hold:
+            await world.request("PUT", f"{REQUESTS}/r/approval", decided(await world.see(f"{REQUESTS}/r")))
+            await world.delete(f"{REQUESTS}/r")
+            await ask(world, document("r", request_pem("mallory", ["system:masters"]), LEGACY_UNKNOWN), "")
+            hold.release(1)
+            await asyncio.sleep(5)
+            assert set(world.requests()) == {STATUS}
+            assert await end_of(world) == (None, "")
+        await asyncio.sleep(3600)
+        assert await end_of(world) == (None, "")
+
+    running(story)
+
+
+def test_an_authority_that_has_ended_leaves_requests_waiting_for_the_next(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        await ask(world, document("r", USER, API_SERVER_CLIENT))
+        await asyncio.sleep(5)
+        assert world.requests() == []
+        assert "pilothouse_reconcile_errors_total{" in world.metrics.exposition()
+        OURS.save(*files)
+        await asyncio.sleep(60)
+        found, _why = await end_of(world)
+        assert found is not None
+        found.verify_directly_issued_by(x509.load_pem_x509_certificate(OURS.certificate))
+
+    files = tmp_path / "ca.crt", tmp_path / "ca.key"
+    make_authority("old", virtual.START - datetime.timedelta(days=4000)).save(*files)
+    running(story, SigningOptions(cert_file=str(files[0]), key_file=str(files[1])))
+
+
+# Files
+
+
+def signers(tmp_path: Path, **named: str) -> dict[str, str]:
+    """Which signer runs with which authority, when these files are named."""
+    paths: dict[str, str] = {}
+    for field, stem in named.items():
+        pair = authority(virtual.START, stem)
+        pair.save(tmp_path / f"{stem}.crt", tmp_path / f"{stem}.key")
+        before = f"{field}_" if field else ""
+        paths |= {f"{before}cert_file": f"{tmp_path}/{stem}.crt", f"{before}key_file": f"{tmp_path}/{stem}.key"}
+    found = authorities(SigningOptions(**paths), Log("test"))  # type: ignore[arg-type]
+    return {signer: source().certificate.subject.rfc4514_string() for signer, source in found.items()}
+
+
+def test_one_pair_is_for_all_and_own_pairs_are_for_those_alone(tmp_path: Path) -> None:
+    every = (KUBELET_SERVING, KUBELET_CLIENT, API_SERVER_CLIENT, LEGACY_UNKNOWN)
+    assert signers(tmp_path, **{"": "one"}) == dict.fromkeys(every, "CN=one")
+    assert signers(tmp_path, kubelet_serving="a", legacy_unknown="b") == {
+        KUBELET_SERVING: "CN=a",
+        LEGACY_UNKNOWN: "CN=b",
+    }
+    assert signers(tmp_path, kubelet_client="a", kube_apiserver_client="a") == {
+        KUBELET_CLIENT: "CN=a",
+        API_SERVER_CLIENT: "CN=a",
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "can", "problems"),
+    [
+        pytest.param({}, False, 0, id="nothing"),
+        pytest.param({"cert_file": "a"}, False, 0, id="a certificate alone: no signer, as upstream"),
+        pytest.param({"cert_file": "a", "key_file": "b"}, True, 0, id="one pair"),
+        pytest.param({"kubelet_client_cert_file": "a", "kubelet_client_key_file": "b"}, True, 0, id="an own pair"),
+        pytest.param({"kubelet_client_cert_file": "a"}, True, 1, id="a certificate without its key"),
+        pytest.param({"legacy_unknown_key_file": "a"}, True, 1, id="a key without its certificate"),
+        pytest.param(
+            {"cert_file": "a", "legacy_unknown_cert_file": "b", "legacy_unknown_key_file": "c"},
+            True,
+            1,
+            id="both kinds",
+        ),
+        pytest.param({"pair": OURS}, True, 0, id="no file, but an embedded server's"),
+    ],
+)
+def test_which_files_go_together(options: dict[str, str], can: bool, problems: int) -> None:
+    made = SigningOptions(**options)  # type: ignore[arg-type]
+    assert (made.can_sign, len(made.problems())) == (can, problems)
+
+
+@pytest.mark.parametrize(
+    ("certificate", "key", "text"),
+    [
+        pytest.param(None, OURS.key, "No such file", id="no certificate"),
+        pytest.param(OURS.certificate, None, "No such file", id="no key"),
+        pytest.param(OURS.certificate * 2, OURS.key, "expected 1 certificate, found 2", id="two certificates"),
+        pytest.param(b"x", OURS.key, "can't be read", id="no PEM"),
+        pytest.param(OURS.certificate, b"secret", "can't be read", id="no key in it"),
+        pytest.param(
+            OURS.certificate, authority(virtual.START, "other").key, "is not the key of", id="the key of another"
+        ),
+    ],
+)
+def test_files_that_cannot_be_used_end_the_start_and_are_not_repeated(
+    certificate: bytes | None, key: bytes | None, text: str, tmp_path: Path
+) -> None:
+    paths = tmp_path / "ca.crt", tmp_path / "ca.key"
+    for path, content in zip(paths, (certificate, key), strict=True):
+        if content is not None:
+            path.write_bytes(content)
+    options = SigningOptions(cert_file=str(paths[0]), key_file=str(paths[1]))
+    with pytest.raises(CannotRun, match=r"failed to start .*error reading CA cert") as caught:
+        authorities(options, Log("test"))
+    assert text in str(caught.value)
+    assert "secret" not in str(caught.value)
+    assert "PRIVATE" not in str(caught.value)
+
+
+def test_files_are_read_again_when_they_change(tmp_path: Path) -> None:
+    first, second = OURS, authority(virtual.START, "second")
+    paths = tmp_path / "ca.crt", tmp_path / "ca.key"
+    first.save(*paths)
+    source = authorities(SigningOptions(cert_file=str(paths[0]), key_file=str(paths[1])), Log("test"))[LEGACY_UNKNOWN]
+
+    def name() -> str:
+        return source().certificate.subject.rfc4514_string()
+
+    assert name() == "CN=test-ca"
+    paths[1].write_bytes(second.key)
+    assert name() == "CN=test-ca", "the pair does not fit yet: the old one stays in use"
+    paths[0].write_bytes(second.certificate)
+    assert name() == "CN=second"
+    paths[0].unlink()
+    assert name() == "CN=second", "also when there is none for a moment"
+    first.save(*paths)
+    assert name() == "CN=test-ca"
+
+
+def test_a_key_reaches_no_log_event_or_metric(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """With everything told, and with files that go wrong in the middle."""
+    paths = tmp_path / "ca.crt", tmp_path / "ca.key"
+    OURS.save(*paths)
+    body = OURS.key.decode().splitlines()[1]
+    seen: list[str] = []
+
+    async def story(world: World) -> None:
+        await ask(world, document("r", USER, API_SERVER_CLIENT))
+        await asyncio.sleep(1)
+        Pair(OURS.certificate, OURS.key[:-60]).save(*paths)
+        await ask(world, document("s", USER, API_SERVER_CLIENT))
+        await asyncio.sleep(1)
+        assert (await end_of(world, "s"))[0] is not None
+        seen.append(world.metrics.exposition())
+        seen.append(str((await world.see("/api/v1/events"))["items"]))
+
+    caplog.set_level(1)
+    running(story, SigningOptions(cert_file=str(paths[0]), key_file=str(paths[1])))
+    told = [str(vars(record)) for record in caplog.records]
+    assert any("unfit" in text for text in told)
+    for text in (*seen, *told):
+        assert body not in text
+        assert "PRIVATE" not in text

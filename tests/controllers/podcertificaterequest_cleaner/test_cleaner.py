@@ -1,0 +1,102 @@
+"""Which requests of pods go. Rows mirror ``TestPCRCleaner``, ``pkg/controller/certificates/cleaner/pcrcleaner_test.go``
+of v1.36; that what a request says makes no difference is theirs, too."""
+
+import asyncio
+import datetime
+
+import pytest
+from tests.controllers.certificate_kinds import serve
+from tests.controllers.node_world import Doc, World, play
+
+from pilothouse.api.meta import ObjectMeta
+from pilothouse.client.interceptor import Rule, fail
+from pilothouse.controllers.identity.podcertificaterequest_cleaner import DESCRIPTOR
+from pilothouse.controllers.identity.podcertificaterequest_cleaner.decide import is_over
+
+NOW = datetime.datetime(2025, 1, 1, 0, 30, tzinfo=datetime.UTC)
+REQUESTS = "/apis/certificates.k8s.io/v1beta1/namespaces/default/podcertificaterequests"
+
+
+@pytest.mark.parametrize(
+    ("minute", "second", "expected"),
+    [
+        pytest.param(15, 1, False, id="within the threshold"),
+        pytest.param(15, 0, True, id="a quarter of an hour to the second"),
+        pytest.param(14, 59, True, id="outside the threshold"),
+    ],
+)
+def test_whose_time_is_over(minute: int, second: int, expected: bool) -> None:
+    assert is_over(ObjectMeta(creation_timestamp=NOW.replace(minute=minute, second=second)), NOW) is expected
+
+
+def test_what_was_made_at_no_time_stays() -> None:
+    assert not is_over(ObjectMeta(), NOW)
+
+
+async def ask(world: World, name: str) -> Doc:
+    head = {"apiVersion": "certificates.k8s.io/v1beta1", "kind": "PodCertificateRequest"}
+    return await world.request(
+        "POST", REQUESTS, {**head, "metadata": {"name": name}, "spec": {"signerName": "foo.com/abc"}}
+    )
+
+
+async def names(world: World) -> list[str]:
+    return [each["metadata"]["name"] for each in (await world.see(REQUESTS))["items"]]
+
+
+async def prepare(world: World) -> None:
+    await serve(world, "podcertificaterequests", "PodCertificateRequest", namespaced=True)
+    await asyncio.sleep(2)
+
+
+def test_every_five_minutes_the_old_ones_go() -> None:
+    async def story(world: World) -> None:
+        await prepare(world)
+        await ask(world, "a")
+        await world.start(DESCRIPTOR)
+        await asyncio.sleep(600)
+        await ask(world, "b")
+        assert await names(world) == ["a", "b"]
+        await asyncio.sleep(330)
+        assert await names(world) == ["b"]
+        await asyncio.sleep(600)
+        assert await names(world) == []
+        assert world.requests() == [f"delete podcertificaterequests {name}" for name in "ab"]
+
+    play(story)
+
+
+def test_one_that_cannot_be_deleted_does_not_hold_the_others_and_comes_up_again() -> None:
+    async def story(world: World) -> None:
+        await prepare(world)
+        for name in "ab":
+            await ask(world, name)
+        await asyncio.sleep(1000)
+        world.faults.add(Rule(fail(500), verb="delete", resource="podcertificaterequests", nth=1))
+        await world.start(DESCRIPTOR)
+        await asyncio.sleep(1)
+        assert await names(world) == ["a"]
+        await asyncio.sleep(300)
+        assert await names(world) == []
+
+    play(story)
+
+
+def test_another_request_of_the_name_is_not_meant() -> None:
+    async def story(world: World) -> None:
+        await prepare(world)
+        await ask(world, "a")
+        await world.start(DESCRIPTOR)
+        await asyncio.sleep(700)
+        with world.faults.hold(resource="podcertificaterequests"):
+            await world.delete(f"{REQUESTS}/a")
+            await ask(world, "a")
+            await asyncio.sleep(300)
+            assert world.requests() == ["delete podcertificaterequests a"]
+        assert await names(world) == ["a"]
+
+    play(story)
+
+
+def test_it_is_behind_its_gate() -> None:
+    assert DESCRIPTOR.gates == ("PodCertificateRequest",)

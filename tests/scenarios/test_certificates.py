@@ -1,0 +1,198 @@
+"""Certificate requests under faults: kubelets and people ask, people and the approver decide, the signer serves."""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+import pytest
+from tests.certificate_requests import CLIENT, NODES, REQUESTS, SERVING, authority, decided, document, request_pem
+from tests.scenarios.users import Doc, User
+
+from pilothouse.apiserver.authentication import Authenticator
+from pilothouse.apiserver.authorization import AlwaysAllow, Attributes, Decision
+from pilothouse.apiserver.identity import Identity
+from pilothouse.apiserver.reviews import register
+from pilothouse.client import Client
+from pilothouse.client.errors import ApiError
+from pilothouse.client.interceptor import Rule, delay
+from pilothouse.controllers.identity.certificatesigningrequest_signing import DESCRIPTOR, SigningOptions, controller
+from pilothouse.env import virtual
+from pilothouse.machinery.splice import replace_fields
+from pilothouse.semantics.certificate_requests import (
+    API_SERVER_CLIENT,
+    KUBELET_CLIENT,
+    KUBELET_SERVING,
+    LEGACY_UNKNOWN,
+)
+from pilothouse.sim import Simulation, SimulationFailed, SimulationOptions, draw, simulate
+from pilothouse.sim.invariants.certificates import Certificates
+
+SIGNERS = (KUBELET_SERVING, KUBELET_CLIENT, API_SERVER_CLIENT, LEGACY_UNKNOWN)
+CONTROLLERS = ("csrsigning", "csrapproving", "csrcleaner")
+OPTIONS = SimulationOptions(
+    nodes=1,
+    controllers=CONTROLLERS,
+    controller_options={DESCRIPTOR.name: SigningOptions(pair=authority(virtual.START))},
+)
+RESOURCES = ("certificatesigningrequests", "subjectaccessreviews")
+SECONDS = 90.0
+PEMS = {name: request_pem(name) for name in ("system:node:a", "system:node:b")}
+PERSON, SERVER = request_pem("jane", ["dev"]), request_pem("system:node:a", NODES, dns=["a"])
+
+
+class Rights(AlwaysAllow):
+    """Who may have which certificate without anybody looking; people give and take it."""
+
+    def __init__(self) -> None:
+        self.granted: set[str] = set()
+
+    def decide(self, identity: Identity, asked: Attributes) -> Decision:
+        return Decision(allowed=asked.subresource in self.granted)
+
+
+class Everybody(User):
+    """Kubelets and people, in any order."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        super().__init__(simulation.user)
+        self._simulation = simulation
+        self._chance: random.Random = simulation.env.stream("user")
+        self.rights = Rights()
+        register(simulation.plane.server.core, Authenticator((), anonymous=False), self.rights, None)
+
+    def actions(self) -> list[Callable[[], Awaitable[None]]]:
+        """What may be done, the likelier more than once."""
+        asking = [self.ask_as_node, self.ask_as_node, self.ask_as_person]
+        return [*asking, self.approve, self.approve, self.deny, self.withdraw, self.grant, self.wait_long]
+
+    async def work(self, count: int) -> None:
+        """Do so many things."""
+        for _ in range(count):
+            with contextlib.suppress(ApiError):  # a person shrugs
+                await self._chance.choice(self.actions())()
+            await asyncio.sleep(self._chance.choice((0.0, 0.05, 0.5, 3.0, 8.0)))
+
+    def _name(self) -> str:
+        """One of a few, so that some come again."""
+        return f"r{self._chance.randrange(4)}"
+
+    async def ask_as_node(self) -> None:
+        """For itself or another one, to log in with; one that is refused among them."""
+        by, about = self._chance.choice(("a", "b")), self._chance.choice(sorted(PEMS))
+        usages = self._chance.choice((CLIENT, CLIENT, SERVING))
+        client = Client(self._simulation.plane.server.transport(f"system:node:{by}", NODES), self._simulation.env)
+        body = msgspec.json.encode(document(self._name(), PEMS[about], KUBELET_CLIENT, usages))
+        await client.request("POST", REQUESTS, body=body, headers={"content-type": "application/json"})
+
+    async def ask_as_person(self) -> None:
+        """Of any signer, some of which are not ours."""
+        signer = self._chance.choice((*SIGNERS, "example.com/own"))
+        pem, usages = self._chance.choice(((PERSON, CLIENT), (SERVER, SERVING)))
+        await self.ask("POST", REQUESTS, document(self._name(), pem, signer, usages, seconds=600))
+
+    async def approve(self) -> None:
+        """Say yes to something."""
+        await self._decide("Approved")
+
+    async def deny(self) -> None:
+        """Say no to something."""
+        await self._decide("Denied")
+
+    async def _decide(self, kind: str) -> None:
+        items = await self.items(REQUESTS)
+        if items:
+            found = self._chance.choice(items)
+            head = {"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest"}
+            path = f"{REQUESTS}/{found['metadata']['name']}/approval"
+            await self.ask("PUT", path, {**head, **decided(found, kind)})
+
+    async def withdraw(self) -> None:
+        """Delete a request."""
+        items = await self.items(REQUESTS)
+        if items:
+            await self.ask("DELETE", f"{REQUESTS}/{self._chance.choice(items)['metadata']['name']}")
+
+    async def grant(self) -> None:
+        """Give or take a right."""
+        self.rights.granted ^= {self._chance.choice(("nodeclient", "selfnodeclient"))}
+
+    async def wait_long(self) -> None:
+        """Now and then for so long that the cleaner comes by."""
+        await asyncio.sleep(self._chance.choice((0.0, 0.0, 0.0, 4000.0)))
+
+
+@pytest.mark.parametrize("count", [40])
+def test_nobody_has_a_certificate_that_nobody_approved(seed: int, count: int) -> None:
+    async def tell(simulation: Simulation) -> None:
+        everybody = Everybody(simulation)
+        plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
+        await asyncio.gather(simulation.follow(plan), everybody.work(count))
+        simulation.heal()
+        everybody.rights.granted = {"nodeclient"}
+        for kind in ("system:node:a", "system:node:b"):
+            with contextlib.suppress(ApiError):
+                body = document(f"last-{kind[-1]}", PEMS[kind], KUBELET_CLIENT)
+                await everybody.ask("POST", REQUESTS, body)
+        await asyncio.sleep(1100.0)  # the longest pause of a queue
+        found = {each["metadata"]["name"]: each for each in await everybody.items(REQUESTS)}
+        for name in ("last-a", "last-b"):
+            assert found[name]["status"].get("certificate"), f"{name} was served in the end"
+        await simulation.settle()
+        await asyncio.sleep(30 * 3600.0)
+        await simulation.settle()
+        assert await everybody.items(REQUESTS) == [], "and nothing is left of it"
+
+    simulate(tell, seed=seed, options=OPTIONS, invariants=lambda: (Certificates(SIGNERS),))
+
+
+async def exchanged(simulation: Simulation) -> None:
+    """What was approved is deleted, and made anew by somebody else, while the certificate is on its way."""
+    user = Everybody(simulation)
+    first = await user.ask("POST", REQUESTS, document("r", PERSON, API_SERVER_CLIENT))
+    simulation.add_rule(Rule(delay(5.0), verb="update", resource="certificatesigningrequests", nth=1))
+    await user.ask("PUT", f"{REQUESTS}/r/approval", decided(first))
+    await asyncio.sleep(1.0)
+    await user.ask("DELETE", f"{REQUESTS}/r")
+    await user.ask("POST", REQUESTS, document("r", SERVER, LEGACY_UNKNOWN))
+    await asyncio.sleep(60.0)
+    await simulation.settle()
+
+
+def careless(raw: bytes, changes: Any) -> bytes:
+    """As ``with_status``, for whatever has the name by now. With the condition in it the server would still refuse."""
+    status = b'{"certificate":%s}' % changes["certificate"]
+    return replace_fields(raw, {"metadata": b'{"name":"r"}', "status": status})
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=["with the version that was read", "with the name alone"])
+def test_another_request_of_the_name_is_not_served(guarded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not guarded:
+        monkeypatch.setattr(controller, "with_status", careless)
+    expected = contextlib.nullcontext() if guarded else pytest.raises(SimulationFailed, match="was not approved")
+    with expected:
+        simulate(exchanged, options=OPTIONS, invariants=lambda: (Certificates(SIGNERS),))
+
+
+async def simple(simulation: Simulation) -> None:
+    """One request that nobody has decided about, and one that somebody has."""
+    user = Everybody(simulation)
+    await user.ask("POST", REQUESTS, document("open", PERSON, API_SERVER_CLIENT))
+    made: Doc = await user.ask("POST", REQUESTS, document("r", PERSON, API_SERVER_CLIENT))
+    await user.ask("PUT", f"{REQUESTS}/r/approval", decided(made))
+    await asyncio.sleep(60.0)
+    await simulation.settle()
+
+
+def test_the_judge_notices_who_is_served_without_approval(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(controller, "is_waiting", lambda request: not request.status.certificate)
+    with pytest.raises(SimulationFailed, match="open was issued a certificate that was not approved"):
+        simulate(simple, options=OPTIONS, invariants=lambda: (Certificates(SIGNERS),))
+
+
+def test_the_judge_notices_who_waits_for_nobody() -> None:
+    options = SimulationOptions(nodes=1, controllers=("csrapproving",))
+    with pytest.raises(SimulationFailed, match="r was approved, and nobody has served it"):
+        simulate(simple, options=options, invariants=lambda: (Certificates(SIGNERS),))

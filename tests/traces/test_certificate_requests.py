@@ -1,0 +1,99 @@
+"""15a-csr, replayed: a kubelet is approved and served, a person by hand, and what its signer must not serve fails."""
+
+import copy
+
+import msgspec
+from msgspec.structs import replace
+from tests.certificate_requests import REQUESTS, authority, decided, document, request_pem
+from tests.traces.canonical import Trace, assert_same
+from tests.traces.records import Record, recorded
+from tests.traces.stage import OPTIONS, Doc, Stage, play
+
+from pilothouse.api.wire import Request, Response
+from pilothouse.apiserver.authentication import Authenticator
+from pilothouse.apiserver.authorization import AlwaysAllow, Attributes, Decision
+from pilothouse.apiserver.identity import Identity
+from pilothouse.apiserver.reviews import register
+from pilothouse.controllermanager.root_authority import with_signing_authority
+from pilothouse.env import virtual
+from pilothouse.semantics.certificate_requests import API_SERVER_CLIENT, KUBELET_CLIENT, KUBELET_SERVING
+
+SCENARIO = "15a-csr"
+USER = "certificate-controller"
+BOOTSTRAP = Identity("system:bootstrap:abcdef", ("system:bootstrappers", "system:authenticated"), uid="boot")
+ADMIN = Identity("admin", ("system:masters", "system:authenticated"), uid="admin")
+
+
+class Bound(AlwaysAllow):
+    """The ClusterRoleBinding of the scenario."""
+
+    def decide(self, identity: Identity, asked: Attributes) -> Decision:
+        return Decision(allowed="system:bootstrappers" in identity.groups and asked.subresource == "nodeclient")
+
+
+async def ask(stage: Stage, who: Identity, method: str, path: str, body: Doc) -> Doc:
+    """A request of somebody whose uid counts."""
+    headers = {"content-type": "application/json"}
+    answer = await stage.server.handle(Request(method, path, headers, msgspec.json.encode(body)), who)
+    assert isinstance(answer, Response)
+    found: Doc = msgspec.json.decode(answer.body)
+    return found
+
+
+async def approve(stage: Stage, name: str) -> None:
+    """``kubectl certificate approve``."""
+    path = f"{REQUESTS}/{name}"
+    found = decided(await stage.request("GET", path.removeprefix("/")))
+    found["status"]["conditions"][0] |= {
+        "reason": "KubectlApprove",
+        "message": "This CSR was approved by kubectl certificate approve.",
+    }
+    await ask(stage, ADMIN, "PUT", f"{path}/approval", found)
+
+
+async def story(stage: Stage) -> None:
+    """As recorded."""
+    register(stage.server.core, Authenticator((), anonymous=False), Bound(), None)
+    usages, day = ("digital signature", "client auth"), 86400
+    pem = request_pem("system:node:node-9")
+    await stage.at(1.108)
+    await ask(stage, BOOTSTRAP, "POST", REQUESTS, document("node-client", pem, KUBELET_CLIENT, usages, day))
+    await stage.at(3.877)
+    person = request_pem("jane", ["dev"])
+    await ask(stage, ADMIN, "POST", REQUESTS, document("jane", person, API_SERVER_CLIENT, usages, day))
+    await stage.at(6.627)
+    await approve(stage, "jane")
+    await stage.at(9.357)
+    serving = ("digital signature", "server auth")
+    await ask(stage, ADMIN, "POST", REQUESTS, document("bad", person, KUBELET_SERVING, serving, day))
+    await stage.at(12.108)
+    await approve(stage, "bad")
+    await stage.at(16.0)
+
+
+def plain(record: Record) -> Record:
+    """Without what differs between two authorities, and without times that are not given."""
+    if record.user != USER or not isinstance(record.body, dict):
+        return record
+    body = copy.deepcopy(record.body)
+    if body["kind"] == "SubjectAccessReview":
+        body.pop("status", None)
+        return replace(record, body=body)
+    assert body["spec"].pop("request")
+    status = body["status"]
+    if "certificate" in status:
+        status["certificate"] = "BASE64"
+    for condition in status["conditions"]:
+        for field in ("lastUpdateTime", "lastTransitionTime"):
+            if condition.pop(field, None):
+                condition[field] = "TIME"
+    return replace(record, body=body)
+
+
+def test_requests_are_approved_and_served_as_recorded(seed: int) -> None:
+    options = with_signing_authority(OPTIONS, authority(virtual.START))
+    played = play(SCENARIO, story, seed=seed, latency=(0.001, 0.004) if seed else None, options=options).records
+    ours, theirs = Trace(map(plain, played)), Trace(map(plain, recorded(SCENARIO)))
+    assert_same(ours.lines(ours.of(USER)), theirs.lines(theirs.of(USER)))
+    order = [[(each.verb, each.resource, each.name) for each in trace.of(USER)] for trace in (ours, theirs)]
+    assert order[0] == order[1]
