@@ -7,6 +7,7 @@ Here those that a running manager has registered; that they have values after a 
 import asyncio
 import functools
 
+import msgspec
 import pytest
 from tests.controllermanager.metric_table import METRICS, Metric, summary
 
@@ -14,6 +15,8 @@ from pilothouse.apiserver.server import ApiServer
 from pilothouse.controllermanager.manager import Manager
 from pilothouse.controllermanager.options import Options
 from pilothouse.controllermanager.slis import Slis
+from pilothouse.controllers.cloud.node_route import NodeRouteOptions
+from pilothouse.controllers.cloud.service_lb import ServiceLBOptions
 from pilothouse.controllers.node.node_ipam import NodeIpamOptions
 from pilothouse.controllers.registry import DESCRIPTORS
 from pilothouse.env import Env, TaskGroup, virtual
@@ -24,7 +27,11 @@ from pilothouse.runtime.metrics import Registry
 from pilothouse.storage import MemoryStore
 
 RANGES = NodeIpamOptions(allocate=True, cluster_cidr="10.0.0.0/16")
-OPTIONS = Options(controller_options={"node-ipam-controller": RANGES})
+CLOUD: dict[str, msgspec.Struct] = {
+    "node-route-controller": NodeRouteOptions(provider="simulated", allocate=True, cluster_cidr="10.0.0.0/16"),
+    "service-lb-controller": ServiceLBOptions(provider="simulated"),
+}
+OPTIONS = Options(controller_options={"node-ipam-controller": RANGES, **CLOUD})
 
 
 @functools.cache

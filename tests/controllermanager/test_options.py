@@ -275,7 +275,6 @@ def test_kubeadms_command_line_is_understood() -> None:
     assert absent_names(options.controllers, DESCRIPTORS) == ["bootstrapsigner", "tokencleaner"]
     ignored = [name for name in parsed.given if flags.flag(name).ignored]
     assert ignored == [
-        "cluster-name",
         "service-account-private-key-file",
     ]
 
@@ -338,7 +337,7 @@ RS, GC, NS = ("replicaset-controller", "garbage-collector-controller", "namespac
         pytest.param(["-replicaset", "replicaset"], set(), id="the first match wins: off"),
         pytest.param(["-replicaset", "replicaset-controller"], set(), id="name and alias are the same"),
         pytest.param([], set(), id="nothing asked, nothing runs"),
-        pytest.param(["resourceclaim-controller"], set(), id="upstream's others are not here"),
+        pytest.param(["resourcepoolstatusrequest-controller"], set(), id="upstream's others are not here"),
     ],
 )
 def test_selection(words: list[str], running: set[str]) -> None:
@@ -353,9 +352,9 @@ def test_a_controller_that_is_off_by_default_wants_its_name() -> None:
 
 
 def test_names_that_nobody_knows() -> None:
-    words = ["*", "replicaset", "-what", "resourceclaim-controller", "ever"]
+    words = ["*", "replicaset", "-what", "resourcepoolstatusrequest-controller", "ever"]
     assert unknown_names(words, DESCRIPTORS) == ["what", "ever"]
-    assert absent_names([*words, "-job"], DESCRIPTORS) == ["resourceclaim-controller"]
+    assert absent_names([*words, "-job"], DESCRIPTORS) == ["resourcepoolstatusrequest-controller"]
     assert "statefulset-controller" in upstream_names()
 
 

@@ -25,7 +25,7 @@ TYPES = {
     "map": "stringToString",
     "multimap": "colonSeparatedMultimapStringString",
 }
-OURS = {"config"}
+OURS = {"cloud-loops", "config"}
 
 
 @pytest.fixture(scope="module")

@@ -62,6 +62,7 @@ class Story:
         self._stateful_sets()
         self._volumes()
         self._endpoints()
+        self._cloud()
         self._garbage()
         self._custom_garbage()
         self._identities()
@@ -419,6 +420,19 @@ class Story:
         self.view.kubectl("delete", "service", "found")
         self._until_gone(f"{here}/endpoints/found", "Endpoints go with their service")
         self.view.kubectl("delete", "pod", "found", "--force", "--grace-period=0")
+
+    def _cloud(self) -> None:
+        """A load balancer, and a node whose machine is gone. Routes are made for all nodes anyway."""
+        service = f"/api/v1/namespaces/{self.view.namespace}/services/balanced"
+        spec = {"type": "LoadBalancer", "selector": {"app": "none"}, "ports": [{"port": 80}]}
+        self._apply({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "balanced"}, "spec": spec})
+        until(lambda: self._ask("GET", service)["status"]["loadBalancer"].get("ingress"), "it gets an address")
+        self._ask("PATCH", service, {"spec": {"loadBalancerSourceRanges": ["10.0.0.0/8"]}})
+        self.view.kubectl("delete", "service", "balanced")
+        self._until_gone(service, "and goes with its load balancer")
+        annotations = {"simulated.pilothouse.dev/instance": "gone"}
+        self._ask("POST", "/api/v1/nodes", {"metadata": {"name": "dismantled", "annotations": annotations}})
+        self._until_gone("/api/v1/nodes/dismantled", "a node without a machine goes")
 
     # Owners
 

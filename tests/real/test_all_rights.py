@@ -34,16 +34,18 @@ pytestmark = pytest.mark.real(cluster="own")
 
 NOT_SERVED = {
     "cronjob-controller",
+    "device-taint-eviction-controller",
     "disruption-controller",
     "endpointslice-controller",
     "endpointslicemirroring-controller",
     "horizontal-pod-autoscaler",
+    "resource-claim-controller",
     "service-cidrs-controller",
     "volumeattributesclass-protection-controller",
 }
-"""v1.20 lacks CronJobs, disruption budgets and autoscalers of today's version, ``discovery.k8s.io/v1``,
-ServiceCIDRs and classes of volume attributes, so that they are left out. Their requests are judged by replays (08, 09,
-10, 10b, 14)."""
+"""v1.20 lacks CronJobs, disruption budgets and autoscalers of today's version, ``discovery.k8s.io/v1``, claims for
+devices, ServiceCIDRs and classes of volume attributes, so that they are left out. Their requests are judged by replays
+(08, 09, 10, 10b, 14), those about devices by ``tests/controllers/resourceclaim/test_rights.py``."""
 GATED = {"kube-apiserver-serving-clustertrustbundle-publisher", "podcertificaterequestcleaner"}
 """Behind gates that are off."""
 CLIENTS = sorted({descriptor.client_name for descriptor in DESCRIPTORS} - NOT_SERVED - GATED)
@@ -51,6 +53,7 @@ FLAGS = (
     "--use-service-account-credentials",
     "--allocate-node-cidrs",
     "--cluster-cidr=10.128.0.0/24",
+    "--cloud-loops=simulated",
     "--node-cidr-mask-size=26",
     "--node-monitor-period=500ms",
     "--node-monitor-grace-period=13s",
@@ -262,7 +265,6 @@ UNUSED = {
     ("namespace-controller", "list", "namespaces"): "informers are the manager's own",
     ("namespace-controller", "watch", "*"): "informers are the manager's own",
     ("namespace-controller", "watch", "namespaces"): "informers are the manager's own",
-    ("node-controller", "delete", "nodes"): "the cloud node lifecycle controller's",
     ("node-controller", "patch", "nodes/status"): "an update does it",
     ("node-controller", "update", "nodes"): "patches do it",
     ("persistent-volume-binder", "create", "pods"): "nothing recycles volumes here",
@@ -285,7 +287,9 @@ UNUSED = {
     ): "for OwnerReferencesPermissionEnforcement",
     ("resourcequota-controller", "create", "events"): "it has none to tell",
     ("root-ca-cert-publisher", "create", "events"): "it has none to tell",
+    ("route-controller", "create", "events"): "only when a route cannot be made",
     ("service-account-controller", "create", "events"): "it has none to tell",
+    ("service-controller", "update", "services/status"): "a patch does it",
     ("statefulset-controller", "delete", "persistentvolumeclaims"): "the garbage collector does it",
     ("statefulset-controller", "get", "persistentvolumeclaims"): "the cache does it",
     ("statefulset-controller", "update", "persistentvolumeclaims"): "this server drops the retention policy",

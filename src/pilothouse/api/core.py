@@ -171,6 +171,14 @@ class Volume(View, frozen=True):
     ephemeral: EphemeralVolumeSource | None = None
 
 
+class PodResourceClaim(View, frozen=True):
+    """An entry of a pod for devices: the claim of that name, or one that is made for the pod from a template."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
 class PodSpec(View, frozen=True):
     """What a pod should be."""
 
@@ -196,6 +204,7 @@ class PodSpec(View, frozen=True):
     preemption_policy: str = ""
     topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
     volumes: tuple[Volume, ...] = ()
+    resource_claims: tuple[PodResourceClaim, ...] = ()
 
 
 class ContainerStateTerminated(View, frozen=True):
@@ -228,6 +237,19 @@ class PodIP(View, frozen=True):
     ip: str = ""
 
 
+class PodResourceClaimStatus(View, frozen=True):
+    """Which claim was made for an entry of the pod. Without a name: none is needed."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
+class PodExtendedResourceClaimStatus(View, frozen=True):
+    """Which claim the scheduler made for extended resources of the pod that are devices."""
+
+    resource_claim_name: str = ""
+
+
 class PodStatus(View, frozen=True):
     """What a pod is."""
 
@@ -242,6 +264,8 @@ class PodStatus(View, frozen=True):
     pod_ips: tuple[PodIP, ...] = msgspec.field(default=(), name="podIPs")
     nominated_node_name: str = ""
     observed_generation: int = 0
+    resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
+    extended_resource_claim_status: PodExtendedResourceClaimStatus | None = None
 
 
 class Pod(View, frozen=True):
@@ -273,6 +297,7 @@ class NodeSpec(View, frozen=True):
 
     unschedulable: bool = False
     taints: tuple[Taint, ...] = ()
+    provider_id: str = msgspec.field(default="", name="providerID")
     pod_cidr: str = msgspec.field(default="", name="podCIDR")
     pod_cidrs: tuple[str, ...] = msgspec.field(default=(), name="podCIDRs")
 
@@ -294,6 +319,13 @@ class AttachedVolume(View, frozen=True):
     name: str = ""
 
 
+class NodeAddress(View, frozen=True):
+    """An address of a node."""
+
+    type: str = ""
+    address: str = ""
+
+
 class NodeStatus(View, frozen=True):
     """What a node is. ``volumes_attached`` the attach/detach controller says, ``volumes_in_use`` the kubelet."""
 
@@ -302,6 +334,7 @@ class NodeStatus(View, frozen=True):
     conditions: tuple[NodeCondition, ...] = ()
     volumes_attached: tuple[AttachedVolume, ...] = ()
     volumes_in_use: tuple[str, ...] = ()
+    addresses: tuple[NodeAddress, ...] = ()
 
 
 class Node(View, frozen=True):
@@ -392,6 +425,18 @@ class ServicePort(View, frozen=True):
     node_port: int = 0
 
 
+class ClientIPConfig(View, frozen=True):
+    """For how long a client stays with its endpoint."""
+
+    timeout_seconds: int | None = None
+
+
+class SessionAffinityConfig(View, frozen=True):
+    """How clients stay with their endpoints."""
+
+    client_ip: ClientIPConfig | None = msgspec.field(default=None, name="clientIP")
+
+
 class ServiceSpec(View, frozen=True):
     """What a service selects and under which addresses it is found. No selector: somebody else writes endpoints."""
 
@@ -403,6 +448,44 @@ class ServiceSpec(View, frozen=True):
     publish_not_ready_addresses: bool = False
     traffic_distribution: str = ""
     allocate_load_balancer_node_ports: bool | None = None
+    session_affinity: str = ""
+    session_affinity_config: SessionAffinityConfig | None = None
+    external_ips: tuple[str, ...] = msgspec.field(default=(), name="externalIPs")
+    external_traffic_policy: str = ""
+    health_check_node_port: int = 0
+    load_balancer_ip: str = msgspec.field(default="", name="loadBalancerIP")
+    load_balancer_class: str | None = None
+    load_balancer_source_ranges: tuple[str, ...] = ()
+
+
+class PortStatus(View, frozen=True):
+    """A port of a load balancer, and what is wrong with it."""
+
+    port: int = 0
+    protocol: str = ""
+    error: str | None = None
+
+
+class LoadBalancerIngress(View, frozen=True):
+    """One address of a load balancer. ``ip_mode``: whether nodes answer for it themselves (``VIP``) or not
+    (``Proxy``)."""
+
+    ip: str = ""
+    hostname: str = ""
+    ip_mode: str | None = None
+    ports: tuple[PortStatus, ...] = ()
+
+
+class LoadBalancerStatus(View, frozen=True):
+    """Where a load balancer is found."""
+
+    ingress: tuple[LoadBalancerIngress, ...] = ()
+
+
+class ServiceStatus(View, frozen=True):
+    """What came of a service's wish for a load balancer."""
+
+    load_balancer: LoadBalancerStatus = LoadBalancerStatus()
 
 
 class Service(View, frozen=True):
@@ -410,6 +493,7 @@ class Service(View, frozen=True):
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ServiceSpec = ServiceSpec()
+    status: ServiceStatus = ServiceStatus()
 
 
 class EndpointAddress(View, frozen=True):

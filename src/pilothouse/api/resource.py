@@ -1,7 +1,11 @@
-"""``resource.k8s.io/v1``: claims for devices, as far as they are counted."""
+"""``resource.k8s.io``: claims for devices, the devices that there are, and their taints, as far as they are read."""
+
+import datetime
+
+import msgspec
 
 from pilothouse.api.kinds import Kind
-from pilothouse.api.meta import ObjectMeta, View
+from pilothouse.api.meta import Condition, ObjectMeta, View
 
 
 class DeviceRequest(View, frozen=True):
@@ -10,6 +14,7 @@ class DeviceRequest(View, frozen=True):
     device_class_name: str = ""
     allocation_mode: str = ""
     count: int = 0
+    admin_access: bool = False
 
 
 class DeviceRequests(View, frozen=True):
@@ -31,11 +36,146 @@ class ResourceClaimSpec(View, frozen=True):
     devices: DeviceClaim = DeviceClaim()
 
 
+class DeviceToleration(View, frozen=True):
+    """Which taints of a device its user lives with, and for how long."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+class AllocatedDevice(View, frozen=True):
+    """A device that a claim has got."""
+
+    request: str = ""
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    tolerations: tuple[DeviceToleration, ...] = ()
+
+
+class DeviceAllocation(View, frozen=True):
+    """The devices that a claim has got."""
+
+    results: tuple[AllocatedDevice, ...] = ()
+
+
+class AllocationResult(View, frozen=True):
+    """What a claim has got."""
+
+    devices: DeviceAllocation = DeviceAllocation()
+
+
+class ConsumerReference(View, frozen=True):
+    """Who may use a claim: as a rule a pod."""
+
+    api_group: str = ""
+    resource: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class ResourceClaimStatus(View, frozen=True):
+    """What was allocated, and for whom. None: nothing was."""
+
+    allocation: AllocationResult | None = None
+    reserved_for: tuple[ConsumerReference, ...] = ()
+
+
 class ResourceClaim(View, frozen=True):
     """A ResourceClaim."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ResourceClaimSpec = ResourceClaimSpec()
+    status: ResourceClaimStatus = ResourceClaimStatus()
+
+
+class ResourceClaimTemplateSpec(View, frozen=True):
+    """What claims are made from. The spec is copied as it is."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class ResourceClaimTemplate(View, frozen=True):
+    """A ResourceClaimTemplate."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ResourceClaimTemplateSpec = ResourceClaimTemplateSpec()
+
+
+class DeviceTaint(View, frozen=True):
+    """What keeps claims that do not tolerate it from a device."""
+
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+    time_added: datetime.datetime | None = None
+
+
+class Device(View, frozen=True):
+    """A device, as far as it is tainted."""
+
+    name: str = ""
+    taints: tuple[DeviceTaint, ...] = ()
+
+
+class ResourcePool(View, frozen=True):
+    """The pool that a slice is a part of. Only slices of the highest generation count."""
+
+    name: str = ""
+    generation: int = 0
+
+
+class ResourceSliceSpec(View, frozen=True):
+    """Devices of one driver in one pool."""
+
+    driver: str = ""
+    pool: ResourcePool = ResourcePool()
+    devices: tuple[Device, ...] = ()
+
+
+class ResourceSlice(View, frozen=True):
+    """A ResourceSlice."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ResourceSliceSpec = ResourceSliceSpec()
+
+
+class DeviceTaintSelector(View, frozen=True):
+    """Which devices a rule is about. What is not given does not matter."""
+
+    driver: str | None = None
+    pool: str | None = None
+    device: str | None = None
+
+
+class DeviceTaintRuleSpec(View, frozen=True):
+    """A taint for devices. Without a selector: for none."""
+
+    device_selector: DeviceTaintSelector | None = None
+    taint: DeviceTaint = DeviceTaint()
+
+
+class DeviceTaintRuleStatus(View, frozen=True):
+    """What has come of a rule."""
+
+    conditions: tuple[Condition, ...] = ()
+
+
+class DeviceTaintRule(View, frozen=True):
+    """A DeviceTaintRule."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DeviceTaintRuleSpec = DeviceTaintRuleSpec()
+    status: DeviceTaintRuleStatus = DeviceTaintRuleStatus()
 
 
 RESOURCE_CLAIMS = Kind("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", True, ResourceClaim)
+RESOURCE_CLAIM_TEMPLATES = Kind(
+    "resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate", True, ResourceClaimTemplate
+)
+RESOURCE_SLICES = Kind("resource.k8s.io", "v1", "resourceslices", "ResourceSlice", False, ResourceSlice)
+DEVICE_TAINT_RULES = Kind("resource.k8s.io", "v1beta2", "devicetaintrules", "DeviceTaintRule", False, DeviceTaintRule)

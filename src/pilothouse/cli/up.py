@@ -49,6 +49,7 @@ def flag_set(program: str) -> FlagSet:
         Flag("no-scheduler", BOOL, False, "Leave scheduling to another program"),
         Flag("no-metrics", BOOL, False, "Don't serve metrics.k8s.io, as a cluster without metrics-server"),
         Flag("no-storage", BOOL, False, "Make no default StorageClass and no volumes for claims"),
+        Flag("no-cloud", BOOL, False, "Give Services of type LoadBalancer no address, as a cluster without a cloud"),
         Flag("in-memory", BOOL, False, "Keep nothing; the default unless --data-dir is given"),
         Flag("write-kubeconfig", STRING, "", "Also write the kubeconfig there, such as ~/.kube/config"),
     )
@@ -139,6 +140,7 @@ def _plane(env: Env, served: "ServedApiServer", parsed: Parsed) -> Any:
         resource_metrics=not parsed["no-metrics"],
         scheduler=not parsed["no-scheduler"],
         storage=not parsed["no-storage"],
+        cloud=not parsed["no-cloud"],
         manager=None if parsed["no-manager"] else manager,
         manager_identity=identity,
     )

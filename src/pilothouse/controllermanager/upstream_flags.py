@@ -159,9 +159,6 @@ cloud-config string | The path to the cloud provider configuration file. Empty s
 effect, as upstream
 cloud-provider string | The provider for cloud services. Empty string for no provider. | as upstream, only external \
 and the empty string are valid, and both mean the same
-cluster-name string kubernetes | The instance prefix for the cluster. | no effect
-configure-cloud-routes bool true | Should CIDRs allocated by allocate-node-cidrs be configured on the cloud provider. \
-| no effect, as upstream
 controller-shutdown-timeout duration 10s | Time to wait for the controllers to shut down before terminating; 0 waits \
 for ever
 controller-start-interval duration | Interval between starting controller managers.
@@ -194,13 +191,7 @@ at most the emulated version. | checked, nothing depends on it
 min-resync-period duration 12h | The resync period in reflectors will be random between MinResyncPeriod and \
 2*MinResyncPeriod.
 node-sync-period duration | The period for syncing nodes from cloudprovider. | no effect, as upstream
-route-reconciliation-period duration 10s | The period for reconciling routes created for Nodes by cloud provider. | no\
- effect, as upstream
 use-service-account-credentials bool | If true, use individual service account credentials for each controller.
-
-[service-lb-controller]
-concurrent-service-syncs int32 1 | The number of services that are allowed to sync concurrently. | no effect, as \
-upstream
 
 [secure serving]
 bind-address ip 0.0.0.0 | The IP address on which to listen for the --secure-port port. If blank or an unspecified \
@@ -263,14 +254,6 @@ authorization-webhook-cache-authorized-ttl duration 10s | The duration to cache 
 webhook authorizer.
 authorization-webhook-cache-unauthorized-ttl duration 10s | The duration to cache 'unauthorized' responses from the \
 webhook authorizer.
-
-[device-taint-eviction-controller]
-concurrent-device-taint-eviction-syncs int32 8 | The number of operations (deleting a pod, updating DeviceTaintRule \
-status) which are allowed to run concurrently.
-
-[resourceclaim-controller]
-concurrent-resourceclaim-syncs int32 50 | The number of operations (creating or deleting a ResourceClaim, updating its\
- status) which are allowed to run concurrently.
 
 [legacy-serviceaccount-token-cleaner-controller]
 legacy-service-account-token-clean-up-period duration 8760h | The period of time since the last usage of an legacy \

@@ -4,6 +4,11 @@ from pilothouse.controllers.cleanup.garbage_collector import DESCRIPTOR as GARBA
 from pilothouse.controllers.cleanup.namespace import DESCRIPTOR as NAMESPACE
 from pilothouse.controllers.cleanup.pod_garbage_collector import DESCRIPTOR as POD_GARBAGE_COLLECTOR
 from pilothouse.controllers.cleanup.ttl_after_finished import DESCRIPTOR as TTL_AFTER_FINISHED
+from pilothouse.controllers.cloud.cloud_node_lifecycle import DESCRIPTOR as CLOUD_NODE_LIFECYCLE
+from pilothouse.controllers.cloud.node_route import DESCRIPTOR as NODE_ROUTE
+from pilothouse.controllers.cloud.service_lb import DESCRIPTOR as SERVICE_LB
+from pilothouse.controllers.devices.device_taint_eviction import DESCRIPTOR as DEVICE_TAINT_EVICTION
+from pilothouse.controllers.devices.resourceclaim import DESCRIPTOR as RESOURCE_CLAIM
 from pilothouse.controllers.identity.certificatesigningrequest_approving import DESCRIPTOR as REQUEST_APPROVING
 from pilothouse.controllers.identity.certificatesigningrequest_cleaner import DESCRIPTOR as REQUEST_CLEANER
 from pilothouse.controllers.identity.certificatesigningrequest_signing import DESCRIPTOR as REQUEST_SIGNING
@@ -45,10 +50,12 @@ DESCRIPTORS: tuple[Descriptor, ...] = (
     REQUEST_APPROVING,
     REQUEST_CLEANER,
     REQUEST_SIGNING,
+    CLOUD_NODE_LIFECYCLE,
     CLUSTER_ROLE_AGGREGATION,
     CRON_JOB,
     DAEMON_SET,
     DEPLOYMENT,
+    DEVICE_TAINT_EVICTION,
     DISRUPTION,
     ENDPOINT_SLICE,
     ENDPOINT_SLICE_MIRRORING,
@@ -62,6 +69,7 @@ DESCRIPTORS: tuple[Descriptor, ...] = (
     NODE_IPAM,
     NODE_LIFECYCLE,
     ATTACH_DETACH,
+    NODE_ROUTE,
     PERSISTENT_VOLUME_BINDER,
     PERSISTENT_VOLUME_EXPANDER,
     PERSISTENT_VOLUME_PROTECTION,
@@ -70,10 +78,12 @@ DESCRIPTORS: tuple[Descriptor, ...] = (
     POD_REQUEST_CLEANER,
     REPLICA_SET,
     REPLICATION_CONTROLLER,
+    RESOURCE_CLAIM,
     RESOURCE_QUOTA,
     ROOT_CA_PUBLISHER,
     SERVICE_ACCOUNT,
     SERVICE_CIDR,
+    SERVICE_LB,
     STATEFUL_SET,
     TAINT_EVICTION,
     TTL,

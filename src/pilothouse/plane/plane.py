@@ -21,6 +21,8 @@ from pilothouse.scheduler import Scheduler
 from pilothouse.storage import Store
 
 if TYPE_CHECKING:
+    from pilothouse.controllers.shared.cloud import CloudProvider
+    from pilothouse.controllers.shared.simulated_cloud import SimulatedCloud
     from pilothouse.nodes.driver import SimulatedDriver
     from pilothouse.nodes.stages import Stage
 
@@ -43,6 +45,8 @@ class PlaneOptions(msgspec.Struct, frozen=True, kw_only=True):
     """A default StorageClass, and a CSI driver that makes its volumes (``pilothouse.nodes.driver``)."""
     attach: bool | None = None
     """Whether those have to be attached; None: if the plane's manager runs the controller that does."""
+    cloud: bool = False
+    """A simulated cloud, in which Services get load balancers (``pilothouse.controllers.shared.simulated_cloud``)."""
     manager: Options | None = Options(leader_election=LeaderElection(enabled=False))
     """None for a plane without a manager."""
     manager_identity: str = ""
@@ -72,6 +76,7 @@ class Plane:
         self.clients = LocalClients(env, self.server, wrap)
         self._outside = LocalClients(env, self.server)
         self.node_names = [f"{self.options.node_prefix}{index}" for index in range(self.options.nodes)]
+        self.cloud = self._new_cloud()
         self.manager = self._new_manager(descriptors)
         self.scheduler_factory = InformerFactory(self.clients.client("scheduler", SCHEDULER_USER), env)
         self.node_factory = InformerFactory(self.clients.client("nodes", *ADMIN), env)
@@ -91,6 +96,9 @@ class Plane:
         options = self.options.manager
         if options is None:
             return None
+        if self.cloud is not None:
+            told = {**with_cloud(self.cloud), **options.controller_options}
+            options = msgspec.structs.replace(options, controller_options=told)
         return Manager(
             self.env,
             options,
@@ -98,6 +106,13 @@ class Plane:
             descriptors,
             identity=self.options.manager_identity,
         )
+
+    def _new_cloud(self) -> "SimulatedCloud | None":
+        if not self.options.cloud:
+            return None
+        from pilothouse.controllers.shared.simulated_cloud import SimulatedCloud
+
+        return SimulatedCloud(self.env)
 
     def _new_scheduler(self) -> Scheduler | None:
         if not self.options.scheduler:
@@ -163,3 +178,16 @@ class Plane:
             await self.provisioner.ready.wait()
         if self.manager is not None:
             await self.manager.leading.wait()
+
+
+def with_cloud(provider: "CloudProvider") -> dict[str, msgspec.Struct]:
+    """The options of the cloud controllers that make them work for that provider."""
+    from pilothouse.controllers.cloud.cloud_node_lifecycle import DESCRIPTOR as CLOUD_NODE_LIFECYCLE
+    from pilothouse.controllers.cloud.cloud_node_lifecycle import CloudNodeLifecycleOptions
+    from pilothouse.controllers.cloud.service_lb import DESCRIPTOR as SERVICE_LB
+    from pilothouse.controllers.cloud.service_lb import ServiceLBOptions
+
+    return {
+        CLOUD_NODE_LIFECYCLE.name: CloudNodeLifecycleOptions(provider=provider),
+        SERVICE_LB.name: ServiceLBOptions(provider=provider),
+    }

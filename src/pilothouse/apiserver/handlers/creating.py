@@ -67,6 +67,7 @@ async def create_object(
     if generated:
         meta["name"] = generated_name(meta["generateName"], core.env.name_suffix())
     strategy.note_requester(obj, call.identity)
+    strategy.stamp(obj, core.time.now())
     strategy.prepare_create(obj, core.time.now())
     call.warnings += metadata.without_duplicate_owners(meta)
     problems = metadata.validate(meta, strategy.name_problems, strategy.judgements)

@@ -249,6 +249,7 @@ def _prepare(core: Core, call: Call, obj: Object, old: Object) -> None:
     strategy = call.strategy
     if "status" in call.info.subresources:
         _take(obj, old, "status")
+    strategy.stamp(obj, core.time.now())
     strategy.prepare_update(obj, old)
     if strategy.tracked and strategy.changed(obj, old):
         obj["metadata"]["generation"] = (old["metadata"].get("generation") or 0) + 1

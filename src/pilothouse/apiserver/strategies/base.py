@@ -77,6 +77,10 @@ class Strategy:
     def default(self, obj: Object) -> None:
         """Fill in what an absent field means. Runs on every write, before admission."""
 
+    def stamp(self, obj: Object, now: str) -> None:
+        """Write down since when something holds, where the client does not say. Runs before ``prepare_create`` and
+        ``prepare_update``."""
+
     def note_requester(self, obj: Object, identity: Identity) -> None:
         """Write down who creates the object, for kinds that remember it. Runs before ``prepare_create``."""
 

@@ -99,6 +99,11 @@ class DeviceSliceStrategy(Strategy):
     selectable = {"spec.nodeName": ("spec", "nodeName"), "spec.driver": ("spec", "driver")}  # read only
     selectable_namespace = False
 
+    def stamp(self, obj: Object, now: str) -> None:
+        for device in (obj.get("spec") or {}).get("devices") or ():
+            for taint in device.get("taints") or ():
+                fill(taint, {"timeAdded": now})
+
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
         spec, before = obj.get("spec") or {}, old.get("spec") or {}
         return fixed(spec, before, "spec", ("driver", "nodeName"))

@@ -238,8 +238,13 @@ class ServiceStrategy(Strategy):
             spec["internalTrafficPolicy"] = "Cluster"
         if _is_external(spec) and not spec.get("externalTrafficPolicy"):
             spec["externalTrafficPolicy"] = "Cluster"
-        if kind == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts") is None:
-            spec["allocateLoadBalancerNodePorts"] = True
+        if kind == "LoadBalancer":
+            if spec.get("allocateLoadBalancerNodePorts") is None:
+                spec["allocateLoadBalancerNodePorts"] = True
+            balancer = (obj.get("status") or {}).get("loadBalancer") or {}
+            for ingress in balancer.get("ingress") or ():
+                if ingress.get("ip") and ingress.get("ipMode") is None:
+                    ingress["ipMode"] = "VIP"
 
     def warnings(self, obj: Object) -> Iterable[str]:
         return service_warnings(obj["spec"])

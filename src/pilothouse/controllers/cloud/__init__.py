@@ -1,0 +1,5 @@
+"""Controllers that speak with a cloud: load balancers, routes, machines that are gone.
+
+Upstream has moved them out of its program, into the cloud controller managers of the clouds
+(``k8s.io/cloud-provider``). Here they run when ``--cloud-loops`` names a provider.
+"""

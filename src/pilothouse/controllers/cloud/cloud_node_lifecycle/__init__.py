@@ -1,0 +1,50 @@
+"""Deletes nodes whose machine is gone, and taints those whose machine is switched off.
+
+Promises: a node that is ready is left alone, but for the taint ``node.cloudprovider.kubernetes.io/shutdown``, which it
+loses. Of every other node the cloud is asked, every ``--node-monitor-period``: if there is no machine for it, and the
+API server says that it is still not ready, the node is deleted (that very node, its uid is a precondition); if the
+machine is switched off, it gets the taint. If the cloud cannot be asked, nothing is done.
+
+Not promised: pods. Those are evicted by taint eviction and collected with their node.
+
+Files: ``controller`` all of it. What a cloud has to say is in ``controllers/shared/cloud``.
+docs/controllers/cloud_node_lifecycle.md has where it differs from upstream.
+"""
+
+import msgspec
+
+from pilothouse.api.core import NODES
+from pilothouse.controllers.shared.cloud import CloudProvider, provider_problems
+from pilothouse.controllers.shared.cloud_flags import CLOUD_LOOPS
+from pilothouse.machinery.flags import DURATION, Flag
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch
+
+
+class CloudNodeLifecycleOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What can be set. Without a provider, a name or the thing itself, the controller does not run."""
+
+    provider: "str | CloudProvider" = ""
+    monitor_period: float = 5.0
+
+    def problems(self) -> list[str]:
+        """A provider must be installed."""
+        return provider_problems(self.provider)
+
+
+DESCRIPTOR = Descriptor(
+    name="cloud-node-lifecycle-controller",
+    aliases=("cloud-node-lifecycle",),
+    client_name="node-controller",
+    options=CloudNodeLifecycleOptions,
+    switch="provider",
+    flags=(
+        FlagSpec(field="provider", group="generic", flag=CLOUD_LOOPS),
+        FlagSpec(
+            field="monitor_period",
+            group="generic",
+            flag=Flag("node-monitor-period", DURATION, 5.0, "The period for syncing NodeStatus in NodeController."),
+        ),
+    ),
+    watches=(Watch(kind=NODES),),
+    factory="pilothouse.controllers.cloud.cloud_node_lifecycle.controller:build",
+)

@@ -1,0 +1,102 @@
+"""Has the cloud make a route to every node for each of its ranges of pod addresses.
+
+Promises: every ``--route-reconciliation-period`` the routes that the cloud has are compared with the ranges of the
+nodes: those that are missing are made, those within ``--cluster-cidr`` that no node has are deleted, and so are black
+holes there. A node's condition ``NetworkUnavailable`` says whether all its routes are there.
+
+Not promised: routes outside of ``--cluster-cidr``. Those are somebody else's.
+
+Files: ``decide`` which routes there should be, ``controller`` the wiring. What a cloud has to do is in
+``controllers/shared/cloud``. docs/controllers/node_route.md has where it differs from upstream.
+"""
+
+import msgspec
+
+from pilothouse.api.core import NODES
+from pilothouse.controllers.shared.cloud import CloudProvider, provider_problems
+from pilothouse.controllers.shared.cloud_flags import CLOUD_LOOPS, CLUSTER_NAME
+from pilothouse.machinery.flags import BOOL, DURATION, STRING, Flag
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch
+
+
+class NodeRouteOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What can be set. Without a provider, a name or the thing itself, the controller does not run; nor does it unless
+    nodes are given ranges, and routes are wanted."""
+
+    provider: "str | CloudProvider" = ""
+    cluster_name: str = "kubernetes"
+    cluster_cidr: str = ""
+    allocate: bool = False
+    wanted: bool = True
+    period: float = 10.0
+
+    def problems(self) -> list[str]:
+        """A provider must be installed, and ranges must be ranges."""
+        problems = provider_problems(self.provider)
+        if self.provider and self.allocate and self.wanted:
+            # Only whoever asks pays for the import: descriptors cost nothing.
+            from pilothouse.controllers.cloud.node_route.decide import cluster_ranges
+
+            try:
+                cluster_ranges(self.cluster_cidr)
+            except ValueError as error:
+                problems.append(str(error))
+        return problems
+
+
+DESCRIPTOR = Descriptor(
+    name="node-route-controller",
+    aliases=("route",),
+    client_name="route-controller",
+    options=NodeRouteOptions,
+    switch="provider",
+    flags=(
+        FlagSpec(field="provider", group="generic", flag=CLOUD_LOOPS),
+        FlagSpec(field="cluster_name", group="generic", flag=CLUSTER_NAME),
+        FlagSpec(
+            field="cluster_cidr",
+            group="generic",
+            flag=Flag(
+                "cluster-cidr",
+                STRING,
+                "",
+                "CIDR Range for Pods in cluster. Only used when --allocate-node-cidrs=true; if false, this option will "
+                "be ignored.",
+            ),
+        ),
+        FlagSpec(
+            field="allocate",
+            group="generic",
+            flag=Flag(
+                "allocate-node-cidrs",
+                BOOL,
+                False,
+                "Should CIDRs for Pods be allocated and set on the cloud provider. Requires --cluster-cidr.",
+            ),
+        ),
+        FlagSpec(
+            field="wanted",
+            group="generic",
+            flag=Flag(
+                "configure-cloud-routes",
+                BOOL,
+                True,
+                "Should CIDRs allocated by allocate-node-cidrs be configured on the cloud provider.",
+                note="for --cloud-loops",
+            ),
+        ),
+        FlagSpec(
+            field="period",
+            group="generic",
+            flag=Flag(
+                "route-reconciliation-period",
+                DURATION,
+                10.0,
+                "The period for reconciling routes created for Nodes by cloud provider.",
+                note="for --cloud-loops",
+            ),
+        ),
+    ),
+    watches=(Watch(kind=NODES),),
+    factory="pilothouse.controllers.cloud.node_route.controller:build",
+)

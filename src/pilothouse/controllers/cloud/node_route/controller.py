@@ -1,0 +1,134 @@
+"""One comparison of all routes, every few seconds: list, delete, create, then tell the nodes."""
+
+from pilothouse.api.core import NODES, Node, ObjectReference
+from pilothouse.api.meta import Object
+from pilothouse.client import strategic_merge_patch
+from pilothouse.client.errors import NotFound
+from pilothouse.controllers.cloud.node_route import DESCRIPTOR, NodeRouteOptions
+from pilothouse.controllers.cloud.node_route.decide import cluster_ranges, condition_of, plan, says
+from pilothouse.controllers.shared.cloud import NothingToDo, Route, Routes, the_provider
+from pilothouse.controllers.shared.parallel import each
+from pilothouse.machinery.times import format_time
+from pilothouse.runtime import Controller, ControllerContext, EventRecorder, Requeue, RunnableController
+from pilothouse.runtime.events import WARNING
+
+PASS = "pass"  # noqa: S105  # the one key there is, no secret
+COMPONENT = "route_controller"
+AT_ONCE = 200
+"""Calls to the cloud that run together."""
+_NODE_META = NODES.read_as(Object)
+
+
+def build(context: ControllerContext) -> RunnableController:
+    """The factory of the descriptor."""
+    options = context.options_as(NodeRouteOptions)
+    provider = the_provider(options.provider, context.env)
+    why = ""
+    if provider.routes is None:
+        why = f"cloud provider {provider.name} has no routes"
+    elif not options.allocate or not options.wanted:
+        why = "nodes are given no ranges, or no routes are wanted (--allocate-node-cidrs, --configure-cloud-routes)"
+    if provider.routes is None or why:
+        return NothingToDo(DESCRIPTOR.name, context.log, why)
+    return NodeRouteController(context, provider.routes)
+
+
+class NodeRouteController(Controller):
+    """See the package for the promises."""
+
+    def __init__(self, context: ControllerContext, routes: Routes) -> None:
+        nodes = context.informers.informer(NODES)
+        super().__init__(
+            DESCRIPTOR.name,
+            context.env,
+            waits_for=(nodes,),
+            metrics=context.metrics,
+            queue_name="Routes",
+            log=context.log,
+        )
+        options = context.options_as(NodeRouteOptions)
+        self._client = context.client
+        self._routes = routes
+        self._cluster, self._period = options.cluster_name, options.period
+        self._ours = cluster_ranges(options.cluster_cidr)
+        self._nodes = nodes.cache
+        self._recorder = EventRecorder(context.client, context.env, COMPONENT)
+        self.beside("events", self._recorder.run)
+        self._passes = context.metrics.counter(
+            "route_controller_route_sync_total",
+            "[ALPHA] A metric counting the amount of times routes have been synced with the cloud provider.",
+        ).labels_of()
+        self.queue.add(PASS)
+
+    async def reconcile(self, key: str) -> Requeue | None:
+        """One comparison. What fails is logged and comes up again in the next one."""
+        self._passes.inc()
+        try:
+            await self._compare()
+        except Exception as error:  # noqa: BLE001  # whatever a cloud's library raises: the next pass is not far
+            self.log.warning("Couldn't reconcile node routes", error=error)
+        return Requeue(self._period)
+
+    async def _compare(self) -> None:
+        there = await self._routes.list(self._cluster)
+        nodes = self._nodes.list()
+        todo = plan(nodes, there, self._ours)
+        # A route that is made anew must be gone first (kubernetes#98359).
+        await each(todo.delete, self._delete, at_once=AT_ONCE)
+        missing: dict[str, None] = {}
+
+        async def create(what: tuple[Node, Route]) -> None:
+            if not await self._create(*what):
+                missing[what[0].metadata.name] = None
+
+        await each(todo.create, create, at_once=AT_ONCE)
+        named = {route.node for route in there}  # never iterated
+
+        async def tell(node: Node) -> None:
+            name = node.metadata.name
+            if node.spec.pod_cidrs or name in named:
+                # A node that has a route and no range is not reached: nobody knows what for.
+                await self._set_condition(node, routed=bool(node.spec.pod_cidrs) and name not in missing)
+
+        await each(nodes, tell, at_once=AT_ONCE)
+
+    async def _delete(self, route: Route) -> None:
+        try:
+            await self._routes.delete(self._cluster, route)
+        except Exception as error:  # noqa: BLE001  # as above
+            self.log.warning("Could not delete route", route=route.name, cidr=route.destination, error=error)
+
+    async def _create(self, node: Node, route: Route) -> bool:
+        began = self.env.monotonic()
+        hint = node.metadata.uid
+        try:
+            await self._routes.create(self._cluster, hint, route)
+        except Exception as error:  # noqa: BLE001  # as above
+            seconds = f"{self.env.monotonic() - began:g}s"
+            message = (
+                f"Could not create route {hint} {route.destination} for node {route.node} after {seconds}: {error}"
+            )
+            about = ObjectReference(api_version="v1", kind="Node", name=route.node, uid=hint)
+            self._recorder.event(about, WARNING, "FailedToCreateRoute", message)
+            return False
+        self.log.info("Created route", node=route.node, cidr=route.destination)
+        return True
+
+    async def _set_condition(self, node: Node, *, routed: bool) -> None:
+        wanted = condition_of(routed)
+        if says(node, wanted):
+            return
+        now = format_time(self.env.now())
+        said = {
+            "type": wanted.type,
+            "status": wanted.status,
+            "reason": wanted.reason,
+            "message": wanted.message,
+            "lastHeartbeatTime": now,
+            "lastTransitionTime": now,
+        }
+        patch = strategic_merge_patch({"status": {"conditions": [said]}})
+        try:
+            await self._client.patch(_NODE_META, node.metadata.name, patch, subresource="status")
+        except NotFound:
+            self.log.info("Node is gone", v=4, node=node.metadata.name)

@@ -1,0 +1,99 @@
+"""Which routes there should be. Pure.
+
+Upstream: k8s.io/cloud-provider v0.36 ``controllers/route/route_controller.go``, ``reconcile``, ``getRouteAction`` and
+``isResponsibleForRoute``.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from pilothouse.api.core import Node, NodeAddress, NodeCondition
+from pilothouse.controllers.shared.cloud import Route
+from pilothouse.machinery.cidrs import Network, parse_cidr
+
+UNAVAILABLE = "NetworkUnavailable"
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be done, the deletions first."""
+
+    delete: tuple[Route, ...] = ()
+    create: tuple[tuple[Node, Route], ...] = ()
+
+
+def cluster_ranges(text: str) -> list[Network]:
+    """The ranges of ``--cluster-cidr``. Raises ``ValueError``."""
+    if not text.strip():
+        raise ValueError("RouteController: Must specify clusterCIDR.")
+    found = []
+    for part in text.strip().split(","):
+        try:
+            found.append(parse_cidr(part))
+        except ValueError as error:
+            raise ValueError(f'failed to parse cidr value:"{part}" with error:{error}') from None
+    return found
+
+
+def plan(nodes: Iterable[Node], routes: Sequence[Route], ours: Sequence[Network]) -> Plan:
+    """Compare what there is with what there should be.
+
+    A route whose node has other addresses by now is made anew, for providers that say so. What is not in the ranges of
+    the cluster is not touched; a route that serves counts wherever it is.
+    """
+    there: dict[str, list[Route]] = {}
+    for route in routes:
+        there.setdefault(route.node, []).append(route)
+    kept: set[tuple[str, str]] = set()  # never iterated
+    create: list[tuple[Node, Route]] = []
+    for node in nodes:
+        name, addresses = node.metadata.name, node.status.addresses
+        for destination in node.spec.pod_cidrs:
+            if _serves(there.get(name, ()), destination, addresses):
+                kept.add((name, destination))
+            else:
+                create.append((node, Route(node=name, destination=destination, addresses=addresses)))
+    delete = tuple(
+        route
+        for route in routes
+        if is_ours(route, ours) and (route.blackhole or (route.node, route.destination) not in kept)
+    )
+    return Plan(delete=delete, create=tuple(create))
+
+
+def _serves(routes: Iterable[Route], destination: str, addresses: Sequence[NodeAddress]) -> bool:
+    for route in routes:
+        if route.destination == destination:
+            return route.addresses is None or (
+                len(route.addresses) == len(addresses) and all(each in route.addresses for each in addresses)
+            )
+    return False
+
+
+def is_ours(route: Route, ours: Sequence[Network]) -> bool:
+    """Whether the route's range begins or ends in one of the cluster's. One that cannot be read is not touched."""
+    try:
+        found = parse_cidr(route.destination)
+    except ValueError:
+        return False
+    return any(
+        cluster.version == found.version and (found.network_address in cluster or found.broadcast_address in cluster)
+        for cluster in ours
+    )
+
+
+def condition_of(routed: bool) -> NodeCondition:
+    """What a node says of its routes, without times."""
+    if routed:
+        message = "RouteController created a route"
+        return NodeCondition(type=UNAVAILABLE, status="False", reason="RouteCreated", message=message)
+    message = "RouteController failed to create a route"
+    return NodeCondition(type=UNAVAILABLE, status="True", reason="NoRouteCreated", message=message)
+
+
+def says(node: Node, wanted: NodeCondition) -> bool:
+    """Whether the node says so already."""
+    for condition in node.status.conditions:
+        if condition.type == UNAVAILABLE:
+            return (condition.status, condition.reason) == (wanted.status, wanted.reason)
+    return False

@@ -1,0 +1,59 @@
+"""Has the cloud make a load balancer for every Service of type LoadBalancer, and delete it again.
+
+Promises: the finalizer ``service.kubernetes.io/load-balancer-cleanup`` is on the Service, on the server itself, before
+the cloud is asked for anything, and is taken off only when the cloud has said that the load balancer is gone: none is
+left behind when its Service goes, or wants none any more. The Service's status says where the load balancer is found. A
+change that concerns it is passed on; so is the list of nodes, when one comes, goes, or is (not) to be used. What fails
+is told in an event and tried again, 5 s later, then ever longer up to five minutes, or when the cloud says so.
+
+Not promised: Services with a ``loadBalancerClass``. Those are somebody else's.
+
+Files: ``decide`` what a Service needs and which nodes serve, ``controller`` the wiring. What a cloud has to do is in
+``controllers/shared/cloud``. docs/controllers/service_lb.md has where it differs from upstream.
+"""
+
+import msgspec
+
+from pilothouse.api.core import NODES, SERVICES
+from pilothouse.controllers.shared.cloud import CloudProvider, provider_problems
+from pilothouse.controllers.shared.cloud_flags import CLOUD_LOOPS, CLUSTER_NAME
+from pilothouse.machinery.flags import INT32, Flag
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch
+
+
+class ServiceLBOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What can be set. Without a provider, a name or the thing itself, the controller does not run."""
+
+    provider: "str | CloudProvider" = ""
+    cluster_name: str = "kubernetes"
+    workers: int = 1
+
+    def problems(self) -> list[str]:
+        """A provider must be installed."""
+        return provider_problems(self.provider)
+
+
+DESCRIPTOR = Descriptor(
+    name="service-lb-controller",
+    aliases=("service",),
+    client_name="service-controller",
+    options=ServiceLBOptions,
+    switch="provider",
+    flags=(
+        FlagSpec(field="provider", group="generic", flag=CLOUD_LOOPS),
+        FlagSpec(field="cluster_name", group="generic", flag=CLUSTER_NAME),
+        FlagSpec(
+            field="workers",
+            flag=Flag(
+                "concurrent-service-syncs",
+                INT32,
+                1,
+                "The number of services that are allowed to sync concurrently. Larger number = more responsive service "
+                "management, but more CPU (and network) load",
+                note="for --cloud-loops",
+            ),
+        ),
+    ),
+    watches=(Watch(kind=SERVICES), Watch(kind=NODES)),
+    factory="pilothouse.controllers.cloud.service_lb.controller:build",
+)

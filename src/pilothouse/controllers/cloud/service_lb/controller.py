@@ -1,0 +1,362 @@
+"""What wakes which Service, and what is asked of the cloud and of the API server, in which order."""
+
+from collections.abc import Mapping, Sequence
+
+from pilothouse.api.core import NODES, SERVICES, LoadBalancerStatus, Node, Service
+from pilothouse.client import strategic_merge_patch
+from pilothouse.client.errors import Conflict, NotFound
+from pilothouse.controllers.cloud.service_lb import DESCRIPTOR, ServiceLBOptions
+from pilothouse.controllers.cloud.service_lb.decide import (
+    FINALIZER,
+    are_the_same,
+    has_finalizer,
+    ingress_of,
+    is_news,
+    needs_cleanup,
+    needs_update,
+    serving,
+    shown_names,
+    wants_load_balancer,
+)
+from pilothouse.controllers.shared.cloud import (
+    ImplementedElsewhere,
+    LoadBalancers,
+    NothingToDo,
+    TryAgainAfter,
+    the_provider,
+)
+from pilothouse.controllers.shared.live_nodes import is_about
+from pilothouse.controllers.shared.parallel import each
+from pilothouse.runtime import (
+    Controller,
+    ControllerContext,
+    EventRecorder,
+    ExponentialFailureLimiter,
+    Requeue,
+    RetryLater,
+    RunnableController,
+    WorkerPool,
+    WorkQueue,
+    object_key,
+    object_reference,
+)
+from pilothouse.runtime.events import NORMAL, WARNING
+from pilothouse.runtime.metrics import exponential_buckets
+
+COMPONENT = "service-controller"
+RETRY_SECONDS = 5.0, 300.0
+RESYNC_SECONDS = 30.0
+"""After so long a Service that is to be cleaned up is looked at again, whatever became of it."""
+
+
+def build(context: ControllerContext) -> RunnableController:
+    """The factory of the descriptor."""
+    provider = the_provider(context.options_as(ServiceLBOptions).provider, context.env)
+    if provider.load_balancers is None:
+        return NothingToDo(DESCRIPTOR.name, context.log, f"cloud provider {provider.name} has no load balancers")
+    return ServiceLBController(context, provider.load_balancers)
+
+
+class CloudFailed(Exception):
+    """Something about a load balancer went wrong, in the words of upstream."""
+
+
+class ServiceLBController(Controller):
+    """See the package for the promises."""
+
+    def __init__(self, context: ControllerContext, balancers: LoadBalancers) -> None:
+        options = context.options_as(ServiceLBOptions)
+        services, nodes = context.informers.informer(SERVICES), context.informers.informer(NODES)
+        super().__init__(
+            DESCRIPTOR.name,
+            context.env,
+            workers=options.workers,
+            waits_for=(services, nodes),
+            metrics=context.metrics,
+            limiter=ExponentialFailureLimiter[str](*RETRY_SECONDS),
+            queue_name="service",
+            log=context.log,
+        )
+        self._client = context.client
+        self._cluster, self._workers = options.cluster_name, options.workers
+        self._balancers = balancers
+        self._services, self._nodes = services.cache, nodes.cache
+        self._known: dict[str, Service] = {}
+        """Services that may have a load balancer, as they were when they were last looked at."""
+        self._sent_to: dict[str, list[Node]] = {}
+        """The nodes that a Service's load balancer was last told of."""
+        self._recorder = EventRecorder(context.client, context.env, COMPONENT)
+        self.beside("events", self._recorder.run)
+        self._node_queue: WorkQueue[str] = WorkQueue(context.env, "node", context.metrics)
+        self.beside_pool(
+            WorkerPool(
+                f"{self.name}-nodes", self._node_queue, self._look_at_nodes, metrics=context.metrics, log=self.log
+            )
+        )
+        self._measures = Measures(context)
+        services.add_handler(
+            lambda service, _initial: self._service_seen(service),
+            self._service_changed,
+            lambda service, _unknown: self._service_gone(service),
+            resync_seconds=RESYNC_SECONDS,
+        )
+        nodes.add_handler(
+            lambda node, _initial: self._node_queue.add(node.metadata.name),
+            self._node_changed,
+            lambda node, _unknown: self._node_queue.add(node.metadata.name),
+        )
+
+    # What wakes a look
+
+    def _service_seen(self, service: Service) -> None:
+        # What needs cleaning up may have been left by a process that has died.
+        if wants_load_balancer(service) or needs_cleanup(service):
+            self.queue.add(object_key(service.metadata))
+
+    def _service_changed(self, old: Service, new: Service) -> None:
+        if needs_update(old, new) or needs_cleanup(new):
+            self.queue.add(object_key(new.metadata))
+
+    def _service_gone(self, service: Service) -> None:
+        # Somebody took the finalizer off.
+        key = object_key(service.metadata)
+        if key in self._known or wants_load_balancer(service):
+            self.queue.add(key)
+
+    def _node_changed(self, old: Node, new: Node) -> None:
+        if is_news(old, new):
+            self._node_queue.add(new.metadata.name)
+
+    # Services
+
+    async def reconcile(self, key: str) -> Requeue | None:
+        """Bring the load balancer of one Service to what that says."""
+        service = self._services.get(key)
+        known = self._known.get(key)
+        if known is not None and (service is None or known.metadata.uid != service.metadata.uid):
+            # It is gone without having been cleaned up: only what was remembered of it says that there was one.
+            await self._delete_forgotten(known)
+            self._forget(key)
+        if service is None:
+            return None
+        self._known[key] = service
+        try:
+            if wants_load_balancer(service) and not needs_cleanup(service):
+                await self._ensure(key, service)
+            else:
+                await self._clean_up(key, service)
+        except RetryLater:
+            raise
+        except Exception as error:
+            self._tell(service, WARNING, "SyncLoadBalancerFailed", f"Error syncing load balancer: {error}")
+            wish = error.__cause__ if isinstance(error, CloudFailed) else error
+            if isinstance(wish, TryAgainAfter):
+                self.log.warning("Load balancer is not ready", key=key, seconds=wish.seconds, error=error)
+                return Requeue(wish.seconds)
+            raise
+        return None
+
+    def _forget(self, key: str) -> None:
+        self._known.pop(key, None)
+        self._sent_to.pop(key, None)
+
+    async def _delete_forgotten(self, service: Service) -> None:
+        if not wants_load_balancer(service):
+            return
+        self._tell(service, NORMAL, "DeletingLoadBalancer", "Deleting load balancer")
+        try:
+            await self._balancers.delete(self._cluster, service)
+        except Exception as error:
+            self._tell(service, WARNING, "DeleteLoadBalancerFailed", f"Error deleting load balancer: {error}")
+            raise CloudFailed(f"deleting the load balancer: {error}") from error
+        self._tell(service, NORMAL, "DeletedLoadBalancer", "Deleted load balancer")
+
+    async def _clean_up(self, key: str, service: Service) -> None:
+        """Delete the load balancer, then let the Service go."""
+        try:
+            exists = await self._balancers.get(self._cluster, service) is not None
+        except Exception as error:
+            raise CloudFailed(f"failed to check if load balancer exists before cleanup: {error}") from error
+        if exists:
+            self._tell(service, NORMAL, "DeletingLoadBalancer", "Deleting load balancer")
+            try:
+                await self._balancers.delete(self._cluster, service)
+            except ImplementedElsewhere:
+                self.log.info("Load balancer is somebody else's", v=4, key=key)
+            except Exception as error:
+                raise CloudFailed(f"failed to delete load balancer: {error}") from error
+        if has_finalizer(service):
+            body = {"metadata": {"$deleteFromPrimitiveList/finalizers": [FINALIZER], "uid": service.metadata.uid}}
+            try:
+                await self._patch(service, body)
+            except NotFound:
+                self._forget(key)
+                return
+            except Conflict as error:
+                raise RetryLater(str(error)) from error  # another Service of its name by now
+        self._tell(service, NORMAL, "DeletedLoadBalancer", "Deleted load balancer")
+        await self._say_where(service, LoadBalancerStatus())
+        self._forget(key)
+
+    async def _ensure(self, key: str, cached: Service) -> None:
+        """The finalizer first, then the cloud, then the status."""
+        self._tell(cached, NORMAL, "EnsuringLoadBalancer", "Ensuring load balancer")
+        service = await self._hold(cached)
+        nodes = serving(self._nodes.list())
+        if not nodes:
+            self._tell(service, WARNING, "UnAvailableLoadBalancer", "There are no available nodes for LoadBalancer")
+        self._sent_to[key] = nodes
+        try:
+            status = await self._balancers.ensure(self._cluster, service, nodes)
+        except ImplementedElsewhere:
+            self.log.info("Load balancer is somebody else's", v=4, key=key)
+            return
+        except Exception as error:
+            raise CloudFailed(f"failed to ensure load balancer: {error}") from error
+        self._tell(service, NORMAL, "EnsuredLoadBalancer", "Ensured load balancer")
+        await self._say_where(service, status)
+        if not are_the_same(nodes, serving(self._nodes.list())):
+            # Nodes came or went while the cloud was at work, and it may have been told of them before it was told of
+            # these.
+            self._sent_to[key] = nodes
+            self._node_queue.add(key)
+
+    async def _hold(self, cached: Service) -> Service:
+        """The Service as it is on the server, with the finalizer on it. From then on it does not go without us.
+
+        That the cache shows the finalizer is not enough: the cache may be old, and the Service gone.
+        """
+        meta = cached.metadata
+        try:
+            if has_finalizer(cached):
+                service = await self._client.get(SERVICES, meta.name, meta.namespace)
+            else:
+                body = {"metadata": {"finalizers": [FINALIZER], "uid": meta.uid}}
+                service = await self._patch(cached, body)
+        except NotFound as error:
+            if not is_about(error, meta.name):
+                raise
+            raise RetryLater(f"Service {meta.name} is gone, and the cache does not know yet") from error
+        except Conflict as error:
+            raise RetryLater(str(error)) from error
+        changed = service.metadata.uid != meta.uid or needs_cleanup(service) or not wants_load_balancer(service)
+        if changed or not has_finalizer(service):
+            raise RetryLater(f"Service {meta.name} has changed, and the cache does not know yet")
+        return service
+
+    async def _say_where(self, service: Service, status: LoadBalancerStatus) -> None:
+        if service.status.load_balancer.ingress == status.ingress:
+            return
+        body = {
+            "metadata": {"uid": service.metadata.uid},
+            "status": {"loadBalancer": {"ingress": ingress_of(status)}},
+        }
+        try:
+            await self._patch(service, body)
+        except (NotFound, Conflict):
+            return  # it went as soon as it could, or another one of its name is there by now
+
+    async def _patch(self, service: Service, body: Mapping[str, object]) -> Service:
+        """Upstream writes finalizers, too, through the subresource: the role has no other right."""
+        meta = service.metadata
+        patch = strategic_merge_patch(body)
+        return await self._client.patch(SERVICES, meta.name, patch, meta.namespace, subresource="status")
+
+    # Nodes
+
+    async def _look_at_nodes(self, _name: str) -> Requeue | None:
+        """Have all load balancers send to the nodes that there are now."""
+        began = self.env.monotonic()
+        keys = sorted(self._known)
+        await each(keys, self._update_hosts, at_once=self._workers)
+        self._measures.nodes_looked_at(self.env.monotonic() - began)
+        return None
+
+    async def _update_hosts(self, key: str) -> None:
+        service = self._known.get(key)
+        if service is None or not wants_load_balancer(service):
+            return
+        nodes = serving(self._nodes.list())
+        before = self._sent_to.get(key, [])
+        # Noted before it is done: what fails is done again as a whole.
+        self._sent_to[key] = nodes
+        if not are_the_same(serving(before), nodes) and not await self._update(service, nodes):
+            self._measures.update_failed()
+            self.queue.add(key)
+
+    async def _update(self, service: Service, nodes: Sequence[Node]) -> bool:
+        began = self.env.monotonic()
+        try:
+            await self._balancers.update(self._cluster, service, nodes)
+        except ImplementedElsewhere:
+            return True
+        except Exception as error:  # noqa: BLE001  # whatever a cloud's library raises: the Service is looked at again
+            return await self._is_gone(service) or self._tell_failure(service, nodes, error)
+        finally:
+            self._measures.updated(self.env.monotonic() - began)
+        if nodes:
+            self._tell(service, NORMAL, "UpdatedLoadBalancer", "Updated load balancer with new hosts")
+        else:
+            self._tell(service, WARNING, "UnAvailableLoadBalancer", "There are no available nodes for LoadBalancer")
+        return True
+
+    async def _is_gone(self, service: Service) -> bool:
+        """Whether there is no load balancer any more, so that nothing was wrong."""
+        try:
+            return await self._balancers.get(self._cluster, service) is None
+        except Exception as error:  # noqa: BLE001  # as above
+            self.log.warning("Could not find out whether a load balancer exists", error=error)
+            return False
+
+    def _tell_failure(self, service: Service, nodes: Sequence[Node], error: Exception) -> bool:
+        message = (
+            f"Error updating load balancer with new hosts {shown_names(nodes)} [node names limited, total number of "
+            f"nodes: {len(nodes)}], error: {error}"
+        )
+        self._tell(service, WARNING, "UpdateLoadBalancerFailed", message)
+        return False
+
+    def _tell(self, service: Service, type_: str, reason: str, message: str) -> None:
+        self._recorder.event(object_reference(SERVICES, service.metadata), type_, reason, message)
+
+
+class Measures:
+    """The metrics: upstream's names, ``controllers/service/metrics.go``."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        metrics = context.metrics
+        buckets = exponential_buckets(1, 2, 15)
+        self._updates = metrics.counter(
+            "service_controller_loadbalancer_sync_total",
+            "[ALPHA] A metric counting the amount of times any load balancer has been configured, as an effect of "
+            "service/node changes on the cluster",
+        ).labels_of()
+        self._failures = metrics.counter(
+            "service_controller_nodesync_error_total",
+            "[ALPHA] A metric counting the amount of times any load balancer has been configured and errored, as an "
+            "effect of node changes on the cluster",
+        ).labels_of()
+        self._looks = metrics.histogram(
+            "service_controller_nodesync_latency_seconds",
+            "[ALPHA] A metric measuring the latency for nodesync which updates loadbalancer hosts on cluster node "
+            "updates.",
+            buckets=buckets,
+        ).labels_of()
+        self._seconds = metrics.histogram(
+            "service_controller_update_loadbalancer_host_latency_seconds",
+            "[ALPHA] A metric measuring the latency for updating each load balancer hosts.",
+            buckets=buckets,
+        ).labels_of()
+
+    def nodes_looked_at(self, seconds: float) -> None:
+        """All load balancers were told of the nodes, as far as they had to be."""
+        self._looks.observe(seconds)
+
+    def updated(self, seconds: float) -> None:
+        """One was told."""
+        self._updates.inc()
+        self._seconds.observe(seconds)
+
+    def update_failed(self) -> None:
+        """One could not be told."""
+        self._failures.inc()

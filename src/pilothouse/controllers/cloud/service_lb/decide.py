@@ -1,0 +1,126 @@
+"""What a Service needs of its load balancer, and which nodes serve. Pure.
+
+Upstream: k8s.io/cloud-provider v0.36 ``controllers/service/controller.go``: ``wantsLoadBalancer``, ``needsCleanup``,
+``needsUpdate``, and the predicates of nodes.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from pilothouse.api.core import LoadBalancerIngress, LoadBalancerStatus, Node, Service
+
+FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
+EXCLUDE = "node.kubernetes.io/exclude-from-external-load-balancers"
+GOING = "ToBeDeletedByClusterAutoscaler"
+"""Taint of nodes that the cluster autoscaler is about to delete."""
+MAX_NAMES = 20
+_TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
+_FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
+
+
+# Services
+
+
+def wants_load_balancer(service: Service) -> bool:
+    """Whether the Service is to have one from here. With a class, it is to have one from somebody else."""
+    return service.spec.type == "LoadBalancer" and service.spec.load_balancer_class is None
+
+
+def has_finalizer(service: Service) -> bool:
+    """Whether there may be a load balancer for it."""
+    return FINALIZER in service.metadata.finalizers
+
+
+def needs_cleanup(service: Service) -> bool:
+    """Whether a load balancer that there may be must go."""
+    if not has_finalizer(service):
+        return False
+    return service.metadata.deletion_timestamp is not None or service.spec.type != "LoadBalancer"
+
+
+def needs_update(old: Service, new: Service) -> bool:
+    """Whether a change is one that the cloud must hear of."""
+    if not wants_load_balancer(old) and not wants_load_balancer(new):
+        return False
+    return (
+        wants_load_balancer(old) != wants_load_balancer(new)
+        or old.metadata.uid != new.metadata.uid
+        or old.metadata.annotations != new.metadata.annotations
+        or _heard_of(old) != _heard_of(new)
+    )
+
+
+def _heard_of(service: Service) -> tuple[object, ...]:
+    spec = service.spec
+    return (
+        spec.load_balancer_source_ranges,
+        spec.ports,
+        spec.session_affinity,
+        spec.session_affinity_config,
+        spec.load_balancer_ip,
+        spec.external_ips,
+        spec.external_traffic_policy,
+        spec.health_check_node_port,
+        # A second family comes and goes, the first one stays: their number says all.
+        len(spec.ip_families),
+    )
+
+
+def ingress_of(status: LoadBalancerStatus) -> list[dict[str, object]] | None:
+    """The addresses as JSON; None for none."""
+    return [_ingress(each) for each in status.ingress] or None
+
+
+def _ingress(each: LoadBalancerIngress) -> dict[str, object]:
+    fields: dict[str, object] = {}
+    for name, value in (("ip", each.ip), ("hostname", each.hostname), ("ipMode", each.ip_mode)):
+        if value:
+            fields[name] = value
+    if each.ports:
+        fields["ports"] = [
+            {"port": port.port, "protocol": port.protocol, **({"error": port.error} if port.error else {})}
+            for port in each.ports
+        ]
+    return fields
+
+
+# Nodes
+
+
+def is_included(node: Node) -> bool:
+    """Whether nobody has excluded the node. A label whose value is no truth value excludes it."""
+    value = node.metadata.labels.get(EXCLUDE)
+    return value is None or value in _FALSE
+
+
+def serves(node: Node) -> bool:
+    """Whether load balancers send to the node. Whether it is ready they find out themselves."""
+    going = any(taint.key == GOING for taint in node.spec.taints)
+    return node.metadata.deletion_timestamp is None and is_included(node) and not going
+
+
+def serving(nodes: Iterable[Node]) -> list[Node]:
+    """The nodes that load balancers send to."""
+    return [node for node in nodes if serves(node)]
+
+
+def is_news(old: Node, new: Node) -> bool:
+    """Whether a change of a node concerns load balancers. The taint of a node that is about to go alone does not: its
+    connections may come to their end."""
+    return is_included(old) != is_included(new) or old.spec.provider_id != new.spec.provider_id
+
+
+def are_the_same(old: Sequence[Node], new: Sequence[Node]) -> bool:
+    """Whether a load balancer has the same nodes as before."""
+    return len(old) == len(new) and _machines(old) == _machines(new)
+
+
+def _machines(nodes: Sequence[Node]) -> dict[str, str]:
+    return {node.metadata.name: node.spec.provider_id for node in nodes}
+
+
+def shown_names(nodes: Sequence[Node]) -> str:
+    """The names of nodes as Go prints a list, the first twenty of them."""
+    names = sorted(node.metadata.name for node in nodes[:MAX_NAMES])
+    if len(nodes) > MAX_NAMES:
+        names.append(f"<{len(nodes) - MAX_NAMES} more>")
+    return f"[{' '.join(names)}]"

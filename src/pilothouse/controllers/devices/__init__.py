@@ -1,0 +1,1 @@
+"""Controllers of claims for devices (dynamic resource allocation)."""

@@ -1,0 +1,345 @@
+"""What wakes a look at a pod or a rule, and the requests that follow. One queue for both, as upstream."""
+
+import msgspec
+
+from pilothouse.api.core import PODS, ObjectReference, Pod
+from pilothouse.api.meta import Condition, Object
+from pilothouse.api.resource import (
+    DEVICE_TAINT_RULES,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+    AllocatedDevice,
+    DeviceTaint,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceSlice,
+)
+from pilothouse.client import apply_patch, strategic_merge_patch
+from pilothouse.client.errors import Conflict, NotFound
+from pilothouse.controllers.devices.device_taint_eviction import DESCRIPTOR, DeviceTaintEvictionOptions
+from pilothouse.controllers.devices.device_taint_eviction.decide import (
+    Eviction,
+    Tainted,
+    TaintsOf,
+    pod_eviction,
+    rule_matches,
+    taints_by_rules,
+)
+from pilothouse.controllers.devices.device_taint_eviction.pools import DeviceId, Pools
+from pilothouse.controllers.devices.device_taint_eviction.rule_status import (
+    PERIOD_SECONDS,
+    Counts,
+    new_condition,
+    wait_seconds,
+)
+from pilothouse.controllers.shared.disruption import disruption_target, status_patch
+from pilothouse.controllers.shared.live_nodes import is_about
+from pilothouse.machinery.times import format_time
+from pilothouse.runtime import (
+    Cache,
+    Controller,
+    ControllerContext,
+    EventRecorder,
+    Requeue,
+    RetryLater,
+    object_key,
+    split_key,
+)
+from pilothouse.runtime.events import NORMAL
+from pilothouse.semantics.devices import NO_EXECUTE
+
+DEVICE_INDEX = "allocated device"
+REASON = "DeviceTaintManagerEviction"
+MESSAGE = "Device Taint manager: deleting due to NoExecute taint"
+_POD, _RULE = "pod:", "rule:"
+_POD_META = PODS.read_as(Object)
+_BUCKETS = (0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 30.0, 60.0, 120.0, 180.0, 240.0)
+
+
+def build(context: ControllerContext) -> "DeviceTaintEvictionController":
+    """The factory of the descriptor."""
+    return DeviceTaintEvictionController(context)
+
+
+class DeviceTaintEvictionController(Controller):
+    """See the package for the promises."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        options = context.options_as(DeviceTaintEvictionOptions)
+        pods, claims = context.informers.informer(PODS), context.informers.informer(RESOURCE_CLAIMS)
+        slices = context.informers.informer(RESOURCE_SLICES)
+        rules = context.informers.informer(DEVICE_TAINT_RULES) if options.rules else None
+        super().__init__(
+            DESCRIPTOR.name,
+            context.env,
+            workers=options.workers,
+            waits_for=(pods, claims, slices, *((rules,) if rules is not None else ())),
+            metrics=context.metrics,
+            log=context.log,
+        )
+        self._client = context.client
+        self._pods, self._claims = pods.cache, claims.cache
+        self._rules: Cache[DeviceTaintRule] = rules.cache if rules is not None else Cache("no rules")
+        self._claims.add_index(DEVICE_INDEX, _index_by_device)
+        self._pools = Pools()
+        self._due: dict[str, tuple[str, Eviction]] = {}
+        """Pods that must go, now or later, with their uids, until that is done or called off."""
+        self._evicted: dict[str, str] = {}
+        """Pods that were deleted here, with their uids, until they are gone."""
+        self._evicted_by: dict[str, int] = {}
+        """How many pods a rule has evicted, by uid."""
+        self._recorder = EventRecorder(context.client, context.env, self.name)
+        self.beside("events", self._recorder.run)
+        metrics = context.metrics
+        self._deletions = metrics.counter(
+            "device_taint_eviction_controller_pod_deletions_total",
+            "[ALPHA] Total number of Pods deleted by DeviceTaintEvictionController since its start.",
+        ).labels_of()
+        self._latency = metrics.histogram(
+            "device_taint_eviction_controller_pod_deletion_duration_seconds",
+            "[ALPHA] Latency, in seconds, between the time when a device taint effect has been activated and a Pod's "
+            "deletion via DeviceTaintEvictionController.",
+            buckets=_BUCKETS,
+        ).labels_of()
+        if rules is not None:
+            rules.add_handler(
+                lambda rule, _initial: self._rule_changed(None, rule),
+                self._rule_changed,
+                lambda rule, _unknown: self._rule_changed(rule, None),
+            )
+        slices.add_handler(
+            lambda each, _initial: self._slice_changed(None, each),
+            self._slice_changed,
+            lambda each, _unknown: self._slice_changed(each, None),
+        )
+        claims.add_handler(
+            lambda claim, _initial: self._wake_users(claim),
+            self._claim_changed,
+            lambda claim, _unknown: self._wake_users(claim),
+        )
+        pods.add_handler(
+            lambda pod, _initial: self._wake(pod), self._pod_changed, lambda pod, _unknown: self._wake(pod)
+        )
+
+    # What wakes a look
+
+    def _wake(self, pod: Pod) -> None:
+        if pod.spec.resource_claims:
+            self.queue.add(_POD + object_key(pod.metadata))
+
+    def _pod_changed(self, old: Pod, new: Pod) -> None:
+        # Pods change often. The condition that is written before the deletion must not bring them back, either.
+        if (
+            old.metadata.uid != new.metadata.uid
+            or old.spec.node_name != new.spec.node_name
+            or old.status.resource_claim_statuses != new.status.resource_claim_statuses
+        ):
+            self._wake(new)
+
+    def _claim_changed(self, old: ResourceClaim, new: ResourceClaim) -> None:
+        if old.status.reserved_for != new.status.reserved_for:
+            self._wake_users(old)
+        self._wake_users(new)
+
+    def _wake_users(self, claim: ResourceClaim) -> None:
+        for user in claim.status.reserved_for:
+            pod = self._pods.get(f"{claim.metadata.namespace}/{user.name}")
+            if pod is not None and pod.metadata.uid == user.uid:
+                self._wake(pod)
+
+    def _slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
+        for device in self._pools.change(old, new):
+            for claim in self._claims.by_index(DEVICE_INDEX, "/".join(device)):
+                self._wake_users(claim)
+
+    def _rule_changed(self, old: DeviceTaintRule | None, new: DeviceTaintRule | None) -> None:
+        if old is not None and new is not None and old.metadata.uid == new.metadata.uid and old.spec == new.spec:
+            return
+        if new is not None:
+            # Its status is to say that something happens before it does.
+            self.queue.add(_RULE + new.metadata.name)
+        if old is not None and (new is None or old.metadata.uid != new.metadata.uid):
+            self._evicted_by.pop(old.metadata.uid, None)
+        # Rules are few and change seldom: all claims are looked through.
+        evicting = [each for each in (old, new) if each is not None and each.spec.taint.effect == NO_EXECUTE]
+        for claim in self._claims.list() if evicting else ():
+            if any(rule_matches(rule, *device) for device in _devices(claim) for rule in evicting):
+                self._wake_users(claim)
+
+    async def reconcile(self, key: str) -> Requeue | None:
+        """Look at a pod or a rule."""
+        if key.startswith(_POD):
+            return await self._look_at_pod(key.removeprefix(_POD))
+        return await self._look_at_rule(key.removeprefix(_RULE))
+
+    # Pods
+
+    def _taints_of(self, device: AllocatedDevice) -> list[Tainted]:
+        return [*self._pools.taints_of(device), *taints_by_rules(self._rules.list(), device)]
+
+    def _eviction_of(self, pod: Pod, taints_of: TaintsOf) -> Eviction | None:
+        namespace = pod.metadata.namespace
+        return pod_eviction(pod, lambda name: self._claims.get(f"{namespace}/{name}"), taints_of)
+
+    async def _look_at_pod(self, key: str) -> Requeue | None:
+        pod = self._pods.get(key)
+        uid = pod.metadata.uid if pod is not None else ""
+        known = self._due.get(key)
+        if known is not None and known[0] != uid:
+            del self._due[key]
+            known = None
+        if key in self._evicted and self._evicted[key] != uid:
+            del self._evicted[key]
+        if pod is None or pod.metadata.deletion_timestamp is not None or key in self._evicted:
+            self._due.pop(key, None)
+            return None
+        eviction = self._eviction_of(pod, self._taints_of)
+        if eviction is None:
+            if known is not None:
+                del self._due[key]
+                self._tell(key, uid, "Cancelling deletion")
+                self.log.info("Canceled pod eviction", v=3, pod=key)
+            return None
+        if known is None or known[1] != eviction:
+            self._due[key] = (uid, eviction)
+            # More may be about to change: the status of rules follows a little later.
+            self._wake_rules(eviction)
+        wait = (eviction.at - self.env.now()).total_seconds()
+        if wait > 0:
+            return Requeue(wait)
+        await self._evict(key, uid, eviction)
+        return None
+
+    async def _evict(self, key: str, uid: str, eviction: Eviction) -> None:
+        try:
+            done = await self._delete(key, uid)
+        except NotFound as error:
+            if not is_about(error, split_key(key)[1]):
+                raise
+            done = False
+        except Conflict as error:
+            raise RetryLater(str(error)) from error  # another pod of its name: the next look will find it
+        self._due.pop(key, None)
+        self._evicted[key] = uid
+        if not done:
+            return
+        late = max(0.0, (self.env.now() - eviction.at).total_seconds())
+        reasons = ", ".join(str(reason) for reason in eviction.reasons)
+        self.log.info("Evicted pod by deleting it", v=2, pod=key, latency=late, reason=reasons)
+        self._deletions.inc()
+        self._latency.observe(late)
+        for reason in eviction.reasons:
+            if reason.rule_uid:
+                self._evicted_by[reason.rule_uid] = self._evicted_by.get(reason.rule_uid, 0) + 1
+        self._wake_rules(eviction)
+
+    async def _delete(self, key: str, uid: str) -> bool:
+        """Whether there was something to delete."""
+        namespace, name = split_key(key)
+        pod = await self._client.get(PODS, name, namespace)
+        if pod.metadata.uid != uid or pod.metadata.deletion_timestamp is not None:
+            return False
+        self._tell(key, uid, "Marking for deletion")
+        condition = disruption_target(pod, "DeletionByDeviceTaintManager", MESSAGE)
+        body = status_patch(pod, self.env.now(), condition=condition)
+        if body is not None:
+            patch = strategic_merge_patch(body)
+            await self._client.patch(_POD_META, name, patch, namespace, subresource="status")
+        await self._client.delete(PODS, name, namespace, uid=uid)
+        return True
+
+    def _tell(self, key: str, uid: str, message: str) -> None:
+        namespace, name = split_key(key)
+        about = ObjectReference(api_version="v1", kind="Pod", namespace=namespace, name=name, uid=uid)
+        self._recorder.event(about, NORMAL, REASON, message)
+
+    # Rules
+
+    def _wake_rules(self, eviction: Eviction) -> None:
+        for reason in eviction.reasons:
+            if reason.rule:
+                self.queue.add_after(_RULE + reason.rule, PERIOD_SECONDS)
+
+    async def _look_at_rule(self, name: str) -> Requeue | None:
+        """Bring a rule's status up to date, at most every ten seconds."""
+        rule = self._rules.get(name)
+        if rule is None:
+            return None
+        wait = wait_seconds(rule, self.env.now())
+        if wait > 0:
+            return Requeue(wait)
+        condition = new_condition(rule, self._count(rule))
+        if condition is None:
+            return None
+        try:
+            await self._apply_condition(rule, condition)
+        except NotFound:
+            return None
+        except Conflict as error:
+            raise RetryLater(str(error)) from error  # another rule of its name by now
+        return None
+
+    def _count(self, rule: DeviceTaintRule) -> Counts:
+        evicted = self._evicted_by.get(rule.metadata.uid, 0)
+        match rule.spec.taint.effect:
+            case effect if effect == NO_EXECUTE:
+                pending = self._pending(rule, self._taints_of)
+                return Counts(pending=len(pending), namespaces=len(set(pending)), evicted=evicted)
+            case "None":
+                taint = msgspec.structs.replace(rule.spec.taint, effect=NO_EXECUTE)
+                pending = self._pending(rule, lambda device: _as_if_evicting(rule, taint, device))
+                return Counts(
+                    pending=len(pending),
+                    namespaces=len(set(pending)),
+                    evicted=evicted,
+                    published=sum(rule_matches(rule, *device) for device in self._pools.devices()),
+                    allocated=sum(rule_matches(rule, *d) for claim in self._claims.list() for d in _devices(claim)),
+                )
+            case _:
+                return Counts(evicted=evicted)
+
+    def _pending(self, rule: DeviceTaintRule, taints_of: TaintsOf) -> list[str]:
+        """The namespaces of the pods that must go because of the rule, one for each pod."""
+        found = []
+        for pod in self._pods.list():
+            if pod.spec.resource_claims and pod.metadata.deletion_timestamp is None:
+                eviction = self._eviction_of(pod, taints_of)
+                if eviction is not None and eviction.is_by(rule.metadata.uid):
+                    found.append(pod.metadata.namespace)
+        return found
+
+    async def _apply_condition(self, rule: DeviceTaintRule, condition: Condition) -> None:
+        said = {
+            "type": condition.type,
+            "status": condition.status,
+            "observedGeneration": condition.observed_generation,
+            "lastTransitionTime": format_time(self.env.now()),
+            "reason": condition.reason,
+            "message": condition.message,
+        }
+        configuration = {
+            "apiVersion": DEVICE_TAINT_RULES.api_version,
+            "kind": DEVICE_TAINT_RULES.kind,
+            "metadata": {"name": rule.metadata.name, "uid": rule.metadata.uid},
+            "status": {"conditions": [said]},
+        }
+        kind = DEVICE_TAINT_RULES.read_as(Object)
+        patch = apply_patch(configuration)
+        await self._client.patch(
+            kind, rule.metadata.name, patch, subresource="status", field_manager=self.name, force=True
+        )
+
+
+def _as_if_evicting(rule: DeviceTaintRule, taint: DeviceTaint, device: AllocatedDevice) -> list[Tainted]:
+    """The taint that the rule would put on the device."""
+    spec = msgspec.structs.replace(rule.spec, taint=taint)
+    return taints_by_rules([msgspec.structs.replace(rule, spec=spec)], device)
+
+
+def _devices(claim: ResourceClaim) -> list[DeviceId]:
+    allocation = claim.status.allocation
+    return [(each.driver, each.pool, each.device) for each in allocation.devices.results] if allocation else []
+
+
+def _index_by_device(claim: ResourceClaim) -> list[str]:
+    return ["/".join(device) for device in _devices(claim)]

@@ -1,0 +1,135 @@
+"""When a pod must go because of its devices, and why. Pure.
+
+Upstream: v1.36 ``pkg/controller/devicetainteviction/device_taint_eviction.go``: ``claimEvictionTime``,
+``podEvictionTime``, ``ruleMatchesDevice``.
+"""
+
+import datetime
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from pilothouse.api.core import Pod
+from pilothouse.api.resource import AllocatedDevice, DeviceTaint, DeviceTaintRule, ResourceClaim
+from pilothouse.semantics.devices import (
+    NO_EXECUTE,
+    ClaimOfEntry,
+    claim_of,
+    is_for_pod,
+    is_reserved_for,
+    tolerates,
+)
+from pilothouse.semantics.pods import is_terminal
+
+
+class Reason(msgspec.Struct, frozen=True, order=True):
+    """A taint: that of a rule, or one of a device in a slice. Rules come first when they are sorted."""
+
+    by_slice: bool
+    rule: str = ""
+    rule_uid: str = ""
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    index: int = 0
+    slice: str = ""
+
+    def __str__(self) -> str:
+        if not self.by_slice:
+            return f"DeviceTaintRule {self.rule}:{self.rule_uid}"
+        return f"ResourceSlice {self.slice} {self.driver}/{self.pool}/{self.device} taint #{self.index}"
+
+
+Tainted = tuple[Reason, DeviceTaint]
+
+
+class Eviction(msgspec.Struct, frozen=True):
+    """When pods must go, and all that makes them go, sooner or later."""
+
+    at: datetime.datetime
+    reasons: tuple[Reason, ...]
+
+    def is_by(self, rule_uid: str) -> bool:
+        """Whether that rule is among the reasons."""
+        return any(reason.rule_uid == rule_uid for reason in self.reasons if not reason.by_slice)
+
+
+TaintsOf = Callable[[AllocatedDevice], Iterable[Tainted]]
+"""The NoExecute taints of a device."""
+
+
+def rule_matches(rule: DeviceTaintRule, driver: str, pool: str, device: str) -> bool:
+    """Whether the rule is about that device."""
+    wanted = rule.spec.device_selector
+    if wanted is None:
+        return False
+    return wanted.driver in (None, driver) and wanted.pool in (None, pool) and wanted.device in (None, device)
+
+
+def taints_by_rules(rules: Iterable[DeviceTaintRule], device: AllocatedDevice) -> list[Tainted]:
+    """The NoExecute taints that rules put on a device."""
+    return [
+        (Reason(by_slice=False, rule=rule.metadata.name, rule_uid=rule.metadata.uid), rule.spec.taint)
+        for rule in rules
+        if rule.spec.taint.effect == NO_EXECUTE and rule_matches(rule, device.driver, device.pool, device.device)
+    ]
+
+
+def tolerated_until(taint: DeviceTaint, device: AllocatedDevice) -> datetime.datetime | None:
+    """Until when the device may be used in spite of the taint; None for ever. The shortest toleration counts.
+
+    A toleration without an effect is about all of them, as the API has it. Upstream leaves it out here, though not when
+    it schedules: pods would get devices only to be evicted from them. A taint without a time, which no server stores,
+    says nothing.
+    """
+    if taint.time_added is None:
+        return None
+    seconds: int | None = None
+    for toleration in device.tolerations:
+        if tolerates(toleration, taint):
+            if toleration.toleration_seconds is None:
+                return None
+            limit = max(0, toleration.toleration_seconds)
+            seconds = limit if seconds is None else min(seconds, limit)
+    try:
+        return taint.time_added + datetime.timedelta(seconds=seconds or 0)
+    except OverflowError:
+        return None
+
+
+def claim_eviction(claim: ResourceClaim, taints_of: TaintsOf) -> Eviction | None:
+    """When the pods that use the claim must go; None if it has nothing, or tolerates everything."""
+    if claim.status.allocation is None:
+        return None
+    found: dict[Reason, datetime.datetime] = {}
+    for device in claim.status.allocation.devices.results:
+        for reason, taint in taints_of(device):
+            at = tolerated_until(taint, device)
+            if at is not None:
+                found[reason] = min(at, found.get(reason, at))
+    return Eviction(min(found.values()), tuple(sorted(found))) if found else None
+
+
+def pod_eviction(pod: Pod, known: Callable[[str], ResourceClaim | None], taints_of: TaintsOf) -> Eviction | None:
+    """When the pod must go; None if it may stay, or has ended, or has no node yet. ``known`` are the claims of its
+    namespace by name."""
+    if not pod.spec.node_name or is_terminal(pod):
+        return None
+    found: list[Eviction] = []
+    for entry in pod.spec.resource_claims:
+        named = claim_of(pod, entry)
+        claim = known(named.name) if isinstance(named, ClaimOfEntry) else None
+        if claim is None or not isinstance(named, ClaimOfEntry) or (named.made and not is_for_pod(pod, claim)):
+            continue
+        # Not reserved for it: it is another pod's, perhaps that of its predecessor under its name.
+        eviction = claim_eviction(claim, taints_of) if is_reserved_for(pod, claim) else None
+        if eviction is not None:
+            found.append(eviction)
+    return _joined(found)
+
+
+def _joined(evictions: Sequence[Eviction]) -> Eviction | None:
+    if len(evictions) < 2:
+        return evictions[0] if evictions else None
+    reasons = {reason: None for eviction in evictions for reason in eviction.reasons}
+    return Eviction(min(eviction.at for eviction in evictions), tuple(sorted(reasons)))

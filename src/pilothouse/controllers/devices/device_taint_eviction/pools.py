@@ -1,0 +1,78 @@
+"""The devices that there are, by driver and pool, and their NoExecute taints. Told by ``controller``, which asks it.
+
+A pool consists of the slices of its highest generation; others are on their way out. Mirrors ``pool`` of v1.36
+``pkg/controller/devicetainteviction/device_taint_eviction.go``.
+"""
+
+from collections.abc import Iterator
+
+from pilothouse.api.resource import AllocatedDevice, DeviceTaint, ResourceSlice
+from pilothouse.controllers.devices.device_taint_eviction.decide import Reason, Tainted
+from pilothouse.semantics.devices import NO_EXECUTE
+
+PoolId = tuple[str, str]
+DeviceId = tuple[str, str, str]
+"""Driver, pool, name."""
+
+
+class Pools:
+    """All slices of a cluster."""
+
+    def __init__(self) -> None:
+        self._slices: dict[PoolId, dict[str, ResourceSlice]] = {}
+        self._tainted: dict[PoolId, dict[str, tuple[Tainted, ...]]] = {}
+
+    def change(self, old: ResourceSlice | None, new: ResourceSlice | None) -> list[DeviceId]:
+        """A slice came, went, or changed. Returns the devices whose NoExecute taints are others now."""
+        concerned: dict[PoolId, None] = {}
+        if old is not None:
+            concerned[_pool_of(old)] = None
+            slices = self._slices.get(_pool_of(old), {})
+            slices.pop(old.metadata.name, None)
+        if new is not None:
+            concerned[_pool_of(new)] = None
+            self._slices.setdefault(_pool_of(new), {})[new.metadata.name] = new
+        return [device for pool in concerned for device in self._refresh(pool)]
+
+    def _refresh(self, pool: PoolId) -> list[DeviceId]:
+        before = self._tainted.pop(pool, {})
+        if not self._slices.get(pool):
+            self._slices.pop(pool, None)
+        after: dict[str, tuple[Tainted, ...]] = {}
+        for each in self._current(pool):
+            for device in each.spec.devices:
+                found = tuple(
+                    (Reason(True, "", "", *pool, device.name, index, each.metadata.name), taint)
+                    for index, taint in enumerate(device.taints)
+                    if taint.effect == NO_EXECUTE
+                )
+                if found:
+                    after.setdefault(device.name, found)
+        if after:
+            self._tainted[pool] = after
+        changed = [name for name in sorted({**before, **after}) if _said(before, name) != _said(after, name)]
+        return [(*pool, name) for name in changed]
+
+    def taints_of(self, device: AllocatedDevice) -> tuple[Tainted, ...]:
+        """The NoExecute taints of a device."""
+        return self._tainted.get((device.driver, device.pool), {}).get(device.device, ())
+
+    def devices(self) -> Iterator[DeviceId]:
+        """All devices, in no particular order: for counting."""
+        for pool in self._slices:
+            for each in self._current(pool):
+                for device in each.spec.devices:
+                    yield (*pool, device.name)
+
+    def _current(self, pool: PoolId) -> list[ResourceSlice]:
+        slices = self._slices.get(pool, {})
+        newest = max((each.spec.pool.generation for each in slices.values()), default=0)
+        return [slices[name] for name in sorted(slices) if slices[name].spec.pool.generation == newest]
+
+
+def _pool_of(each: ResourceSlice) -> PoolId:
+    return each.spec.driver, each.spec.pool.name
+
+
+def _said(tainted: dict[str, tuple[Tainted, ...]], device: str) -> list[DeviceTaint]:
+    return [taint for _reason, taint in tainted.get(device, ())]

@@ -1,0 +1,454 @@
+"""What wakes which pod and which claim, and the requests that follow. One queue for both, as upstream."""
+
+from typing import Any
+
+import msgspec
+
+from pilothouse.api.core import PODS, Pod, PodResourceClaim
+from pilothouse.api.meta import Object
+from pilothouse.api.resource import (
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_CLAIMS,
+    ConsumerReference,
+    ResourceClaim,
+    ResourceClaimSpec,
+    ResourceClaimTemplate,
+)
+from pilothouse.client import apply_patch
+from pilothouse.client.errors import ApiError, Conflict, NotFound
+from pilothouse.controllers.devices.resourceclaim import DESCRIPTOR, ResourceClaimOptions
+from pilothouse.controllers.devices.resourceclaim.decide import (
+    Reservation,
+    Step,
+    claim_names,
+    claims_to_release,
+    has_claims,
+    is_done,
+    judge_owner,
+    judge_reservation,
+    needs_reservation,
+    needs_work,
+    new_claim,
+    next_step,
+    owner_of,
+    statuses,
+)
+from pilothouse.controllers.devices.resourceclaim.made import GonePods, MadeClaims
+from pilothouse.controllers.devices.resourceclaim.measures import Measures
+from pilothouse.controllers.shared.live_nodes import is_about
+from pilothouse.controllers.shared.own_writes import may_have_happened
+from pilothouse.machinery.splice import replace_fields, take_field
+from pilothouse.runtime import (
+    Controller,
+    ControllerContext,
+    EventRecorder,
+    Requeue,
+    RetryLater,
+    object_key,
+    object_reference,
+)
+from pilothouse.runtime.events import WARNING
+from pilothouse.semantics.devices import (
+    ALLOCATION_FINALIZER,
+    POD_CLAIM_NAME,
+    ClaimOfEntry,
+    NoClaim,
+    asks_for_admin_access,
+    claim_of,
+    is_for_pod,
+    why_no_claim,
+)
+
+CLAIM_INDEX, TEMPLATE_INDEX, OWNER_INDEX = "device claim", "device claim template", "owning pod"
+COMPONENT = "resource_claim"
+FIELD_MANAGER = "ResourceClaimController"
+LOOK_AGAIN_SECONDS = 5.0
+"""After so long a pod is looked at again whose claim the cache did not show."""
+
+_POD, _CLAIM = "pod:", "claim:"
+_POD_META = PODS.read_as(Object)
+_json = msgspec.json.Encoder().encode
+_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_claim = msgspec.json.Decoder(ResourceClaim).decode
+_spec = msgspec.json.Decoder(ResourceClaimSpec).decode
+
+
+class ClaimNotMade(Exception):
+    """An entry of a pod has no claim, and why. Tried again with backoff."""
+
+
+def build(context: ControllerContext) -> "ResourceClaimController":
+    """The factory of the descriptor."""
+    return ResourceClaimController(context)
+
+
+class ResourceClaimController(Controller):
+    """See the package for the promises."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        pods = context.informers.informer(PODS)
+        claims = context.informers.informer(RESOURCE_CLAIMS, keep_raw=True)
+        templates = context.informers.informer(RESOURCE_CLAIM_TEMPLATES)
+        super().__init__(
+            DESCRIPTOR.name,
+            context.env,
+            workers=context.options_as(ResourceClaimOptions).workers,
+            waits_for=(pods, claims, templates),
+            metrics=context.metrics,
+            queue_name="resource_claim",
+            log=context.log,
+        )
+        self._client = context.client
+        self._pods, self._claims, self._templates = pods.cache, claims.cache, templates.cache
+        self._pods.add_index(CLAIM_INDEX, _index_by_claim)
+        self._pods.add_index(TEMPLATE_INDEX, _index_by_template)
+        self._claims.add_index(OWNER_INDEX, _index_by_owner)
+        self._made = MadeClaims(lambda: claims.heard_version)
+        self._gone = GonePods()
+        self._undecided: dict[str, None] = {}
+        """Uids of pods for which a claim may have been made: the answer was lost."""
+        self._cleared: dict[str, str] = {}
+        """By claim: its version once its allocation was cleared here, until its finalizer is off."""
+        self._behind: dict[str, None] = {}
+        """Claims of which one look has found a pod that the cache does not know."""
+        self._measures = Measures(context.metrics, self._claims.list)
+        self._recorder = EventRecorder(context.client, context.env, COMPONENT)
+        self.beside("events", self._recorder.run)
+        pods.add_handler(
+            lambda pod, _initial: self._pod_seen(pod), self._pod_changed, lambda pod, _unknown: self._pod_gone(pod)
+        )
+        claims.add_handler(
+            lambda claim, _initial: self._claim_seen(claim),
+            lambda _old, claim: self._claim_seen(claim),
+            self._claim_gone,
+        )
+        templates.add_handler(
+            lambda template, _initial: self._template_seen(template),
+            lambda _old, _new: None,
+            lambda _old, _unknown: None,
+        )
+
+    # What wakes a look
+
+    def _pod_seen(self, pod: Pod, *, gone: bool = False) -> None:
+        if not has_claims(pod):
+            return
+        namespace = pod.metadata.namespace
+        if gone or is_done(pod):
+            for name in claims_to_release(pod):
+                self.queue.add(f"{_CLAIM}{namespace}/{name}")
+        if not gone and needs_work(pod, lambda name: self._claims.get(f"{namespace}/{name}")):
+            self.queue.add(_POD + object_key(pod.metadata))
+
+    def _pod_changed(self, old: Pod, new: Pod) -> None:
+        if old.metadata.uid != new.metadata.uid:
+            # One pod went and another one of its name came, which looks like a change.
+            self._pod_gone(old)
+        self._pod_seen(new)
+
+    def _pod_gone(self, pod: Pod) -> None:
+        if has_claims(pod):
+            uid = pod.metadata.uid
+            self._gone.add(uid)
+            self._made.forget(uid)
+            self._undecided.pop(uid, None)
+        self._pod_seen(pod, gone=True)
+
+    def _claim_seen(self, claim: ResourceClaim) -> None:
+        self._made.shown(claim)
+        self.queue.add(_CLAIM + object_key(claim.metadata))
+        self._wake_users(claim)
+
+    def _claim_gone(self, claim: ResourceClaim, _unknown: bool) -> None:
+        self._made.shown(claim)
+        key = object_key(claim.metadata)
+        self._cleared.pop(key, None)
+        self._behind.pop(key, None)
+        self._wake_users(claim)
+
+    def _wake_users(self, claim: ResourceClaim) -> None:
+        for pod in self._pods.by_index(CLAIM_INDEX, object_key(claim.metadata)):
+            self._pod_seen(pod)
+
+    def _template_seen(self, template: ResourceClaimTemplate) -> None:
+        # Pods that came before it need not wait for the end of their backoff.
+        for pod in self._pods.by_index(TEMPLATE_INDEX, object_key(template.metadata)):
+            self._pod_seen(pod)
+
+    async def reconcile(self, key: str) -> Requeue | None:
+        """Look at a pod or a claim."""
+        if key.startswith(_POD):
+            return await self._look_at_pod(key.removeprefix(_POD))
+        return await self._look_at_claim(key.removeprefix(_CLAIM))
+
+    # Pods: make claims, and reserve them
+
+    async def _look_at_pod(self, key: str) -> Requeue | None:
+        pod = self._pods.get(key)
+        if pod is None or pod.metadata.deletion_timestamp is not None or is_done(pod):
+            return None
+        await self._find_out(pod)
+        made: dict[str, str] = {}
+        look_again = False
+        for entry in pod.spec.resource_claims:
+            try:
+                claim = await self._claim_for(pod, entry)
+            except Exception as error:
+                about = object_reference(PODS, pod.metadata)
+                message = f"PodResourceClaim {entry.name}: {error}"
+                self._recorder.event(about, WARNING, "FailedResourceClaimCreation", message)
+                raise
+            if claim is not None:
+                made[entry.name] = claim.metadata.name
+                look_again |= object_key(claim.metadata) not in self._claims
+        said = statuses(pod, made)
+        if said is not None:
+            await self._tell(pod, said)
+        if pod.spec.node_name:
+            await self._reserve(pod)
+        # A claim that was made and deleted between two lists is never heard of.
+        return Requeue(LOOK_AGAIN_SECONDS) if look_again else None
+
+    async def _find_out(self, pod: Pod) -> None:
+        """Learn whether a claim was made whose answer was lost. Upstream makes another one then."""
+        uid = pod.metadata.uid
+        if uid in self._undecided:
+            for claim in (await self._client.list(RESOURCE_CLAIMS, pod.metadata.namespace)).items:
+                if is_for_pod(pod, claim):
+                    self._made.put(claim)
+            self._undecided.pop(uid, None)
+
+    async def _claim_for(self, pod: Pod, entry: PodResourceClaim) -> ResourceClaim | None:
+        """The claim that was made for the entry; None if there is nothing to be made, or the pod names it already."""
+        if self._is_settled(pod, entry) or entry.resource_claim_template_name is None:
+            return None
+        named = claim_of(pod, entry)
+        if isinstance(named, ClaimOfEntry):
+            # It was made once, and the pod may run with it: that it is gone the cache alone must not say.
+            there = [made for made in self._made.of(pod.metadata.uid) if made.metadata.name == named.name]
+            live = there[0] if there else await self._live_claim(pod, named.name)
+            if live is not None:
+                self._made.put(live)
+                return live
+        return self._find_made(pod, entry) or await self._make(pod, entry, entry.resource_claim_template_name)
+
+    def _find_made(self, pod: Pod, entry: PodResourceClaim) -> ResourceClaim | None:
+        """A claim that was made for the entry and that the pod's status does not name yet: the write that would have
+        said so failed, or the cache is behind."""
+        claims = [*self._claims.by_index(OWNER_INDEX, pod.metadata.uid), *self._made.of(pod.metadata.uid)]
+        for claim in claims:
+            meta = claim.metadata
+            if meta.annotations.get(POD_CLAIM_NAME) == entry.name and meta.deletion_timestamp is None:
+                return claim
+        return None
+
+    def _is_settled(self, pod: Pod, entry: PodResourceClaim) -> bool:
+        """Whether there is nothing to be made for the entry."""
+        found = claim_of(pod, entry)
+        if isinstance(found, NoClaim):
+            if found is NoClaim.UNKNOWN_SOURCE:
+                raise ClaimNotMade(f"checking for claim before creating it: {why_no_claim(pod, entry, found)}")
+            return found is NoClaim.NOT_NEEDED
+        if not found.made:
+            return True
+        claim = self._claims.get(f"{pod.metadata.namespace}/{found.name}")
+        return claim is not None and is_for_pod(pod, claim)
+
+    async def _make(self, pod: Pod, entry: PodResourceClaim, template_name: str) -> ResourceClaim:
+        namespace = pod.metadata.namespace
+        template = self._templates.get(f"{namespace}/{template_name}")
+        if template is None:
+            missing = f'resourceclaimtemplate.resource.k8s.io "{template_name}" not found'
+            raise ClaimNotMade(f'resource claim template "{template_name}": {missing}')
+        admin = asks_for_admin_access(ResourceClaim(spec=_spec(template.spec.spec)))
+        try:
+            claim = await self._client.create(RESOURCE_CLAIMS, new_claim(pod, entry, template), namespace)
+        except (ApiError, OSError) as error:
+            self._measures.tried(success=False, admin_access=admin)
+            if may_have_happened(error):
+                self._undecided[pod.metadata.uid] = None
+            raise ClaimNotMade(f"create ResourceClaim : {error}") from error
+        self._measures.tried(success=True, admin_access=admin)
+        self.log.info("Created ResourceClaim", v=4, claim=object_key(claim.metadata), pod=object_key(pod.metadata))
+        self._made.put(claim)
+        return claim
+
+    async def _live_claim(self, pod: Pod, name: str) -> ResourceClaim | None:
+        try:
+            claim = await self._client.get(RESOURCE_CLAIMS, name, pod.metadata.namespace)
+        except NotFound as error:
+            if not is_about(error, name):
+                raise
+            return None
+        return claim if is_for_pod(pod, claim) else None
+
+    async def _tell(self, pod: Pod, said: dict[str, str | None]) -> None:
+        """Have the pod's status name its claims, if the pod is still as it was seen: from an old cache, other claims
+        would be written into it than those that it has got since."""
+        meta = pod.metadata
+        named = [
+            {"name": entry} if name is None else {"name": entry, "resourceClaimName": name}
+            for entry, name in said.items()
+        ]
+        configuration = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": meta.name,
+                "namespace": meta.namespace,
+                "uid": meta.uid,
+                "resourceVersion": meta.resource_version,
+            },
+            "status": {"resourceClaimStatuses": named},
+        }
+        try:
+            await self._client.patch(
+                _POD_META,
+                meta.name,
+                apply_patch(configuration),
+                meta.namespace,
+                subresource="status",
+                field_manager=FIELD_MANAGER,
+                force=True,
+            )
+        except (Conflict, NotFound) as error:
+            raise RetryLater(str(error)) from error  # the cache is about to show a newer pod, or none
+
+    async def _reserve(self, pod: Pod) -> None:
+        """Reserve what is allocated for a pod that has a node and would wait for its claims for ever."""
+        namespace = pod.metadata.namespace
+        for entry in pod.spec.resource_claims:
+            found = claim_of(pod, entry)
+            if not isinstance(found, ClaimOfEntry):
+                if found is NoClaim.NOT_NEEDED:
+                    continue
+                return  # the status was just written: its event brings the pod back
+            key = f"{namespace}/{found.name}"
+            claim, raw = self._claims.get(key), self._claims.raw(key)
+            if claim is None or (found.made and not is_for_pod(pod, claim)):
+                return
+            if needs_reservation(pod, claim):
+                assert raw is not None, "what is written back whole is cached with its JSON"
+                user = {"resource": "pods", "name": pod.metadata.name, "uid": pod.metadata.uid}
+                users = [*_users(raw), msgspec.Raw(_json(user))]
+                await self._write_status(claim, raw, {"status.reservedFor": _json(users)})
+                self.log.info("Reserved claim for pod", v=5, claim=key, pod=object_key(pod.metadata))
+
+    # Claims: drop reservations, clear allocations, delete what was made for pods that are done
+
+    async def _look_at_claim(self, key: str) -> Requeue | None:
+        claim, raw = self._claims.get(key), self._claims.raw(key)
+        if claim is None:
+            return None
+        assert raw is not None, "what is written back whole is cached with its JSON"
+        namespace = claim.metadata.namespace
+        self._behind.pop(key, None)
+        stays = [await self._stays_reserved(key, namespace, user) for user in claim.status.reserved_for]
+        kept = sum(stays)
+        cleared = self._cleared.get(key) == claim.metadata.resource_version
+        if not cleared:
+            self._cleared.pop(key, None)
+        match next_step(claim, kept, cleared=cleared):
+            case Step.NOTHING:
+                pass
+            case Step.RELEASE | Step.DEALLOCATE as step:
+                users = [user for user, stay in zip(_users(raw), stays, strict=True) if stay]
+                changes: dict[str, bytes | None] = {"status.reservedFor": _json(users) if users else None}
+                if step is Step.DEALLOCATE:
+                    changes["status.allocation"] = None
+                written = await self._write_status(claim, raw, changes)
+                if step is Step.DEALLOCATE:
+                    newer = _claim(written)
+                    self._cleared[key] = newer.metadata.resource_version
+                    await self._let_go(key, newer, written)
+            case Step.LET_GO:
+                await self._let_go(key, claim, raw)
+        if kept == 0:
+            await self._delete_if_left_behind(key, claim)
+        # No news may come of a pod that only the server knew: it may be gone before the cache hears of it.
+        return Requeue(LOOK_AGAIN_SECONDS) if key in self._behind else None
+
+    async def _stays_reserved(self, key: str, namespace: str, user: ConsumerReference) -> bool:
+        found = self._pods.get(f"{namespace}/{user.name}")
+        match judge_reservation(user, found, seen_to_go=user.uid in self._gone):
+            case Reservation.KEEP:
+                return True
+            case Reservation.DROP:
+                return False
+            case Reservation.ASK:
+                return await self._is_there(key, namespace, user.name, user.uid)
+
+    async def _is_there(self, key: str, namespace: str, name: str, uid: str) -> bool:
+        """Whether the server knows the pod. The scheduler may be placing one that the cache has not heard of yet."""
+        try:
+            pod = await self._client.get(_POD_META, name, namespace)
+        except NotFound as error:
+            if not is_about(error, name):
+                raise
+            return False
+        if pod.metadata.uid != uid:
+            return False
+        self._behind[key] = None
+        return True
+
+    async def _write_status(self, claim: ResourceClaim, raw: bytes, changes: dict[str, bytes | None]) -> bytes:
+        """PUT the status. Not a patch: it is to fail if anything has changed meanwhile."""
+        return await self._put(claim, replace_fields(raw, changes), "status")
+
+    async def _let_go(self, key: str, claim: ResourceClaim, raw: bytes) -> None:
+        finalizers = [each for each in claim.metadata.finalizers if each != ALLOCATION_FINALIZER]
+        if claim.status.allocation is None and len(finalizers) < len(claim.metadata.finalizers):
+            changes = {"metadata.finalizers": _json(finalizers) if finalizers else None}
+            await self._put(claim, replace_fields(raw, changes), "")
+        self._cleared.pop(key, None)
+
+    async def _put(self, claim: ResourceClaim, body: bytes, subresource: str) -> bytes:
+        meta = claim.metadata
+        try:
+            written = await self._client.update(
+                RESOURCE_CLAIMS.raw, meta.name, body, meta.namespace, subresource=subresource
+            )
+        except (Conflict, NotFound) as error:
+            # The cache is behind. It will show the claim as it is now, or that it is gone.
+            raise RetryLater(str(error)) from error
+        return replace_fields(written, {"metadata.managedFields": None})
+
+    async def _delete_if_left_behind(self, key: str, claim: ResourceClaim) -> None:
+        """As a rule the garbage collector does this, but a pod that has ended may stay for long."""
+        meta, owner = claim.metadata, owner_of(claim.metadata)
+        if owner is None or meta.deletion_timestamp is not None:
+            return
+        found = self._pods.get(f"{meta.namespace}/{owner.name}")
+        match judge_owner(owner, found, seen_to_go=owner.uid in self._gone):
+            case Reservation.KEEP:
+                return
+            case Reservation.ASK:
+                if await self._is_there(key, meta.namespace, owner.name, owner.uid):
+                    return
+            case Reservation.DROP:
+                pass
+        self.log.info("Deleting unused generated claim", v=5, claim=key, pod=owner.name)
+        try:
+            await self._client.delete(RESOURCE_CLAIMS, meta.name, meta.namespace, uid=meta.uid)
+        except (Conflict, NotFound):
+            return  # gone, or another one of its name by now, which wakes itself
+
+
+def _users(raw: bytes) -> list[Any]:
+    """The reservations as they came, also what is not known here of them."""
+    found = take_field(raw, "status.reservedFor")
+    return _list(found) if found is not None else []
+
+
+def _index_by_claim(pod: Pod) -> list[str]:
+    return [f"{pod.metadata.namespace}/{name}" for name in claim_names(pod)]
+
+
+def _index_by_template(pod: Pod) -> list[str]:
+    templates = (entry.resource_claim_template_name for entry in pod.spec.resource_claims)
+    return [f"{pod.metadata.namespace}/{name}" for name in templates if name is not None]
+
+
+def _index_by_owner(claim: ResourceClaim) -> list[str]:
+    owner = owner_of(claim.metadata)
+    return [owner.uid] if owner is not None else []

@@ -1,0 +1,216 @@
+"""What pods and claims need. Pure.
+
+Upstream: v1.36 ``pkg/controller/resourceclaim/controller.go``: ``podNeedsClaims``, ``podNeedsWork``, ``handleClaim``,
+``syncClaim``, and the index functions.
+"""
+
+import enum
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from pilothouse.api.core import Pod, PodResourceClaim
+from pilothouse.api.meta import ObjectMeta
+from pilothouse.api.resource import ConsumerReference, ResourceClaim, ResourceClaimTemplate
+from pilothouse.semantics.devices import (
+    ALLOCATION_FINALIZER,
+    POD_CLAIM_NAME,
+    ClaimOfEntry,
+    NoClaim,
+    can_be_reserved,
+    claim_of,
+    is_for_pod,
+    is_reserved_for,
+)
+from pilothouse.semantics.pods import is_terminal
+
+Known = Callable[[str], ResourceClaim | None]
+"""The claim of that name in the pod's namespace."""
+
+MAX_BASE = 57
+"""So long may be what names are generated from: a hyphen and five characters follow, and names have at most 63."""
+
+
+# Pods
+
+
+def has_claims(pod: Pod) -> bool:
+    """Whether the pod is of interest at all."""
+    return bool(pod.spec.resource_claims) or pod.status.extended_resource_claim_status is not None
+
+
+def is_done(pod: Pod) -> bool:
+    """Whether it is certain that no container of the pod runs or ever will: it has ended, or it was deleted before it
+    had a node, and gets none any more."""
+    return is_terminal(pod) or (pod.metadata.deletion_timestamp is not None and not pod.spec.node_name)
+
+
+def claim_names(pod: Pod) -> list[str]:
+    """The claims of the pod's entries, as far as they are known."""
+    found = (claim_of(pod, entry) for entry in pod.spec.resource_claims)
+    return [claim.name for claim in found if isinstance(claim, ClaimOfEntry)]
+
+
+def claims_to_release(pod: Pod) -> list[str]:
+    """The claims that the pod lets go when it ends, that for extended resources among them."""
+    extended = pod.status.extended_resource_claim_status
+    return [*claim_names(pod), *((extended.resource_claim_name,) if extended is not None else ())]
+
+
+def needs_reservation(pod: Pod, claim: ResourceClaim) -> bool:
+    """Whether a pod with a node may not start because nobody has reserved its claim: a scheduler that does not know of
+    devices chose the node, or nobody did."""
+    return claim.status.allocation is not None and not is_reserved_for(pod, claim) and can_be_reserved(claim)
+
+
+def needs_work(pod: Pod, known: Known) -> bool:
+    """Whether a worker has to look at the pod: a claim is to be made, or to be reserved.
+
+    Not for a pod that has ended: its claims are being deleted, and must not be made again.
+    """
+    if pod.metadata.deletion_timestamp is not None or is_terminal(pod):
+        return False
+    for entry in pod.spec.resource_claims:
+        found = claim_of(pod, entry)
+        if found is NoClaim.NOT_NEEDED:
+            return False
+        if isinstance(found, NoClaim):
+            return True
+        claim = known(found.name)
+        if claim is None:
+            # Only those from templates are ours to make.
+            return entry.resource_claim_template_name is not None
+        if found.made and not is_for_pod(pod, claim):
+            return False
+        if pod.spec.node_name and needs_reservation(pod, claim):
+            return True
+    return False
+
+
+# Making claims
+
+
+def generate_name(pod: str, entry: str) -> str:
+    """What the claim's name begins with: both names, shortened in proportion where they are too long.
+
+    A name is not cut right behind a dot: nothing could be stored under what follows.
+    """
+    whole = f"{pod}-{entry}-"
+    if len(whole) <= MAX_BASE:
+        return whole
+    shortened = pod[: len(pod) * MAX_BASE // len(whole)].rstrip(".-")
+    return f"{shortened}-{entry[: len(entry) * MAX_BASE // len(whole)]}"
+
+
+def new_claim(pod: Pod, entry: PodResourceClaim, template: ResourceClaimTemplate) -> dict[str, Any]:
+    """The claim for an entry. What the template says of it is passed on as it came."""
+    made_from = template.spec.metadata
+    metadata: dict[str, Any] = {
+        "generateName": generate_name(pod.metadata.name, entry.name),
+        "annotations": {**made_from.annotations, POD_CLAIM_NAME: entry.name},
+        "ownerReferences": [
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "name": pod.metadata.name,
+                "uid": pod.metadata.uid,
+                "controller": True,
+            }
+        ],
+    }
+    if made_from.labels:
+        metadata["labels"] = made_from.labels
+    return {"metadata": metadata, "spec": template.spec.spec}
+
+
+def statuses(pod: Pod, made: dict[str, str]) -> dict[str, str | None] | None:
+    """What the pod's status has to say of its claims, by entry; None if it says all of that.
+
+    All of them are said, also those that stay: what its only author leaves out of an applied list is removed.
+    """
+    said = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
+    if all(said.get(entry) == name for entry, name in made.items()):
+        return None
+    entries = {entry.name for entry in pod.spec.resource_claims}  # never iterated
+    return {**{entry: name for entry, name in said.items() if entry in entries}, **made}
+
+
+# Claims
+
+
+class Reservation(enum.Enum):
+    """Whether a claim is kept for a pod."""
+
+    KEEP = "keep"
+    DROP = "drop"
+    ASK = "ask the API server: only it can say that there is no such pod any more"
+
+
+def judge_reservation(user: ConsumerReference, pod: Pod | None, *, seen_to_go: bool) -> Reservation:
+    """Whether the claim stays reserved. ``pod`` is what the cache has under the user's name.
+
+    Who is no pod stays: others look after those.
+    """
+    if user.api_group or user.resource != "pods":
+        return Reservation.KEEP
+    if seen_to_go:
+        return Reservation.DROP
+    if pod is None or pod.metadata.uid != user.uid:
+        # Not known yet, or the cache still has the pod that was there before it under its name.
+        return Reservation.ASK
+    return Reservation.DROP if is_done(pod) else Reservation.KEEP
+
+
+class Step(enum.Enum):
+    """What is to be done with a claim's reservations, allocation and finalizer."""
+
+    NOTHING = "nothing"
+    RELEASE = "drop reservations, others stay"
+    DEALLOCATE = "write the status without allocation, then take the finalizer off"
+    LET_GO = "take the finalizer off"
+
+
+def next_step(claim: ResourceClaim, kept: int, *, cleared: bool) -> Step:
+    """What follows when ``kept`` of its reservations stay.
+
+    A claim is deallocated when its last user goes, and when it is deleted; one that nobody has used yet keeps what it
+    has. ``cleared``: the allocation was cleared here and nothing has happened to the claim since, so that the finalizer
+    is not that of a scheduler which is about to allocate.
+    """
+    allocated_here = ALLOCATION_FINALIZER in claim.metadata.finalizers
+    if kept < len(claim.status.reserved_for):
+        return Step.DEALLOCATE if kept == 0 and allocated_here else Step.RELEASE
+    if not allocated_here or kept:
+        return Step.NOTHING
+    if claim.metadata.deletion_timestamp is not None:
+        return Step.LET_GO if claim.status.allocation is None else Step.DEALLOCATE
+    return Step.LET_GO if cleared and claim.status.allocation is None else Step.NOTHING
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """The pod that a claim was made for."""
+
+    name: str
+    uid: str
+
+
+def owner_of(meta: ObjectMeta) -> Owner | None:
+    """The pod that a claim was made for, if it was."""
+    for owner in meta.owner_references:
+        if owner.controller and owner.api_version == "v1" and owner.kind == "Pod":
+            return Owner(owner.name, owner.uid)
+    return None
+
+
+def judge_owner(owner: Owner, pod: Pod | None, *, seen_to_go: bool) -> Reservation:
+    """Whether a claim that nobody uses is kept for the pod that it was made for. ``pod`` is what the cache has under
+    the owner's name.
+
+    If there is none it may still come; if it does not, the garbage collector deletes the claim.
+    """
+    if pod is None:
+        return Reservation.KEEP
+    if pod.metadata.uid == owner.uid:
+        return Reservation.DROP if is_done(pod) else Reservation.KEEP
+    return Reservation.DROP if seen_to_go else Reservation.ASK

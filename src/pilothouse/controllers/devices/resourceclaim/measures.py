@@ -1,0 +1,58 @@
+"""The metrics of this controller: upstream's names, of v1.36 ``pkg/controller/resourceclaim/metrics/metrics.go``."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from pilothouse.api.resource import ResourceClaim
+from pilothouse.runtime import Registry
+from pilothouse.semantics.devices import EXTENDED_RESOURCE_CLAIM, POD_CLAIM_NAME, asks_for_admin_access
+
+Key = tuple[str, ...]
+
+
+class Measures:
+    """Counts claims that are made, and, when somebody asks, those that there are."""
+
+    def __init__(self, metrics: Registry, claims: Callable[[], Iterable[ResourceClaim]]) -> None:
+        self._claims = claims
+        self._shown: dict[Key, None] = {}
+        self._creates = metrics.counter(
+            "resourceclaim_controller_creates_total",
+            "[ALPHA] Number of ResourceClaims creation requests, categorized by creation status and admin access",
+            ("status", "admin_access"),
+        )
+        self._count = metrics.gauge(
+            "resourceclaim_controller_resource_claims",
+            "[ALPHA] Number of ResourceClaims, categorized by allocation status, admin access, and source. Source can "
+            "be 'resource_claim_template' (created from a template), 'extended_resource' (extended resources), or "
+            "empty (manually created by a user).",
+            ("allocated", "admin_access", "source"),
+        )
+        metrics.on_collect(self._refresh)
+
+    def tried(self, *, success: bool, admin_access: bool) -> None:
+        """A claim was to be made."""
+        self._creates.labels_of("success" if success else "failure", _word(admin_access)).inc()
+
+    def _refresh(self) -> None:
+        counted = Counter(labels_of(claim) for claim in self._claims())
+        for labels in self._shown:
+            if labels not in counted:
+                self._count.remove(*labels)
+        for labels, number in counted.items():
+            self._count.labels_of(*labels).set(number)
+        self._shown = dict.fromkeys(counted)
+
+
+def labels_of(claim: ResourceClaim) -> Key:
+    """As what a claim counts: allocated, admin access, source."""
+    annotations = claim.metadata.annotations
+    if POD_CLAIM_NAME in annotations:
+        source = "resource_claim_template"
+    else:
+        source = "extended_resource" if annotations.get(EXTENDED_RESOURCE_CLAIM) == "true" else ""
+    return _word(claim.status.allocation is not None), _word(asks_for_admin_access(claim)), source
+
+
+def _word(truth: bool) -> str:
+    return "true" if truth else "false"

@@ -1,0 +1,155 @@
+"""A cloud that is nothing but what it remembers: load balancers have addresses at which nobody answers, routes lead
+nowhere, machines are what annotations of their nodes say.
+
+For ``pilothouse up``, simulations and tests. Addresses are from ranges that are set aside for such things (RFC 2544,
+RFC 3849). What is here is kept by the process alone; a load balancer that is made again after a restart gets the
+address that its service names, if nobody has it.
+"""
+
+import ipaddress
+from collections.abc import Sequence
+
+import msgspec
+
+from pilothouse.api.core import LoadBalancerIngress, LoadBalancerStatus, Node, Service
+from pilothouse.controllers.shared.cloud import Instances, LoadBalancers, Route, Routes
+from pilothouse.env import Env
+
+INSTANCE = "simulated.pilothouse.dev/instance"
+"""Annotation of nodes: ``gone``, there is no machine any more; ``stopped``, it is switched off."""
+RANGES = {"IPv4": ipaddress.ip_network("198.18.0.0/15"), "IPv6": ipaddress.ip_network("2001:db8:18::/112")}
+
+
+class Balancer(msgspec.Struct, frozen=True, kw_only=True):
+    """A load balancer. ``ports`` are pairs of its port and the nodes' port."""
+
+    name: str
+    service: str
+    uid: str
+    addresses: tuple[str, ...]
+    ports: tuple[tuple[str, int, int], ...] = ()
+    source_ranges: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+
+
+class SimulatedCloud:
+    """Everything in one object, so that stories can look at it."""
+
+    name: str = "simulated"
+
+    def __init__(self, _env: Env) -> None:
+        self.balancers: dict[str, Balancer] = {}
+        """By the uid of the service."""
+        self.known_routes: dict[str, Route] = {}
+        self.load_balancers: LoadBalancers | None = SimulatedBalancers(self.balancers)
+        self.routes: Routes | None = SimulatedRoutes(self.known_routes)
+        self.instances: Instances | None = AnnotatedInstances()
+
+
+class SimulatedBalancers:
+    """Load balancers that exist at once."""
+
+    def __init__(self, balancers: dict[str, Balancer]) -> None:
+        self._balancers = balancers
+
+    async def get(self, cluster: str, service: Service) -> LoadBalancerStatus | None:
+        """Where it is found, or None."""
+        found = self._balancers.get(service.metadata.uid)
+        return None if found is None else _status(found)
+
+    async def ensure(self, cluster: str, service: Service, nodes: Sequence[Node]) -> LoadBalancerStatus:
+        """Make it or change it. An address that was wished for must be free."""
+        uid = service.metadata.uid
+        known = self._balancers.get(uid)
+        made = self._balancers[uid] = Balancer(
+            name="a" + uid.replace("-", "")[:31],
+            service=f"{service.metadata.namespace}/{service.metadata.name}",
+            uid=uid,
+            addresses=self._addresses(service, known),
+            ports=tuple((port.protocol, port.port, port.node_port) for port in service.spec.ports),
+            source_ranges=service.spec.load_balancer_source_ranges,
+            nodes=_names(nodes),
+        )
+        return _status(made)
+
+    async def update(self, cluster: str, service: Service, nodes: Sequence[Node]) -> None:
+        """Send to other nodes."""
+        known = self._balancers.get(service.metadata.uid)
+        if known is None:
+            raise LookupError(f"there is no load balancer for {service.metadata.namespace}/{service.metadata.name}")
+        self._balancers[service.metadata.uid] = msgspec.structs.replace(known, nodes=_names(nodes))
+
+    async def delete(self, cluster: str, service: Service) -> None:
+        """Delete it, if it is there."""
+        self._balancers.pop(service.metadata.uid, None)
+
+    def _addresses(self, service: Service, known: Balancer | None) -> tuple[str, ...]:
+        taken = {address for each in self._balancers.values() if each is not known for address in each.addresses}
+        before = (
+            known.addresses if known is not None else tuple(each.ip for each in service.status.load_balancer.ingress)
+        )
+        found = []
+        for family in service.spec.ip_families or ("IPv4",):
+            network = RANGES[family]
+            wanted = service.spec.load_balancer_ip
+            if wanted and ipaddress.ip_address(wanted).version == network.version:
+                if wanted in taken or ipaddress.ip_address(wanted) not in network:
+                    raise ValueError(f"address {wanted} is taken, or not in {network}")
+                found.append(wanted)
+                continue
+            kept = [each for each in before if _is_in(each, network) and each not in taken]
+            found.append(kept[0] if kept else _first_free(network, taken))
+        return tuple(found)
+
+
+class SimulatedRoutes:
+    """Routes that lead nowhere."""
+
+    def __init__(self, routes: dict[str, Route]) -> None:
+        self._routes = routes
+
+    async def list(self, cluster: str) -> Sequence[Route]:
+        """All of them, by name."""
+        return [self._routes[name] for name in sorted(self._routes)]
+
+    async def create(self, cluster: str, name_hint: str, route: Route) -> None:
+        """Make one."""
+        name = f"{name_hint}-{route.destination}"
+        self._routes[name] = msgspec.structs.replace(route, name=name, addresses=None)
+
+    async def delete(self, cluster: str, route: Route) -> None:
+        """Delete one, if it is there."""
+        self._routes.pop(route.name, None)
+
+
+class AnnotatedInstances:
+    """Machines that are what the annotation says. Nodes without it have one that runs."""
+
+    async def exists(self, node: Node) -> bool:
+        """Unless it is gone."""
+        return node.metadata.annotations.get(INSTANCE) != "gone"
+
+    async def is_shut_down(self, node: Node) -> bool:
+        """If it was stopped."""
+        return node.metadata.annotations.get(INSTANCE) == "stopped"
+
+
+def _status(balancer: Balancer) -> LoadBalancerStatus:
+    return LoadBalancerStatus(
+        ingress=tuple(LoadBalancerIngress(ip=address, ip_mode="VIP") for address in balancer.addresses)
+    )
+
+
+def _names(nodes: Sequence[Node]) -> tuple[str, ...]:
+    return tuple(sorted(node.metadata.name for node in nodes))
+
+
+def _is_in(address: str, network: ipaddress.IPv4Network | ipaddress.IPv6Network) -> bool:
+    return bool(address) and ipaddress.ip_address(address) in network
+
+
+def _first_free(network: ipaddress.IPv4Network | ipaddress.IPv6Network, taken: set[str]) -> str:
+    for address in network.hosts():
+        if str(address) not in taken:
+            return str(address)
+    raise ValueError(f"no address is left in {network}")

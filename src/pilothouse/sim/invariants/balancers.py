@@ -1,0 +1,59 @@
+"""What must hold for load balancers: none without its Service, and every Service that wants one has it.
+
+Counted anew from what was committed, after every write, and compared with what the cloud has.
+"""
+
+import msgspec
+
+from pilothouse.api.core import Service
+from pilothouse.controllers.shared.simulated_cloud import SimulatedCloud
+from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.story import Origin
+from pilothouse.storage import Change
+
+_service = msgspec.json.Decoder(Service).decode
+_SERVICES = "/services/"
+FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
+
+
+class Balancers(Invariant):
+    """The load balancers of a cloud, in a cluster in which nobody takes finalizers off.
+
+    ``lost`` counts Services that had one and went, so that a story can tell that something happened.
+    """
+
+    def __init__(self, cloud: SimulatedCloud) -> None:
+        self._cloud = cloud
+        self._services: dict[str, Service] = {}
+        self.lost = 0
+
+    def committed(self, change: Change, origin: Origin | None) -> None:
+        """A Service goes only after its load balancer."""
+        if not change.key.startswith(_SERVICES):
+            return
+        key = change.key.removeprefix(_SERVICES)
+        before = self._services.pop(key, None)
+        if change.type != "DELETED":
+            self._services[key] = _service(change.value)
+        elif before is not None:
+            self.lost += bool(before.status.load_balancer.ingress)
+            if before.metadata.uid in self._cloud.balancers:
+                raise Violation(f"service {key} is gone, and its load balancer is not")
+
+    def settled(self) -> None:
+        """What is wanted is there, what is said is true, and nothing else is there."""
+        wanted: dict[str, str] = {}
+        for key, service in self._services.items():
+            balancer = self._cloud.balancers.get(service.metadata.uid)
+            said = tuple(each.ip for each in service.status.load_balancer.ingress)
+            if service.spec.type == "LoadBalancer" and service.spec.load_balancer_class is None:
+                wanted[service.metadata.uid] = key
+                if balancer is None or said != balancer.addresses:
+                    raise Violation(f"service {key} says {said}, and its load balancer is {balancer}")
+                if balancer.source_ranges != service.spec.load_balancer_source_ranges:
+                    raise Violation(f"the load balancer of {key} lets in {balancer.source_ranges}")
+            elif said or FINALIZER in service.metadata.finalizers:
+                raise Violation(f"service {key} wants no load balancer, and looks as if it had one")
+        for uid, balancer in self._cloud.balancers.items():
+            if uid not in wanted:
+                raise Violation(f"load balancer {balancer.name} of {balancer.service} was left behind")

@@ -1,0 +1,111 @@
+"""What must hold for claims for devices: who uses one keeps it, and who is done lets it go.
+
+Counted anew from what was committed, after every write.
+"""
+
+import msgspec
+
+from pilothouse.api.core import Pod
+from pilothouse.api.resource import ResourceClaim
+from pilothouse.semantics.devices import ALLOCATION_FINALIZER, ClaimOfEntry, claim_of, is_for_pod
+from pilothouse.semantics.pods import is_terminal
+from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.story import Origin
+from pilothouse.storage import Change
+
+_claim = msgspec.json.Decoder(ResourceClaim).decode
+_pod = msgspec.json.Decoder(Pod).decode
+
+_CLAIMS, _PODS = "resource.k8s.io/resourceclaims/", "/pods/"
+
+
+class DeviceClaims(Invariant):
+    """All claims of a cluster whose schedulers reserve a claim before they bind the pod.
+
+    ``made`` counts claims made for pods, ``cleared`` allocations that were cleared, so that a story can tell that
+    something happened.
+    """
+
+    def __init__(self) -> None:
+        self._claims: dict[str, ResourceClaim] = {}
+        self._pods: dict[str, Pod] = {}
+        self.made = 0
+        self.cleared = 0
+
+    def committed(self, change: Change, origin: Origin | None) -> None:
+        """Claims and pods."""
+        gone = change.type == "DELETED"
+        if change.key.startswith(_PODS):
+            self._see_pod(change.key.removeprefix(_PODS), None if gone else _pod(change.value))
+        elif change.key.startswith(_CLAIMS):
+            self._see_claim(change.key.removeprefix(_CLAIMS), None if gone else _claim(change.value))
+
+    def _see_pod(self, key: str, now: Pod | None) -> None:
+        before = self._pods.pop(key, None)
+        if now is None:
+            return
+        self._pods[key] = now
+        if before is not None and before.metadata.uid == now.metadata.uid and _may_run(before):
+            for entry in before.spec.resource_claims:
+                old, new = claim_of(before, entry), claim_of(now, entry)
+                if isinstance(old, ClaimOfEntry) and old != new:
+                    raise Violation(f"pod {key} runs with claim {old.name} for {entry.name}, and its status says {new}")
+
+    def _see_claim(self, key: str, now: ResourceClaim | None) -> None:
+        before = self._claims.pop(key, None)
+        if now is not None:
+            self._claims[key] = now
+        if before is None:
+            self.made += now is not None and bool(now.metadata.owner_references)
+            return
+        allocated = now is not None and now.status.allocation is not None
+        kept = {user.uid for user in now.status.reserved_for} if now is not None else set()  # never iterated
+        self.cleared += before.status.allocation is not None and not allocated
+        namespace = key.partition("/")[0]
+        for user in before.status.reserved_for:
+            pod = self._pods.get(f"{namespace}/{user.name}")
+            if pod is None or pod.metadata.uid != user.uid or not _uses(pod):
+                continue
+            if before.status.allocation is not None and not allocated:
+                raise Violation(f"claim {key} was deallocated while pod {user.name} uses it")
+            if user.uid not in kept:
+                raise Violation(f"claim {key} is not reserved any more for pod {user.name}, which uses it")
+
+    def settled(self) -> None:
+        """Every pod has its claims; nothing is held for nobody."""
+        for key, pod in self._pods.items():
+            if pod.metadata.deletion_timestamp is None and not is_terminal(pod):
+                self._judge_pod(key, pod)
+        for key, claim in self._claims.items():
+            self._judge_claim(key, claim)
+
+    def _judge_pod(self, key: str, pod: Pod) -> None:
+        for entry in pod.spec.resource_claims:
+            if entry.resource_claim_template_name is not None:
+                found = claim_of(pod, entry)
+                claim = self._claims.get(f"{pod.metadata.namespace}/{getattr(found, 'name', '')}")
+                if claim is None or not is_for_pod(pod, claim):
+                    raise Violation(f"pod {key} has no claim for {entry.name}: {found}")
+
+    def _judge_claim(self, key: str, claim: ResourceClaim) -> None:
+        namespace = claim.metadata.namespace
+        users = [self._pods.get(f"{namespace}/{user.name}") for user in claim.status.reserved_for]
+        for user, pod in zip(claim.status.reserved_for, users, strict=True):
+            if pod is None or pod.metadata.uid != user.uid or is_terminal(pod):
+                raise Violation(f"claim {key} is reserved for {user.name}, which does not need it any more")
+        going = claim.metadata.deletion_timestamp is not None
+        if going and not users and ALLOCATION_FINALIZER in claim.metadata.finalizers:
+            raise Violation(f"claim {key} is being deleted, nobody uses it, and it is kept")
+        for owner in claim.metadata.owner_references:
+            pod = self._pods.get(f"{namespace}/{owner.name}")
+            if not users and pod is not None and pod.metadata.uid == owner.uid and is_terminal(pod):
+                raise Violation(f"claim {key} was made for {owner.name}, which has ended, and is still there")
+
+
+def _may_run(pod: Pod) -> bool:
+    return bool(pod.spec.node_name) and not is_terminal(pod)
+
+
+def _uses(pod: Pod) -> bool:
+    """Whether the pod runs, or may be about to get its node."""
+    return not is_terminal(pod) and (bool(pod.spec.node_name) or pod.metadata.deletion_timestamp is None)

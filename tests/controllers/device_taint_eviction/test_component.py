@@ -1,0 +1,335 @@
+"""The controller against the embedded API server, in virtual time: requests, events, metrics, rules, faults."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from tests.controllers.node_world import PODS, Doc, World, play
+from tests.controllers.resourceclaim.builders import CLAIMS, claim_doc, reference
+
+from pilothouse.client.interceptor import Rule, conflict, fail, lose_answer
+from pilothouse.controllers.devices.device_taint_eviction import DESCRIPTOR, DeviceTaintEvictionOptions
+
+Story = Callable[[World], Awaitable[None]]
+
+SLICES = "/apis/resource.k8s.io/v1/resourceslices"
+RULES = "/apis/resource.k8s.io/v1beta2/devicetaintrules"
+DELETIONS = "device_taint_eviction_controller_pod_deletions_total"
+LATENCY = "device_taint_eviction_controller_pod_deletion_duration_seconds"
+TAINT: Doc = {"key": "broken", "effect": "NoExecute"}
+EVENT = "DeviceTaintManagerEviction"
+
+
+def evicting(story: Story, *, rules: bool = False) -> None:
+    """Tell a story in which the controller runs."""
+
+    async def with_controller(world: World) -> None:
+        if rules:
+            await serve_rules(world)
+        await world.start(DESCRIPTOR, DeviceTaintEvictionOptions(rules=rules))
+        await story(world)
+
+    play(with_controller)
+
+
+async def soon(seconds: float = 1.0) -> None:
+    await asyncio.sleep(seconds)
+
+
+async def devices(world: World, **taints: list[Doc]) -> None:
+    """The slice of the one node, with these devices."""
+    listed = [{"name": name.replace("_", "-"), "taints": each} for name, each in taints.items()]
+    pool = {"name": "node1", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": "gpu.example.com", "pool": pool, "nodeName": "node1", "devices": listed}
+    if await world.get(f"{SLICES}/slice") is None:
+        await world.request("POST", SLICES, {"metadata": {"name": "slice"}, "spec": spec})
+    else:
+        await world.merge(f"{SLICES}/slice", {"spec": {"devices": listed}})
+
+
+async def user(world: World, name: str = "pod", *tolerations: Doc, device: str = "gpu-0", node: str = "node1") -> Doc:
+    """A pod that uses a device."""
+    container = {"name": "main", "image": "pause", "resources": {"claims": [{"name": "gpu"}]}}
+    spec: Doc = {"containers": [container], "resourceClaims": [{"name": "gpu", "resourceClaimName": name}]}
+    if node:
+        spec["nodeName"] = node
+    made = await world.request("POST", PODS, {"metadata": {"name": name}, "spec": spec})
+    doc = claim_doc(name)
+    doc.pop("status")
+    await world.request("POST", CLAIMS, doc)
+    result: Doc = {"request": "gpu", "driver": "gpu.example.com", "pool": "node1", "device": device}
+    if tolerations:
+        result["tolerations"] = list(tolerations)
+    status = {
+        "allocation": {"devices": {"results": [result]}},
+        "reservedFor": [reference(name, made["metadata"]["uid"])],
+    }
+    await world.merge(f"{CLAIMS}/{name}/status", {"status": status})
+    return made
+
+
+def tolerating(seconds: int | None = None) -> Doc:
+    found: Doc = {"operator": "Exists", "effect": "NoExecute"}
+    return found if seconds is None else {**found, "tolerationSeconds": seconds}
+
+
+async def deleted(world: World, name: str = "pod") -> bool:
+    found = await world.get(f"{PODS}/{name}")
+    return found is None or "deletionTimestamp" in found["metadata"]
+
+
+def test_a_pod_on_a_tainted_device_is_told_why_and_deleted() -> None:
+    """evict-pod-resourceclaim."""
+
+    async def story(world: World) -> None:
+        await devices(world, gpu_0=[], gpu_1=[TAINT])
+        await user(world)
+        await soon(60)
+        assert world.requests() == [], "another device is tainted"
+        await devices(world, gpu_0=[TAINT], gpu_1=[TAINT])
+        await soon()
+        assert await deleted(world)
+        assert world.requests() == ["get pods pod", "patch pods/status pod", "delete pods pod"]
+        (body,) = world.bodies("patch", "pods/status")
+        (condition,) = body["status"]["conditions"]
+        assert (condition["type"], condition["status"]) == ("DisruptionTarget", "True")
+        assert condition["reason"] == "DeletionByDeviceTaintManager"
+        assert condition["message"] == "Device Taint manager: deleting due to NoExecute taint"
+        assert await world.events(EVENT) == ["Pod/pod Marking for deletion"]
+        assert world.metrics.value(DELETIONS) == 1
+        assert world.metrics.value(LATENCY) == 1
+        await soon(600)
+        assert len(world.requests()) == 3, "and that is all"
+
+    evicting(story)
+
+
+def test_a_toleration_delays_it_and_a_taint_that_goes_calls_it_off() -> None:
+    """evict-pod-later; cancel-eviction-remove-taint."""
+
+    async def story(world: World) -> None:
+        await devices(world, gpu_0=[TAINT], gpu_1=[TAINT])
+        await user(world, "first", tolerating(60))
+        await user(world, "second", tolerating(60), device="gpu-1")
+        await user(world, "third", tolerating(), device="gpu-1")
+        await soon(50)
+        assert await world.pods() == ["first", "second", "third"]
+        await devices(world, gpu_0=[], gpu_1=[(await world.see(f"{SLICES}/slice"))["spec"]["devices"][1]["taints"][0]])
+        await soon(20)
+        assert await deleted(world, "second")
+        assert not await deleted(world, "first")
+        await soon(600)
+        assert not await deleted(world, "third")
+        assert await world.events(EVENT) == ["Pod/first Cancelling deletion", "Pod/second Marking for deletion"]
+
+    evicting(story)
+
+
+def test_a_pod_that_gets_its_node_or_its_claim_late_is_noticed() -> None:
+    """evict-pod-after-scheduling."""
+
+    async def story(world: World) -> None:
+        await devices(world, gpu_0=[TAINT])
+        await user(world, node="")
+        await soon(60)
+        assert not await deleted(world)
+        target = {"target": {"kind": "Node", "name": "node1"}, "metadata": {"name": "pod"}}
+        await world.request("POST", f"{PODS}/pod/binding", target)
+        await soon()
+        assert await deleted(world)
+
+    evicting(story)
+
+
+def test_a_claim_that_is_released_calls_the_deletion_off() -> None:
+    """cancel-eviction-remove-reservation."""
+
+    async def story(world: World) -> None:
+        await devices(world, gpu_0=[TAINT])
+        await user(world, "pod", tolerating(60))
+        await soon(30)
+        await world.merge(f"{CLAIMS}/pod/status", {"status": {"reservedFor": None}})
+        await soon(600)
+        assert not await deleted(world)
+        assert await world.events(EVENT) == ["Pod/pod Cancelling deletion"]
+
+    evicting(story)
+
+
+def test_what_is_there_at_the_start_is_looked_at() -> None:
+    async def story(world: World) -> None:
+        await devices(world, gpu_0=[TAINT])
+        await user(world)
+        await soon(60)
+        assert not await deleted(world)
+        await world.start(DESCRIPTOR)
+        await soon()
+        assert await deleted(world)
+
+    play(story)
+
+
+@pytest.mark.parametrize("fault", [fail(500), conflict(), lose_answer(), fail(404)], ids=["500", "409", "lost", "404"])
+@pytest.mark.parametrize("verb", ["get", "patch", "delete"])
+def test_an_eviction_that_fails_is_tried_again(verb: str, fault: Any) -> None:
+    async def story(world: World) -> None:
+        await devices(world, gpu_0=[TAINT])
+        world.faults.add(Rule(fault, verb=verb, resource="pods", name="pod", times=3))
+        await user(world)
+        await soon(30)
+        assert await deleted(world)
+
+    evicting(story)
+
+
+def test_a_pod_of_the_same_name_is_another_one() -> None:
+    """The claim is still reserved for the first."""
+
+    async def story(world: World) -> None:
+        await devices(world, gpu_0=[TAINT])
+        await user(world, "pod", tolerating(60))
+        await soon(30)
+        await world.delete(f"{PODS}/pod", grace=0)
+        await world.pod("pod", node="node1")
+        await soon(600)
+        assert not await deleted(world)
+
+    evicting(story)
+
+
+# Rules, behind their gate
+
+
+async def serve_rules(world: World) -> None:
+    """The API of rules, which a server has only with the gate: here as a custom resource."""
+    condition = {
+        "type": "object",
+        "x-kubernetes-preserve-unknown-fields": True,
+        "properties": {"type": {"type": "string"}},
+        "required": ["type"],
+    }
+    conditions = {
+        "type": "array",
+        "items": condition,
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["type"],
+    }
+    schema = {
+        "type": "object",
+        "properties": {
+            "spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+            "status": {"type": "object", "properties": {"conditions": conditions}},
+        },
+    }
+    version = {
+        "name": "v1beta2",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": schema},
+        "subresources": {"status": {}},
+    }
+    definition = {
+        "metadata": {
+            "name": "devicetaintrules.resource.k8s.io",
+            "annotations": {"api-approved.kubernetes.io": "unapproved, for a test"},
+        },
+        "spec": {
+            "group": "resource.k8s.io",
+            "scope": "Cluster",
+            "names": {"plural": "devicetaintrules", "singular": "devicetaintrule", "kind": "DeviceTaintRule"},
+            "versions": [version],
+        },
+    }
+    await world.request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+    await soon(5)
+
+
+async def taint_rule(world: World, name: str, effect: str = "NoExecute", **selector: str) -> None:
+    taint = {"key": "broken", "effect": effect, "timeAdded": world.env.now().strftime("%Y-%m-%dT%H:%M:%SZ")}
+    rule = {
+        "apiVersion": "resource.k8s.io/v1beta2",
+        "kind": "DeviceTaintRule",
+        "metadata": {"name": name},
+        "spec": {"deviceSelector": selector, "taint": taint},
+    }
+    await world.request("POST", RULES, rule)
+
+
+async def status_of(world: World, name: str) -> tuple[str, str, str]:
+    (condition,) = (await world.see(f"{RULES}/{name}"))["status"]["conditions"]
+    return condition["status"], condition["reason"], condition["message"]
+
+
+def test_a_rule_evicts_and_its_status_says_how_far_it_is() -> None:
+    """evict-pod-rule, evict-pod-rule-later."""
+
+    async def story(world: World) -> None:
+        await user(world)
+        await user(world, "patient", tolerating(60))
+        await taint_rule(world, "rule", driver="gpu.example.com")
+        await soon()
+        assert await deleted(world)
+        assert (await status_of(world, "rule"))[:2] == ("True", "PodsPendingEviction")
+        await soon(30)
+        evicted = "1 pod evicted since starting the controller."
+        assert await status_of(world, "rule") == (
+            "True",
+            "PodsPendingEviction",
+            f"1 pod needs to be evicted in 1 namespace. {evicted}",
+        )
+        await soon(60)
+        assert await deleted(world, "patient")
+        assert await status_of(world, "rule") == ("False", "Completed", "2 pods evicted since starting the controller.")
+        patches = [text for text in world.requests() if "devicetaintrules" in text]
+        assert set(patches) == {"patch devicetaintrules/status rule"}
+        assert len(patches) <= 5, "at most one in ten seconds"
+        (body, *_more) = world.bodies("patch", "devicetaintrules/status")
+        assert body["metadata"]["uid"] == (await world.see(f"{RULES}/rule"))["metadata"]["uid"]
+
+    evicting(story, rules=True)
+
+
+def test_a_rule_without_effect_says_what_it_would_do() -> None:
+    """none-pod-rule."""
+
+    async def story(world: World) -> None:
+        await devices(world, gpu_0=[], gpu_1=[])
+        await user(world)
+        await taint_rule(world, "rule", "None", driver="gpu.example.com")
+        await soon()
+        status, reason, message = await status_of(world, "rule")
+        assert (status, reason) == ("False", "NoEffect")
+        assert message.startswith(
+            "2 published devices selected. 1 allocated device selected. 1 pod would be evicted in 1 namespace if "
+        )
+        await soon(600)
+        assert not await deleted(world)
+
+    evicting(story, rules=True)
+
+
+def test_a_rule_that_goes_calls_its_evictions_off() -> None:
+    async def story(world: World) -> None:
+        await user(world, "pod", tolerating(60))
+        await taint_rule(world, "rule", device="gpu-0")
+        await soon(30)
+        await world.delete(f"{RULES}/rule")
+        await soon(600)
+        assert not await deleted(world)
+        assert await world.events(EVENT) == ["Pod/pod Cancelling deletion"]
+
+    evicting(story, rules=True)
+
+
+def test_without_the_gate_rules_are_not_read() -> None:
+    async def story(world: World) -> None:
+        await serve_rules(world)
+        await taint_rule(world, "rule", driver="gpu.example.com")
+        await user(world)
+        await world.start(DESCRIPTOR)
+        await soon(600)
+        assert not await deleted(world)
+        assert (await world.see(f"{RULES}/rule")).get("status") is None
+
+    play(story)

@@ -1,0 +1,342 @@
+"""When a pod must go because of its devices, and what a rule's status says: tables.
+
+Cases of ``TestController``, v1.36 ``pkg/controller/devicetainteviction/device_taint_eviction_test.go``, have their
+names in the ids.
+"""
+
+import datetime
+from typing import Any
+
+import pytest
+from tests.controllers.resourceclaim.builders import claim_doc, owner, pod, reference, view
+
+from pilothouse.api.core import Pod
+from pilothouse.api.meta import Condition, ObjectMeta
+from pilothouse.api.resource import (
+    DeviceTaint,
+    DeviceTaintRule,
+    DeviceTaintRuleSpec,
+    DeviceTaintRuleStatus,
+    DeviceTaintSelector,
+    ResourceClaim,
+    ResourceSlice,
+)
+from pilothouse.controllers.devices.device_taint_eviction import DESCRIPTOR, DeviceTaintEvictionOptions
+from pilothouse.controllers.devices.device_taint_eviction.decide import (
+    Eviction,
+    Reason,
+    claim_eviction,
+    pod_eviction,
+    rule_matches,
+    taints_by_rules,
+)
+from pilothouse.controllers.devices.device_taint_eviction.pools import Pools
+from pilothouse.controllers.devices.device_taint_eviction.rule_status import (
+    Counts,
+    new_condition,
+    wait_seconds,
+)
+
+Doc = dict[str, Any]
+T0 = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+TAINT: Doc = {"key": "broken", "value": "yes", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}
+
+
+def later(seconds: float) -> datetime.datetime:
+    return T0 + datetime.timedelta(seconds=seconds)
+
+
+def slice_of(
+    devices: dict[str, list[Doc]], *, name: str = "slice", pool: str = "node", generation: int = 1
+) -> ResourceSlice:
+    """A slice with these devices and their taints."""
+    listed = [{"name": device, "taints": taints} for device, taints in devices.items()]
+    spec = {"driver": "gpu.example.com", "pool": {"name": pool, "generation": generation}, "devices": listed}
+    return view({"metadata": {"name": name}, "spec": spec}, ResourceSlice)
+
+
+def claim_with(*tolerations: Doc, device: str = "gpu-0", **more: Any) -> ResourceClaim:
+    """A claim that has a device and is reserved for the pod."""
+    doc = claim_doc(**{"users": [reference()], **more})
+    result = {
+        "request": "gpu",
+        "driver": "gpu.example.com",
+        "pool": "node",
+        "device": device,
+        "tolerations": list(tolerations),
+    }
+    doc["status"]["allocation"] = {"devices": {"results": [result]}}
+    return view(doc, ResourceClaim)
+
+
+def pools_of(*slices: ResourceSlice) -> Pools:
+    pools = Pools()
+    for each in slices:
+        pools.change(None, each)
+    return pools
+
+
+def toleration(seconds: int | None = None, **more: Any) -> Doc:
+    found: Doc = {"operator": "Exists", "effect": "NoExecute", **more}
+    return found if seconds is None else {**found, "tolerationSeconds": seconds}
+
+
+@pytest.mark.parametrize(
+    ("taints", "tolerations", "expected"),
+    [
+        pytest.param([], [], None, id="untainted-claim"),
+        pytest.param([TAINT], [], 0.0, id="tainted-claim-through-resourceslice"),
+        pytest.param([{**TAINT, "effect": "NoSchedule"}], [], None, id="no-evict-pod-not-executed: NoSchedule"),
+        pytest.param([{**TAINT, "effect": "None"}], [], None, id="no-evict-pod-effect-none"),
+        pytest.param([{**TAINT, "effect": "new"}], [], None, id="no-evict-pod-unknown-effect"),
+        pytest.param([TAINT], [toleration(60)], 60.0, id="evict-pod-later"),
+        pytest.param(
+            [TAINT],
+            [toleration(20, key="other"), toleration(60), toleration(30)],
+            30.0,
+            id="evict-pod-later-many: the shortest one counts",
+        ),
+        pytest.param([TAINT], [toleration(60, key="other")], 0.0, id="evict-pod-toleration-mismatch"),
+        pytest.param([TAINT], [toleration()], None, id="no-evict-pod-toleration-forever"),
+        pytest.param([TAINT], [toleration(60), toleration()], None, id="no-evict-pod-toleration-forever-many"),
+        pytest.param(
+            [TAINT, {**TAINT, "key": "second"}], [toleration(key="broken")], 0.0, id="evict-pod-partial-toleration"
+        ),
+        pytest.param([TAINT], [toleration(-5)], 0.0, id="a negative time is none"),
+        pytest.param(
+            [TAINT], [toleration(key="broken", operator="Equal", value="yes")], None, id="the value is the same"
+        ),
+        pytest.param([TAINT], [toleration(key="broken", operator="", value="no")], 0.0, id="the value is another"),
+        pytest.param([TAINT], [{"operator": "Exists"}], None, id="no effect: all of them, unlike upstream"),
+        pytest.param([TAINT], [toleration(2**62)], None, id="longer than time can tell"),
+        pytest.param(
+            [{**TAINT, "timeAdded": "2026-01-01T00:01:00Z"}], [], 60.0, id="a taint of the future waits for its time"
+        ),
+    ],
+)
+def test_when_the_users_of_a_claim_must_go(taints: list[Doc], tolerations: list[Doc], expected: float | None) -> None:
+    pools = pools_of(slice_of({"gpu-0": taints, "gpu-1": [TAINT]}))
+    found = claim_eviction(claim_with(*tolerations), pools.taints_of)
+    assert (None if found is None else (found.at - T0).total_seconds()) == expected
+
+
+def test_a_claim_without_devices_evicts_nobody() -> None:
+    assert claim_eviction(view(claim_doc(), ResourceClaim), lambda _device: []) is None
+
+
+ENTRY = {"name": "gpu", "resourceClaimName": "claim"}
+
+
+@pytest.mark.parametrize(
+    ("user", "claim", "goes"),
+    [
+        pytest.param(pod(entries=[ENTRY], node="n"), claim_with(), True, id="evict-pod-resourceclaim"),
+        pytest.param(pod(entries=[ENTRY]), claim_with(), False, id="no-evict-pod-not-scheduled"),
+        pytest.param(
+            pod(named={"gpu": "claim"}, node="n"), claim_with(owner=owner()), True, id="evict-pod-resourceclaimtemplate"
+        ),
+        pytest.param(
+            pod(named={"gpu": "claim"}, node="n"),
+            claim_with(owner=owner(uid="other")),
+            False,
+            id="no-evict-wrong-pod: the claim was made for another one",
+        ),
+        pytest.param(pod(node="n"), claim_with(owner=owner()), False, id="no-evict-pod-resourceclaim-not-created"),
+        pytest.param(pod(named={"gpu": None}, node="n"), claim_with(), False, id="no-evict-pod-no-claim-needed"),
+        pytest.param(
+            pod(entries=[ENTRY], node="n"), claim_with(users=[]), False, id="no-evict-pod-resourceclaim-not-reserved"
+        ),
+        pytest.param(
+            pod(entries=[ENTRY], node="n", uid="other"), claim_with(), False, id="reserved for its predecessor"
+        ),
+        pytest.param(
+            pod(entries=[ENTRY], node="n", phase="Succeeded"), claim_with(), False, id="it has ended, unlike upstream"
+        ),
+    ],
+)
+def test_which_pods_must_go(user: Pod, claim: ResourceClaim, goes: bool) -> None:
+    pools = pools_of(slice_of({"gpu-0": [TAINT]}))
+    assert (pod_eviction(user, lambda _name: claim, pools.taints_of) is not None) is goes
+
+
+def rule(name: str = "rule", uid: str = "rule-uid", effect: str = "NoExecute", **more: Any) -> DeviceTaintRule:
+    """A rule for all devices of the driver, with this condition if one is given."""
+    condition = more.pop("condition", None)
+    selector = DeviceTaintSelector(**{"driver": "gpu.example.com", **more.pop("selector", {})})
+    return DeviceTaintRule(
+        metadata=ObjectMeta(name=name, uid=uid, generation=more.pop("generation", 1)),
+        spec=DeviceTaintRuleSpec(
+            device_selector=selector, taint=DeviceTaint(key="broken", effect=effect, time_added=more.pop("at", T0))
+        ),
+        status=DeviceTaintRuleStatus(conditions=(condition,) if condition is not None else ()),
+    )
+
+
+def test_several_claims_and_taints_are_joined() -> None:
+    """multiple-claims-different-rules; evict-pod-many-taints."""
+    first = rule("first", "u1", selector={"device": "gpu-0"})
+    second = rule("second", "u2", selector={"device": "gpu-1"}, at=later(40))
+    pools = pools_of(slice_of({"gpu-0": [], "gpu-1": [TAINT]}))
+    user = pod(entries=[ENTRY, {"name": "net", "resourceClaimName": "other"}], node="n")
+    claims = {"claim": claim_with(), "other": claim_with(device="gpu-1")}
+    found = pod_eviction(
+        user, claims.get, lambda device: [*pools.taints_of(device), *taints_by_rules([second, first], device)]
+    )
+    slice_reason = Reason(True, "", "", "gpu.example.com", "node", "gpu-1", 0, "slice")
+    assert found == Eviction(T0, (Reason(False, "first", "u1"), Reason(False, "second", "u2"), slice_reason))
+    assert found.is_by("u2")
+    assert not found.is_by("u3")
+    assert [str(reason) for reason in found.reasons] == [
+        "DeviceTaintRule first:u1",
+        "DeviceTaintRule second:u2",
+        "ResourceSlice slice gpu.example.com/node/gpu-1 taint #0",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("selector", "matches"),
+    [
+        pytest.param({}, True, id="the driver"),
+        pytest.param({"driver": None}, True, id="an empty selector: all devices"),
+        pytest.param({"driver": "other"}, False, id="another driver"),
+        pytest.param({"pool": "node"}, True, id="the pool"),
+        pytest.param({"pool": "other"}, False, id="another pool"),
+        pytest.param({"device": "gpu-0", "pool": "node"}, True, id="the device"),
+        pytest.param({"device": "gpu-1"}, False, id="another device"),
+    ],
+)
+def test_which_devices_a_rule_is_about(selector: Doc, matches: bool) -> None:
+    assert rule_matches(rule(selector=selector), "gpu.example.com", "node", "gpu-0") is matches
+
+
+def test_a_rule_without_a_selector_is_about_none() -> None:
+    assert not rule_matches(DeviceTaintRule(), "gpu.example.com", "node", "gpu-0")
+
+
+def changed(pools: Pools, old: ResourceSlice | None, new: ResourceSlice | None) -> list[str]:
+    return [device for _driver, _pool, device in pools.change(old, new)]
+
+
+def test_a_slice_tells_which_devices_are_tainted_otherwise() -> None:
+    """populate-pools, update-pools."""
+    pools = Pools()
+    first = slice_of({"a": [], "b": [TAINT], "c": [{**TAINT, "effect": "NoSchedule"}]})
+    assert changed(pools, None, first) == ["b"]
+    second = slice_of({"a": [TAINT], "b": [TAINT], "d": []})
+    assert changed(pools, first, second) == ["a"]
+    third = slice_of({"a": [{**TAINT, "timeAdded": "2026-01-01T00:00:05Z"}], "b": [TAINT]})
+    assert changed(pools, second, third) == ["a"]
+    assert changed(pools, third, third) == []
+    assert changed(pools, third, None) == ["a", "b"]
+    assert list(pools.devices()) == []
+
+
+def test_only_the_newest_generation_of_a_pool_counts() -> None:
+    """slice-replaced."""
+    pools = Pools()
+    old, new = slice_of({"a": [TAINT]}, name="old"), slice_of({"a": []}, name="new", generation=2)
+    assert changed(pools, None, old) == ["a"]
+    assert changed(pools, None, new) == ["a"], "the taint is gone with its generation"
+    assert [device for _d, _p, device in pools.devices()] == ["a"]
+    assert changed(pools, new, None) == ["a"], "and back"
+
+
+WHEN = (
+    "if the effect was NoExecute. This information will not be updated again. Recreate the DeviceTaintRule to trigger "
+    "an update."
+)
+
+
+@pytest.mark.parametrize(
+    ("effect", "counts", "expected"),
+    [
+        pytest.param("NoExecute", Counts(), ("False", "NotStarted", ""), id="rule-status"),
+        pytest.param(
+            "NoExecute",
+            Counts(pending=1, namespaces=1),
+            ("True", "PodsPendingEviction", "1 pod needs to be evicted in 1 namespace."),
+            id="evict-pod-rule",
+        ),
+        pytest.param(
+            "NoExecute",
+            Counts(pending=2, namespaces=2),
+            ("True", "PodsPendingEviction", "2 pods need to be evicted in 2 different namespaces."),
+            id="evict-many-pods-many-namespaces",
+        ),
+        pytest.param(
+            "NoExecute",
+            Counts(pending=2, namespaces=1, evicted=1),
+            (
+                "True",
+                "PodsPendingEviction",
+                "2 pods need to be evicted in 1 namespace. 1 pod evicted since starting the controller.",
+            ),
+            id="some have gone, others will",
+        ),
+        pytest.param(
+            "NoExecute",
+            Counts(evicted=2),
+            ("False", "Completed", "2 pods evicted since starting the controller."),
+            id="evict-many-pods-same-namespace",
+        ),
+        pytest.param(
+            "None",
+            Counts(published=3, allocated=1, pending=1, namespaces=1),
+            (
+                "False",
+                "NoEffect",
+                "3 published devices selected. 1 allocated device selected. 1 pod would be evicted in 1 namespace "
+                f"{WHEN}",
+            ),
+            id="none-pod-rule",
+        ),
+        pytest.param(
+            "None",
+            Counts(allocated=3, pending=2, namespaces=2),
+            (
+                "False",
+                "NoEffect",
+                "0 published devices selected. 3 allocated devices selected. 2 pods would be evicted in 2 different "
+                f"namespaces {WHEN}",
+            ),
+            id="none-many-pods-many-namespaces",
+        ),
+        pytest.param(
+            "NoSchedule",
+            Counts(),
+            ("False", "OtherEffect", "Eviction only happens for the NoExecute effect."),
+            id="other effects",
+        ),
+    ],
+)
+def test_what_a_rules_status_says(effect: str, counts: Counts, expected: tuple[str, str, str]) -> None:
+    made = new_condition(rule(effect=effect), counts)
+    assert made is not None
+    assert (made.type, made.status, made.reason, made.message) == ("EvictionInProgress", *expected)
+    assert made.observed_generation == 1
+
+
+def test_what_a_rule_says_already_is_not_written() -> None:
+    known = Condition(
+        type="EvictionInProgress",
+        status="False",
+        reason="NotStarted",
+        observed_generation=1,
+        last_transition_time=T0,
+    )
+    assert new_condition(rule(condition=known), Counts()) is None
+    assert new_condition(rule(condition=known, generation=2), Counts()) is not None
+
+
+def test_a_rules_status_is_written_every_ten_seconds_at_most() -> None:
+    known = Condition(type="EvictionInProgress", observed_generation=1, last_transition_time=T0)
+    assert wait_seconds(rule(), T0) == 0
+    assert wait_seconds(rule(condition=known), later(4)) == 6
+    assert wait_seconds(rule(condition=known), later(11)) == 0
+    assert wait_seconds(rule(condition=known, generation=2), later(4)) == 0, "a changed rule does not wait"
+
+
+def test_the_number_of_workers_is_checked() -> None:
+    assert DeviceTaintEvictionOptions().problems() == []
+    assert DeviceTaintEvictionOptions(workers=0).problems() != []
+    assert DESCRIPTOR.gates == ("DynamicResourceAllocation", "DRADeviceTaints")

@@ -1,0 +1,132 @@
+"""The controller between the embedded API server and a simulated cloud, in virtual time."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from tests.controllers.node_world import NODES, Doc, World, play
+
+from pilothouse.client.interceptor import Rule, fail
+from pilothouse.controllers.cloud.node_route import DESCRIPTOR, NodeRouteOptions
+from pilothouse.controllers.shared.cloud import Route
+from pilothouse.controllers.shared.simulated_cloud import SimulatedCloud, SimulatedRoutes
+
+Story = Callable[[World, SimulatedCloud], Awaitable[None]]
+A, B = "10.120.0.0/24", "10.120.1.0/24"
+
+
+class Refusing(SimulatedRoutes):
+    """Makes no route until told otherwise."""
+
+    refuses = True
+
+    async def create(self, cluster: str, name_hint: str, route: Route) -> None:
+        if self.refuses:
+            raise ValueError("no quota")
+        await super().create(cluster, name_hint, route)
+
+
+def routing(story: Story) -> None:
+    """Tell a story in which the controller runs."""
+
+    async def with_controller(world: World) -> None:
+        cloud = SimulatedCloud(world.env)
+        options = NodeRouteOptions(provider=cloud, allocate=True, cluster_cidr="10.120.0.0/16")
+        await world.start(DESCRIPTOR, options)
+        await story(world, cloud)
+
+    play(with_controller)
+
+
+async def soon(seconds: float = 11.0) -> None:
+    await asyncio.sleep(seconds)
+
+
+async def node(world: World, name: str, *ranges: str) -> None:
+    await world.node(name)
+    if ranges:
+        await world.merge(f"{NODES}/{name}", {"spec": {"podCIDR": ranges[0], "podCIDRs": list(ranges)}})
+
+
+async def network(world: World, name: str) -> Doc | None:
+    return (await world.conditions(f"{NODES}/{name}")).get("NetworkUnavailable")
+
+
+def destinations(cloud: SimulatedCloud) -> dict[str, str]:
+    return {route.destination: route.node for route in cloud.known_routes.values()}
+
+
+def test_nodes_get_routes_and_say_so() -> None:
+    async def story(world: World, cloud: SimulatedCloud) -> None:
+        await node(world, "a", A)
+        await node(world, "b", B)
+        await node(world, "c")
+        await soon()
+        assert destinations(cloud) == {A: "a", B: "b"}
+        found = await network(world, "a")
+        assert found is not None
+        assert (found["status"], found["reason"]) == ("False", "RouteCreated")
+        assert found["message"] == "RouteController created a route"
+        assert await network(world, "c") is None
+        assert sorted(set(world.requests())) == ["patch nodes/status a", "patch nodes/status b"]
+        await soon(600)
+        assert len(world.requests()) == 2, "and that is all"
+        assert world.metrics.value("route_controller_route_sync_total") > 50
+        await world.delete(f"{NODES}/b")
+        await soon()
+        assert destinations(cloud) == {A: "a"}
+
+    routing(story)
+
+
+def test_a_route_that_cannot_be_made_is_told_and_tried_again() -> None:
+    async def with_controller(world: World) -> None:
+        cloud = SimulatedCloud(world.env)
+        refusing = Refusing(cloud.known_routes)
+        cloud.routes = refusing
+        options = NodeRouteOptions(provider=cloud, allocate=True, cluster_cidr="10.120.0.0/16")
+        await node(world, "a", A)
+        await world.start(DESCRIPTOR, options)
+        await soon(25)
+        found = await network(world, "a")
+        assert found is not None
+        assert (found["status"], found["reason"]) == ("True", "NoRouteCreated")
+        (told,) = set(await world.events("FailedToCreateRoute"))
+        assert told.startswith("Node/a Could not create route ")
+        assert told.endswith(f" {A} for node a after 0s: no quota")
+        refusing.refuses = False
+        await soon()
+        found = await network(world, "a")
+        assert found is not None
+        assert found["status"] == "False"
+
+    play(with_controller)
+
+
+def test_a_status_that_cannot_be_written_is_written_in_the_next_pass() -> None:
+    async def story(world: World, cloud: SimulatedCloud) -> None:
+        world.faults.add(Rule(fail(500), verb="patch", resource="nodes", times=2))
+        await node(world, "a", A)
+        await soon(35)
+        assert await network(world, "a") is not None
+
+    routing(story)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"allocate": False, "cluster_cidr": "10.120.0.0/16"},
+        {"allocate": True, "cluster_cidr": "10.120.0.0/16", "wanted": False},
+    ],
+    ids=["nodes are given no ranges", "no routes are wanted"],
+)
+def test_it_may_have_nothing_to_do(options: dict[str, bool | str]) -> None:
+    async def with_controller(world: World) -> None:
+        cloud = SimulatedCloud(world.env)
+        await world.start(DESCRIPTOR, NodeRouteOptions(provider=cloud, **options))  # type: ignore[arg-type]  # a table
+        await node(world, "a", A)
+        await soon(60)
+        assert cloud.known_routes == {}
+
+    play(with_controller)

@@ -1,0 +1,534 @@
+"""The controller against the embedded API server, in virtual time: requests, events, metrics, and faults.
+
+Cases of ``TestSyncHandler``, ``TestResourceClaimTemplateEventHandler`` and ``TestResourceClaimEventHandler``, v1.36
+``pkg/controller/resourceclaim/controller_test.go``, are named in the docstrings.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from tests.controllers.node_world import PODS, Doc, World, play
+from tests.controllers.resourceclaim.builders import CLAIMS, ENTRY, FINALIZER, TEMPLATES, claim_doc, reference
+
+from pilothouse.client.interceptor import Rule, conflict, fail, gone, lose_answer
+from pilothouse.controllers.devices.resourceclaim import DESCRIPTOR
+
+Story = Callable[[World], Awaitable[None]]
+
+CREATES, COUNT = "resourceclaim_controller_creates_total", "resourceclaim_controller_resource_claims"
+
+
+def claiming(story: Story, *, before: Story | None = None, seed: int = 0) -> None:
+    """Tell a story in which the controller runs."""
+
+    async def with_controller(world: World) -> None:
+        if before is not None:
+            await before(world)
+        await world.start(DESCRIPTOR)
+        await story(world)
+
+    play(with_controller, seed=seed)
+
+
+async def soon(seconds: float = 1.0) -> None:
+    await asyncio.sleep(seconds)
+
+
+async def template(world: World, name: str = "template", **exactly: Any) -> Doc:
+    """A template that asks for one device."""
+    requests = [{"name": "gpu", "exactly": {"deviceClassName": "gpus", **exactly}}]
+    spec = {"metadata": {"labels": {"team": "blue"}}, "spec": {"devices": {"requests": requests}}}
+    return await world.request("POST", TEMPLATES, {"metadata": {"name": name}, "spec": spec})
+
+
+async def pod(world: World, name: str = "pod", *entries: Doc, node: str = "", phase: str = "Pending") -> Doc:
+    """A pod with these entries, or the usual one."""
+    used = list(entries) or [ENTRY]
+    container = {"name": "main", "image": "pause", "resources": {"claims": [{"name": entry["name"]} for entry in used]}}
+    spec: Doc = {"containers": [container], "resourceClaims": used}
+    if node:
+        spec["nodeName"] = node
+    await world.request("POST", PODS, {"metadata": {"name": name}, "spec": spec})
+    return await phase_of(world, name, phase)
+
+
+async def phase_of(world: World, name: str, phase: str) -> Doc:
+    return await world.merge(f"{PODS}/{name}/status", {"status": {"phase": phase}})
+
+
+async def claims(world: World) -> list[Doc]:
+    found: list[Doc] = (await world.see(CLAIMS))["items"]
+    return found
+
+
+async def the_claim(world: World) -> Doc:
+    (found,) = await claims(world)
+    return found
+
+
+async def named(world: World, name: str = "pod") -> dict[str, str]:
+    """The claims that the pod's status names, by entry."""
+    said = (await world.see(f"{PODS}/{name}"))["status"].get("resourceClaimStatuses") or []
+    return {each["name"]: each["resourceClaimName"] for each in said}
+
+
+async def claim(world: World, name: str = "claim", **more: Any) -> Doc:
+    """A claim that a user made, with a status."""
+    doc = claim_doc(name, **more)
+    status = doc.pop("status")
+    made = await world.request("POST", CLAIMS, doc)
+    return await world.merge(f"{CLAIMS}/{name}/status", {"status": status}) if status else made
+
+
+async def allocate(world: World, name: str, *pods: Doc) -> None:
+    """What a scheduler does: the finalizer, then allocation and reservations."""
+    await world.merge(f"{CLAIMS}/{name}", {"metadata": {"finalizers": [FINALIZER]}})
+    users = [reference(each["metadata"]["name"], each["metadata"]["uid"]) for each in pods]
+    status: Doc = {"allocation": {"devices": {"results": []}}}
+    if users:
+        status["reservedFor"] = users
+    await world.merge(f"{CLAIMS}/{name}/status", {"status": status})
+
+
+async def bind(world: World, name: str = "pod", node: str = "node1") -> None:
+    await world.request(
+        "POST", f"{PODS}/{name}/binding", {"target": {"kind": "Node", "name": node}, "metadata": {"name": name}}
+    )
+
+
+async def users_of(world: World, name: str) -> list[str]:
+    return [user["name"] for user in (await world.see(f"{CLAIMS}/{name}"))["status"].get("reservedFor") or []]
+
+
+# Making claims
+
+
+def test_a_pod_gets_its_claim_and_its_status_names_it() -> None:
+    """create; new-pods."""
+
+    async def story(world: World) -> None:
+        await template(world)
+        await pod(world)
+        await soon()
+        found = await the_claim(world)
+        name = found["metadata"]["name"]
+        assert name.startswith("pod-gpu-")
+        assert found["metadata"]["annotations"] == {"resource.kubernetes.io/pod-claim-name": "gpu"}
+        assert found["metadata"]["labels"] == {"team": "blue"}
+        (ref,) = found["metadata"]["ownerReferences"]
+        assert ref == {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "name": "pod",
+            "uid": (await world.see(f"{PODS}/pod"))["metadata"]["uid"],
+            "controller": True,
+        }
+        assert found["spec"]["devices"]["requests"][0]["exactly"]["deviceClassName"] == "gpus"
+        assert await named(world) == {"gpu": name}
+        assert world.requests() == ["create resourceclaims ", "patch pods/status pod"]
+        fields = (await world.see(f"{PODS}/pod"))["metadata"]["managedFields"]
+        assert [each["operation"] for each in fields if each["manager"] == "ResourceClaimController"] == ["Apply"]
+        assert world.metrics.value(CREATES, "success", "false") == 1
+        assert world.metrics.value(COUNT, "false", "false", "resource_claim_template") == 1
+        await soon(3600)
+        assert len(world.requests()) == 2, "and that is all"
+
+    claiming(story)
+
+
+def test_each_entry_gets_a_claim_of_its_own() -> None:
+    async def story(world: World) -> None:
+        await template(world)
+        await claim(world, "shared")
+        other = {"name": "net", "resourceClaimTemplateName": "template"}
+        await pod(world, "pod", ENTRY, other, {"name": "disk", "resourceClaimName": "shared"})
+        await soon()
+        said = await named(world)
+        assert sorted(said) == ["gpu", "net"]
+        assert {each["metadata"]["name"] for each in await claims(world)} == {*said.values(), "shared"}
+        assert world.requests().count("patch pods/status pod") == 1
+
+    claiming(story)
+
+
+def test_a_missing_template_is_told_and_waited_for() -> None:
+    """missing-template; new-template-for-pod."""
+
+    async def story(world: World) -> None:
+        await pod(world)
+        await soon(200)
+        missing = 'resource claim template "template": resourceclaimtemplate.resource.k8s.io "template" not found'
+        assert set(await world.events("FailedResourceClaimCreation")) == {f"Pod/pod PodResourceClaim gpu: {missing}"}
+        assert world.metrics.value(CREATES, "failure", "false") == 0
+        await template(world)
+        await soon()
+        assert list(await named(world)) == ["gpu"], "without waiting for the end of the backoff"
+
+    claiming(story)
+
+
+def test_a_claim_that_was_deleted_is_made_again_and_the_other_one_stays_named() -> None:
+    """recreate."""
+
+    async def story(world: World) -> None:
+        await template(world)
+        await pod(world, "pod", ENTRY, {"name": "net", "resourceClaimTemplateName": "template"})
+        await soon()
+        before = await named(world)
+        await world.delete(f"{CLAIMS}/{before['gpu']}")
+        await soon()
+        after = await named(world)
+        assert after["net"] == before["net"]
+        assert after["gpu"] != before["gpu"]
+        assert {each["metadata"]["name"] for each in await claims(world)} == set(after.values())
+        await soon(600)
+        assert await named(world) == after
+
+    claiming(story)
+
+
+@pytest.mark.parametrize("fault", [fail(500), conflict(), lose_answer()], ids=["500", "409", "lost"])
+def test_a_status_that_cannot_be_written_makes_no_second_claim(fault: Any) -> None:
+    """find-existing-claim-by-label; find-created-claim-in-cache."""
+
+    async def story(world: World) -> None:
+        await template(world)
+        world.faults.add(Rule(fault, verb="patch", resource="pods", subresource="status", times=3))
+        await pod(world)
+        await soon(30)
+        found = await the_claim(world)
+        assert await named(world) == {"gpu": found["metadata"]["name"]}
+
+    claiming(story)
+
+
+def test_a_claim_that_the_cache_does_not_show_is_not_made_twice() -> None:
+    """find-created-claim-in-cache: the cache of claims lags behind that of pods."""
+
+    async def story(world: World) -> None:
+        await template(world)
+        with world.faults.hold(resource="resourceclaims"):
+            world.faults.add(Rule(fail(500), verb="patch", resource="pods", subresource="status", times=2))
+            await pod(world)
+            await soon(30)
+            assert len(await claims(world)) == 1
+            assert list(await named(world)) == ["gpu"]
+        await soon(30)
+        assert len(await claims(world)) == 1
+
+    claiming(story)
+
+
+def test_a_claim_that_came_and_went_unseen_is_made_again() -> None:
+    async def story(world: World) -> None:
+        await template(world)
+        with world.faults.hold(resource="resourceclaims"):
+            await pod(world)
+            await soon()
+            (name,) = (await named(world)).values()
+            await world.delete(f"{CLAIMS}/{name}")
+            world.faults.end_watches(resource="resourceclaims", with_=gone())
+        await soon(30)
+        assert await named(world) == {"gpu": (await the_claim(world))["metadata"]["name"]}
+
+    claiming(story)
+
+
+def test_an_answer_that_was_lost_makes_no_second_claim() -> None:
+    async def story(world: World) -> None:
+        await template(world)
+        with world.faults.hold(resource="resourceclaims"):
+            world.faults.add(Rule(lose_answer(), verb="create", resource="resourceclaims", times=1))
+            await pod(world)
+            await soon(30)
+        await soon(30)
+        assert await named(world) == {"gpu": (await the_claim(world))["metadata"]["name"]}
+        assert world.metrics.value(CREATES, "failure", "false") == 1
+        assert len(await world.events("FailedResourceClaimCreation")) == 1
+
+    claiming(story)
+
+
+def test_a_claim_that_cannot_be_made_is_told_and_tried_again() -> None:
+    """create-conflict."""
+
+    async def story(world: World) -> None:
+        await template(world, adminAccess=True)
+        world.faults.add(Rule(fail(403, "Forbidden"), verb="create", resource="resourceclaims", times=2))
+        await pod(world)
+        await soon(30)
+        (told,) = set(await world.events("FailedResourceClaimCreation"))
+        assert told.startswith("Pod/pod PodResourceClaim gpu: create ResourceClaim : ")
+        assert len(await claims(world)) == 1
+        assert world.metrics.value(CREATES, "failure", "true") == 2
+        assert world.metrics.value(CREATES, "success", "true") == 1
+
+    claiming(story)
+
+
+def test_a_new_manager_with_an_old_list_of_claims_does_not_rename_them() -> None:
+    """Its cache has the pod as it is, and no claims yet: upstream would give the pod another claim."""
+
+    async def before(world: World) -> None:
+        await template(world)
+        made = await pod(world)
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": "pod", "uid": made["metadata"]["uid"], "controller": True}
+        metadata = {"annotations": {"resource.kubernetes.io/pod-claim-name": "gpu"}}
+        with world.faults.hold(resource="resourceclaims"):
+            await world.start(DESCRIPTOR)
+            await claim(world, "mine", owner=owner, **metadata)
+            status = {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "mine"}]}
+            await world.merge(f"{PODS}/pod/status", {"status": status})
+            await soon(60)
+        await soon(60)
+        assert await named(world) == {"gpu": "mine"}
+
+    play(before)
+
+
+# Reservations
+
+
+def test_a_pod_with_a_node_gets_its_claim_reserved() -> None:
+    """add-reserved."""
+
+    async def story(world: World) -> None:
+        await template(world)
+        await pod(world, node="node1")
+        await soon()
+        (name,) = (await named(world)).values()
+        assert await users_of(world, name) == []
+        await allocate(world, name)
+        await soon()
+        assert await users_of(world, name) == ["pod"]
+        assert world.requests()[-1] == f"update resourceclaims/status {name}"
+        await soon(600)
+        assert (await world.see(f"{CLAIMS}/{name}"))["status"]["allocation"] is not None
+
+    claiming(story)
+
+
+def test_the_last_user_takes_allocation_and_finalizer_along() -> None:
+    """dont-clear-reserved-structured, remove-reserved, clear-reserved-structured."""
+
+    async def story(world: World) -> None:
+        entry = {"name": "gpu", "resourceClaimName": "claim"}
+        await claim(world)
+        first, second = await pod(world, "first", entry, node="n"), await pod(world, "second", entry, node="n")
+        await allocate(world, "claim", first, second)
+        await soon()
+        await phase_of(world, "first", "Succeeded")
+        await soon()
+        assert await users_of(world, "claim") == ["second"]
+        found = await world.see(f"{CLAIMS}/claim")
+        assert found["status"]["allocation"] is not None
+        assert world.requests() == ["update resourceclaims/status claim"]
+        await world.delete(f"{PODS}/second", grace=0)
+        await soon()
+        found = await world.see(f"{CLAIMS}/claim")
+        assert found.get("status", {}) == {}
+        assert "finalizers" not in found["metadata"]
+        assert world.requests()[1:] == ["update resourceclaims/status claim", "update resourceclaims claim"]
+
+    claiming(story)
+
+
+def test_the_claim_of_a_pod_that_has_ended_is_deleted() -> None:
+    """delete-claim-when-done."""
+
+    async def story(world: World) -> None:
+        await template(world)
+        made = await pod(world)
+        await soon()
+        (name,) = (await named(world)).values()
+        await allocate(world, name, made)
+        await bind(world)
+        await soon()
+        await phase_of(world, "pod", "Succeeded")
+        await soon()
+        assert await claims(world) == []
+        assert world.requests()[-3:] == [
+            f"update resourceclaims/status {name}",
+            f"update resourceclaims {name}",
+            f"delete resourceclaims {name}",
+        ]
+        await soon(600)
+        assert await world.events("FailedResourceClaimCreation") == []
+
+    claiming(story)
+
+
+def test_a_claim_that_is_deleted_in_use_waits_for_its_pod() -> None:
+    """clear-reserved-structured-deleted."""
+
+    async def story(world: World) -> None:
+        await claim(world)
+        user = await pod(world, "user", {"name": "gpu", "resourceClaimName": "claim"}, node="n", phase="Running")
+        await allocate(world, "claim", user)
+        await world.delete(f"{CLAIMS}/claim")
+        await soon(600)
+        assert await users_of(world, "claim") == ["user"]
+        await world.delete(f"{PODS}/user", grace=0)
+        await soon()
+        assert await claims(world) == []
+
+    claiming(story)
+
+
+def test_a_claim_that_nobody_has_used_goes_when_it_is_deleted() -> None:
+    """structured-deleted."""
+
+    async def story(world: World) -> None:
+        await claim(world)
+        await allocate(world, "claim")
+        await soon(600)
+        assert (await world.see(f"{CLAIMS}/claim"))["status"]["allocation"] is not None, "it may still be used"
+        await world.delete(f"{CLAIMS}/claim")
+        await soon()
+        assert await claims(world) == []
+
+    claiming(story)
+
+
+def test_others_than_pods_keep_their_reservations() -> None:
+    """Clean up pod reservation with non-pod reservation present."""
+
+    async def story(world: World) -> None:
+        await claim(world)
+        user = await pod(world, "user", {"name": "gpu", "resourceClaimName": "claim"}, node="n")
+        await allocate(world, "claim", user)
+        other = {"apiGroup": "foo.com", "resource": "foo", "name": "foo", "uid": "123"}
+        mine = reference("user", user["metadata"]["uid"])
+        await world.merge(f"{CLAIMS}/claim/status", {"status": {"reservedFor": [mine, other]}})
+        await phase_of(world, "user", "Failed")
+        await soon()
+        found = await world.see(f"{CLAIMS}/claim")
+        assert found["status"]["reservedFor"] == [other]
+        assert found["status"]["allocation"] is not None
+
+    claiming(story)
+
+
+def test_a_pod_that_the_cache_does_not_know_keeps_its_reservation() -> None:
+    """stay-reserved-not-seen. A pod of that name was there before, and the cache still has it."""
+
+    async def story(world: World) -> None:
+        entry = {"name": "gpu", "resourceClaimName": "claim"}
+        await claim(world)
+        for earlier in ("", "Succeeded"):
+            if earlier:
+                await pod(world, "user", entry, phase=earlier)
+                await soon()
+            with world.faults.hold(resource="pods"):
+                if earlier:
+                    await world.delete(f"{PODS}/user", grace=0)
+                user = await pod(world, "user", entry, node="n", phase="Running")
+                await allocate(world, "claim", user)
+                await soon(60)
+                assert await users_of(world, "claim") == ["user"]
+            await soon(60)
+            assert await users_of(world, "claim") == ["user"]
+            await world.delete(f"{PODS}/user", grace=0)
+            await soon()
+            assert await users_of(world, "claim") == []
+
+    claiming(story)
+
+
+def test_a_pod_that_came_and_went_unseen_loses_its_reservation() -> None:
+    async def story(world: World) -> None:
+        await claim(world)
+        with world.faults.hold(resource="pods"):
+            user = await pod(world, "user", {"name": "gpu", "resourceClaimName": "claim"}, node="n")
+            await allocate(world, "claim", user)
+            await soon(60)
+            await world.delete(f"{PODS}/user", grace=0)
+            await soon(60)
+            assert await users_of(world, "claim") == []
+
+    claiming(story)
+
+
+@pytest.mark.parametrize("fault", [fail(500), conflict(), lose_answer()], ids=["500", "409", "lost"])
+@pytest.mark.parametrize("subresource", ["status", ""], ids=["status", "finalizer"])
+def test_writes_that_fail_leave_no_finalizer(fault: Any, subresource: str) -> None:
+    async def story(world: World) -> None:
+        await claim(world)
+        user = await pod(world, "user", {"name": "gpu", "resourceClaimName": "claim"}, node="n")
+        await allocate(world, "claim", user)
+        world.faults.add(Rule(fault, verb="update", resource="resourceclaims", subresource=subresource, times=2))
+        await world.delete(f"{PODS}/user", grace=0)
+        await soon(30)
+        found = await world.see(f"{CLAIMS}/claim")
+        assert found.get("status", {}) == {}
+        lost = fault == lose_answer() and subresource == "status"
+        if not lost:  # whose finalizer it is cannot be known then; it goes when the claim is deleted
+            assert "finalizers" not in found["metadata"]
+        await world.delete(f"{CLAIMS}/claim")
+        await soon()
+        assert await claims(world) == []
+
+    claiming(story)
+
+
+def test_a_scheduler_that_allocates_anew_keeps_its_finalizer() -> None:
+    """The allocation was cleared, the finalizer not yet, and a scheduler has written the claim in between."""
+
+    async def story(world: World) -> None:
+        entry = {"name": "gpu", "resourceClaimName": "claim"}
+        await claim(world)
+        user = await pod(world, "user", entry, node="n")
+        await allocate(world, "claim", user)
+        world.faults.add(
+            Rule(
+                fail(500), verb="update", resource="resourceclaims", when=lambda call, _r: not call.subresource, times=1
+            )
+        )
+        await world.delete(f"{PODS}/user", grace=0)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        following = await pod(world, "next", entry, node="n")
+        await allocate(world, "claim", following)
+        await soon(60)
+        found = await world.see(f"{CLAIMS}/claim")
+        assert found["metadata"]["finalizers"] == [FINALIZER]
+        assert await users_of(world, "claim") == ["next"]
+
+    claiming(story)
+
+
+def test_the_claim_of_extended_resources_goes_with_its_pod() -> None:
+    """completed-pod-with-extended-resource-claim."""
+
+    async def story(world: World) -> None:
+        made = await world.pod("pod", node="n")
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": "pod", "uid": made["metadata"]["uid"], "controller": True}
+        metadata = {"annotations": {"resource.kubernetes.io/extended-resource-claim": "true"}}
+        await claim(world, "extended", owner=owner, **metadata)
+        await allocate(world, "extended", made)
+        status = {"extendedResourceClaimStatus": {"resourceClaimName": "extended", "requestMappings": []}}
+        await world.merge(f"{PODS}/pod/status", {"status": status})
+        await soon()
+        assert world.metrics.value(COUNT, "true", "false", "extended_resource") == 1
+        await phase_of(world, "pod", "Succeeded")
+        await soon()
+        assert await claims(world) == []
+        assert world.metrics.value(COUNT, "true", "false", "extended_resource") == 0
+
+    claiming(story)
+
+
+def test_pods_that_are_gone_or_want_nothing_cost_nothing() -> None:
+    """no-such-pod, no-volumes."""
+
+    async def story(world: World) -> None:
+        await world.pod("plain", node="n")
+        await claim(world, "lonely")
+        await pod(world, "short", {"name": "gpu", "resourceClaimName": "not-there"})
+        await world.delete(f"{PODS}/short", grace=0)
+        await soon(60)
+        assert world.requests() == []
+
+    claiming(story)

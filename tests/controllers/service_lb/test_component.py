@@ -1,0 +1,370 @@
+"""The controller between the embedded API server and a simulated cloud, in virtual time.
+
+Cases of ``TestSyncLoadBalancerIfNeeded``, ``TestProcessServiceCreateOrUpdate``, ``TestProcessServiceDeletion`` and
+``TestUpdateNodesInExternalLoadBalancer``, k8s.io/cloud-provider v0.36 ``controllers/service/controller_test.go``, in
+our own words.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from tests.controllers.node_world import NODES, Doc, World, play
+from tests.controllers.service_lb.clouds import FaultyCloud, times
+
+from pilothouse.client.interceptor import Rule, conflict, fail, gone, lose_answer
+from pilothouse.controllers.cloud.service_lb import DESCRIPTOR, ServiceLBOptions
+from pilothouse.controllers.shared.cloud import ImplementedElsewhere, TryAgainAfter
+
+Story = Callable[[World, FaultyCloud], Awaitable[None]]
+
+SERVICES = "/api/v1/namespaces/default/services"
+FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
+EXCLUDE = "node.kubernetes.io/exclude-from-external-load-balancers"
+NO_NODES = "There are no available nodes for LoadBalancer"
+
+
+def balancing(story: Story, *, nodes: tuple[str, ...] = ("n1", "n2")) -> None:
+    """Tell a story in which the controller runs."""
+
+    async def with_controller(world: World) -> None:
+        cloud = FaultyCloud(world.env)
+        for name in nodes:
+            await world.node(name)
+        await world.start(DESCRIPTOR, ServiceLBOptions(provider=cloud))
+        await story(world, cloud)
+
+    play(with_controller)
+
+
+async def soon(seconds: float = 1.0) -> None:
+    await asyncio.sleep(seconds)
+
+
+async def service(world: World, name: str = "web", type_: str = "LoadBalancer", **spec: Any) -> Doc:
+    ports = [{"name": "http", "port": 80, "protocol": "TCP"}]
+    whole = {"type": type_, "selector": {"app": "web"}, "ports": ports, **spec}
+    return await world.request("POST", SERVICES, {"metadata": {"name": name}, "spec": whole})
+
+
+async def address(world: World, name: str = "web") -> list[str]:
+    found = await world.see(f"{SERVICES}/{name}")
+    return [each["ip"] for each in found["status"]["loadBalancer"].get("ingress") or []]
+
+
+async def told(world: World, reason: str = "") -> list[str]:
+    return [text.removeprefix("Service/web ") for text in await world.events(reason)]
+
+
+async def vanish(world: World) -> None:
+    """The Service goes without its finalizer."""
+    await world.merge(f"{SERVICES}/web", {"metadata": {"finalizers": None}})
+    await world.delete(f"{SERVICES}/web")
+
+
+def test_a_service_gets_an_address_and_loses_it() -> None:
+    async def story(world: World, cloud: FaultyCloud) -> None:
+        await service(world, loadBalancerSourceRanges=["10.0.0.0/8"])
+        await soon()
+        found = await world.see(f"{SERVICES}/web")
+        assert found["metadata"]["finalizers"] == [FINALIZER]
+        assert found["status"]["loadBalancer"] == {"ingress": [{"ip": "198.18.0.1", "ipMode": "VIP"}]}
+        (balancer,) = cloud.balancers.values()
+        assert balancer.nodes == ("n1", "n2")
+        assert balancer.source_ranges == ("10.0.0.0/8",)
+        assert balancer.ports == (("TCP", 80, found["spec"]["ports"][0]["nodePort"]),)
+        assert world.requests() == ["patch services/status web", "patch services/status web"]
+        assert await told(world) == ["Ensuring load balancer", "Ensured load balancer"]
+        await soon(3600)
+        assert len(world.requests()) == 2, "and that is all"
+        assert cloud.faulty.asked == ["ensure web"]
+        await world.delete(f"{SERVICES}/web")
+        await soon()
+        assert await world.get(f"{SERVICES}/web") is None
+        assert cloud.balancers == {}
+        assert (await told(world))[-2:] == ["Deleting load balancer", "Deleted load balancer"]
+
+    balancing(story)
+
+
+def test_a_service_that_wants_none_any_more_loses_it_and_stays() -> None:
+    async def story(world: World, cloud: FaultyCloud) -> None:
+        await service(world)
+        await soon()
+        await world.merge(f"{SERVICES}/web", {"spec": {"type": "ClusterIP"}})
+        await soon()
+        found = await world.see(f"{SERVICES}/web")
+        assert "finalizers" not in found["metadata"]
+        assert await address(world) == []
+        assert cloud.balancers == {}
+        await world.merge(f"{SERVICES}/web", {"spec": {"type": "LoadBalancer"}})
+        await soon()
+        assert await address(world) == ["198.18.0.1"]
+
+    balancing(story)
+
+
+def test_other_finalizers_stay() -> None:
+    async def story(world: World, cloud: FaultyCloud) -> None:
+        await service(world)
+        await soon()
+        await world.merge(f"{SERVICES}/web", {"metadata": {"finalizers": [FINALIZER, "example.com/mine"]}})
+        await world.delete(f"{SERVICES}/web")
+        await soon()
+        assert (await world.see(f"{SERVICES}/web"))["metadata"]["finalizers"] == ["example.com/mine"]
+        assert cloud.balancers == {}
+
+    balancing(story)
+
+
+def test_what_concerns_nobody_is_left_alone() -> None:
+    async def story(world: World, cloud: FaultyCloud) -> None:
+        await service(world, "plain", "ClusterIP")
+        await service(world, "classy", loadBalancerClass="example.com/other")
+        await soon(3600)
+        await world.delete(f"{SERVICES}/classy")
+        await soon()
+        assert cloud.faulty.asked == []
+        assert world.requests() == []
+
+    balancing(story)
+
+
+def test_changes_are_passed_on() -> None:
+    async def story(world: World, cloud: FaultyCloud) -> None:
+        await service(world)
+        await soon()
+        await world.merge(f"{SERVICES}/web", {"spec": {"loadBalancerSourceRanges": ["192.0.2.0/24"]}})
+        await soon()
+        await world.merge(f"{SERVICES}/web", {"spec": {"selector": {"app": "other"}}})
+        await soon()
+        (balancer,) = cloud.balancers.values()
+        assert balancer.source_ranges == ("192.0.2.0/24",)
+        assert cloud.faulty.asked == ["ensure web"] * 2
+        assert await address(world) == ["198.18.0.1"]
+
+    balancing(story)
+
+
+def test_a_wish_for_an_address_is_granted_if_it_is_free() -> None:
+    async def story(world: World, cloud: FaultyCloud) -> None:
+        await service(world, loadBalancerIP="198.18.0.7")
+        await soon()
+        await service(world, "second", loadBalancerIP="198.18.0.7")
+        await soon()
+        assert await address(world) == ["198.18.0.7"]
+        assert await address(world, "second") == []
+        failed = (
+            "Service/second Error syncing load balancer: failed to ensure load balancer: address 198.18.0.7 is taken"
+        )
+        assert [text for text in await world.events("SyncLoadBalancerFailed") if text.startswith(failed)]
+        await world.delete(f"{SERVICES}/web")
+        await soon(60)
+        assert await address(world, "second") == ["198.18.0.7"]
+
+    balancing(story)
+
+
+def test_a_cloud_that_fails_is_asked_again_more_and_more_seldom() -> None:
+    async def story(world: World, cloud: FaultyCloud) -> None:
+        cloud.faulty.before["ensure"] = times(3, ValueError("no quota"))
+        await service(world)
+        await soon(4)
+        assert cloud.faulty.asked == ["ensure web"]
+        assert set(await told(world, "SyncLoadBalancerFailed")) == {
+            "Error syncing load balancer: failed to ensure load balancer: no quota"
+        }
+        await soon(2 + 10 + 20)
+        assert cloud.faulty.asked == ["ensure web"] * 4
+        assert await address(world) == ["198.18.0.1"]
+
+    balancing(story)
+
+
+def test_a_cloud_says_itself_when_to_ask_again() -> None:
+    async def story(world: World, cloud: FaultyCloud) -> None:
+        cloud.faulty.before["ensure"] = times(5, TryAgainAfter("being made", 2.0))
+        await service(world)
+        await soon(9)
+        assert await address(world) == []
+        await soon(3)
+        assert await address(world) == ["198.18.0.1"]
+
+    balancing(story)
+
+
+def test_what_somebody_else_makes_is_left_to_him() -> None:
+    async def story(world: World, cloud: FaultyCloud) -> None:
+        cloud.faulty.before["ensure"] = times(99, ImplementedElsewhere("by another"))
+        await service(world)
+        await soon(600)
+        assert cloud.faulty.asked == ["ensure web"]
+        assert await address(world) == []
+        assert (await world.see(f"{SERVICES}/web"))["metadata"]["finalizers"] == [FINALIZER]
+        assert await world.events("SyncLoadBalancerFailed") == []
+        await world.delete(f"{SERVICES}/web")
+        await soon()
+        assert await world.get(f"{SERVICES}/web") is None
+
+    balancing(story)
+
+
+def test_a_load_balancer_that_cannot_be_deleted_keeps_its_service() -> None:
+    async def story(world: World, cloud: FaultyCloud) -> None:
+        await service(world)
+        await soon()
+        cloud.faulty.before["delete"] = times(2, OSError("unreachable"))
+        await world.delete(f"{SERVICES}/web")
+        await soon()
+        assert await world.get(f"{SERVICES}/web") is not None
+        assert await told(world, "SyncLoadBalancerFailed") == [
+            "Error syncing load balancer: failed to delete load balancer: unreachable"
+        ]
+        await soon(60)
+        assert await world.get(f"{SERVICES}/web") is None
+        assert cloud.balancers == {}
+
+    balancing(story)
+
+
+def test_nodes_that_come_and_go_are_told() -> None:
+    async def story(world: World, cloud: FaultyCloud) -> None:
+        await service(world)
+        await soon()
+        (uid,) = cloud.balancers
+        await world.node("n3")
+        await soon()
+        assert cloud.balancers[uid].nodes == ("n1", "n2", "n3")
+        await world.merge(f"{NODES}/n1", {"metadata": {"labels": {EXCLUDE: ""}}})
+        await soon()
+        assert cloud.balancers[uid].nodes == ("n2", "n3")
+        await world.delete(f"{NODES}/n2")
+        await soon()
+        assert cloud.balancers[uid].nodes == ("n3",)
+        await world.report_node("n3", {"Ready": "False"})
+        await soon(600)
+        assert cloud.balancers[uid].nodes == ("n3",), "the load balancer looks at the health of its nodes itself"
+        assert set(await told(world, "UpdatedLoadBalancer")) == {"Updated load balancer with new hosts"}
+        await world.delete(f"{NODES}/n3")
+        await soon()
+        assert await told(world, "UnAvailableLoadBalancer") == [NO_NODES]
+        assert world.metrics.value("service_controller_loadbalancer_sync_total") == 4
+        assert world.metrics.value("service_controller_nodesync_error_total") == 0
+
+    balancing(story)
+
+
+def test_an_update_of_nodes_that_fails_is_told_and_made_good() -> None:
+    async def story(world: World, cloud: FaultyCloud) -> None:
+        await service(world)
+        await soon()
+        cloud.faulty.before["update"] = times(1, ValueError("no"))
+        await world.node("n3")
+        await soon()
+        (uid,) = cloud.balancers
+        assert cloud.balancers[uid].nodes == ("n1", "n2", "n3"), "the whole load balancer was looked at again"
+        assert await told(world, "UpdateLoadBalancerFailed") == [
+            "Error updating load balancer with new hosts [n1 n2 n3] [node names limited, total number of nodes: 3], "
+            "error: no"
+        ]
+        assert world.metrics.value("service_controller_nodesync_error_total") == 1
+
+    balancing(story)
+
+
+def test_nodes_that_come_while_the_cloud_is_at_work_are_not_forgotten() -> None:
+    async def story(world: World, cloud: FaultyCloud) -> None:
+        cloud.faulty.seconds["ensure"] = 30.0
+        await service(world)
+        await soon()
+        await world.node("n3")
+        await soon(60)
+        (balancer,) = cloud.balancers.values()
+        assert balancer.nodes == ("n1", "n2", "n3")
+
+    balancing(story)
+
+
+def test_without_nodes_there_is_a_warning() -> None:
+    async def story(world: World, cloud: FaultyCloud) -> None:
+        await service(world)
+        await soon()
+        assert await told(world, "UnAvailableLoadBalancer") == [NO_NODES]
+        assert await address(world) == ["198.18.0.1"]
+
+    balancing(story, nodes=())
+
+
+@pytest.mark.parametrize("fault", [fail(500), conflict(), lose_answer(), fail(404)], ids=["500", "409", "lost", "404"])
+def test_writes_that_fail_leave_nothing_behind(fault: Any) -> None:
+    async def story(world: World, cloud: FaultyCloud) -> None:
+        world.faults.add(Rule(fault, verb="patch", resource="services", times=2))
+        await service(world)
+        await soon(60)
+        assert await address(world) == ["198.18.0.1"]
+        world.faults.add(Rule(fault, verb="patch", resource="services", times=2))
+        await world.delete(f"{SERVICES}/web")
+        await soon(120)
+        assert await world.get(f"{SERVICES}/web") is None
+        assert cloud.balancers == {}
+
+    balancing(story)
+
+
+def test_an_old_cache_makes_no_load_balancer_for_a_service_that_is_gone() -> None:
+    async def story(world: World, cloud: FaultyCloud) -> None:
+        await service(world)
+        await soon()
+        cloud.faulty.before["update"] = times(1, ValueError("it is busy"))
+        with world.faults.hold(resource="services"):
+            await world.node("n3")  # wakes the Service, as its load balancer could not be updated
+            await vanish(world)
+            await soon(60)
+            made = [text for text in cloud.faulty.asked if text == "ensure web"]
+            assert len(made) == 1
+        await soon(60)
+        assert cloud.balancers == {}
+
+    balancing(story)
+
+
+def test_a_service_whose_finalizer_was_taken_off_is_cleaned_up_all_the_same() -> None:
+    """Upstream does so only if something else wakes the Service."""
+
+    async def story(world: World, cloud: FaultyCloud) -> None:
+        await service(world)
+        await soon()
+        with world.faults.hold(resource="services"):
+            await vanish(world)
+            world.faults.end_watches(resource="services", with_=gone())
+        await soon(30)
+        assert cloud.balancers == {}
+
+    balancing(story)
+
+
+def test_a_service_made_anew_has_a_load_balancer_of_its_own() -> None:
+    async def story(world: World, cloud: FaultyCloud) -> None:
+        await service(world)
+        await soon()
+        with world.faults.hold(resource="services"):
+            await vanish(world)
+            made = await service(world)
+            world.faults.end_watches(resource="services", with_=gone())
+        await soon(30)
+        assert list(cloud.balancers) == [made["metadata"]["uid"]]
+
+    balancing(story)
+
+
+def test_a_cloud_without_load_balancers_has_nothing_to_do() -> None:
+    async def story(world: World) -> None:
+        cloud = FaultyCloud(world.env)
+        cloud.load_balancers = None
+        await world.start(DESCRIPTOR, ServiceLBOptions(provider=cloud))
+        await service(world)
+        await soon(600)
+        assert world.requests() == []
+
+    play(story)

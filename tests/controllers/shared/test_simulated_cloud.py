@@ -1,0 +1,54 @@
+"""The simulated cloud: addresses that are free, and how a provider is found."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from pilothouse.api.core import Service
+from pilothouse.controllers.shared.cloud import UnknownProvider, installed, load_provider, provider_problems
+from pilothouse.controllers.shared.simulated_cloud import SimulatedCloud
+from pilothouse.env import Env
+
+
+def service(uid: str, *, said: tuple[str, ...] = (), **spec: Any) -> Service:
+    status = {"loadBalancer": {"ingress": [{"ip": address} for address in said]}}
+    doc = {"metadata": {"name": uid, "namespace": "default", "uid": uid}, "spec": spec, "status": status}
+    return msgspec.convert(doc, Service)
+
+
+def addresses(cloud: SimulatedCloud, of: Service) -> list[str]:
+    balancers = cloud.load_balancers
+    assert balancers is not None
+    return [each.ip for each in asyncio.run(balancers.ensure("kubernetes", of, [])).ingress]
+
+
+def test_addresses_are_given_once() -> None:
+    cloud = SimulatedCloud(Env())
+    assert addresses(cloud, service("a")) == ["198.18.0.1"]
+    assert addresses(cloud, service("b")) == ["198.18.0.2"]
+    assert addresses(cloud, service("a")) == ["198.18.0.1"]
+    assert addresses(cloud, service("c", ipFamilies=["IPv6", "IPv4"])) == ["2001:db8:18::1", "198.18.0.3"]
+
+
+def test_what_a_service_says_is_kept_if_it_can_be() -> None:
+    """After a restart the cloud has forgotten everything."""
+    cloud = SimulatedCloud(Env())
+    assert addresses(cloud, service("a", said=("198.18.0.9",))) == ["198.18.0.9"]
+    assert addresses(cloud, service("b", said=("198.18.0.9",))) == ["198.18.0.1"], "somebody has it"
+    assert addresses(cloud, service("c", said=("192.0.2.1",))) == ["198.18.0.2"], "it is another cloud's"
+
+
+def test_a_wish_outside_of_the_range_is_refused() -> None:
+    cloud = SimulatedCloud(Env())
+    with pytest.raises(ValueError, match="is taken, or not in"):
+        addresses(cloud, service("a", loadBalancerIP="192.0.2.1"))
+
+
+def test_a_provider_is_found_by_its_name() -> None:
+    assert "simulated" in installed()
+    assert load_provider("simulated", Env()).name == "simulated"
+    assert provider_problems(SimulatedCloud(Env())) == []
+    with pytest.raises(UnknownProvider, match="no cloud provider 'acme' is installed"):
+        load_provider("acme", Env())

@@ -1,0 +1,165 @@
+"""Load balancers under faults, of the cluster and of the cloud: none is left behind when its Service is gone."""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Awaitable, Callable, Sequence
+
+import pytest
+from tests.controllers.service_lb.clouds import FaultyCloud
+from tests.scenarios.users import NAMESPACE, User
+
+from pilothouse.client.errors import ApiError
+from pilothouse.controllers.cloud.service_lb import ServiceLBOptions
+from pilothouse.controllers.cloud.service_lb.controller import ServiceLBController
+from pilothouse.controllers.shared.simulated_cloud import SimulatedCloud
+from pilothouse.env import Env
+from pilothouse.sim import Simulation, SimulationFailed, SimulationOptions, draw, simulate
+from pilothouse.sim.invariants import Invariant
+from pilothouse.sim.invariants.balancers import Balancers
+
+SERVICES = f"{NAMESPACE}/services"
+NODES = "/api/v1/nodes"
+RESOURCES = ("services", "nodes")
+SECONDS = 90.0
+EXCLUDE = "node.kubernetes.io/exclude-from-external-load-balancers"
+
+
+class Weather:
+    """Makes calls to the cloud slow, and has them fail before or after they were carried out."""
+
+    def __init__(self, cloud: FaultyCloud, chance: random.Random) -> None:
+        self._cloud = cloud
+        self._chance = chance
+        self.bad = True
+        balancers = cloud.faulty
+        for what in ("get", "ensure", "update", "delete"):
+            balancers.before[what] = balancers.after[what] = self._strike
+
+    def _strike(self) -> None:
+        balancers = self._cloud.faulty
+        for what in ("get", "ensure", "update", "delete"):
+            balancers.seconds[what] = self._chance.choice((0.0, 0.0, 0.2, 5.0)) if self.bad else 0.0
+        if self.bad and self._chance.random() < 0.25:
+            raise OSError("the cloud is out of order")
+
+
+class Owner(User):
+    """Somebody with Services, who changes his mind."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        super().__init__(simulation.user)
+        self._chance: random.Random = simulation.env.stream("user")
+
+    async def work(self, count: int) -> None:
+        """Do so many things."""
+        actions: Sequence[Callable[[], Awaitable[None]]] = (
+            self.serve,
+            self.serve,
+            self.restrict,
+            self.change_type,
+            self.give_up,
+            self.exclude,
+        )
+        for _ in range(count):
+            with contextlib.suppress(ApiError):  # a person shrugs
+                await self._chance.choice(actions)()
+            await asyncio.sleep(self._chance.choice((0.0, 0.05, 0.5, 3.0, 8.0)))
+
+    def _path(self) -> str:
+        return f"{SERVICES}/s{self._chance.randrange(3)}"
+
+    async def serve(self) -> None:
+        """A Service of one of a few names, so that some come again."""
+        spec = {"type": self._chance.choice(("LoadBalancer", "LoadBalancer", "ClusterIP")), "ports": [{"port": 80}]}
+        await self.ask("POST", SERVICES, {"metadata": {"name": self._path().rpartition("/")[2]}, "spec": spec})
+
+    async def restrict(self) -> None:
+        """Let other clients in."""
+        ranges = self._chance.choice((["10.0.0.0/8"], ["192.0.2.0/24"]))
+        await self.merge(self._path(), {"spec": {"loadBalancerSourceRanges": ranges}})
+
+    async def change_type(self) -> None:
+        """Want a load balancer, or none any more."""
+        kind = self._chance.choice(("LoadBalancer", "ClusterIP"))
+        change = {"type": kind} if kind == "LoadBalancer" else {"type": kind, "loadBalancerSourceRanges": None}
+        await self.merge(self._path(), {"spec": change})
+
+    async def give_up(self) -> None:
+        """Delete a Service."""
+        await self.ask("DELETE", self._path())
+
+    async def exclude(self) -> None:
+        """Take a node out, or back in."""
+        label = self._chance.choice(("true", None))
+        await self.merge(f"{NODES}/node-{self._chance.randrange(2)}", {"metadata": {"labels": {EXCLUDE: label}}})
+
+
+def tell(story: Callable[[Simulation, FaultyCloud], Awaitable[None]], *, seed: int = 0) -> None:
+    """A story of a cluster in such a cloud."""
+    clouds: list[FaultyCloud] = [FaultyCloud(Env())]
+    (cloud,) = clouds
+    options = SimulationOptions(
+        controllers=("service-lb-controller",),
+        controller_options={"service-lb-controller": ServiceLBOptions(provider=cloud)},
+    )
+
+    async def with_cloud(simulation: Simulation) -> None:
+        await story(simulation, cloud)
+
+    def invariants() -> tuple[Invariant, ...]:
+        return (Balancers(cloud),)
+
+    simulate(with_cloud, seed=seed, options=options, invariants=invariants)
+
+
+async def end(simulation: Simulation, cloud: SimulatedCloud, user: Owner) -> None:
+    """All is judged, deleted, and judged again."""
+    await asyncio.sleep(600.0)
+    await simulation.settle()
+    for found in await user.items(SERVICES):
+        await user.ask("DELETE", f"{SERVICES}/{found['metadata']['name']}")
+    await asyncio.sleep(600.0)
+    await simulation.settle()
+    assert cloud.balancers == {}
+    assert [found["metadata"]["name"] for found in await user.items(SERVICES)] in ([], ["kubernetes"])
+
+
+def test_no_load_balancer_is_left_behind(seed: int) -> None:
+    async def story(simulation: Simulation, cloud: FaultyCloud) -> None:
+        user = Owner(simulation)
+        weather = Weather(cloud, simulation.env.stream("weather"))
+        plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
+        await asyncio.gather(simulation.follow(plan), user.work(30))
+        weather.bad = False
+        simulation.heal()
+        await end(simulation, cloud, user)
+
+    tell(story, seed=seed)
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=["with the finalizer", "without"])
+def test_the_finalizer_is_what_keeps_a_service_until_its_load_balancer_is_gone(
+    guarded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(simulation: Simulation, cloud: FaultyCloud) -> None:
+        user = Owner(simulation)
+        spec = {"type": "LoadBalancer", "ports": [{"port": 80}]}
+        await user.ask("POST", SERVICES, {"metadata": {"name": "s0"}, "spec": spec})
+        await asyncio.sleep(20.0)
+        simulation.kill(down=20.0)
+        await user.ask("DELETE", f"{SERVICES}/s0")
+        await asyncio.sleep(60.0)
+        await end(simulation, cloud, user)
+
+    if not guarded:
+
+        async def as_it_is(_self: ServiceLBController, service: object) -> object:
+            return service
+
+        monkeypatch.setattr(ServiceLBController, "_hold", as_it_is)
+    expected = (
+        contextlib.nullcontext() if guarded else pytest.raises(SimulationFailed, match="its load balancer is not")
+    )
+    with expected:
+        tell(story)

@@ -1,0 +1,227 @@
+"""Claims for devices under faults: who uses one keeps it, and who is done lets it go."""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Awaitable, Callable
+
+import pytest
+from tests.scenarios.users import NAMESPACE, Doc, User
+
+from pilothouse.client.errors import ApiError
+from pilothouse.controllers.devices.resourceclaim import controller, decide
+from pilothouse.controllers.devices.resourceclaim.decide import Reservation
+from pilothouse.sim import Simulation, SimulationFailed, SimulationOptions, draw, simulate
+from pilothouse.sim.invariants.devices import DeviceClaims
+
+GROUP = "/apis/resource.k8s.io/v1/namespaces/default"
+CLAIMS, TEMPLATES, PODS = f"{GROUP}/resourceclaims", f"{GROUP}/resourceclaimtemplates", f"{NAMESPACE}/pods"
+FINALIZER = "resource.kubernetes.io/delete-protection"
+SCHEDULER = "devices"
+OPTIONS = SimulationOptions(controllers=("resourceclaim-controller", "garbage-collector-controller"))
+RESOURCES = ("resourceclaims", "pods")
+SECONDS = 90.0
+SPEC = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpus"}}]}}
+
+
+class DeviceScheduler(User):
+    """Places pods with claims as kube-scheduler does: finalizer, allocation with reservation, then the node. There is
+    always a device."""
+
+    async def run(self) -> None:
+        """Place whatever can be placed, again and again."""
+        while True:
+            for pod in await self.items(PODS):
+                if not pod["spec"].get("nodeName") and "deletionTimestamp" not in pod["metadata"]:
+                    with contextlib.suppress(ApiError):  # somebody was faster
+                        await self._place(pod)
+            await asyncio.sleep(0.5)
+
+    async def _place(self, pod: Doc) -> None:
+        meta, said = pod["metadata"], pod["status"].get("resourceClaimStatuses") or []
+        made = {status["name"]: status.get("resourceClaimName") for status in said}
+        for entry in pod["spec"].get("resourceClaims") or []:
+            name = entry.get("resourceClaimName") or made.get(entry["name"])
+            claim = await self.get(f"{CLAIMS}/{name}") if name else None
+            if claim is None or "deletionTimestamp" in claim["metadata"]:
+                return
+            await self._reserve(claim, {"resource": "pods", "name": meta["name"], "uid": meta["uid"]})
+        target = {"target": {"kind": "Node", "name": "node-1"}, "metadata": {"name": meta["name"], "uid": meta["uid"]}}
+        await self.ask("POST", f"{PODS}/{meta['name']}/binding", target)
+
+    async def _reserve(self, claim: Doc, user: Doc) -> None:
+        path = f"{CLAIMS}/{claim['metadata']['name']}"
+        status = claim.setdefault("status", {})
+        if status.get("allocation") is None:
+            if FINALIZER not in claim["metadata"].get("finalizers", ()):
+                claim["metadata"].setdefault("finalizers", []).append(FINALIZER)
+                claim = await self.ask("PUT", path, claim)
+                status = claim.setdefault("status", {})
+            status["allocation"] = {"devices": {"results": []}}
+        users = status.setdefault("reservedFor", [])
+        if user not in users:
+            users.append(user)
+            await self.ask("PUT", f"{path}/status", claim)
+
+
+class Owner(User):
+    """Somebody with pods that want devices, and claims of his own, who deletes both in any order."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        super().__init__(simulation.user)
+        self._chance: random.Random = simulation.env.stream("user")
+
+    async def work(self, count: int) -> None:
+        """Do so many things."""
+        for name in ("one", "two"):
+            await self.ask("POST", TEMPLATES, {"metadata": {"name": name}, "spec": {"spec": SPEC}})
+        actions: list[Callable[[], Awaitable[None]]] = [
+            self.claim,
+            self.pod,
+            self.pod,
+            self.pod,
+            self.give_up,
+            self.stop,
+        ]
+        for _ in range(count):
+            with contextlib.suppress(ApiError):  # a person shrugs
+                await self._chance.choice(actions)()
+            await asyncio.sleep(self._chance.choice((0.0, 0.05, 0.5, 3.0, 8.0)))
+
+    async def claim(self) -> None:
+        """Of one of a few names, so that some come again."""
+        await self.ask("POST", CLAIMS, {"metadata": {"name": f"own-{self._chance.randrange(2)}"}, "spec": SPEC})
+
+    async def pod(self) -> None:
+        """Of one of a few names, with entries of all kinds; some end by themselves."""
+        sources = self._chance.sample(
+            [
+                {"resourceClaimTemplateName": "one"},
+                {"resourceClaimTemplateName": "two"},
+                {"resourceClaimName": "own-0"},
+                {"resourceClaimName": "own-1"},
+            ],
+            self._chance.choice((1, 1, 2, 3)),
+        )
+        entries = [{"name": f"entry-{number}", **source} for number, source in enumerate(sources)]
+        uses = {"claims": [{"name": entry["name"]} for entry in entries]}
+        spec = {
+            "schedulerName": SCHEDULER,
+            "terminationGracePeriodSeconds": 1,
+            "restartPolicy": "Never",
+            "containers": [{"name": "main", "image": "pause:1", "resources": uses}],
+            "resourceClaims": entries,
+        }
+        annotations = self._chance.choice(({}, {"simulated.pilothouse.dev/run-time": "5s"}))
+        meta = {"name": f"p{self._chance.randrange(4)}", "annotations": annotations}
+        await self.ask("POST", PODS, {"metadata": meta, "spec": spec})
+
+    async def give_up(self) -> None:
+        """Delete a claim, whoever has it."""
+        await self._delete(CLAIMS)
+
+    async def stop(self) -> None:
+        """Delete a pod, some by force."""
+        await self._delete(PODS, self._chance.choice((None, {"gracePeriodSeconds": 0})))
+
+    async def _delete(self, path: str, body: Doc | None = None) -> None:
+        items = await self.items(path)
+        if items:
+            await self.ask("DELETE", f"{path}/{self._chance.choice(items)['metadata']['name']}", body)
+
+
+async def run_with_scheduler(simulation: Simulation, story: Callable[[], Awaitable[None]]) -> None:
+    scheduler = asyncio.ensure_future(DeviceScheduler(simulation.user).run())
+    try:
+        await story()
+    finally:
+        scheduler.cancel()
+
+
+async def end(simulation: Simulation, user: Owner) -> None:
+    """What can be judged is judged; then all is deleted, the pods last: nothing may stay."""
+    await asyncio.sleep(60.0)
+    await simulation.settle()
+    for path in (CLAIMS, PODS):
+        for found in await user.items(path):
+            await user.ask("DELETE", f"{path}/{found['metadata']['name']}")
+    await asyncio.sleep(120.0)
+    await simulation.settle()
+    for path in (PODS, CLAIMS):
+        assert await user.items(path) == [], path
+
+
+def test_claims_are_kept_for_who_uses_them_and_go_in_the_end(seed: int) -> None:
+    async def tell(simulation: Simulation) -> None:
+        user = Owner(simulation)
+        plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
+
+        async def story() -> None:
+            await asyncio.gather(simulation.follow(plan), user.work(30))
+            simulation.heal()
+            await asyncio.sleep(60.0)
+
+        await run_with_scheduler(simulation, story)
+        await end(simulation, user)
+        (judge,) = simulation.invariants
+        assert isinstance(judge, DeviceClaims)
+        assert judge.made
+        assert judge.cleared
+
+    simulate(tell, seed=seed, options=OPTIONS, invariants=lambda: (DeviceClaims(),))
+
+
+async def replaced_unseen(simulation: Simulation) -> None:
+    """A pod is replaced by one of its name that gets the claim before the manager has heard of either."""
+    user = Owner(simulation)
+    entries = [{"name": "gpu", "resourceClaimName": "own-0"}]
+    spec = {
+        "schedulerName": SCHEDULER,
+        "containers": [{"name": "main", "image": "pause:1"}],
+        "resourceClaims": entries,
+    }
+    await user.ask("POST", CLAIMS, {"metadata": {"name": "own-0"}, "spec": SPEC})
+
+    async def story() -> None:
+        await user.ask("POST", PODS, {"metadata": {"name": "p"}, "spec": spec})
+        await asyncio.sleep(20.0)
+        with simulation.held_watches("pods"):
+            await user.ask("DELETE", f"{PODS}/p", {"gracePeriodSeconds": 0})
+            await user.ask("POST", PODS, {"metadata": {"name": "p"}, "spec": spec})
+            await asyncio.sleep(60.0)
+        await asyncio.sleep(60.0)
+
+    await run_with_scheduler(simulation, story)
+    await end(simulation, user)
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=["asking the server", "as upstream"])
+def test_a_claim_is_not_taken_from_a_pod_that_the_cache_does_not_know(
+    guarded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Upstream drops the reservation of a pod when its cache has another one of that name, also an older one."""
+    if not guarded:
+        judge = decide.judge_reservation
+
+        def as_upstream(user: object, pod: object, *, seen_to_go: bool) -> Reservation:
+            found = judge(user, pod, seen_to_go=seen_to_go)  # type: ignore[arg-type]  # passed through
+            return Reservation.DROP if found is Reservation.ASK and pod is not None else found
+
+        monkeypatch.setattr(controller, "judge_reservation", as_upstream)
+    expected = contextlib.nullcontext() if guarded else pytest.raises(SimulationFailed, match="uses it")
+    with expected:
+        simulate(replaced_unseen, options=OPTIONS, invariants=lambda: (DeviceClaims(),))
+
+
+def test_the_judge_notices_what_is_reserved_for_nobody() -> None:
+    async def story(simulation: Simulation) -> None:
+        user = Owner(simulation)
+        await user.ask("POST", CLAIMS, {"metadata": {"name": "own-0"}, "spec": SPEC})
+        gone = {"resource": "pods", "name": "gone", "uid": "gone"}
+        await user.merge(f"{CLAIMS}/own-0/status", {"status": {"reservedFor": [gone]}})
+        await asyncio.sleep(20.0)
+        await simulation.settle()
+
+    options = SimulationOptions(controllers=("garbage-collector-controller",))
+    with pytest.raises(SimulationFailed, match="is reserved for gone, which does not need it"):
+        simulate(story, options=options, invariants=lambda: (DeviceClaims(),))
