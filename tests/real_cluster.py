@@ -18,7 +18,6 @@ import os
 import shutil
 import signal
 import socket
-import ssl
 import subprocess
 import sys
 import tempfile
@@ -31,6 +30,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from tests.connections import Connections
 
 ADMIN_TOKEN = "admin-token"
 
@@ -67,6 +67,7 @@ class RealCluster:
         self._processes: list[subprocess.Popen[bytes]] = []
         self._names = itertools.count(1)
         self._write_keys()
+        self._connections = Connections(self.ca_file, seconds=30.0)
         atexit.register(self.stop)
 
     # Life
@@ -92,6 +93,7 @@ class RealCluster:
 
     def stop_api_server(self, *, at_once: bool = False) -> None:
         """End the API server and leave etcd running, as in a restart or an outage. ``at_once`` as in a crash."""
+        self._connections.close()
         process = self._processes.pop()
         if at_once:
             process.kill()
@@ -194,6 +196,7 @@ class RealCluster:
         return False
 
     def _stop_processes(self) -> None:
+        self._connections.close()
         while self._processes:
             _end(self._processes.pop())
 
@@ -312,14 +315,8 @@ class RealCluster:
     def _exchange(
         self, method: str, path: str, body: object = None, content_type: str = "application/json"
     ) -> tuple[int, str]:
-        context = ssl.create_default_context(cafile=str(self.ca_file))
-        with contextlib.closing(
-            http.client.HTTPSConnection("127.0.0.1", self.port, timeout=30, context=context)
-        ) as connection:
-            headers = {"Authorization": f"Bearer {ADMIN_TOKEN}", "Content-Type": content_type}
-            connection.request(method, path, None if body is None else json.dumps(body), headers)
-            answer = connection.getresponse()
-            return answer.status, answer.read().decode(errors="replace")
+        headers = {"Authorization": f"Bearer {ADMIN_TOKEN}", "Content-Type": content_type}
+        return self._connections.ask(self.port, method, path, None if body is None else json.dumps(body), headers)
 
     def _write_kubeconfig(self, name: str, credentials: Mapping[str, str]) -> Path:
         path = self.directory / f"{name}.kubeconfig"

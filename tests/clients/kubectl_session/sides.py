@@ -9,10 +9,7 @@ import contextlib
 import json
 import os
 import shutil
-import ssl
 import subprocess
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from tests.connections import Connections
 from tests.programs import Program, environment, free_port, pilothouse, until
 from tests.real_cluster import ADMIN_TOKEN, RealCluster
 
@@ -53,8 +51,8 @@ class Side:
     def __init__(self, name: str, directory: Path, server: str, authority: Path) -> None:
         self.name = name
         self.directory = directory
-        self._server = server
-        self._context = ssl.create_default_context(cafile=str(authority))
+        self._port = int(server.rpartition(":")[2])
+        self._connections = Connections(authority, seconds=30.0)
         self._assets = Path(os.environ["KUBEBUILDER_ASSETS"])
         self.kubeconfig = directory / "admin.kubeconfig"
         cluster = {"server": server, "certificate-authority": str(authority)}
@@ -95,15 +93,14 @@ class Side:
 
     def read(self, path: str) -> Any:
         """What the server has at this path, or None if it has nothing there. Quicker than a kubectl, for waiting."""
-        request = urllib.request.Request(self._server + path, headers={"Authorization": f"Bearer {ADMIN_TOKEN}"})
-        try:
-            with urllib.request.urlopen(request, context=self._context, timeout=30) as answer:
-                return json.load(answer)
-        except urllib.error.HTTPError as error:
-            with error:
-                if error.code == 404:
-                    return None
-                raise
+        headers = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
+        status, text = self._connections.ask(self._port, "GET", path, headers=headers)
+        assert status in {200, 404}, f"{self.name}: GET {path}: {status} {text}"
+        return json.loads(text) if status == 200 else None
+
+    def close(self) -> None:
+        """Nothing more is read."""
+        self._connections.close()
 
 
 @contextlib.contextmanager
@@ -120,6 +117,7 @@ def two_sides(directory: Path) -> Iterator[tuple[Side, Side]]:
             _our_side(directory / "ours", ours),
         )
         for side in sides:
+            running.callback(side.close)
             for program in _programs(side, cluster):
                 running.callback(program.kill)
         for side in sides:
