@@ -48,6 +48,8 @@ def _cause(value: object) -> str:
 
 
 def _null_times(seen: Seen) -> bool:
+    if seen.request.kind_of_patch == "json" and seen.theirs.accepted and seen.ours.code == 422:
+        return "template/metadata/creationTimestamp" in _pointers(seen.request.body)
     return (
         seen.path.endswith(("Timestamp", "Time", "timeAdded", "startedAt", "finishedAt", "time"))
         and seen.difference.theirs is None
@@ -85,6 +87,12 @@ def _said(theirs: str, ours: str, where: str = "") -> Callable[[Seen], bool]:
     return applies
 
 
+def _generations(seen: Seen) -> bool:
+    if seen.request.method == "POST" and seen.path == "body.metadata.generation":
+        return bool(seen.difference.ours == 1)  # before, what the client said was kept
+    return _new("metadata.generation")(seen)
+
+
 def _families(seen: Seen) -> bool:
     gated = "ipFamil|allocateLoadBalancerNodePorts"
     if re.search(gated, seen.path):
@@ -116,6 +124,8 @@ def _attachable(seen: Seen) -> bool:
 
 
 def _partition(seen: Seen) -> bool:
+    if seen.theirs.accepted and seen.ours.code == 422:
+        return seen.request.method == "POST" and "metadata.name: Invalid value" in str(seen.ours.body)
     if seen.theirs.code == 422 and seen.ours.accepted:
         return "updates to statefulset spec" in str(seen.theirs.body)
     return seen.path.endswith(("updateStrategy.rollingUpdate", "metadata.generation"))
@@ -173,13 +183,15 @@ def _pointers(patch: object) -> str:
 def _owners_of_writes(seen: Seen) -> bool:
     if seen.theirs.code == 409 and seen.ours.accepted:
         return _matches("has been modified|Apply failed", str(seen.theirs.body["message"]))
-    if not seen.path.startswith("body.metadata.labels.") or seen.difference.theirs is not ABSENT:
+    found = re.fullmatch(r"body\.metadata\.(?:labels\.(.*)|generateName)", seen.path)
+    if found is None or seen.difference.theirs is not ABSENT:
         return False
-    name = seen.path.removeprefix("body.metadata.labels.")
-    return any(
-        each["operation"] == "Apply" and each.get("subresource") == "status" and f"'f:{name}'" in str(each["fieldsV1"])
-        for each in seen.ours.body["metadata"].get("managedFields", ())
+    name = found[1] or "generateName"
+    applied = [each for each in seen.ours.body["metadata"].get("managedFields", ()) if each["operation"] == "Apply"]
+    whole, parts = (
+        {each["manager"] for each in applied if bool(each.get("subresource")) is part} for part in (False, True)
     )
+    return any(each["manager"] in whole & parts and f"'f:{name}'" in str(each["fieldsV1"]) for each in applied)
 
 
 def _cached_lists(seen: Seen) -> bool:
@@ -195,6 +207,8 @@ def _owned_whole(seen: Seen) -> bool:
         return False
     if seen.resource == "ingresses.networking.k8s.io" and seen.ours.accepted:
         return "cannot set both port name & port number" in str(seen.theirs.body)
+    if seen.resource == "ingresses.networking.k8s.io" and seen.theirs.accepted and seen.ours.code == 409:
+        return ".service.port" in str(seen.ours.body)
     told = str(seen.ours.body)
     return seen.ours.code in (409, 422) and re.search("Ref|regarding|related|involvedObject|elector", told) is not None
 
@@ -224,7 +238,7 @@ ROWS: tuple[Row, ...] = (
         "generations",
         "v1.23-v1.34",
         "jobs (v1.23), pod templates (v1.28) and pods (v1.34) have a `metadata.generation`",
-        _both("jobs.batch", "podtemplates", "pods", applies=_new("metadata.generation")),
+        _both("jobs.batch", "podtemplates", "pods", applies=_generations),
     ),
     Row(
         "families of services",
@@ -446,8 +460,9 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         "specs of StatefulSets",
-        "v1.33",
-        "more of a StatefulSet may change (`revisionHistoryLimit`), and a `partition` is always filled in",
+        "v1.27-v1.33",
+        "the name of a StatefulSet has no dots (v1.27), more of it may change (`revisionHistoryLimit`, v1.33), and a "
+        "`partition` is always filled in",
         _both("statefulsets.apps", applies=_partition),
         diverges=True,
     ),
