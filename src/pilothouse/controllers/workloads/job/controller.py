@@ -57,6 +57,7 @@ from pilothouse.runtime import (
     WorkerPool,
     WorkQueue,
     controller_index_key,
+    heard_by,
     index_by_controller,
     object_key,
     object_reference,
@@ -133,17 +134,8 @@ class JobController(Controller):
         self._removals = Removals()
         guard: ConsistencyGuard | None = None
         if options.wait_for_own_writes:
-            guard = ConsistencyGuard(
-                {
-                    PODS.group_resource: lambda: self._pods.resource_version,
-                    JOBS.group_resource: lambda: self._jobs.resource_version,
-                },
-                prefix="job",
-                metrics=context.metrics,
-            )
-        self._writes = OwnWrites(
-            context.client, self._expectations, guard, pods_read=lambda: self._pods.resource_version
-        )
+            guard = ConsistencyGuard(heard_by(pods, jobs), prefix="job", metrics=context.metrics)
+        self._writes = OwnWrites(context.client, self._expectations, guard, pods_read=lambda: pods.heard_version)
         self._measures = Measures(context.metrics)
         self._blueprints = Blueprints(self.log)
         self._failures: dict[str, tuple[str, backoff.Failures]] = {}
