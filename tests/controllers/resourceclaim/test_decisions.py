@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.controllers.resourceclaim.builders import claim, owner, pod, reference, view
+from tests.controllers.resourceclaim.builders import ENTRY, claim, owner, pod, reference, view
 
 from pilothouse.api.core import Pod, PodResourceClaim
 from pilothouse.api.resource import ConsumerReference, ResourceClaim, ResourceClaimTemplate
@@ -81,6 +81,12 @@ MINE = owner()
             id="256 users are enough",
         ),
         pytest.param(pod(named=NAMED, node="n"), claim(owner=MINE), False, id="what is not allocated is not reserved"),
+        pytest.param(
+            pod(entries=[{"name": "own", "resourceClaimName": "not-there"}, ENTRY]),
+            None,
+            True,
+            id="while a claim of its user's own is missing, the others are made",
+        ),
     ],
 )
 def test_whether_a_pod_needs_work(seen: Pod, known: ResourceClaim | None, expected: bool) -> None:

@@ -79,8 +79,10 @@ def needs_work(pod: Pod, known: Known) -> bool:
             return True
         claim = known(found.name)
         if claim is None:
-            # Only those from templates are ours to make.
-            return entry.resource_claim_template_name is not None
+            # Only those from templates are ours to make. While users have not made theirs, the others need not wait.
+            if entry.resource_claim_template_name is not None:
+                return True
+            continue
         if found.made and not is_for_pod(pod, claim):
             return False
         if pod.spec.node_name and needs_reservation(pod, claim):
