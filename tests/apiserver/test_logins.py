@@ -235,13 +235,13 @@ def test_the_kubelets_odd_number_of_seconds_is_a_year() -> None:
 def test_a_token_that_stands_in_a_secret() -> None:
     async def main(door: Door) -> Any:
         uid = (await door.api.get(f"{ACCOUNTS}/sa")).meta["uid"]
-        legacy = "kubernetes/serviceaccount"
+        claim = "kubernetes.io/serviceaccount"
         told = {
-            "iss": legacy,
-            f"{legacy}/namespace": "default",
-            f"{legacy}/secret.name": "s",
-            f"{legacy}/service-account.name": "sa",
-            f"{legacy}/service-account.uid": uid,
+            "iss": "kubernetes/serviceaccount",
+            f"{claim}/namespace": "default",
+            f"{claim}/secret.name": "s",
+            f"{claim}/service-account.name": "sa",
+            f"{claim}/service-account.uid": uid,
             "sub": "system:serviceaccount:default:sa",
         }
         token = signed(told)
@@ -250,15 +250,24 @@ def test_a_token_that_stands_in_a_secret() -> None:
             "type": "kubernetes.io/service-account-token",
             "stringData": {"token": token},
         }
+        path = "/api/v1/namespaces/default/secrets"
         before = await door.who(token)
-        await door.api.made("/api/v1/namespaces/default/secrets", secret)
+        await door.api.made(path, secret)
         during = await door.who(token)
+        beside = asyncio.ensure_future(door.api.server.background["use of tokens"]())
+        await asyncio.sleep(1)
+        beside.cancel()
+        used = (await door.api.get(f"{path}/s")).meta.get("labels")
+        marked = {"metadata": {"labels": {"kubernetes.io/legacy-token-invalid-since": "2026-01-01"}}}
+        await door.api.patch(f"{path}/s", marked)
+        invalid = await door.who(token)
         await _delete_secret(door)
-        return before, during, await door.who(token)
+        return before, during, used, invalid, await door.who(token), door.api.env.now()
 
-    before, during, after = at_the_door(main)
-    assert (before, after) == (401, 401)
+    before, during, used, invalid, after, now = at_the_door(main)
+    assert (before, invalid, after) == (401, 401, 401)
     assert during["username"] == "system:serviceaccount:default:sa"
+    assert used == {"kubernetes.io/legacy-token-last-used": now.date().isoformat()}
 
 
 def signed(told: dict[str, Any]) -> str:

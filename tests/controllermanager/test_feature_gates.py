@@ -70,10 +70,10 @@ def test_what_is_refused(word: str, message: str) -> None:
 
 def test_warnings_are_for_what_is_ageing_and_what_switches_nothing() -> None:
     chosen = gates(
-        "ImageVolume=true,StorageNamespaceIndex=true,GenericWorkload=true,PodDeletionCost=false,WatchListClient=true"
+        "ImageVolume=true,StorageNamespaceIndex=true,GangScheduling=true,PodDeletionCost=false,WatchListClient=true"
     )
     assert list(warnings_of(chosen, effective_gates(DESCRIPTORS))) == [
-        "Feature gate GenericWorkload=true is accepted for compatibility and has no effect",
+        "Feature gate GangScheduling=true is accepted for compatibility and has no effect",
         "Setting GA feature gate ImageVolume=true. It will be removed in a future release.",
         "Setting deprecated feature gate StorageNamespaceIndex=true. It will be removed in a future release.",
     ]

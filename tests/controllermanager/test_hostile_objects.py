@@ -256,7 +256,7 @@ async def the_rest_goes_on(plane: Plane, store: MemoryStore) -> None:
     assert plane.manager is not None
     report = plane.manager.health.report("healthz", verbose=True)
     assert report.healthy
-    assert {d.name for d in ON if not d.switch} <= set(plane.manager.controllers)
+    assert {d.name for d in ON if d.default_on and not d.switch} <= set(plane.manager.controllers)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.resource)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from tests.controllermanager.scripted import Scripted, status
+from tests.controllermanager.usual import USUAL
 from tests.traces.records import Record, recorded
 
 from pilothouse.client.connect import ConnectionInfo
@@ -12,9 +13,7 @@ from pilothouse.client.credentials import Anonymous
 from pilothouse.client.endpoint import parse_endpoint
 from pilothouse.client.errors import Forbidden
 from pilothouse.client.tls import TlsSettings
-from pilothouse.controllermanager.feature_gates import FeatureGates
 from pilothouse.controllermanager.identities import RemoteClients, ServiceAccountToken
-from pilothouse.controllers.registry import DESCRIPTORS
 from pilothouse.env import Env
 from pilothouse.env.virtual import run
 from pilothouse.machinery.times import format_time
@@ -156,8 +155,7 @@ NOT_UPSTREAMS = {"route-controller", "service-controller"}
 
 def recorded_accounts() -> list[str]:
     """Those of controllers that run by default."""
-    gates = FeatureGates()
-    return sorted({one.client_name for one in DESCRIPTORS if all(map(gates.enabled, one.gates))} - NOT_UPSTREAMS)
+    return sorted({one.client_name for one in USUAL} - NOT_UPSTREAMS)
 
 
 @pytest.mark.parametrize("account", recorded_accounts())

@@ -272,11 +272,9 @@ def test_kubeadms_command_line_is_understood() -> None:
     parsed = flags.parse(KUBEADM.split())
     options = options_from(parsed, DESCRIPTORS)
     assert options.use_service_account_credentials
-    assert absent_names(options.controllers, DESCRIPTORS) == ["bootstrapsigner", "tokencleaner"]
+    assert absent_names(options.controllers, DESCRIPTORS) == []
     ignored = [name for name in parsed.given if flags.flag(name).ignored]
-    assert ignored == [
-        "service-account-private-key-file",
-    ]
+    assert ignored == []
 
 
 @pytest.mark.parametrize("word", ["--port=0", "--address=x", "--pod-eviction-timeout=5m", "--logtostderr"])

@@ -14,6 +14,7 @@ import msgspec
 
 from pilothouse.apiserver.server import ApiServer
 from pilothouse.client import Client
+from pilothouse.client.discovery import RestMapper
 from pilothouse.client.errors import NotFound
 from pilothouse.client.interceptor import Answered, Interceptor, Observation, Sent
 from pilothouse.env import Env, TaskGroup, virtual
@@ -60,6 +61,7 @@ class World:
             metadata_informers=informers,
             metrics=self.metrics,
             options=options,
+            rest_mapper=RestMapper(client),
         )
         controller = descriptor.build(context)
 

@@ -6,6 +6,7 @@ import pytest
 import yaml
 from kubernetes_validate import validate
 from tests.controllermanager.command_lines import COMMAND_LINES
+from tests.controllermanager.usual import USUAL
 from tests.packaging.manifests import DEPLOY, MANIFESTS, container, documents, pod_spec
 from tests.programs import ROOT
 
@@ -13,7 +14,6 @@ import pilothouse
 from pilothouse.apiserver.server import ApiServer
 from pilothouse.cli.manager import flag_set
 from pilothouse.controllermanager.app import pages_of
-from pilothouse.controllermanager.feature_gates import FeatureGates
 from pilothouse.controllermanager.manager import Manager
 from pilothouse.controllermanager.options import Options, options_from
 from pilothouse.controllers.registry import DESCRIPTORS
@@ -57,8 +57,7 @@ def test_the_static_pod_mounts_every_file_that_its_flags_name() -> None:
 
 def test_the_deployment_runs_every_controller_but_the_one_that_makes_its_pods() -> None:
     """Nor those that need settings of the cluster, or an account that can make itself an administrator."""
-    served = [found for found in DESCRIPTORS if all(map(FeatureGates().enabled, found.gates))]
-    runs = {found.name for found in served if found.default_on and not found.switch}
+    runs = {found.name for found in USUAL if not found.switch}
     assert list(options("deployment.yaml").controllers) == sorted(
         runs - {"clusterrole-aggregation-controller", "replicaset-controller"}
     )

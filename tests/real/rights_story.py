@@ -6,6 +6,8 @@ quarantine, a node is silent after 13.
 
 import base64
 import datetime
+import hashlib
+import hmac
 import json
 from typing import Any
 
@@ -67,6 +69,8 @@ class Story:
         self._custom_garbage()
         self._identities()
         self._certificates()
+        self._tokens()
+        self._bootstrap()
         self._roles()
         self._quota()
         self._namespace()
@@ -525,6 +529,62 @@ class Story:
             return [each["type"] for each in status("wrong")["conditions"]]
 
         until(lambda: "Failed" in said(), "and what is no kubelet's fails")
+
+    # Tokens
+
+    def _tokens(self) -> None:
+        """A Secret is filled, its token logs in, and it goes with its account."""
+        base = f"/api/v1/namespaces/{self.view.namespace}"
+        accounts, secrets = f"{base}/serviceaccounts", f"{base}/secrets"
+        kind = "kubernetes.io/service-account-token"
+        for name in ("robot", "other"):
+            self._ask("POST", accounts, {"metadata": {"name": name, "namespace": self.view.namespace}})
+            meta = {"name": f"{name}-token", "annotations": {"kubernetes.io/service-account.name": name}}
+            self._ask("POST", secrets, {"metadata": meta, "type": kind})
+
+        def data(name: str) -> dict[str, str]:
+            found = self._ask("GET", f"{secrets}/{name}-token").get("data") or {}
+            return {key: base64.b64decode(value).decode() for key, value in found.items()}
+
+        until(lambda: "token" in data("robot") and "token" in data("other"), "both are filled")
+        filled = data("robot")
+        assert (filled["namespace"], filled["ca.crt"]) == (self.view.namespace, self._cluster.ca_file.read_text())
+        status, text = get(self._cluster.port, f"{accounts}/robot", token=filled["token"])
+        assert status == 403
+        assert f"system:serviceaccount:{self.view.namespace}:robot" in text, "known, and not allowed to see that"
+        self._ask("PATCH", f"{accounts}/other", {"secrets": [{"name": "other-token"}, {"name": "mine"}]})
+        self._ask("DELETE", f"{secrets}/other-token")
+        until(lambda: self._ask("GET", f"{accounts}/other")["secrets"] == [{"name": "mine"}], "it is listed no more")
+        self._ask("DELETE", f"{accounts}/robot")
+        self._until_gone(f"{secrets}/robot-token", "a token goes with its account")
+
+    def _bootstrap(self) -> None:
+        """What is over is removed, and what is not over signs."""
+        secrets = "/api/v1/namespaces/kube-system/secrets"
+        info = "/api/v1/namespaces/kube-public/configmaps"
+        data = {"token-secret": "0123456789abcdef", "usage-bootstrap-signing": "true"}
+        for number, ends in (("expire", "2020-01-01T00:00:00Z"), ("stays0", "2099-01-01T00:00:00Z")):
+            body = {
+                "metadata": {"name": f"bootstrap-token-{number}"},
+                "type": "bootstrap.kubernetes.io/token",
+                "stringData": {**data, "token-id": number, "expiration": ends},
+            }
+            self._ask("POST", secrets, body)
+        self._ask("POST", info, {"metadata": {"name": "cluster-info"}, "data": {"kubeconfig": "a text"}})
+        self._until_gone(f"{secrets}/bootstrap-token-expire", "the one that is over is removed")
+
+        def signatures() -> dict[str, str]:
+            found: dict[str, str] = self._ask("GET", f"{info}/cluster-info")["data"]
+            return {key: value for key, value in found.items() if key.startswith("jws-kubeconfig-")}
+
+        until(lambda: list(signatures()) == ["jws-kubeconfig-stays0"], "the other one has signed")
+        head, nothing, mac = signatures()["jws-kubeconfig-stays0"].split(".")
+        signed = f"{head}.{base64.urlsafe_b64encode(b'a text').decode().rstrip('=')}"
+        made = hmac.new(b"0123456789abcdef", signed.encode(), hashlib.sha256).digest()
+        assert (nothing, mac) == ("", base64.urlsafe_b64encode(made).decode().rstrip("="))
+        self._ask("DELETE", f"{secrets}/bootstrap-token-stays0")
+        until(lambda: not signatures(), "a signature goes with its token")
+        self._ask("DELETE", f"{info}/cluster-info")
 
     # Roles
 

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.controllermanager.usual import USUAL
 from tests.programs import ROOT, free_port, pilothouse, until
 from tests.real.cluster_view import View, replica_set, three_ready
 from tests.real.conftest import apply_v1_36
 from tests.real.test_rights import answers
-
-from pilothouse.controllers.registry import DESCRIPTORS
 
 pytestmark = pytest.mark.usefixtures("machines")
 
@@ -26,7 +25,7 @@ def documents(name: str) -> list[dict[str, Any]]:
 def test_the_deployments_rights_are_enough(view: View, tmp_path: Path) -> None:
     """Electing, tokens for every controller, replacing a pod, emptying a namespace: nothing is refused."""
     cluster = view.cluster
-    for descriptor in DESCRIPTORS:
+    for descriptor in USUAL:
         apply_v1_36(cluster, "clusterroles", f"system:controller:{descriptor.client_name}")
         apply_v1_36(cluster, "clusterrolebindings", f"system:controller:{descriptor.client_name}")
     cluster.kubectl("apply", "-f", str(ROOT / "deploy" / "rbac.yaml"))

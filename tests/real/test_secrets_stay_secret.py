@@ -32,8 +32,16 @@ PAGES = (
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_secrets_stay_secret(real_cluster: RealCluster, directory: Path, form: str) -> None:
     view = View(real_cluster, real_cluster.namespace("secrets"))
-    secret = {"metadata": {"name": "treasure"}, "stringData": {"password": CANARY}}
-    real_cluster.request("POST", f"/api/v1/namespaces/{view.namespace}/secrets", secret)
+    secrets = f"/api/v1/namespaces/{view.namespace}/secrets"
+    real_cluster.request("POST", secrets, {"metadata": {"name": "treasure"}, "stringData": {"password": CANARY}})
+    account = {"metadata": {"name": "robot", "namespace": view.namespace}}
+    real_cluster.request("POST", f"/api/v1/namespaces/{view.namespace}/serviceaccounts", account)
+    meta = {"name": "robot", "annotations": {"kubernetes.io/service-account.name": "robot"}}
+    real_cluster.request("POST", secrets, {"metadata": meta, "type": "kubernetes.io/service-account-token"})
+    invited = {"token-id": "canary", "token-secret": f"{CANARY}-secret", "usage-bootstrap-signing": "true"}
+    system, name = "/api/v1/namespaces/kube-system/secrets", "bootstrap-token-canary"
+    made = {"metadata": {"name": name}, "type": "bootstrap.kubernetes.io/token", "stringData": invited}
+    real_cluster.request("POST", system, made)
     kubeconfig = real_cluster.user("system:kube-controller-manager", groups=["system:masters"])
     user = json.loads(kubeconfig.read_text())["users"][0]["user"]
     port = free_port()
@@ -43,7 +51,8 @@ def test_secrets_stay_secret(real_cluster: RealCluster, directory: Path, form: s
         f"--kubeconfig={kubeconfig}",
         f"--authentication-kubeconfig={kubeconfig}",
         f"--authorization-kubeconfig={kubeconfig}",
-        "--controllers=replicaset,garbagecollector,namespace",
+        "--controllers=replicaset,garbagecollector,namespace,tokencleaner,bootstrapsigner",
+        f"--service-account-private-key-file={real_cluster.service_account_key_file}",
         "--use-service-account-credentials",
         "--leader-elect=false",
         f"--secure-port={port}",
@@ -57,6 +66,11 @@ def test_secrets_stay_secret(real_cluster: RealCluster, directory: Path, form: s
         assert get(port, "/metrics", token=f"{CANARY}-token")[0] == 401
         assert get(port, f"/metrics?token={CANARY}", token=ADMIN_TOKEN)[0] == 200
         assert get(port, "/metrics", headers={"Authorization": f"Basic {CANARY}"})[0] == 403
+        until(lambda: real_cluster.request("GET", f"{secrets}/robot").get("data"), "a Secret is filled")
+        token = base64.b64decode(real_cluster.request("GET", f"{secrets}/robot")["data"]["token"]).decode()
+        over = {"stringData": {"expiration": "2020-01-01T00:00:00Z"}}
+        real_cluster.request("PATCH", f"{system}/{name}", over, content_type="application/merge-patch+json")
+        until(lambda: real_cluster.ask("GET", f"{system}/{name}")[0] == 404, "the cleaner has looked at the other one")
         view.kubectl("delete", "rs", "web")
         until(lambda: not view.pods(), "the garbage collector has its graph")
         view.kubectl("delete", "namespace", view.namespace, "--timeout=30s")
@@ -66,7 +80,10 @@ def test_secrets_stay_secret(real_cluster: RealCluster, directory: Path, form: s
     assert "GET" in manager.log or "Caches" in manager.log, "the log is a talkative one"
     key = base64.b64decode(user["client-key-data"]).decode().splitlines()[1]
     # A JSON Web Token begins so: service accounts' tokens are among those.
-    for what in (CANARY, base64.b64encode(CANARY.encode()).decode(), ADMIN_TOKEN, key, "eyJhbGciOi", "PRIVATE KEY"):
+    signs = real_cluster.service_account_key_file.read_text().splitlines()[1]
+    encoded = [base64.b64encode(text.encode()).decode() for text in (CANARY, token)]
+    signature = token.rpartition(".")[2]
+    for what in (CANARY, *encoded, ADMIN_TOKEN, key, signs, token, signature, "eyJhbGciOi", "PRIVATE KEY"):
         assert what not in manager.log, what
         for page, (_status, text) in told.items():
             assert what not in text, (page, what)

@@ -179,8 +179,16 @@ class PodResourceClaim(View, frozen=True):
     resource_claim_template_name: str | None = None
 
 
+class PodSchedulingGroup(View, frozen=True):
+    """With which other pods a pod is scheduled: those of a PodGroup of its namespace."""
+
+    pod_group_name: str = ""
+
+
 class PodSpec(View, frozen=True):
     """What a pod should be."""
+
+    scheduling_group: PodSchedulingGroup | None = None
 
     node_name: str = ""
     hostname: str = ""
@@ -408,10 +416,29 @@ class ConfigMap(View, frozen=True):
     data: dict[str, str] = {}
 
 
-class ServiceAccount(View, frozen=True):
-    """Whom pods run as."""
+class Secret(View, frozen=True):
+    """What nobody else is to read. Its text, in a log say, leaves everything out that could tell."""
 
     metadata: ObjectMeta = ObjectMeta()
+    type: str = ""
+    data: dict[str, bytes | None] = {}
+
+    def __repr__(self) -> str:
+        # Annotations are left out as well: kubectl keeps what was applied in one.
+        return f"Secret({self.metadata.namespace}/{self.metadata.name}, type={self.type!r})"
+
+
+class SecretReference(View, frozen=True):
+    """A secret of the same namespace."""
+
+    name: str = ""
+
+
+class ServiceAccount(View, frozen=True):
+    """Whom pods run as, and the secrets that were made for it: by releases before v1.24, or by hand."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    secrets: tuple[SecretReference, ...] = ()
 
 
 class ServicePort(View, frozen=True):
@@ -651,6 +678,7 @@ NODES = Kind("", "v1", "nodes", "Node", False, Node)
 NAMESPACES = Kind("", "v1", "namespaces", "Namespace", False, Namespace)
 EVENTS = Kind("", "v1", "events", "Event", True, Event)
 CONFIG_MAPS = Kind("", "v1", "configmaps", "ConfigMap", True, ConfigMap)
+SECRETS = Kind("", "v1", "secrets", "Secret", True, Secret)
 SERVICE_ACCOUNTS = Kind("", "v1", "serviceaccounts", "ServiceAccount", True, ServiceAccount)
 SERVICES = Kind("", "v1", "services", "Service", True, Service)
 ENDPOINTS = Kind("", "v1", "endpoints", "Endpoints", True, Endpoints)

@@ -13,13 +13,22 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pilothouse.apiserver.identity import Identity
+from pilothouse.semantics.bootstrap_tokens import (
+    EXPIRATION,
+    FOR_LOGIN,
+    GROUPS,
+    NAMESPACE,
+    SECRET_TYPE,
+    TOKEN_ID,
+    TOKEN_SECRET,
+    seconds_left,
+)
 
 FindSecret = Callable[[str, str], Mapping[str, Any] | None]
 """The stored Secret: (namespace, name)."""
 
 _TOKEN = re.compile(r"([a-z0-9]{6})\.([a-z0-9]{16})")
 _EXTRA_GROUP = re.compile(r"system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]")
-_TYPE = "bootstrap.kubernetes.io/token"
 _GROUP = "system:bootstrappers"
 
 
@@ -36,30 +45,18 @@ class BootstrapTokens:
         if match is None:
             return None
         id_, secret = match.groups()
-        stored = self._find("kube-system", f"bootstrap-token-{id_}")
-        if stored is None or stored["metadata"].get("deletionTimestamp") or stored.get("type") != _TYPE:
+        stored = self._find(NAMESPACE, f"bootstrap-token-{id_}")
+        if stored is None or stored["metadata"].get("deletionTimestamp") or stored.get("type") != SECRET_TYPE:
             return None
         data = _texts(stored.get("data") or {})
-        if (
-            not hmac.compare_digest(data.get("token-secret", "").encode(), secret.encode())
-            or data.get("token-id") != id_
-        ):
+        if not hmac.compare_digest(data.get(TOKEN_SECRET, "").encode(), secret.encode()) or data.get(TOKEN_ID) != id_:
             return None
-        if self._has_expired(data.get("expiration", "")) or data.get("usage-bootstrap-authentication") != "true":
+        if seconds_left(data.get(EXPIRATION, ""), self._now()) == 0 or data.get(FOR_LOGIN) != "true":
             return None
-        extra = [group for group in data.get("auth-extra-groups", "").split(",") if group]
+        extra = [group for group in data.get(GROUPS, "").split(",") if group]
         if not all(_EXTRA_GROUP.fullmatch(group) for group in extra):
             return None
         return Identity(f"system:bootstrap:{id_}", tuple(sorted({_GROUP, *extra})))
-
-    def _has_expired(self, expiration: str) -> bool:
-        if not expiration:
-            return False
-        try:
-            ends = datetime.datetime.fromisoformat(expiration)
-        except ValueError:
-            return True  # what cannot be read is over, to be on the safe side
-        return ends.tzinfo is None or self._now() >= ends
 
 
 def _texts(data: Mapping[str, str]) -> dict[str, str]:

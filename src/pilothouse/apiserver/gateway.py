@@ -36,8 +36,10 @@ from pilothouse.apiserver.resources import storage_prefix
 from pilothouse.apiserver.reviews import find_object, register
 from pilothouse.apiserver.routing import RequestInfo
 from pilothouse.apiserver.server import ApiServer
-from pilothouse.apiserver.service_account_tokens import PrivateKey, PublicKey, ServiceAccountTokens
+from pilothouse.apiserver.service_account_tokens import ServiceAccountTokens
 from pilothouse.apiserver.startup import stage_endpoints, stage_roles
+from pilothouse.apiserver.token_use import TokenUse
+from pilothouse.machinery.jws import PrivateKey, PublicKey
 from pilothouse.storage import Change
 
 _IS_IMPERSONATION = re.compile(PREFIX).match
@@ -74,6 +76,8 @@ class Gateway:
         self._server = server
         core = server.core
         self.metrics = RequestMetrics()
+        use = TokenUse(server)
+        server.background["use of tokens"] = use.run
         self.tokens = ServiceAccountTokens(
             signing_key,
             issuer=issuer,
@@ -82,6 +86,7 @@ class Gateway:
             now=lambda: server.env.now().timestamp(),
             new_id=server.env.uid,
             find=lambda resource, namespace, name: find_object(core, resource, namespace, name),
+            used=use.note,
         )
         bootstrap = BootstrapTokens(
             lambda namespace, name: find_object(core, "secrets", namespace, name), server.env.now

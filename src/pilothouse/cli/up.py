@@ -112,7 +112,7 @@ def _plane(env: Env, served: "ServedApiServer", parsed: Parsed) -> Any:
     import socket
 
     from pilothouse.controllermanager.options import LeaderElection, Options
-    from pilothouse.controllermanager.root_authority import with_authority, with_signing_authority
+    from pilothouse.controllermanager.root_authority import with_authority, with_signer, with_signing_authority
     from pilothouse.controllermanager.selection import unknown_names
     from pilothouse.controllers.registry import DESCRIPTORS
     from pilothouse.plane import Plane, PlaneOptions
@@ -132,6 +132,7 @@ def _plane(env: Env, served: "ServedApiServer", parsed: Parsed) -> Any:
     if served.authority is not None:
         manager = with_authority(manager, served.authority.certificate)
         manager = with_signing_authority(manager, served.authority)
+    manager = with_signer(manager, served.gateway.tokens.signer)
     options = PlaneOptions(
         nodes=parsed["nodes"],
         node_prefix=parsed["node-prefix"],

@@ -1,8 +1,9 @@
-"""What controllers are told of the cluster's authority when no flag names a file.
+"""What controllers are told of the cluster's authority and keys when no flag names a file.
 
-Those who publish it get the one by which this program knows its server. Upstream takes only what the kubeconfig carries
-inline; a file that it names, or that of a service account, counts here too. ``app`` calls this with the connection,
-``cli.up`` with the server's own authority, which then signs certificates, too.
+Those who publish the authority get the one by which this program knows its server. Upstream takes only what the
+kubeconfig carries inline; a file that it names, or that of a service account, counts here too. ``app`` calls this with
+the connection, ``cli.up`` with the server's own authority, which then signs certificates, too, and with what the server
+signs tokens with.
 """
 
 from pathlib import Path
@@ -20,15 +21,22 @@ from pilothouse.controllers.identity.kube_apiserver_serving_clustertrustbundle_p
 from pilothouse.controllers.identity.kube_apiserver_serving_clustertrustbundle_publisher import TrustBundleOptions
 from pilothouse.controllers.identity.root_ca_certificate_publisher import DESCRIPTOR as PUBLISHER
 from pilothouse.controllers.identity.root_ca_certificate_publisher import RootCaOptions
+from pilothouse.controllers.identity.serviceaccount_token import DESCRIPTOR as TOKENS
+from pilothouse.controllers.identity.serviceaccount_token import TokenOptions
 
 if TYPE_CHECKING:
+    from pilothouse.machinery.jws import Signer
     from pilothouse.serving.certificates import Pair
 
 
 def with_authority(options: Options, bundle: bytes) -> Options:
-    """The options, with those who publish it told of this bundle (PEM)."""
+    """The options, with those who publish it, or put it beside tokens, told of this bundle (PEM)."""
     chosen = dict(options.controller_options)
-    for name, otherwise in ((PUBLISHER.name, RootCaOptions()), (TRUST_BUNDLE.name, TrustBundleOptions())):
+    for name, otherwise in (
+        (PUBLISHER.name, RootCaOptions()),
+        (TRUST_BUNDLE.name, TrustBundleOptions()),
+        (TOKENS.name, TokenOptions()),
+    ):
         chosen[name] = msgspec.structs.replace(chosen.get(name) or otherwise, authority=bundle.decode())
     return msgspec.structs.replace(options, controller_options=chosen)
 
@@ -38,6 +46,13 @@ def with_signing_authority(options: Options, pair: "Pair") -> Options:
     chosen = options.controller_options.get(SIGNING.name) or SigningOptions()
     told = msgspec.structs.replace(chosen, pair=pair)
     return msgspec.structs.replace(options, controller_options={**options.controller_options, SIGNING.name: told})
+
+
+def with_signer(options: Options, signer: "Signer") -> Options:
+    """The options, with the token controller told to sign as the API server does."""
+    chosen = options.controller_options.get(TOKENS.name) or TokenOptions()
+    told = msgspec.structs.replace(chosen, signer=signer)
+    return msgspec.structs.replace(options, controller_options={**options.controller_options, TOKENS.name: told})
 
 
 def bundle_of(tls: TlsSettings) -> bytes:

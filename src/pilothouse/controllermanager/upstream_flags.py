@@ -255,10 +255,6 @@ webhook authorizer.
 authorization-webhook-cache-unauthorized-ttl duration 10s | The duration to cache 'unauthorized' responses from the \
 webhook authorizer.
 
-[legacy-serviceaccount-token-cleaner-controller]
-legacy-service-account-token-clean-up-period duration 8760h | The period of time since the last usage of an legacy \
-service account token before it can be deleted.
-
 [persistentvolume-binder-controller]
 flex-volume-plugin-dir string /usr/libexec/kubernetes/kubelet-plugins/volume/exec/ | Full path of the directory in \
 which the flex volume plugin should search for additional third party volume plugins.
@@ -272,16 +268,6 @@ pv-recycler-pod-template-filepath-nfs string | The file path to a pod definition
  volume recycling
 pv-recycler-timeout-increment-hostpath int32 30 | the increment of time added per Gi to ActiveDeadlineSeconds for a \
 HostPath scrubber pod.
-
-[serviceaccount-controller]
-concurrent-serviceaccount-token-syncs int32 5 | The number of service account token objects that are allowed to sync \
-concurrently.
-service-account-private-key-file string | Enables legacy secret-based tokens when set. Filename containing a \
-PEM-encoded private RSA or ECDSA key used to sign service account tokens.
-
-[validatingadmissionpolicy-status-controller]
-concurrent-validating-admission-policy-status-syncs int32 5 | The number of \
-validatingadmissionpolicy-status-controller workers that are allowed to sync concurrently.
 
 [metrics]
 allow-metric-labels pairs | The map from metric-label to value allow-list of this label. The key's format is \

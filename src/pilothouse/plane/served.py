@@ -19,8 +19,8 @@ from pilothouse.apiserver.authentication import StaticTokens, TokenLogin
 from pilothouse.apiserver.authentication_config import AuthenticationConfig
 from pilothouse.apiserver.gateway import Gateway
 from pilothouse.apiserver.identity import Identity
-from pilothouse.apiserver.service_account_tokens import PrivateKey, load_key, load_public_key, new_key
 from pilothouse.env import Env
+from pilothouse.machinery.jws import PrivateKey, load_key, load_public_key, new_key
 from pilothouse.serving.certificates import (
     Pair,
     issue_server,

@@ -80,6 +80,7 @@ ACCOUNTS = {
     "generic-garbage-collector",
     "horizontal-pod-autoscaler",
     "job-controller",
+    "legacy-service-account-token-cleaner",
     "namespace-controller",
     "node-controller",
     "persistent-volume-binder",
@@ -97,6 +98,7 @@ ACCOUNTS = {
     "ttl-after-finished-controller",
     "ttl-controller",
     "volumeattributesclass-protection-controller",
+    "validatingadmissionpolicy-status-controller",
 }
 """Whose accounts and tokens are in 14-accounts."""
 

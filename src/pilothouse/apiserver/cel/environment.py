@@ -64,22 +64,31 @@ class Environment:
         ``maybe`` names a variable that is optional in the expression: it is bound to ``optional.of`` the value that the
         evaluation gets for it, or to ``optional.none()`` when it gets none. Raises ``CompileError``.
         """
-        if self._checker is None:
-            self._checker = _checker(self._variables, self._messages)
         text = with_formats(source)
         if maybe:
             # On a line of its own, so that the columns in messages stay those of the source.
             text = f"cel.bind({maybe}, {maybe}__given ? optional.of({maybe}__value) : optional.none(),\n{text}\n)"
-        try:
-            checked = self._checker.compile(text)
-        except RuntimeError as error:
-            raise CompileError(_compiler_words(str(error), 1 if maybe else 0)) from None
+        checked = self._checked(text, 1 if maybe else 0)
         found = checked.return_type().name().lower()
         wanted = tuple(gives)
         if wanted and found not in wanted:
             raise CompileError(found)
         serialized = checked.serialize()
         return Program(source, _runner().deserialize(serialized), maybe, serialized)
+
+    def check(self, source: str) -> str:
+        """The name of an expression's type, in small letters; nothing is made that could be evaluated. Raises
+        ``CompileError``."""
+        name: str = self._checked(with_formats(source), 0).return_type().name()
+        return name.lower()
+
+    def _checked(self, text: str, lines_before: int) -> Any:
+        if self._checker is None:
+            self._checker = _checker(self._variables, self._messages)
+        try:
+            return self._checker.compile(text)
+        except RuntimeError as error:
+            raise CompileError(_compiler_words(str(error), lines_before)) from None
 
 
 class Program:
@@ -261,10 +270,31 @@ def _first_name(found: re.Match[str]) -> str:
     return f"{told}\n{found[5]}\n | {'.' * (column - 1)}^"
 
 
+_OVERLOAD = re.compile(
+    r"^(ERROR: <input>:\d+:(\d+): found no matching overload for '(\w+)' applied to )'\((.*)\)'(\n \| (.*)$)",
+    re.MULTILINE,
+)
+
+
+def _called_on(found: re.Match[str]) -> str:
+    """Of ``x.f(y)`` cel-go says ``X.(Y)``, where the library says ``(X, Y)``."""
+    before = found[6][: int(found[2]) - 1]
+    if not before.endswith(f".{found[3]}"):
+        return found[0]
+    depth, end = 0, len(found[4])
+    for place, letter in enumerate(found[4]):
+        depth += (letter == "(") - (letter == ")")
+        if letter == "," and depth == 0:
+            end = place
+            break
+    target, others = found[4][:end], found[4][end:].removeprefix(", ")
+    return f"{found[1]}'{target}.({others})'{found[5]}"
+
+
 def _compiler_words(text: str, lines_before: int) -> str:
     """The library's message as cel-go words it."""
     text = text.removeprefix("INVALID_ARGUMENT: ").removesuffix(" [INVALID_ARGUMENT]")
-    text = _QUALIFIED.sub(_first_name, _STRUCT.sub("", text))
+    text = _OVERLOAD.sub(_called_on, _QUALIFIED.sub(_first_name, _STRUCT.sub("", text)))
     if lines_before:
         text = _PLACE.sub(lambda found: f"ERROR: <input>:{int(found[1]) - lines_before}:", text)
     return text

@@ -79,6 +79,10 @@ class ProtectionController(Controller, Generic[T]):
     async def is_used(self, obj: T) -> bool:
         """Whether somebody uses an object that is being deleted."""
 
+    def wants_protection(self, _obj: T) -> bool:
+        """Whether an object that lives is to have the finalizer: each, unless a subclass says otherwise."""
+        return True
+
     def gone(self, obj: T, _unknown: bool) -> None:
         """An object is there no more."""
 
@@ -108,6 +112,8 @@ class ProtectionController(Controller, Generic[T]):
             case Due.NOTHING:
                 return None
             case Due.PROTECT:
+                if not self.wants_protection(obj):
+                    return None
                 await self._write(meta, raw, (*meta.finalizers, self._finalizer))
                 self.log.info("Added protection finalizer", v=3, kind=self._kind.kind, key=key)
             case Due.LET_GO:

@@ -1,0 +1,72 @@
+"""``admissionregistration.k8s.io``: policies that are written as expressions."""
+
+from pilothouse.api.kinds import Kind
+from pilothouse.api.meta import ObjectMeta, View
+
+
+class ParamKind(View, frozen=True):
+    """What the parameters of a policy are."""
+
+    api_version: str = ""
+    kind: str = ""
+
+
+class ResourceRule(View, frozen=True):
+    """What a policy is about."""
+
+    api_groups: tuple[str, ...] = ()
+    api_versions: tuple[str, ...] = ()
+    resources: tuple[str, ...] = ()
+
+
+class MatchResources(View, frozen=True):
+    """Everything that it is about."""
+
+    resource_rules: tuple[ResourceRule, ...] = ()
+
+
+class Validation(View, frozen=True):
+    """Something that must hold."""
+
+    expression: str = ""
+    message_expression: str = ""
+
+
+class Variable(View, frozen=True):
+    """An expression with a name, for the others."""
+
+    name: str = ""
+    expression: str = ""
+
+
+class ValidatingAdmissionPolicySpec(View, frozen=True):
+    """What the policy says."""
+
+    param_kind: ParamKind | None = None
+    match_constraints: MatchResources | None = None
+    validations: tuple[Validation, ...] = ()
+    variables: tuple[Variable, ...] = ()
+
+
+class ValidatingAdmissionPolicyStatus(View, frozen=True):
+    """Which generation of it was looked at."""
+
+    observed_generation: int = 0
+
+
+class ValidatingAdmissionPolicy(View, frozen=True):
+    """A policy."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ValidatingAdmissionPolicySpec = ValidatingAdmissionPolicySpec()
+    status: ValidatingAdmissionPolicyStatus = ValidatingAdmissionPolicyStatus()
+
+
+VALIDATING_ADMISSION_POLICIES: Kind[ValidatingAdmissionPolicy] = Kind(
+    "admissionregistration.k8s.io",
+    "v1",
+    "validatingadmissionpolicies",
+    "ValidatingAdmissionPolicy",
+    False,
+    ValidatingAdmissionPolicy,
+)

@@ -1,0 +1,33 @@
+"""``internal.apiserver.k8s.io``: what API servers tell each other of how they store things. Alpha, off by default."""
+
+import msgspec
+
+from pilothouse.api.kinds import Kind
+from pilothouse.api.meta import Condition, ObjectMeta, View
+
+
+class ServerStorageVersion(View, frozen=True):
+    """How one API server stores a resource."""
+
+    api_server_id: str = msgspec.field(default="", name="apiServerID")
+    encoding_version: str = ""
+
+
+class StorageVersionStatus(View, frozen=True):
+    """How all of them do. ``common_encoding_version`` is None as long as they differ."""
+
+    storage_versions: tuple[ServerStorageVersion, ...] = ()
+    common_encoding_version: str | None = None
+    conditions: tuple[Condition, ...] = ()
+
+
+class StorageVersion(View, frozen=True):
+    """One resource."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    status: StorageVersionStatus = StorageVersionStatus()
+
+
+STORAGE_VERSIONS = Kind(
+    "internal.apiserver.k8s.io", "v1alpha1", "storageversions", "StorageVersion", False, StorageVersion
+)

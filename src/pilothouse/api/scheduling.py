@@ -1,0 +1,13 @@
+"""``scheduling.k8s.io``: groups of pods that are scheduled together. Alpha in v1.36, and off by default."""
+
+from pilothouse.api.kinds import Kind
+from pilothouse.api.meta import ObjectMeta, View
+
+
+class PodGroup(View, frozen=True):
+    """Pods that are scheduled together, or not at all. Who writes one back needs it whole."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
+POD_GROUPS = Kind("scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup", True, PodGroup)

@@ -1,0 +1,57 @@
+"""Writes down on which day a token that stands in a Secret was last used, as its label
+``kubernetes.io/legacy-token-last-used``: by that the cleaner of such tokens knows which nobody uses.
+
+``service_account_tokens`` tells of each use; the label is written beside the request, at most once a day. After
+kubernetes' ``pkg/serviceaccount/legacy.go`` (v1.36).
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from pilothouse.api.wire import Request
+from pilothouse.apiserver.server import ApiServer
+from pilothouse.env import Log
+from pilothouse.semantics.service_accounts import LAST_USED
+
+_MOST = 1000
+"""So many Secrets may wait for their label. Whoever comes then is written down at the next use."""
+
+
+class TokenUse:
+    """The uses of one server's tokens. ``run`` it beside the server."""
+
+    def __init__(self, server: ApiServer) -> None:
+        self._env = server.env
+        self._transport = server.transport("system:apiserver", ("system:masters",))
+        self._waiting: asyncio.Queue[tuple[str, str, str]] = asyncio.Queue(_MOST)
+        self._known: dict[str, str] = {}
+        self._log = Log("token use")
+
+    def note(self, secret: Mapping[str, Any]) -> None:
+        """The token in the Secret was just taken."""
+        meta, today = secret["metadata"], self._env.now().date().isoformat()
+        uid = meta["uid"]
+        if (meta.get("labels") or {}).get(LAST_USED) == today or self._known.get(uid) == today or self._waiting.full():
+            return
+        if len(self._known) >= _MOST:
+            self._known.clear()
+        self._known[uid] = today
+        self._waiting.put_nowait((meta["namespace"], meta["name"], uid))
+
+    async def run(self) -> None:
+        """Write labels until cancelled."""
+        while True:
+            namespace, name, uid = await self._waiting.get()
+            today = self._env.now().date().isoformat()
+            body = msgspec.json.encode({"metadata": {"uid": uid, "labels": {LAST_USED: today}}})
+            path = f"/api/v1/namespaces/{namespace}/secrets/{name}"
+            headers = {"content-type": "application/merge-patch+json"}
+            answer = await self._transport.request(Request("PATCH", path, headers, body))
+            if answer.status >= 400:
+                self._known.pop(uid, None)
+                self._log.info(
+                    "Cannot say when a token was used", v=2, secret=f"{namespace}/{name}", code=answer.status
+                )

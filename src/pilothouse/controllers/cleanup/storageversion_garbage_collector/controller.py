@@ -1,0 +1,108 @@
+"""Two queues: identity Leases that were deleted, and StorageVersions that name servers without one. Both are confirmed
+by live reads before anything is taken out."""
+
+import msgspec
+
+from pilothouse.api.apiserverinternal import STORAGE_VERSIONS, StorageVersion
+from pilothouse.api.coordination import LEASES, Lease
+from pilothouse.client.errors import ApiError, NotFound
+from pilothouse.controllers.cleanup.storageversion_garbage_collector import DESCRIPTOR, NAMESPACE, SELECTOR
+from pilothouse.controllers.cleanup.storageversion_garbage_collector.decide import servers, without
+from pilothouse.runtime import Controller, ControllerContext, Requeue, WorkerPool, WorkQueue
+
+LABEL, VALUE = SELECTOR.split("=")
+
+_storage_version = msgspec.json.Decoder(StorageVersion)
+
+
+def build(context: ControllerContext) -> "StorageVersionGarbageCollector":
+    """The factory of the descriptor."""
+    return StorageVersionGarbageCollector(context)
+
+
+class StorageVersionGarbageCollector(Controller):
+    """See the package for the promises. Keys of the base's queue are names of Leases."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        leases = context.informers.informer(LEASES, namespace=NAMESPACE, label_selector=SELECTOR)
+        versions = context.informers.informer(STORAGE_VERSIONS)
+        super().__init__(
+            DESCRIPTOR.name,
+            context.env,
+            waits_for=(leases, versions),
+            metrics=context.metrics,
+            queue_name="storage_version_garbage_collector_leases",
+            log=context.log,
+        )
+        self._client = context.client
+        self._leases = leases.cache
+        self._versions: WorkQueue[str] = WorkQueue(
+            context.env, "storage_version_garbage_collector_storageversions", context.metrics
+        )
+        self.beside_pool(
+            WorkerPool(
+                f"{DESCRIPTOR.name}-storageversions",
+                self._versions,
+                self._sync_version,
+                metrics=context.metrics,
+                log=context.log,
+            )
+        )
+        leases.add_handler(on_delete=lambda lease, _unknown: self.queue.add(lease.metadata.name))
+        versions.add_handler(
+            on_add=lambda found, _initial: self._seen(found), on_update=lambda _old, found: self._seen(found)
+        )
+
+    def _seen(self, found: StorageVersion) -> None:
+        # The handler of a Lease may have its turn later: what the cache lacks is asked for.
+        if any(f"{NAMESPACE}/{server}" not in self._leases for server in servers(found)):
+            self._versions.add(found.metadata.name)
+
+    async def reconcile(self, key: str) -> Requeue | None:
+        """If the Lease is really gone, take the server's entries out of everything. One that fails does not keep the
+        others."""
+        if await self._lease(key) is not None:
+            return None
+        failure: Exception | None = None
+        for entry in (await self._client.list_all(STORAGE_VERSIONS, keep_raw=True)).items:
+            if key in servers(entry.object):
+                try:
+                    await self._write(entry.object, entry.raw, frozenset((key,)))
+                except (ApiError, OSError) as error:
+                    failure = failure or error
+        if failure is not None:
+            raise failure
+        return None
+
+    async def _sync_version(self, key: str) -> Requeue | None:
+        try:
+            raw = await self._client.get(STORAGE_VERSIONS.raw, key)
+        except NotFound:
+            return None
+        found = _storage_version.decode(raw)
+        gone = set()
+        for server in servers(found):
+            lease = await self._lease(server)
+            if lease is None or lease.metadata.labels.get(LABEL) != VALUE:
+                gone.add(server)
+        if gone:
+            await self._write(found, raw, gone)
+        return None
+
+    async def _lease(self, name: str) -> Lease | None:
+        try:
+            return await self._client.get(LEASES, name, NAMESPACE)
+        except NotFound:
+            return None
+
+    async def _write(self, found: StorageVersion, raw: bytes | msgspec.Raw, gone: set[str] | frozenset[str]) -> None:
+        meta = found.metadata
+        body = without(raw, found, gone, self.env.now())
+        if body is not None:
+            await self._client.update(STORAGE_VERSIONS.raw, meta.name, body, subresource="status")
+            return
+        try:
+            # A server that has just come may have written itself down since.
+            await self._client.delete(STORAGE_VERSIONS, meta.name, resource_version=meta.resource_version)
+        except NotFound:
+            return

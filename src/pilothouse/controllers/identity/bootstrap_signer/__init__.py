@@ -1,0 +1,32 @@
+"""Signs the ConfigMap ``kube-public/cluster-info`` with every bootstrap token, so that whoever was given one can tell
+whether the cluster that it reads there is the one that it was sent to (``kubeadm join``).
+
+Promises: beside the key ``kubeconfig`` there is a signature ``jws-kubeconfig-ID`` for each token that may sign and is
+not over, and none for any other; nothing else of the ConfigMap changes.
+
+Not promised: that a signature goes in the second in which its token is over. It goes when the token does, which is the
+token cleaner's business.
+
+Off unless ``--controllers`` names it, as upstream. Files: ``decide`` the signatures, ``controller`` the wiring.
+docs/controllers/bootstrap_signer.md has where it differs from upstream.
+"""
+
+from pilothouse.api.core import CONFIG_MAPS, SECRETS
+from pilothouse.runtime.descriptor import Descriptor, Watch
+from pilothouse.semantics.bootstrap_tokens import NAMESPACE, SECRET_TYPE
+
+PUBLIC, NAME = "kube-public", "cluster-info"
+MAP_SELECTOR = f"metadata.name={NAME}"
+SECRET_SELECTOR = f"type={SECRET_TYPE}"
+
+DESCRIPTOR = Descriptor(
+    name="bootstrap-signer-controller",
+    aliases=("bootstrapsigner",),
+    client_name="bootstrap-signer",
+    default_on=False,
+    watches=(
+        Watch(kind=CONFIG_MAPS, namespace=PUBLIC, field_selector=MAP_SELECTOR, keep_raw=True),
+        Watch(kind=SECRETS, namespace=NAMESPACE, field_selector=SECRET_SELECTOR),
+    ),
+    factory="pilothouse.controllers.identity.bootstrap_signer.controller:build",
+)

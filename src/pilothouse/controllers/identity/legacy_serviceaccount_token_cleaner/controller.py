@@ -1,0 +1,127 @@
+"""One look over all token Secrets, every 24 hours.
+
+Which secrets pods use is read only where it matters, namespace by namespace: hardly any cluster still has Secrets of
+this kind, and the pods that other controllers cache do not show it.
+"""
+
+from pilothouse.api.core import CONFIG_MAPS, PODS, SECRETS, SERVICE_ACCOUNTS, Secret
+from pilothouse.client import merge_patch
+from pilothouse.client.errors import ApiError, Conflict, NotFound
+from pilothouse.controllers.identity.legacy_serviceaccount_token_cleaner import (
+    DESCRIPTOR,
+    SELECTOR,
+    LegacyTokenCleanerOptions,
+)
+from pilothouse.controllers.identity.legacy_serviceaccount_token_cleaner.decide import (
+    Due,
+    Moment,
+    account_key,
+    decide,
+    is_tracked_long_enough,
+    is_unused,
+    parse_date,
+    was_generated,
+)
+from pilothouse.runtime import Controller, ControllerContext, Requeue, object_key
+from pilothouse.semantics.pod_secrets import SecretsOfPod, secrets_of
+from pilothouse.semantics.service_accounts import INVALID_SINCE, LAST_USED, TRACKING
+
+PASS = "pass"  # noqa: S105  # the one key there is, no secret
+SECONDS = 24 * 3600.0
+SYSTEM, SINCE = "kube-system", "since"
+
+
+def build(context: ControllerContext) -> "LegacyTokenCleaner":
+    """The factory of the descriptor."""
+    return LegacyTokenCleaner(context)
+
+
+class LegacyTokenCleaner(Controller):
+    """See the package for the promises."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        accounts = context.informers.informer(SERVICE_ACCOUNTS)
+        secrets = context.informers.informer(SECRETS, field_selector=SELECTOR)
+        super().__init__(
+            DESCRIPTOR.name,
+            context.env,
+            waits_for=(accounts, secrets),
+            metrics=context.metrics,
+            log=context.log,
+        )
+        self._period = context.options_as(LegacyTokenCleanerOptions).period
+        self._client = context.client
+        self._informers = context.informers
+        self._accounts = accounts.cache
+        self._secrets = secrets.cache
+        self.queue.add(PASS)
+
+    async def reconcile(self, key: str) -> Requeue | None:
+        """One look. What fails is logged and comes up again in the next one."""
+        moment = Moment(self.env.now(), self._period)
+        try:
+            if await self._is_tracked_long_enough(moment):
+                await self._look(moment)
+        except NotFound:
+            # An API server that does not track them, one of v1.25 say, will not begin to.
+            self.log.info("Nobody tracks the use of service account tokens", configMap=f"{SYSTEM}/{TRACKING}")
+        except (ApiError, OSError) as error:
+            self.log.warning("Failed to read since when tokens are tracked, will retry", err=str(error))
+        return Requeue(SECONDS)
+
+    async def _is_tracked_long_enough(self, moment: Moment) -> bool:
+        found = await self._client.get(CONFIG_MAPS, TRACKING, SYSTEM)
+        since = parse_date(found.data.get(SINCE, ""))
+        if since is None:
+            self.log.error("ConfigMap does not say since when tokens are tracked", configMap=f"{SYSTEM}/{TRACKING}")
+            return False
+        return is_tracked_long_enough(since, moment)
+
+    async def _look(self, moment: Moment) -> None:
+        used: dict[str, frozenset[str]] = {}
+        for secret in self._secrets.list():
+            account = self._accounts.get(account_key(secret))
+            if not is_unused(secret, moment) or not was_generated(secret, account):
+                continue
+            namespace = secret.metadata.namespace
+            if namespace not in used:
+                used[namespace] = await self._used_by_pods(namespace)
+            due = decide(secret, account, used[namespace], moment)
+            try:
+                if due is Due.MARK:
+                    await self._mark(secret, moment)
+                elif due is Due.DELETE:
+                    await self._delete(secret)
+            except (ApiError, OSError) as error:
+                self.log.warning(
+                    "Failed to clean up a token, will retry", secret=object_key(secret.metadata), err=str(error)
+                )
+
+    async def _used_by_pods(self, namespace: str) -> frozenset[str]:
+        # With the first such Secret of a namespace its pods are watched, and from then on.
+        pods = self._informers.informer(PODS.read_as(SecretsOfPod), namespace=namespace)
+        await pods.wait_synced()
+        return frozenset[str]().union(*map(secrets_of, pods.cache.list(namespace)))
+
+    async def _mark(self, secret: Secret, moment: Moment) -> None:
+        meta, today = secret.metadata, moment.now.date().isoformat()
+        self.log.info(
+            "Mark the auto-generated service account token as invalid", invalidSince=today, secret=object_key(meta)
+        )
+        told = {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid, "labels": {INVALID_SINCE: today}}
+        patch = merge_patch({"kind": "Secret", "apiVersion": "v1", "metadata": told})
+        await self._client.patch(SECRETS.raw, meta.name, patch, meta.namespace)
+
+    async def _delete(self, secret: Secret) -> None:
+        meta = secret.metadata
+        self.log.info(
+            "Delete auto-generated service account token",
+            secret=object_key(meta),
+            creationTime=meta.creation_timestamp,
+            lastUsed=meta.labels.get(LAST_USED, ""),
+            invalidSince=meta.labels.get(INVALID_SINCE, ""),
+        )
+        try:
+            await self._client.delete(SECRETS, meta.name, meta.namespace, resource_version=meta.resource_version)
+        except (NotFound, Conflict):
+            return  # it is gone, or somebody has just changed it

@@ -1,0 +1,102 @@
+"""What becomes of a token that was made without being asked for. Pure. Upstream: v1.36
+``pkg/controller/serviceaccount/legacy_serviceaccount_token_cleaner.go``.
+
+Dates are compared as text, as upstream does: ``2026-01-31`` comes before ``2026-02-01``.
+"""
+
+import datetime
+import enum
+import re
+from collections.abc import Set
+
+import msgspec
+
+from pilothouse.api.core import Secret, ServiceAccount
+from pilothouse.semantics.service_accounts import ACCOUNT_NAME, ACCOUNT_UID, INVALID_SINCE, LAST_USED, SECRET_TYPE
+
+_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+
+
+class Due(enum.Enum):
+    """What is to be done with a Secret."""
+
+    NOTHING = "nothing"
+    MARK = "mark"
+    """Its token is to be accepted no more."""
+    DELETE = "delete"
+    """It was marked long ago, and nobody has missed it."""
+
+
+class Moment(msgspec.Struct, frozen=True):
+    """The time of a look, and how long a token may be unused, in seconds."""
+
+    now: datetime.datetime
+    period: float
+
+    @property
+    def oldest(self) -> datetime.datetime:
+        """Whatever happened since then is recent."""
+        try:
+            return self.now - datetime.timedelta(seconds=self.period)
+        except OverflowError:
+            return datetime.datetime.min.replace(tzinfo=datetime.UTC)
+
+    @property
+    def oldest_date(self) -> str:
+        """The day of that, in UTC."""
+        return self.oldest.date().isoformat()
+
+
+def parse_date(text: str) -> datetime.date | None:
+    """A date as the API server writes it; None of anything else."""
+    if not _DATE.fullmatch(text):
+        return None
+    try:
+        return datetime.date.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def is_tracked_long_enough(since: datetime.date, moment: Moment) -> bool:
+    """Whether for a whole period it was taken down who uses what. It may have begun as late as that day ended."""
+    try:
+        whole = datetime.datetime.combine(since + datetime.timedelta(days=1), datetime.time(), datetime.UTC)
+    except OverflowError:
+        return False
+    return whole <= moment.oldest
+
+
+def is_unused(secret: Secret, moment: Moment) -> bool:
+    """Whether the token is old and was not used lately. One that was never used since tracking began has no label; what
+    a label says that is no date nobody can tell."""
+    meta = secret.metadata
+    made = meta.creation_timestamp
+    if secret.type != SECRET_TYPE or meta.deletion_timestamp is not None:
+        return False
+    if made is not None and made >= moment.oldest:
+        return False
+    used = meta.labels.get(LAST_USED)
+    return used is None or (parse_date(used) is not None and used < moment.oldest_date)
+
+
+def account_key(secret: Secret) -> str:
+    """The key of the account that it names; "" if it names none."""
+    name = secret.metadata.annotations.get(ACCOUNT_NAME)
+    return f"{secret.metadata.namespace}/{name}" if name else ""
+
+
+def was_generated(secret: Secret, account: ServiceAccount | None) -> bool:
+    """Whether nobody made it by hand: then its account lists it."""
+    if account is None or secret.metadata.annotations.get(ACCOUNT_UID, "") not in ("", account.metadata.uid):
+        return False
+    return any(listed.name == secret.metadata.name for listed in account.secrets)
+
+
+def decide(secret: Secret, account: ServiceAccount | None, used_by_pods: Set[str], moment: Moment) -> Due:
+    """What is to be done now."""
+    if not is_unused(secret, moment) or not was_generated(secret, account) or secret.metadata.name in used_by_pods:
+        return Due.NOTHING
+    since = secret.metadata.labels.get(INVALID_SINCE, "")
+    if parse_date(since) is None:
+        return Due.MARK
+    return Due.DELETE if since < moment.oldest_date else Due.NOTHING

@@ -1,0 +1,88 @@
+"""Fills Secrets of type ``kubernetes.io/service-account-token`` with a token of the account that they name, and removes
+them when that account goes.
+
+Such Secrets are made by people. Nobody gets one without asking any more (since v1.24); pods have tokens with an end.
+
+Promises: a Secret whose annotation ``kubernetes.io/service-account.name`` names an account of its namespace gets a
+``token``, the ``namespace`` and the authority (``ca.crt``), and the account's uid as an annotation. What is there
+already stays, but for an authority that has changed. One whose account is missing, or another one than the uid says, is
+deleted; so are all Secrets of an account that is deleted. An account that lists a Secret which is deleted lists it no
+more.
+
+Not promised: that the token is good when the Secret is there. It is when the Secret has it.
+
+Built before all other controllers, with the manager's own identity, and only if there is a key to sign with. Tokens and
+keys are in no log line, event or metric.
+
+Files: ``decide`` what is missing and what is written, ``controller`` the wiring.
+docs/controllers/serviceaccount_token.md has where it differs from upstream.
+"""
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pilothouse.api.core import SECRETS, SERVICE_ACCOUNTS
+from pilothouse.controllers.shared.root_authority import ROOT_CA_FLAG
+from pilothouse.machinery.flags import INT32, STRING, Flag
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch
+from pilothouse.semantics.service_accounts import SECRET_TYPE
+
+if TYPE_CHECKING:
+    from pilothouse.machinery.jws import Signer
+
+SELECTOR = f"type={SECRET_TYPE}"
+GROUP = "serviceaccount-controller"
+
+
+class TokenOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """With what is signed, and whose certificate goes beside the token: the content of ``root_ca_file``, or without one
+    ``authority``, by which the program itself knows its API server (PEM)."""
+
+    private_key_file: str = ""
+    workers: int = 5
+    root_ca_file: str = ""
+    authority: str = ""
+    signer: "Signer | None" = None
+    """In place of a file, where the API server runs in the same process."""
+
+    @property
+    def has_key(self) -> bool:
+        """Whether there is anything to sign with."""
+        return bool(self.private_key_file) or self.signer is not None
+
+
+DESCRIPTOR = Descriptor(
+    name="serviceaccount-token-controller",
+    aliases=("serviceaccount-token",),
+    client_name="tokens-controller",
+    options=TokenOptions,
+    switch="has_key",
+    flags=(
+        FlagSpec(
+            field="private_key_file",
+            group=GROUP,
+            flag=Flag(
+                "service-account-private-key-file",
+                STRING,
+                "",
+                "Enables legacy secret-based tokens when set. Filename containing a PEM-encoded private RSA or ECDSA "
+                "key used to sign service account tokens.",
+            ),
+        ),
+        FlagSpec(
+            field="workers",
+            group=GROUP,
+            flag=Flag(
+                "concurrent-serviceaccount-token-syncs",
+                INT32,
+                5,
+                "The number of service account token objects that are allowed to sync concurrently. Larger number = "
+                "more responsive token generation, but more CPU (and network) load",
+            ),
+        ),
+        FlagSpec(field="root_ca_file", group=GROUP, flag=ROOT_CA_FLAG),
+    ),
+    watches=(Watch(kind=SERVICE_ACCOUNTS), Watch(kind=SECRETS, field_selector=SELECTOR)),
+    factory="pilothouse.controllers.identity.serviceaccount_token.controller:build",
+)

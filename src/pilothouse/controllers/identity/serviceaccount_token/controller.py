@@ -1,0 +1,209 @@
+"""Two queues: accounts that may have gone, and token Secrets that came, changed or went.
+
+What is read from the caches is confirmed before it costs somebody a credential: an account that the cache does not know
+is asked for live, and Secrets are deleted by uid.
+"""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from pilothouse.api.core import SECRETS, SERVICE_ACCOUNTS, Secret, ServiceAccount
+from pilothouse.client.errors import ApiError, Conflict, NotFound
+from pilothouse.controllers.identity.serviceaccount_token import DESCRIPTOR, SELECTOR, TokenOptions
+from pilothouse.controllers.identity.serviceaccount_token.decide import (
+    filled,
+    is_meant,
+    lacks,
+    orphaned_by,
+    without_reference,
+)
+from pilothouse.controllers.shared.conflicts import retry_on_conflict
+from pilothouse.controllers.shared.root_authority import read_authority
+from pilothouse.machinery.jws import Signer, load_key
+from pilothouse.runtime import Controller, ControllerContext, Requeue, TerminalError, WorkerPool, WorkQueue
+from pilothouse.runtime.guards import CannotRun
+from pilothouse.semantics.service_accounts import ACCOUNT_NAME, ACCOUNT_UID
+
+QUEUE = "serviceaccount_tokens_service"
+"""Of both queues: upstream gives both the same name."""
+RETRIES = 10
+REFERENCE_TRIES, REFERENCE_SECONDS = 10, 0.1
+"""Upstream's ``RemoveTokenBackoff``; each pause is up to twice as long."""
+
+_secret = msgspec.json.Decoder(Secret)
+_account = msgspec.json.Decoder(ServiceAccount)
+
+
+class SecretKey(NamedTuple):
+    """A token Secret and the account that it named when it was seen, which is all that is left of one that is gone."""
+
+    namespace: str
+    name: str
+    uid: str
+    account: str
+    account_uid: str
+
+
+def build(context: ControllerContext) -> "TokenController":
+    """The factory of the descriptor. Raises ``CannotRun`` for files that cannot be used."""
+    return TokenController(context)
+
+
+def signer_of(options: TokenOptions) -> Signer:
+    """With what tokens are signed. Raises ``CannotRun``."""
+    if options.signer is not None:
+        return options.signer
+    file = options.private_key_file
+    try:
+        return Signer(load_key(Path(file).read_bytes()))
+    except (OSError, ValueError) as error:
+        raise CannotRun(
+            f"error reading key for service account token controller: error reading private key file {file}: {error}"
+        ) from error
+
+
+class TokenController(Controller):
+    """See the package for the promises. Keys of the base's queue are ``namespace/name/uid`` of accounts."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        options = context.options_as(TokenOptions)
+        self._signer = signer_of(options)
+        self._authority = read_authority(options.root_ca_file, options.authority).encode()
+        accounts = context.informers.informer(SERVICE_ACCOUNTS)
+        secrets = context.informers.informer(SECRETS, field_selector=SELECTOR)
+        super().__init__(
+            DESCRIPTOR.name,
+            context.env,
+            workers=options.workers,
+            waits_for=(accounts, secrets),
+            metrics=context.metrics,
+            queue_name=QUEUE,
+            log=context.log,
+        )
+        self._client = context.client
+        self._accounts = accounts.cache
+        self._secrets = secrets.cache
+        self._chance = context.env.stream("token references")
+        self._touched: WorkQueue[SecretKey] = WorkQueue(context.env, QUEUE, context.metrics)
+        self.beside_pool(
+            WorkerPool(
+                f"{DESCRIPTOR.name}-secrets",
+                self._touched,
+                self._sync_secret,
+                workers=options.workers,
+                metrics=context.metrics,
+                log=context.log,
+            )
+        )
+        accounts.add_handler(
+            on_add=lambda account, _initial: self._account_changed(account),
+            on_update=lambda _old, account: self._account_changed(account),
+            on_delete=lambda account, _unknown: self._account_changed(account),
+        )
+        secrets.add_handler(
+            on_add=lambda secret, _initial: self._secret_changed(secret),
+            on_update=lambda _old, secret: self._secret_changed(secret),
+            on_delete=lambda secret, _unknown: self._secret_changed(secret),
+        )
+
+    def _account_changed(self, account: ServiceAccount) -> None:
+        meta = account.metadata
+        self.queue.add(f"{meta.namespace}/{meta.name}/{meta.uid}")
+
+    def _secret_changed(self, secret: Secret) -> None:
+        meta = secret.metadata
+        name, uid = meta.annotations.get(ACCOUNT_NAME, ""), meta.annotations.get(ACCOUNT_UID, "")
+        self._touched.add(SecretKey(meta.namespace, meta.name, meta.uid, name, uid))
+
+    # Accounts
+
+    async def reconcile(self, key: str) -> Requeue | None:
+        """If the account is gone its Secrets are looked at, one by one.
+
+        Upstream deletes them here and now. But an account that is gone from the cache is not always gone: a list from a
+        server that is behind does not have it yet. Nor is every Secret that says no uid that account's: it may wait for
+        the next one of the name.
+        """
+        namespace, name, uid = key.split("/")
+        if is_meant(self._accounts.get(f"{namespace}/{name}"), uid):
+            return None
+        for secret in orphaned_by(namespace, name, uid, self._secrets.list(namespace)):
+            self.log.info("Service account deleted, removing tokens", v=4, namespace=namespace, serviceaccount=name)
+            self._secret_changed(secret)
+        return None
+
+    # Secrets
+
+    async def _sync_secret(self, key: SecretKey) -> Requeue | None:
+        if not key.account:
+            raise TerminalError(f"secret {key.namespace}/{key.name} names no service account")
+        secret = self._secrets.get(f"{key.namespace}/{key.name}")
+        if secret is None or secret.metadata.uid != key.uid:
+            if is_meant(self._accounts.get(f"{key.namespace}/{key.account}"), key.account_uid):
+                await self._remove_reference(key)
+            return None
+        account = await self._find_account(key)
+        if account is None:
+            self.log.info("Service account does not exist, deleting token", v=4, secret=f"{key.namespace}/{key.name}")
+            # Unlike what is to be filled this is never given up: whoever deleted the account meant the token, too.
+            try:
+                await self._client.delete(SECRETS, key.name, key.namespace, uid=key.uid)
+            except (NotFound, Conflict):
+                return None  # it is gone, and perhaps another one has its name
+            return None
+        if lacks(secret, self._authority):
+            await self._limited(key, secret, account)
+        return None
+
+    async def _find_account(self, key: SecretKey) -> ServiceAccount | None:
+        """From the cache; one that this does not know may be newer than it."""
+        account = self._accounts.get(f"{key.namespace}/{key.account}")
+        if is_meant(account, key.account_uid):
+            return account
+        try:
+            account = await self._client.get(SERVICE_ACCOUNTS, key.account, key.namespace)
+        except NotFound:
+            return None
+        return account if is_meant(account, key.account_uid) else None
+
+    async def _limited(self, key: SecretKey, secret: Secret, account: ServiceAccount) -> None:
+        """Fill it, ten times more if that fails; then wait until it changes."""
+        try:
+            await self._fill(secret, account)
+        except (ApiError, OSError) as error:
+            if self._touched.num_requeues(key) < RETRIES:
+                raise
+            raise TerminalError(f"retried {RETRIES} times to fill it: {error}") from error
+
+    async def _fill(self, cached: Secret, account: ServiceAccount) -> None:
+        namespace, name = cached.metadata.namespace, cached.metadata.name
+        try:
+            raw = await self._client.get(SECRETS.raw, name, namespace)
+        except NotFound:
+            return
+        live = _secret.decode(raw)
+        if live.metadata.resource_version != cached.metadata.resource_version:
+            self.log.info("Secret is not up to date, skipping token population", v=2, secret=f"{namespace}/{name}")
+            return  # its event will come
+        body = filled(raw, live, account.metadata, self._authority, self._signer)
+        try:
+            await self._client.update(SECRETS.raw, name, body, namespace)
+        except (Conflict, NotFound):
+            return  # its event will come
+
+    async def _remove_reference(self, key: SecretKey) -> None:
+        async def remove(_attempt: int) -> None:
+            try:
+                raw = await self._client.get(SERVICE_ACCOUNTS.raw, key.account, key.namespace)
+                if not is_meant(_account.decode(raw), key.account_uid):
+                    return
+                body = without_reference(raw, key.name)
+                if body is not None:
+                    await self._client.update(SERVICE_ACCOUNTS.raw, key.account, body, key.namespace)
+            except NotFound:
+                return
+
+        pauses = tuple(REFERENCE_SECONDS * (1 + self._chance.random()) for _ in range(REFERENCE_TRIES - 1))
+        await retry_on_conflict(remove, pauses)

@@ -1,0 +1,70 @@
+"""What a token Secret lacks, and what is written when an account or a Secret goes. Pure. Upstream: v1.36
+``pkg/controller/serviceaccount/tokens_controller.go``."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from pilothouse.api.core import Secret, SecretReference, ServiceAccount
+from pilothouse.api.meta import ObjectMeta
+from pilothouse.machinery.jws import Signer
+from pilothouse.machinery.splice import replace_fields, take_field
+from pilothouse.semantics.service_accounts import (
+    ACCOUNT_NAME,
+    ACCOUNT_UID,
+    AUTHORITY_KEY,
+    NAMESPACE_KEY,
+    TOKEN_KEY,
+    belongs_to,
+    legacy_claims,
+)
+
+_json = msgspec.json.Encoder().encode
+_references = msgspec.json.Decoder(list[msgspec.Raw])
+_reference = msgspec.json.Decoder(SecretReference)
+
+
+def lacks(secret: Secret, authority: bytes) -> frozenset[str]:
+    """Which of the three keys are to be written. Where no authority is known any will do; a namespace and a token are
+    whatever is there."""
+    missing = {key for key in (NAMESPACE_KEY, TOKEN_KEY) if not secret.data.get(key)}
+    if authority and secret.data.get(AUTHORITY_KEY) != authority:
+        missing.add(AUTHORITY_KEY)
+    return frozenset(missing)
+
+
+def filled(raw: bytes | msgspec.Raw, secret: Secret, account: ObjectMeta, authority: bytes, signer: Signer) -> bytes:
+    """The Secret, which is ``raw`` as it was read, with what it lacks."""
+    missing = lacks(secret, authority)
+    data = dict(secret.data)
+    if AUTHORITY_KEY in missing:
+        data[AUTHORITY_KEY] = authority
+    if NAMESPACE_KEY in missing:
+        data[NAMESPACE_KEY] = secret.metadata.namespace.encode()
+    if TOKEN_KEY in missing:
+        data[TOKEN_KEY] = signer.sign(legacy_claims(account, secret.metadata.name)).encode()
+    annotations = {**secret.metadata.annotations, ACCOUNT_NAME: account.name, ACCOUNT_UID: account.uid}
+    return replace_fields(raw, {"data": _json(data), "metadata.annotations": _json(annotations)})
+
+
+def is_meant(account: ServiceAccount | None, uid: str) -> bool:
+    """Whether there is an account, and it is the one of that uid. Without a uid any is."""
+    return account is not None and uid in ("", account.metadata.uid)
+
+
+def orphaned_by(namespace: str, name: str, uid: str, secrets: Iterable[Secret]) -> list[Secret]:
+    """The token Secrets that nobody has any more when that account is gone."""
+    return [secret for secret in secrets if belongs_to(secret, namespace, name, uid)]
+
+
+def without_reference(raw: bytes | msgspec.Raw, secret: str) -> bytes | None:
+    """The account, which is ``raw`` as it was read, without references to the Secret of that name; None if there are
+    none."""
+    listed = take_field(raw, "secrets")
+    if listed is None:
+        return None
+    before = _references.decode(listed)
+    after = [each for each in before if _reference.decode(each).name != secret]
+    if len(after) == len(before):
+        return None
+    return replace_fields(raw, {"secrets": _json(after) if after else None})

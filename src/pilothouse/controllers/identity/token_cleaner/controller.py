@@ -1,0 +1,54 @@
+"""Looks at a token when it comes or changes, and when it ends. Upstream: v1.36
+``pkg/controller/bootstrap/tokencleaner.go``."""
+
+from pilothouse.api.core import SECRETS, Secret
+from pilothouse.client.errors import Conflict, NotFound
+from pilothouse.controllers.identity.token_cleaner import DESCRIPTOR, SELECTOR
+from pilothouse.runtime import Controller, ControllerContext, Requeue, object_key
+from pilothouse.semantics.bootstrap_tokens import EXPIRATION, NAMESPACE, seconds_left, text_of
+
+
+def build(context: ControllerContext) -> "TokenCleaner":
+    """The factory of the descriptor."""
+    return TokenCleaner(context)
+
+
+class TokenCleaner(Controller):
+    """See the package for the promises. Keys are those of Secrets."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        secrets = context.informers.informer(SECRETS, namespace=NAMESPACE, field_selector=SELECTOR)
+        super().__init__(
+            DESCRIPTOR.name,
+            context.env,
+            waits_for=(secrets,),
+            metrics=context.metrics,
+            queue_name="token_cleaner",
+            log=context.log,
+        )
+        self._client = context.client
+        self._secrets = secrets.cache
+        secrets.add_handler(
+            on_add=lambda secret, _initial: self._enqueue(secret),
+            on_update=lambda _old, secret: self._enqueue(secret),
+        )
+
+    def _enqueue(self, secret: Secret) -> None:
+        self.queue.add(object_key(secret.metadata))
+
+    async def reconcile(self, key: str) -> Requeue | None:
+        """Delete the token if it is over, or come back when it will be."""
+        secret = self._secrets.get(key)
+        if secret is None:
+            return None
+        left = seconds_left(text_of(secret.data, EXPIRATION), self.env.now())
+        if left is None:
+            return None
+        if left > 0:
+            return Requeue(left)
+        self.log.info("Deleting expired secret", v=3, secret=key)
+        try:
+            await self._client.delete(SECRETS, secret.metadata.name, NAMESPACE, uid=secret.metadata.uid)
+        except (NotFound, Conflict):
+            return None  # it is gone, and perhaps another one has its name
+        return None

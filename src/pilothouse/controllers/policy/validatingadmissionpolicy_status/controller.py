@@ -1,0 +1,105 @@
+"""Looks at a policy when it is new or has changed."""
+
+from pilothouse.api.admissionregistration import VALIDATING_ADMISSION_POLICIES, ValidatingAdmissionPolicy
+from pilothouse.client import apply_patch
+from pilothouse.client.discovery import Discovery
+from pilothouse.controllers.policy.validatingadmissionpolicy_status import DESCRIPTOR, PolicyStatusOptions
+from pilothouse.controllers.policy.validatingadmissionpolicy_status.checking import Checker
+from pilothouse.controllers.policy.validatingadmissionpolicy_status.decide import (
+    FIELD_MANAGER,
+    Named,
+    TypeName,
+    configuration,
+    expressions,
+    is_due,
+    named_in,
+    type_of_params,
+    types_to_check,
+    warning,
+)
+from pilothouse.controllers.policy.validatingadmissionpolicy_status.types import Schemas
+from pilothouse.runtime import Controller, ControllerContext, Requeue
+
+QUEUE = "validatingadmissionpolicy-status"
+
+
+def build(context: ControllerContext) -> "PolicyStatusController":
+    """The factory of the descriptor."""
+    return PolicyStatusController(context)
+
+
+class PolicyStatusController(Controller):
+    """See the package for the promises. Keys are names of policies."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        policies = context.informers.informer(VALIDATING_ADMISSION_POLICIES)
+        super().__init__(
+            DESCRIPTOR.name,
+            context.env,
+            workers=context.options_as(PolicyStatusOptions).workers,
+            waits_for=(policies,),
+            metrics=context.metrics,
+            queue_name=QUEUE,
+            log=context.log,
+        )
+        assert context.rest_mapper is not None, "whoever builds controllers has one"
+        self._context = context
+        self._mapper = context.rest_mapper
+        self._policies = policies.cache
+        policies.add_handler(
+            on_add=lambda policy, _initial: self.queue.add(policy.metadata.name),
+            on_update=lambda _old, policy: self.queue.add(policy.metadata.name),
+        )
+
+    async def reconcile(self, key: str) -> Requeue | None:
+        """Check the policy, if this generation was not checked, and say what was found."""
+        policy = self._policies.get(key)
+        if policy is None or not is_due(policy):
+            return None
+        body = configuration(policy, await self._warnings(policy))
+        await self._context.client.patch(
+            VALIDATING_ADMISSION_POLICIES,
+            key,
+            apply_patch(body),
+            subresource="status",
+            field_manager=FIELD_MANAGER,
+            force=True,
+        )
+        return None
+
+    async def _warnings(self, policy: ValidatingAdmissionPolicy) -> list[tuple[str, str]]:
+        spec, schemas = policy.spec, Schemas(self._context)
+        wanted = type_of_params(spec)
+        params = await schemas.of(wanted) if wanted is not None else None
+        checkers = []
+        discovery = await self._discovery(policy)
+        for name in types_to_check(spec, lambda named: kinds_of(discovery, named)):
+            schema = await schemas.of(name)
+            if schema is not None:
+                checkers.append((name, Checker(schema, params, spec.variables)))
+        found = []
+        for where, expression in expressions(spec):
+            problems = [(name, checker.problem(expression)) for name, checker in checkers]
+            told = [(name, problem) for name, problem in problems if problem]
+            if told:
+                found.append((where, warning(told)))
+        return found
+
+    async def _discovery(self, policy: ValidatingAdmissionPolicy) -> Discovery:
+        """What is served; asked for anew if the policy names something that is not known."""
+        discovery = await self._mapper.discovery()
+        constraints = policy.spec.match_constraints
+        names = [name for rule in (constraints.resource_rules if constraints else ()) for name in named_in(rule)]
+        if all(kinds_of(discovery, name) for name in names):
+            return discovery
+        self._mapper.reset()
+        return await self._mapper.discovery()
+
+
+def kinds_of(discovery: Discovery, named: Named) -> list[TypeName]:
+    """The kinds that are served under a name. Without a group it is any group's: upstream's mapper has it so."""
+    return [
+        TypeName(found.group, found.version, found.kind)
+        for found in discovery.resources()
+        if (found.name, found.version) == (named.resource, named.version) and named.group in ("", found.group)
+    ]

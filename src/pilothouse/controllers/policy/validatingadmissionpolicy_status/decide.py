@@ -1,0 +1,96 @@
+"""Which types a policy is checked against, and what is said of it. Pure. Upstream: v1.36
+``pkg/controller/validatingadmissionpolicystatus/controller.go`` and the apiserver library's
+``admission/plugin/policy/validating/typechecking.go``."""
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from pilothouse.api.admissionregistration import ResourceRule, ValidatingAdmissionPolicy, ValidatingAdmissionPolicySpec
+
+FIELD_MANAGER = "validatingadmissionpolicy-status"
+MOST_TYPES = 10
+
+
+class TypeName(NamedTuple):
+    """Group, version and kind; sorted in this order."""
+
+    group: str
+    version: str
+    kind: str
+
+    def __str__(self) -> str:
+        return f"{self.group}/{self.version}, Kind={self.kind}"
+
+
+class Named(NamedTuple):
+    """What a rule names: a resource of a group and version."""
+
+    group: str
+    version: str
+    resource: str
+
+
+KindsOf = Callable[[Named], Iterable[TypeName]]
+"""The kinds that are served under such a name; none if nobody knows it."""
+
+
+def named_in(rule: ResourceRule) -> Iterator[Named]:
+    """What the rule names, sorted. Where it says "all" for groups or versions it names nothing; of resources those that
+    say "all", and parts of resources, are left out."""
+    if any("*" in text for text in (*rule.api_groups, *rule.api_versions)):
+        return
+    resources = [resource for resource in rule.resources if "*" not in resource and "/" not in resource]
+    for group, version, resource in itertools.product(
+        sorted(rule.api_groups), sorted(rule.api_versions), sorted(resources)
+    ):
+        yield Named(group, version, resource)
+
+
+def types_to_check(spec: ValidatingAdmissionPolicySpec, kinds_of: KindsOf) -> list[TypeName]:
+    """The types, sorted. As soon as one rule has given ten, those before and these are all."""
+    found: set[TypeName] = set()
+    for rule in spec.match_constraints.resource_rules if spec.match_constraints is not None else ():
+        kinds = [kind for name in named_in(rule) for kind in kinds_of(name)]
+        found.update(kinds[:MOST_TYPES])
+        if len(kinds) >= MOST_TYPES:
+            break
+    return sorted(found)
+
+
+def type_of_params(spec: ValidatingAdmissionPolicySpec) -> TypeName | None:
+    """What the policy's parameters are."""
+    if spec.param_kind is None:
+        return None
+    group, _slash, version = spec.param_kind.api_version.rpartition("/")
+    return TypeName(group, version, spec.param_kind.kind)
+
+
+def expressions(spec: ValidatingAdmissionPolicySpec) -> Iterator[tuple[str, str]]:
+    """Where an expression stands, and the expression."""
+    for number, validation in enumerate(spec.validations):
+        yield f"spec.validations[{number}].expression", validation.expression
+        if validation.message_expression:
+            yield f"spec.validations[{number}].messageExpression", validation.message_expression
+
+
+def warning(problems: Sequence[tuple[TypeName, str]]) -> str:
+    """What is said of one expression: by type, what the compiler said."""
+    return "\n".join(f"{name}: {problem}\n" for name, problem in problems)
+
+
+def is_due(policy: ValidatingAdmissionPolicy) -> bool:
+    """Whether this generation was not looked at yet."""
+    return policy.metadata.generation > policy.status.observed_generation
+
+
+def configuration(policy: ValidatingAdmissionPolicy, warnings: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """What is applied to the status: (where, what) of each warning."""
+    listed = [{"fieldRef": where, "warning": what} for where, what in warnings]
+    checking = {"expressionWarnings": listed} if listed else {}
+    return {
+        "kind": "ValidatingAdmissionPolicy",
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "metadata": {"name": policy.metadata.name},
+        "status": {"observedGeneration": policy.metadata.generation, "typeChecking": checking},
+    }

@@ -1,0 +1,76 @@
+"""What an API server says of its types: the schemas of ``/openapi/v3``, with every reference filled in.
+
+``controller`` asks, ``checking`` reads. After the apiserver library's ``cel/openapi/resolver`` (v1.36).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from pilothouse.client.errors import NotFound
+from pilothouse.controllers.policy.validatingadmissionpolicy_status.decide import TypeName
+from pilothouse.runtime import ControllerContext
+
+Schema = Mapping[str, Any]
+
+_KINDS = "x-kubernetes-group-version-kind"
+_INT_OR_STRING = "x-kubernetes-int-or-string"
+_REFERENCE = "#/components/schemas/"
+_ANYTHING: Schema = {_INT_OR_STRING: True}
+"""How the types of expressions say that nothing is known before an expression runs."""
+
+
+class _Document(msgspec.Struct, frozen=True):
+    components: dict[str, dict[str, Any]] = {}
+
+
+class Schemas:
+    """The schemas of one look. Documents are fetched when they are needed, once."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        self._client = context.client
+        self._documents: dict[str, Mapping[str, Schema]] = {}
+
+    async def of(self, name: TypeName) -> Schema | None:
+        """The schema of a type; None if the API server has none."""
+        path = f"/openapi/v3/apis/{name.group}/{name.version}" if name.group else f"/openapi/v3/api/{name.version}"
+        if path not in self._documents:
+            try:
+                answer = await self._client.request("GET", path, headers={"accept": "application/json"})
+            except NotFound:
+                self._documents[path] = {}
+            else:
+                document = msgspec.json.decode(answer.body, type=_Document)
+                self._documents[path] = document.components.get("schemas") or {}
+        schemas = self._documents[path]
+        for key, schema in schemas.items():
+            kinds = [TypeName(one["group"], one["version"], one["kind"]) for one in schema.get(_KINDS) or ()]
+            if kinds == [name]:
+                return filled(schemas, schema, (key,))
+        return None
+
+
+def filled(schemas: Mapping[str, Schema], schema: Schema, above: tuple[str, ...] = ()) -> Schema:
+    """The schema without references. One that would contain itself ends in an object of which nothing is known."""
+    key = _referred(schema)
+    if key:
+        if key in above:
+            return {"type": "object"}
+        return filled(schemas, schemas.get(key) or _ANYTHING, (*above, key))
+    if schema.get("format") == "int-or-string" or ("type" not in schema and ("oneOf" in schema or "anyOf" in schema)):
+        return _ANYTHING  # a quantity, or a port by number or name
+    found = dict(schema)
+    if schema.get("properties"):
+        found["properties"] = {name: filled(schemas, below, above) for name, below in schema["properties"].items()}
+    for field in ("items", "additionalProperties"):
+        if isinstance(schema.get(field), dict):
+            found[field] = filled(schemas, schema[field], above)
+    return found
+
+
+def _referred(schema: Schema) -> str:
+    reference = schema.get("$ref") or ""
+    for one in schema.get("allOf") or ():
+        reference = reference or one.get("$ref") or ""  # wrapped, so that it can have a description of its own
+    return str(reference).removeprefix(_REFERENCE)

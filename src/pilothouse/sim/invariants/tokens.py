@@ -1,0 +1,90 @@
+"""What must hold for Secrets with tokens of service accounts: no token for an account that was never there, none taken
+from an account that is, and none left when its account is gone.
+
+Judged by what was committed: uids, names and who wrote.
+"""
+
+import msgspec
+
+from pilothouse.api.core import Secret, ServiceAccount
+from pilothouse.semantics.service_accounts import ACCOUNT_NAME, ACCOUNT_UID, SECRET_TYPE, TOKEN_KEY
+from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.story import Origin
+from pilothouse.storage import Change
+
+_secret = msgspec.json.Decoder(Secret).decode
+_account = msgspec.json.Decoder(ServiceAccount).decode
+_SECRETS, _ACCOUNTS = "/secrets/", "/serviceaccounts/"
+
+WITHIN = 30
+"""So many commits may lie between the look that finds no account and the deletion that follows from it."""
+
+
+class Tokens(Invariant):
+    """All token Secrets of a cluster. ``filled`` and ``deleted`` count what the manager did, so that a story can tell
+    that something happened."""
+
+    def __init__(self) -> None:
+        self._clock = 0
+        self._accounts: dict[str, tuple[str, int]] = {}
+        """Uid, and since when, by key."""
+        self._uids: set[tuple[str, str]] = set()  # never iterated
+        self._secrets: dict[str, Secret] = {}
+        self.filled = 0
+        self.deleted = 0
+
+    def committed(self, change: Change, origin: Origin | None) -> None:
+        """Accounts and Secrets."""
+        self._clock += 1
+        gone = change.type == "DELETED"
+        if change.key.startswith(_ACCOUNTS):
+            self._see_account(change.key.removeprefix(_ACCOUNTS), None if gone else _account(change.value))
+        elif change.key.startswith(_SECRETS):
+            by_manager = origin is not None and origin.program.startswith("manager")
+            key = change.key.removeprefix(_SECRETS)
+            before, now = self._secrets.get(key), None if gone else _secret(change.value)
+            if now is not None and now.type != SECRET_TYPE:
+                return
+            if by_manager and now is not None:
+                self._judge_write(key, before, now)
+            elif by_manager and before is not None:
+                self._judge_deletion(key, before)
+            if now is None:
+                self._secrets.pop(key, None)
+            else:
+                self._secrets[key] = now
+
+    def _see_account(self, key: str, account: ServiceAccount | None) -> None:
+        if account is None:
+            self._accounts.pop(key, None)
+            return
+        uid = account.metadata.uid
+        self._uids.add((key, uid))
+        if self._accounts.get(key, ("", 0))[0] != uid:
+            self._accounts[key] = (uid, self._clock)
+
+    def _judge_write(self, key: str, before: Secret | None, now: Secret) -> None:
+        if before is None or before.metadata.uid != now.metadata.uid:
+            raise Violation(f"secret {key} was made, and nobody asked for it")
+        if before.data.get(TOKEN_KEY) not in (None, b"", now.data.get(TOKEN_KEY)):
+            raise Violation(f"secret {key} had a token, and has another one")
+        if (_account_key(now), now.metadata.annotations.get(ACCOUNT_UID, "")) not in self._uids:
+            raise Violation(f"secret {key} has a token of an account that never was")
+        self.filled += not before.data.get(TOKEN_KEY)
+
+    def _judge_deletion(self, key: str, before: Secret) -> None:
+        self.deleted += 1
+        uid, since = self._accounts.get(_account_key(before), ("", 0))
+        if uid and before.metadata.annotations.get(ACCOUNT_UID, "") in ("", uid) and self._clock - since > WITHIN:
+            raise Violation(f"secret {key} was deleted, and its account is there")
+
+    def settled(self) -> None:
+        """Every Secret has its account, and what it should have."""
+        for key, secret in self._secrets.items():
+            uid, _since = self._accounts.get(_account_key(secret), ("", 0))
+            if not uid or secret.metadata.annotations.get(ACCOUNT_UID, "") not in ("", uid):
+                raise Violation(f"secret {key} is there, and its account is not")
+
+
+def _account_key(secret: Secret) -> str:
+    return f"{secret.metadata.namespace}/{secret.metadata.annotations.get(ACCOUNT_NAME, '')}"

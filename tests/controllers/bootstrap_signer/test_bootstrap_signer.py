@@ -1,0 +1,231 @@
+"""Signatures beside ``cluster-info``. Rows and stories mirror ``pkg/controller/bootstrap/bootstrapsigner_test.go`` of
+v1.36, whose signatures were made by another program than ours."""
+
+import asyncio
+import base64
+import datetime
+import hashlib
+import hmac
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.controllers.node_world import World, play
+from tests.controllers.upstream_coverage import Cases, missing
+
+from pilothouse.api.core import Secret
+from pilothouse.api.meta import ObjectMeta
+from pilothouse.client.interceptor import Rule, conflict, fail
+from pilothouse.controllers.identity.bootstrap_signer import DESCRIPTOR
+from pilothouse.controllers.identity.bootstrap_signer.decide import signed
+from pilothouse.controllers.identity.token_cleaner import DESCRIPTOR as CLEANER
+from pilothouse.machinery.times import format_time
+
+NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+MAPS = "/api/v1/namespaces/kube-public/configmaps"
+SECRETS = "/api/v1/namespaces/kube-system/secrets"
+KEY = "jws-kubeconfig-abc123"
+SIGNATURE = "eyJhbGciOiJIUzI1NiIsImtpZCI6ImFiYzEyMyJ9..QSxpUG7Q542CirTI2ECPSZjvBOJURUW5a7XqFpNI958"
+"""Of "payload", by the token abc123 with the secret "tokenSecret", as upstream's test has it."""
+
+COVERED: Cases = {
+    "TestNoConfigMap": "test_nothing_is_written_where_there_is_nothing_to_sign",
+    "TestSimpleSign": "test_which_signatures_belong_there",
+    "TestNoSignNeeded": "test_which_signatures_belong_there",
+    "TestUpdateSignature": "test_which_signatures_belong_there",
+    "TestRemoveSignature": "test_which_signatures_belong_there",
+}
+
+
+def test_every_case_of_upstreams_is_somewhere() -> None:
+    assert missing(COVERED, Path(__file__).parent) == []
+
+
+def token(number: str = "abc123", **data: str) -> Secret:
+    """A token that may sign."""
+    told = {"token-id": number, "token-secret": "tokenSecret", "usage-bootstrap-signing": "true"}
+    told |= {key.replace("_", "-"): value for key, value in data.items()}
+    return Secret(
+        metadata=ObjectMeta(name=f"bootstrap-token-{number}"),
+        data={key: value.encode() for key, value in told.items()},
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "secrets", "expected"),
+    [
+        pytest.param({"kubeconfig": "payload"}, [token()], {"kubeconfig": "payload", KEY: SIGNATURE}, id="a new one"),
+        pytest.param(
+            {"kubeconfig": "payload", KEY: SIGNATURE},
+            [token()],
+            {"kubeconfig": "payload", KEY: SIGNATURE},
+            id="it is there",
+        ),
+        pytest.param(
+            {"kubeconfig": "payload", KEY: "old"}, [token()], {"kubeconfig": "payload", KEY: SIGNATURE}, id="an old one"
+        ),
+        pytest.param({"kubeconfig": "payload", KEY: "old"}, [], {"kubeconfig": "payload"}, id="nobody's"),
+        pytest.param(
+            {"kubeconfig": "payload", KEY: SIGNATURE, "more": "x", "jws-kubeconfig": "y"},
+            [token(usage_bootstrap_signing="false")],
+            {"kubeconfig": "payload", "more": "x", "jws-kubeconfig": "y"},
+            id="only signatures go",
+        ),
+        pytest.param(
+            {"kubeconfig": "payload", KEY: SIGNATURE},
+            [token(expiration="2025-12-31T00:00:00Z")],
+            {"kubeconfig": "payload"},
+            id="of a token that is over",
+        ),
+        pytest.param({KEY: "old"}, [token()], None, id="no text"),
+        pytest.param({}, [token()], None, id="nothing at all"),
+    ],
+)
+def test_which_signatures_belong_there(
+    data: dict[str, str], secrets: list[Secret], expected: dict[str, str] | None
+) -> None:
+    assert signed(data, secrets, NOW) == expected
+
+
+def is_good(text: str, signature: str, secret: str) -> bool:
+    """Checked by hand, as RFC 7515 says, appendix F for what is detached."""
+    head, nothing, mac = signature.split(".")
+    payload = base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+    computed = hmac.new(secret.encode(), f"{head}.{payload}".encode(), hashlib.sha256).digest()
+    told = json.loads(base64.urlsafe_b64decode(head + "=="))
+    return nothing == "" and told["alg"] == "HS256" and mac == base64.urlsafe_b64encode(computed).decode().rstrip("=")
+
+
+def running(story: Callable[[World], Awaitable[None]]) -> None:
+    async def with_controller(world: World) -> None:
+        if await world.get("/api/v1/namespaces/kube-public") is None:
+            await world.request("POST", "/api/v1/namespaces", {"metadata": {"name": "kube-public"}})
+        await world.start(DESCRIPTOR)
+        await story(world)
+
+    play(with_controller)
+
+
+async def make_token(world: World, number: str, secret: str, expiration: str = "") -> None:
+    """A token that may sign."""
+    data = {"token-id": number, "token-secret": secret, "usage-bootstrap-signing": "true"}
+    if expiration:
+        data["expiration"] = expiration
+    name = f"bootstrap-token-{number}"
+    body = {"metadata": {"name": name}, "type": "bootstrap.kubernetes.io/token", "stringData": data}
+    await world.request("POST", SECRETS, body)
+
+
+async def make_map(world: World, **data: str) -> None:
+    """The ConfigMap, with something that is nobody's business here."""
+    meta = {"name": "cluster-info", "labels": {"a": "b"}}
+    await world.request("POST", MAPS, {"metadata": meta, "data": data, "binaryData": {"z": "eA=="}})
+
+
+async def seen(world: World) -> dict[str, str]:
+    """Its data."""
+    found: dict[str, str] = (await world.see(f"{MAPS}/cluster-info"))["data"]
+    return found
+
+
+def test_nothing_is_written_where_there_is_nothing_to_sign() -> None:
+    async def story(world: World) -> None:
+        await make_token(world, "abc123", "tokenSecret")
+        await asyncio.sleep(1)
+        await make_map(world, other="text")
+        await world.request("POST", MAPS, {"metadata": {"name": "other"}, "data": {"kubeconfig": "payload"}})
+        await asyncio.sleep(1)
+        assert world.requests() == []
+
+    running(story)
+
+
+def test_signatures_follow_text_and_tokens() -> None:
+    async def story(world: World) -> None:
+        await make_map(world, kubeconfig="payload", more="x")
+        await make_token(world, "abc123", "tokenSecret")
+        await make_token(world, "def456", "another secret")
+        await asyncio.sleep(1)
+        found = await seen(world)
+        assert found[KEY] == SIGNATURE
+        assert is_good("payload", found["jws-kubeconfig-def456"], "another secret")
+        assert not is_good("payload", found["jws-kubeconfig-def456"], "no secret")
+        assert sorted(found) == [KEY, "jws-kubeconfig-def456", "kubeconfig", "more"]
+
+        await world.merge(f"{MAPS}/cluster-info", {"data": {"kubeconfig": "other payload"}})
+        await asyncio.sleep(1)
+        assert is_good("other payload", (await seen(world))[KEY], "tokenSecret")
+
+        await world.delete(f"{SECRETS}/bootstrap-token-def456")
+        await world.merge(f"{SECRETS}/bootstrap-token-abc123", {"stringData": {"token-secret": "third secret"}})
+        await asyncio.sleep(1)
+        found = await seen(world)
+        assert sorted(found) == [KEY, "kubeconfig", "more"]
+        assert is_good("other payload", found[KEY], "third secret")
+        whole = await world.see(f"{MAPS}/cluster-info")
+        assert (whole["metadata"]["labels"], whole["binaryData"]) == ({"a": "b"}, {"z": "eA=="})
+        assert set(world.requests()) == {"update configmaps cluster-info"}
+
+    running(story)
+
+
+def test_it_comes_to_rest() -> None:
+    async def story(world: World) -> None:
+        await make_map(world, kubeconfig="payload")
+        await make_token(world, "abc123", "tokenSecret")
+        await asyncio.sleep(5)
+        world.seen.clear()
+        await world.merge(f"{MAPS}/cluster-info", {"metadata": {"labels": {"c": "d"}}})
+        await asyncio.sleep(3600)
+        assert world.requests() == []
+
+    running(story)
+
+
+def test_a_signature_goes_with_its_token() -> None:
+    """Behaviour 19 of the two together: a bootstrap token ends, its Secret is deleted, its signature vanishes."""
+
+    async def story(world: World) -> None:
+        await world.start(CLEANER)
+        await make_map(world, kubeconfig="payload")
+        await make_token(world, "abc123", "x", format_time(world.env.now() + datetime.timedelta(minutes=5)))
+        await asyncio.sleep(290)
+        assert is_good("payload", (await seen(world))[KEY], "x")
+        await asyncio.sleep(15)
+        assert await seen(world) == {"kubeconfig": "payload"}
+
+    running(story)
+
+
+def test_a_write_that_met_a_newer_map_is_made_for_that_one() -> None:
+    async def story(world: World) -> None:
+        await make_map(world, kubeconfig="payload")
+        await asyncio.sleep(1)
+        world.faults.add(Rule(fail(500), verb="update", resource="configmaps", nth=1))
+        world.faults.add(Rule(conflict(), verb="update", resource="configmaps", nth=1))
+        await make_token(world, "abc123", "tokenSecret")
+        await asyncio.sleep(5)
+        assert world.requests() == ["update configmaps cluster-info"] * 2
+        await world.merge(f"{MAPS}/cluster-info", {"data": {"kubeconfig": "newer"}})
+        await asyncio.sleep(1)
+        assert is_good("newer", (await seen(world))[KEY], "tokenSecret")
+
+    running(story)
+
+
+def test_secrets_are_in_no_metric_and_no_request_but_their_own(caplog: pytest.LogCaptureFixture) -> None:
+    canary = "canary0123456789"
+
+    async def story(world: World) -> None:
+        await make_map(world, kubeconfig="payload")
+        await make_token(world, "abc123", canary)
+        await asyncio.sleep(2)
+        assert is_good("payload", (await seen(world))[KEY], canary)
+        encoded: list[Any] = [canary, base64.b64encode(canary.encode()).decode()]
+        told = world.metrics.exposition() + str(world.bodies("update", "configmaps")) + str(await world.events())
+        assert not any(text in told + caplog.text for text in encoded)
+
+    caplog.set_level(1)
+    running(story)

@@ -1,0 +1,160 @@
+"""What becomes of tokens that nobody uses. Rows mirror ``TestLegacyServiceAccountTokenCleanUp``, v1.36
+``pkg/controller/serviceaccount/legacy_serviceaccount_token_cleaner_test.go``; its clock stands at the time of the test,
+ours on 1 March 2023."""
+
+import datetime
+from pathlib import Path
+
+import pytest
+from tests.controllers.upstream_coverage import Cases, missing
+
+from pilothouse.api.core import Secret, SecretReference, ServiceAccount
+from pilothouse.api.meta import ObjectMeta
+from pilothouse.controllers.identity.legacy_serviceaccount_token_cleaner import LegacyTokenCleanerOptions
+from pilothouse.controllers.identity.legacy_serviceaccount_token_cleaner.decide import (
+    Due,
+    Moment,
+    account_key,
+    decide,
+    is_tracked_long_enough,
+    parse_date,
+)
+from pilothouse.semantics.service_accounts import ACCOUNT_NAME, ACCOUNT_UID, INVALID_SINCE, LAST_USED, SECRET_TYPE
+
+NOW = datetime.datetime(2023, 3, 1, 12, tzinfo=datetime.UTC)
+DAY = 24 * 3600.0
+MOMENT = Moment(NOW, 30 * DAY)
+"""Whatever was before 30 January, noon, is long ago."""
+ACCOUNT = ServiceAccount(
+    metadata=ObjectMeta(name="default", namespace="default", uid="12345"), secrets=(SecretReference(name="t"),)
+)
+BARE = ServiceAccount(metadata=ACCOUNT.metadata)
+
+_WHAT, _TRACKED = "test_what_becomes_of_a_secret", "test_nothing_is_touched_before_its_use_was_tracked_for_a_period"
+_MAP = "test_without_a_date_to_go_by_nothing_is_touched"
+_GENERATED, _USED = "auto-generated secret", "the time period since last-used is larger than CleanUpPeriod"
+_NEVER = f"{_GENERATED} does not have 'last-used' label"
+
+COVERED: Cases = {
+    "configmap does not exist": _MAP,
+    "configmap exists, but the configmap does not have tracked-since label": _MAP,
+    "configmap exists, the time period since 'tracked-since' is smaller than the CleanUpPeriod": _TRACKED,
+    "configmap exists, the 'tracked-since' cannot be parsed": _MAP,
+    "secret is not SecretTypeServiceAccountToken type": _WHAT,
+    "secret is not referenced by serviceaccount": _WHAT,
+    f"{_GENERATED} has a late creation time": _WHAT,
+    f"{_GENERATED} has a deletion time": _WHAT,
+    f"{_GENERATED} has a late last-used time": _WHAT,
+    f"{_GENERATED} has a last-used label, but it can not be parsed": _WHAT,
+    "secret-referenced service account does not exist": _WHAT,
+    "secret-referenced service account uid does not match": _WHAT,
+    "secret-referenced service account name is empty": "test_a_secret_that_names_no_account_has_none",
+    f"{_NEVER}, has not been marked as invalid": _WHAT,
+    f"{_NEVER}, has been marked as invalid, invalid_since label can not be parsed": _WHAT,
+    f"{_NEVER}, has been marked as invalid, time period since invalid is less than CleanUpPeriod": _WHAT,
+    f"{_NEVER}, has been marked as invalid, time period since invalid is larger than CleanUpPeriod": _WHAT,
+    f"{_GENERATED} is mounted by the pod": _WHAT,
+    f"{_GENERATED} has 'last-used' label, {_USED}, secret has not been marked as invalid": _WHAT,
+    f"{_GENERATED} has 'last-used' label, {_USED}, marked as invalid for less than CleanUpPeriod": _WHAT,
+    f"{_GENERATED} has 'last-used' label, {_USED}, marked as invalid for longer than CleanUpPeriod": _WHAT,
+}
+
+
+def test_every_case_of_upstreams_is_somewhere() -> None:
+    assert missing(COVERED, Path(__file__).parent) == []
+
+
+def secret(
+    *,
+    used: str = "2023-01-15",
+    invalid: str = "",
+    made: str = "2023-01-01",
+    name: str = "t",
+    uid: str = "12345",
+    kind: str = SECRET_TYPE,
+    going: bool = False,
+) -> Secret:
+    """A Secret that has not been used since 15 January."""
+    labels = {key: value for key, value in ((LAST_USED, used), (INVALID_SINCE, invalid)) if value}
+    meta = ObjectMeta(
+        name=name,
+        namespace="default",
+        labels=labels,
+        annotations={ACCOUNT_NAME: "default", ACCOUNT_UID: uid},
+        creation_timestamp=datetime.datetime.fromisoformat(f"{made}T00:00:00+00:00"),
+        deletion_timestamp=NOW if going else None,
+    )
+    return Secret(metadata=meta, type=kind)
+
+
+@pytest.mark.parametrize(
+    ("found", "account", "pods", "expected"),
+    [
+        pytest.param(secret(), ACCOUNT, set(), Due.MARK, id="not used for long"),
+        pytest.param(secret(used=""), ACCOUNT, set(), Due.MARK, id="never used"),
+        pytest.param(secret(uid=""), ACCOUNT, set(), Due.MARK, id="a name will do"),
+        pytest.param(secret(used="2023-01-30"), ACCOUNT, set(), Due.NOTHING, id="used on the last day that counts"),
+        pytest.param(secret(used="2023-01-29"), ACCOUNT, set(), Due.MARK, id="used on the day before that"),
+        pytest.param(secret(used="2023-02-20"), ACCOUNT, set(), Due.NOTHING, id="used lately"),
+        pytest.param(secret(used="2023-01-15-1"), ACCOUNT, set(), Due.NOTHING, id="nobody can tell when"),
+        pytest.param(secret(made="2023-01-31"), ACCOUNT, set(), Due.NOTHING, id="made lately"),
+        pytest.param(secret(going=True), ACCOUNT, set(), Due.NOTHING, id="being deleted"),
+        pytest.param(secret(kind="Opaque"), ACCOUNT, set(), Due.NOTHING, id="another type"),
+        pytest.param(secret(), BARE, set(), Due.NOTHING, id="made by hand: its account does not list it"),
+        pytest.param(secret(name="other"), ACCOUNT, set(), Due.NOTHING, id="its account lists another one"),
+        pytest.param(secret(), None, set(), Due.NOTHING, id="its account is gone"),
+        pytest.param(secret(uid="123456"), ACCOUNT, set(), Due.NOTHING, id="its account was another one"),
+        pytest.param(secret(), ACCOUNT, {"t"}, Due.NOTHING, id="a pod uses it"),
+        pytest.param(secret(), ACCOUNT, {"u"}, Due.MARK, id="a pod uses another one"),
+        pytest.param(secret(invalid="2023-02-20"), ACCOUNT, set(), Due.NOTHING, id="marked lately"),
+        pytest.param(secret(invalid="2023-01-30"), ACCOUNT, set(), Due.NOTHING, id="marked on the last that counts"),
+        pytest.param(secret(invalid="2023-01-29"), ACCOUNT, set(), Due.DELETE, id="marked on the day before that"),
+        pytest.param(secret(used="", invalid="2023-01-15"), ACCOUNT, set(), Due.DELETE, id="never used, marked"),
+        pytest.param(secret(invalid="2023-01-15-1"), ACCOUNT, set(), Due.MARK, id="nobody can tell since when"),
+        pytest.param(secret(invalid="2023-01-15"), ACCOUNT, {"t"}, Due.NOTHING, id="marked, and a pod uses it now"),
+        pytest.param(
+            secret(used="2023-02-20", invalid="2023-01-15"), ACCOUNT, set(), Due.NOTHING, id="marked, and used again"
+        ),
+    ],
+)
+def test_what_becomes_of_a_secret(found: Secret, account: ServiceAccount | None, pods: set[str], expected: Due) -> None:
+    assert decide(found, account, pods, MOMENT) is expected
+
+
+@pytest.mark.parametrize(
+    ("since", "expected"),
+    [
+        pytest.param("2023-01-28", True, id="since the end of that day"),
+        pytest.param("2023-01-29", True, id="since noon before that"),
+        pytest.param("2023-01-30", False, id="half a day is missing"),
+        pytest.param("2023-02-20", False, id="since lately"),
+        pytest.param("9999-12-31", False, id="since the end of days"),
+    ],
+)
+def test_nothing_is_touched_before_its_use_was_tracked_for_a_period(since: str, expected: bool) -> None:
+    assert is_tracked_long_enough(datetime.date.fromisoformat(since), MOMENT) is expected
+
+
+def test_a_period_longer_than_time_itself_touches_nothing() -> None:
+    for_ever = Moment(NOW, 10_000 * 365 * DAY)
+    assert decide(secret(), ACCOUNT, set(), for_ever) is Due.NOTHING
+    assert not is_tracked_long_enough(datetime.date(2000, 1, 1), for_ever)
+
+
+@pytest.mark.parametrize("text", ["", "2023-1-5", "2023-13-01", "2023-01-01-1", "20230101", "2023-W01-1", "soon"])
+def test_what_is_no_date(text: str) -> None:
+    assert parse_date(text) is None
+
+
+def test_a_secret_that_names_no_account_has_none() -> None:
+    assert account_key(Secret(metadata=ObjectMeta(name="t", namespace="default"))) == ""
+    assert account_key(secret()) == "default/default"
+
+
+@pytest.mark.parametrize(
+    ("period", "problems"),
+    [(1.0, []), (0.0, ["invalid CleanUpPeriod: 0s"]), (-60.0, ["invalid CleanUpPeriod: -1m0s"])],
+    ids=["a period", "none", "a negative one"],
+)
+def test_a_period_must_be_one(period: float, problems: list[str]) -> None:
+    assert LegacyTokenCleanerOptions(period=period).problems() == problems

@@ -1,0 +1,180 @@
+"""What is missing in token Secrets and what is written: rows of
+``pkg/controller/serviceaccount/tokens_controller_test.go`` of v1.36 that need no cluster."""
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from pilothouse.api.core import Secret, ServiceAccount
+from pilothouse.api.meta import ObjectMeta
+from pilothouse.controllers.identity.serviceaccount_token import DESCRIPTOR, TokenOptions
+from pilothouse.controllers.identity.serviceaccount_token.controller import signer_of
+from pilothouse.controllers.identity.serviceaccount_token.decide import (
+    filled,
+    is_meant,
+    lacks,
+    orphaned_by,
+    without_reference,
+)
+from pilothouse.machinery.jws import Signer, new_key
+from pilothouse.runtime.guards import CannotRun
+from pilothouse.semantics.service_accounts import SECRET_TYPE
+
+WHOLE: dict[str, bytes | None] = {"token": b"ABC", "ca.crt": b"CA Data", "namespace": b"default"}
+AUTHORITY = b"CA Data"
+
+
+def without(*keys: str) -> dict[str, bytes | None]:
+    """The data of a Secret that lacks nothing but these."""
+    return {key: value for key, value in WHOLE.items() if key not in keys}
+
+
+@pytest.mark.parametrize(
+    ("data", "authority", "expected"),
+    [
+        pytest.param(WHOLE, AUTHORITY, set(), id="all there"),
+        pytest.param(without("token"), AUTHORITY, {"token"}, id="no token"),
+        pytest.param({**WHOLE, "token": b""}, AUTHORITY, {"token"}, id="an empty token"),
+        pytest.param({**WHOLE, "token": None}, AUTHORITY, {"token"}, id="a token that is null"),
+        pytest.param(without("ca.crt"), AUTHORITY, {"ca.crt"}, id="no authority"),
+        pytest.param({**WHOLE, "ca.crt": b"mismatched"}, AUTHORITY, {"ca.crt"}, id="another authority"),
+        pytest.param({**WHOLE, "ca.crt": b"mismatched"}, b"", set(), id="none is known: any will do"),
+        pytest.param(without("ca.crt"), b"", set(), id="none is known: nothing will do"),
+        pytest.param(without("namespace"), AUTHORITY, {"namespace"}, id="no namespace"),
+        pytest.param({**WHOLE, "namespace": b"custom"}, AUTHORITY, set(), id="a namespace of its own stays"),
+        pytest.param({}, AUTHORITY, {"token", "ca.crt", "namespace"}, id="nothing"),
+    ],
+)
+def test_what_a_secret_lacks(data: dict[str, bytes | None], authority: bytes, expected: set[str]) -> None:
+    assert lacks(Secret(data=data), authority) == expected
+
+
+def document(**data: str) -> dict[str, Any]:
+    """A Secret as it is stored, with something that no view shows."""
+    return {
+        "metadata": {
+            "name": "s",
+            "namespace": "default",
+            "uid": "1",
+            "annotations": {"kubernetes.io/service-account.name": "bot", "mine": "x"},
+            "managedFields": [],
+        },
+        "type": SECRET_TYPE,
+        "data": {key: base64.b64encode(value.encode()).decode() for key, value in data.items()},
+        "newer": {"field": 1.0},
+    }
+
+
+def written(**data: str) -> dict[str, Any]:
+    """What becomes of it."""
+    raw = json.dumps(document(**data)).encode()
+    secret = msgspec.json.decode(raw, type=Secret)
+    account = ObjectMeta(name="bot", namespace="default", uid="7")
+    found: dict[str, Any] = json.loads(filled(raw, secret, account, AUTHORITY, Signer(new_key())))
+    return found
+
+
+def test_what_is_there_stays_and_what_is_not_ours_too() -> None:
+    found = written(token="mine", namespace="custom", extra="y")
+    decoded = {key: base64.b64decode(value).decode() for key, value in found["data"].items()}
+    assert decoded == {"token": "mine", "namespace": "custom", "extra": "y", "ca.crt": "CA Data"}
+    assert found["metadata"]["annotations"] == {
+        "kubernetes.io/service-account.name": "bot",
+        "kubernetes.io/service-account.uid": "7",
+        "mine": "x",
+    }
+    assert found["newer"] == {"field": 1.0}
+
+
+def test_a_new_token_names_account_and_secret() -> None:
+    token = base64.b64decode(written()["data"]["token"]).decode()
+    body = token.split(".")[1]
+    told = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+    assert told["sub"] == "system:serviceaccount:default:bot"
+    assert told["kubernetes.io/serviceaccount/secret.name"] == "s"
+    assert told["kubernetes.io/serviceaccount/service-account.uid"] == "7"
+    assert not {"exp", "iat", "nbf", "aud"} & set(told)
+
+
+def account(uid: str) -> ServiceAccount:
+    """An account of that uid."""
+    return ServiceAccount(metadata=ObjectMeta(name="bot", namespace="default", uid=uid))
+
+
+@pytest.mark.parametrize(
+    ("found", "uid", "expected"),
+    [
+        pytest.param(account("1"), "1", True, id="the one"),
+        pytest.param(account("1"), "", True, id="any"),
+        pytest.param(account("2"), "1", False, id="one that came after it"),
+        pytest.param(None, "1", False, id="gone"),
+        pytest.param(None, "", False, id="never there"),
+    ],
+)
+def test_which_account_is_meant(found: ServiceAccount | None, uid: str, expected: bool) -> None:
+    assert is_meant(found, uid) is expected
+
+
+def test_only_secrets_of_the_account_that_is_gone_are_orphans() -> None:
+    def secret(name: str, account: str, uid: str, kind: str = SECRET_TYPE) -> Secret:
+        annotations = {"kubernetes.io/service-account.name": account, "kubernetes.io/service-account.uid": uid}
+        return Secret(metadata=ObjectMeta(name=name, namespace="default", annotations=annotations), type=kind)
+
+    secrets = [
+        secret("a", "bot", "1"),
+        secret("b", "bot", ""),
+        secret("c", "bot", "2"),
+        secret("d", "other", "1"),
+        secret("e", "bot", "1", "Opaque"),
+    ]
+    assert [found.metadata.name for found in orphaned_by("default", "bot", "1", secrets)] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("listed", "expected"),
+    [
+        pytest.param([{"name": "s"}, {"name": "t", "x": 1}], [{"name": "t", "x": 1}], id="one of two"),
+        pytest.param([{"name": "s"}], None, id="the only one"),
+        pytest.param([{"name": "s"}, {"name": "s"}], None, id="twice"),
+    ],
+)
+def test_a_reference_is_taken_out(listed: list[dict[str, Any]], expected: list[dict[str, Any]] | None) -> None:
+    found = without_reference(json.dumps({"metadata": {"name": "bot"}, "secrets": listed}).encode(), "s")
+    assert found is not None
+    assert json.loads(found).get("secrets") == expected
+
+
+@pytest.mark.parametrize("told", [{}, {"secrets": None}, {"secrets": []}, {"secrets": [{"name": "t"}]}])
+def test_an_account_without_the_reference_is_left_alone(told: dict[str, Any]) -> None:
+    assert without_reference(json.dumps(told).encode(), "s") is None
+
+
+def test_the_key_is_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "sa.key"
+    key = new_key()
+    file.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()))
+    assert signer_of(TokenOptions(private_key_file=str(file))).kid == Signer(key).kid
+    secret = "c2VjcmV0IHNlY3JldA=="
+    file.write_text(f"-----BEGIN PRIVATE KEY-----\n{secret}\n-----END PRIVATE KEY-----\n")
+    with pytest.raises(CannotRun, match="error reading key for service account token controller") as caught:
+        signer_of(TokenOptions(private_key_file=str(file)))
+    assert secret not in str(caught.value)
+    with pytest.raises(CannotRun, match="No such file"):
+        signer_of(TokenOptions(private_key_file=str(tmp_path / "absent")))
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        pytest.param(TokenOptions(), False, id="no key: the controller is not even built"),
+        pytest.param(TokenOptions(private_key_file="x"), True, id="a file"),
+        pytest.param(TokenOptions(signer=Signer(new_key())), True, id="a key at hand"),
+    ],
+)
+def test_without_a_key_there_is_no_controller(options: TokenOptions, expected: bool) -> None:
+    assert getattr(options, DESCRIPTOR.switch) is expected

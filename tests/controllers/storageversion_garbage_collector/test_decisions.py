@@ -1,0 +1,97 @@
+"""What is left of a StorageVersion: rows mirror ``pkg/controller/storageversiongc/gc_controller_test.go`` and the
+apiserver library's ``storageversion/updater_test.go`` of v1.36."""
+
+import datetime
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tests.controllers.upstream_coverage import Cases, missing
+
+from pilothouse.api.apiserverinternal import StorageVersion
+from pilothouse.controllers.cleanup.storageversion_garbage_collector.decide import servers, without
+
+NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+EARLIER = "2025-01-01T00:00:00Z"
+
+_UPDATED, _ON = "Test_StorageVersionUpdatedWith", "EncodingVersions"
+COVERED: Cases = {
+    f"{_UPDATED}All{_ON}EqualOnLeaseDeletion": "test_the_others_agree_on_another_version",
+    f"{_UPDATED}Different{_ON}OnLeaseDeletion": "test_a_server_that_is_not_named_changes_nothing",
+    "Test_StorageVersionContainsInvalidLeaseID": "test_a_server_without_a_lease_is_taken_out_when_it_is_seen",
+    "Test_StorageVersionDeletedOnLeaseDeletion": "test_nothing_is_left_of_the_only_server",
+}
+
+
+def test_every_case_of_upstreams_is_somewhere() -> None:
+    assert missing(COVERED, Path(__file__).parent) == []
+
+
+def entry(number: int, version: str) -> dict[str, Any]:
+    """How a server stores it, with something that no view shows."""
+    return {"apiServerID": f"s{number}", "encodingVersion": version, "decodableVersions": [version]}
+
+
+def condition(status: str, at: str = EARLIER) -> dict[str, Any]:
+    """Whether all agree."""
+    word = {"True": "Set", "False": "Unset"}[status]
+    return {
+        "type": "AllEncodingVersionsEqual",
+        "status": status,
+        "observedGeneration": 3,
+        "reason": f"CommonEncodingVersion{word}",
+        "message": f"Common encoding version {word.lower()}",
+        "lastTransitionTime": at,
+    }
+
+
+OTHER = {"type": "Other", "status": "True", "reason": "x"}
+NEW = "2026-01-01T00:00:00Z"
+
+
+def left(entries: list[dict[str, Any]], gone: set[str], *conditions: Any, common: str | None = None) -> Any:
+    """Its status afterwards; None if nothing is left."""
+    status: dict[str, Any] = {"storageVersions": entries, "conditions": list(conditions)}
+    if common is not None:
+        status["commonEncodingVersion"] = common
+    raw = json.dumps({"metadata": {"name": "x", "generation": 3}, "spec": {}, "status": status}).encode()
+    body = without(raw, msgspec.json.decode(raw, type=StorageVersion), gone, NOW)
+    return None if body is None else json.loads(body)["status"]
+
+
+@pytest.mark.parametrize(
+    ("versions", "before", "common", "expected"),
+    [
+        pytest.param(("v2", "v2"), (), "v1", ("v2", condition("True", NEW)), id="they agree, and nobody had said so"),
+        pytest.param(
+            ("v2", "v2"), (condition("False"),), None, ("v2", condition("True", NEW)), id="they agree at last"
+        ),
+        pytest.param(("v2", "v2"), (condition("True"),), "v2", ("v2", condition("True")), id="they agree as before"),
+        pytest.param(
+            ("v2", "v2"), (condition("True"),), "v1", ("v2", condition("True", NEW)), id="they agree on another one"
+        ),
+        pytest.param(
+            ("v1", "v2"), (condition("True"),), "v1", (None, condition("False", NEW)), id="they do not agree any more"
+        ),
+        pytest.param(("v1", "v2"), (condition("False"),), None, (None, condition("False")), id="nor did they before"),
+    ],
+)
+def test_whether_the_others_agree(
+    versions: tuple[str, str], before: tuple[Any, ...], common: str | None, expected: tuple[str | None, Any]
+) -> None:
+    entries = [entry(0, "v9"), *(entry(number, version) for number, version in enumerate(versions, 1))]
+    found = left(entries, {"s0"}, OTHER, *before, common=common)
+    assert found["storageVersions"] == entries[1:]
+    assert (found.get("commonEncodingVersion"), found["conditions"]) == (expected[0], [OTHER, expected[1]])
+
+
+def test_nothing_is_left_of_the_only_server() -> None:
+    assert left([entry(1, "v1")], {"s1"}) is None
+    assert left([], {"s1"}) is None
+
+
+def test_which_servers_are_named() -> None:
+    found = msgspec.convert({"status": {"storageVersions": [entry(2, "v1"), entry(1, "v1")]}}, StorageVersion)
+    assert servers(found) == ("s2", "s1")

@@ -1,0 +1,258 @@
+"""Which types policies are checked against and what is said: rows mirror
+``admission/plugin/policy/validating/typechecking_test.go`` of the apiserver library and
+``pkg/controller/validatingadmissionpolicystatus/controller_test.go`` of v1.36."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tests.controllers.upstream_coverage import Cases, missing
+
+from pilothouse.api.admissionregistration import (
+    ValidatingAdmissionPolicy,
+    ValidatingAdmissionPolicySpec,
+    Variable,
+)
+from pilothouse.controllers.policy.validatingadmissionpolicy_status.checking import Checker
+from pilothouse.controllers.policy.validatingadmissionpolicy_status.decide import (
+    Named,
+    TypeName,
+    configuration,
+    expressions,
+    is_due,
+    type_of_params,
+    types_to_check,
+    warning,
+)
+from pilothouse.controllers.policy.validatingadmissionpolicy_status.types import filled
+
+DEPLOYMENT, POD = TypeName("apps", "v1", "Deployment"), TypeName("", "v1", "Pod")
+SERVED = {Named("apps", "v1", "deployments"): [DEPLOYMENT], Named("", "v1", "pods"): [POD]}
+
+_TYPES, _FIT, _VARIABLES = "test_which_types_are_checked", "test_what_does_not_fit", "test_variables_have_types"
+COVERED: Cases = {
+    **{f"TestExtractTypeNames: {case}": _TYPES for case in ("empty", "specific", "multiple", "all resources")},
+    **{f"TestExtractTypeNames: {case}": _TYPES for case in ("sub resources", "mixtures")},
+    "TestTypeCheck: empty": "test_a_policy_about_nothing_has_nothing_wrong",
+    "TestTypeCheck: unresolved schema": "test_a_policy_about_nothing_has_nothing_wrong",
+    **{f"TestTypeCheck: {case}": _FIT for case in ("passed check", "undefined field", "field type mismatch")},
+    **{f"TestTypeCheck: {case}": _FIT for case in ("params", "authorizer", "authorizer invalid")},
+    "TestTypeCheck: multiple expressions": "test_where_expressions_stand",
+    "TestTypeCheck: message expressions": "test_where_expressions_stand",
+    **{f"TestTypeCheck: variables {case}": _VARIABLES for case in ("valid", "missing field", "field wrong type")},
+    "TestTypeCheck: error in variables, not reported during type checking": _VARIABLES,
+    "TestTypeChecking (controller_test.go)": "test_what_is_found_stands_in_the_status",
+}
+
+
+def test_every_case_of_upstreams_is_somewhere() -> None:
+    assert missing(COVERED, Path(__file__).parent) == []
+
+
+def rule(group: str = "apps", version: str = "v1", *resources: str) -> dict[str, Any]:
+    """A rule about these resources."""
+    return {"apiGroups": [group], "apiVersions": [version], "resources": list(resources or ("deployments",))}
+
+
+def spec(*rules: dict[str, Any], **more: Any) -> ValidatingAdmissionPolicySpec:
+    """What a policy says."""
+    return msgspec.convert({"matchConstraints": {"resourceRules": rules}, **more}, ValidatingAdmissionPolicySpec)
+
+
+def many(group: str, count: int) -> dict[Named, list[TypeName]]:
+    """So many resources."""
+    return {Named(group, "v1", f"r{n:02}s"): [TypeName(group, "v1", f"R{n:02}")] for n in range(count)}
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        pytest.param(ValidatingAdmissionPolicySpec(), [], id="about nothing"),
+        pytest.param(spec(rule()), [DEPLOYMENT], id="one"),
+        pytest.param(spec(rule(), rule("", "v1", "pods")), [POD, DEPLOYMENT], id="two, sorted"),
+        pytest.param(spec(rule(), rule()), [DEPLOYMENT], id="twice the same"),
+        pytest.param(spec(rule("apps", "v1", "*")), [], id="all resources"),
+        pytest.param(spec(rule("apps", "v1", "*", "deployments")), [DEPLOYMENT], id="all, and one by name"),
+        pytest.param(spec(rule("apps", "v1", "deployments/*")), [], id="parts of a resource"),
+        pytest.param(spec(rule("apps", "v1", "deployments/scale")), [], id="a part of a resource"),
+        pytest.param(spec(rule(), rule("apps", "*")), [DEPLOYMENT], id="all versions"),
+        pytest.param(spec(rule("*")), [], id="all groups"),
+        pytest.param(spec(rule("apps", "v1", "unheardof")), [], id="nobody knows it"),
+    ],
+)
+def test_which_types_are_checked(found: ValidatingAdmissionPolicySpec, expected: list[TypeName]) -> None:
+    assert types_to_check(found, lambda named: SERVED.get(named, ())) == expected
+
+
+def test_ten_types_of_one_rule_are_enough() -> None:
+    served = many("a", 12) | many("b", 9) | many("c", 1)
+    names = {group: [name.resource for name in served if name.group == group] for group in "abc"}
+    rules = {group: rule(group, "v1", *reversed(names[group])) for group in "abc"}
+
+    def checked(*groups: str) -> list[str]:
+        found = types_to_check(spec(*(rules[group] for group in groups)), lambda named: served.get(named, ()))
+        return [f"{name.group}{name.kind}" for name in found]
+
+    assert checked("a", "b") == [f"aR{n:02}" for n in range(10)]
+    assert checked("b", "a", "c") == [f"aR{n:02}" for n in range(10)] + [f"bR{n:02}" for n in range(9)]
+    assert len(checked("b", "c")) == 10
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        pytest.param(None, None, id="none"),
+        pytest.param({"apiVersion": "v1", "kind": "ConfigMap"}, TypeName("", "v1", "ConfigMap"), id="a core one"),
+        pytest.param({"apiVersion": "a.b/v2", "kind": "C"}, TypeName("a.b", "v2", "C"), id="one of a group"),
+    ],
+)
+def test_what_the_parameters_are(kind: dict[str, str] | None, expected: TypeName | None) -> None:
+    assert type_of_params(spec(paramKind=kind)) == expected
+
+
+def test_where_expressions_stand() -> None:
+    validations = [{"expression": "a"}, {"expression": "b", "messageExpression": "c"}]
+    assert list(expressions(spec(validations=validations))) == [
+        ("spec.validations[0].expression", "a"),
+        ("spec.validations[1].expression", "b"),
+        ("spec.validations[1].messageExpression", "c"),
+    ]
+
+
+def test_what_is_said_of_an_expression() -> None:
+    assert warning([(DEPLOYMENT, "one"), (POD, "two")]) == "apps/v1, Kind=Deployment: one\n\n/v1, Kind=Pod: two\n"
+
+
+@pytest.mark.parametrize(
+    ("generation", "observed", "expected"), [(2, 1, True), (2, 2, False), (1, 2, False)], ids=["newer", "seen", "older"]
+)
+def test_a_generation_is_looked_at_once(generation: int, observed: int, expected: bool) -> None:
+    told = {"metadata": {"generation": generation}, "status": {"observedGeneration": observed}}
+    assert is_due(msgspec.convert(told, ValidatingAdmissionPolicy)) is expected
+
+
+def test_what_is_applied() -> None:
+    policy = msgspec.convert({"metadata": {"name": "p", "generation": 3}}, ValidatingAdmissionPolicy)
+    bare = configuration(policy, [])
+    assert bare == {
+        "kind": "ValidatingAdmissionPolicy",
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "metadata": {"name": "p"},
+        "status": {"observedGeneration": 3, "typeChecking": {}},
+    }
+    told = configuration(policy, [("here", "this")])["status"]["typeChecking"]
+    assert told == {"expressionWarnings": [{"fieldRef": "here", "warning": "this"}]}
+
+
+def has(kind: str, name: str = "foo") -> dict[str, Any]:
+    """The schema of an object with such a field."""
+    return {"type": "object", "properties": {name: {"type": kind}}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "params", "expression", "expected"),
+    [
+        pytest.param(has("string"), None, "object.foo == 'bar'", "", id="it fits"),
+        pytest.param(has("string", "bar"), None, "object.foo == 'bar'", "undefined field 'foo'", id="no such field"),
+        pytest.param(has("string"), None, "oldObject.bar == 'bar'", "undefined field 'bar'", id="nor in the old one"),
+        pytest.param(has("integer"), None, "object.foo == 'bar'", "found no matching overload", id="another type"),
+        pytest.param(has("string"), None, "object.foo + 114514", "found no matching overload", id="a message"),
+        pytest.param(has("string"), has("string"), "object.foo == params.foo", "", id="parameters"),
+        pytest.param(has("string"), has("string"), "params.bar == ''", "undefined field 'bar'", id="no such parameter"),
+        pytest.param(has("string"), None, "params.bar == ''", "undeclared reference to 'params'", id="no parameters"),
+        pytest.param(has("string"), None, "object.metadata.name == object.kind", "", id="what every object has"),
+        pytest.param(has("string"), None, "request.userInfo.groups.exists(g, g == 'x')", "", id="the request"),
+        pytest.param(has("string"), None, "request.uid == ''", "undefined field 'uid'", id="not in the request"),
+        pytest.param(has("string"), None, "namespaceObject.metadata.labels['a'] == 'b'", "", id="the namespace"),
+        pytest.param(
+            has("string"),
+            None,
+            "namespaceObject.metadata.uid == ''",
+            "undefined field 'uid'",
+            id="not in the namespace",
+        ),
+        pytest.param(
+            has("string"), None, "authorizer.group('').resource('endpoints').check('create').allowed()", "", id="rights"
+        ),
+        pytest.param(
+            has("string"),
+            None,
+            "authorizer.allowed()",
+            "found no matching overload for 'allowed' applied to 'kubernetes.authorization.Authorizer",
+            id="no such right",
+        ),
+        pytest.param(has("string"), None, "object.foo ==", "Syntax error", id="no expression"),
+    ],
+)
+def test_what_does_not_fit(schema: Any, params: Any, expression: str, expected: str) -> None:
+    found = Checker(schema, params, ()).problem(expression)
+    assert expected in found
+    assert bool(found) is bool(expected)
+
+
+def test_what_the_compiler_says_is_told_with_its_place() -> None:
+    assert Checker(has("string", "bar"), None, ()).problem("object.foo == 'bar'") == (
+        "ERROR: <input>:1:7: undefined field 'foo'\n | object.foo == 'bar'\n | ......^"
+    )
+
+
+@pytest.mark.parametrize(
+    ("variables", "expression", "expected"),
+    [
+        pytest.param({"works": "true"}, "variables.works", "", id="one"),
+        pytest.param({"works": "true"}, "variables.other", "undefined field 'other'", id="another one"),
+        pytest.param(
+            {"name": "'x'"}, "variables.name == object.foo", "applied to '(string, int)", id="one of another type"
+        ),
+        pytest.param({"name": "object.foo == 'x'"}, "variables.name == object.foo", "", id="one that is wrong itself"),
+        pytest.param(
+            {"a": "1", "b": "variables.a + 1"}, "variables.b == 'x'", "applied to '(int, string)", id="of two"
+        ),
+        pytest.param({"all": "[1, 2]"}, "variables.all.exists(n, n == 'x')", "", id="lists go unchecked"),
+    ],
+)
+def test_variables_have_types(variables: dict[str, str], expression: str, expected: str) -> None:
+    given = [Variable(name=name, expression=source) for name, source in variables.items()]
+    found = Checker(has("integer"), None, given).problem(expression)
+    assert expected in found
+    assert bool(found) is bool(expected)
+
+
+SCHEMAS: dict[str, Any] = {
+    "Quantity": {"oneOf": [{"type": "string"}, {"type": "number"}]},
+    "Port": {"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]},
+    "Meta": {"type": "object", "properties": {"name": {"type": "string"}}},
+    "Tree": {"type": "object", "properties": {"left": {"$ref": "#/components/schemas/Tree"}, "n": {"type": "integer"}}},
+}
+
+
+def refers(name: str) -> dict[str, Any]:
+    """A reference as it stands in a document: with a default beside it."""
+    return {"allOf": [{"$ref": f"#/components/schemas/{name}"}], "default": {}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "expected"),
+    [
+        pytest.param({"type": "string"}, {"type": "string"}, id="nothing to fill in"),
+        pytest.param(refers("Meta"), SCHEMAS["Meta"], id="a reference"),
+        pytest.param(
+            {"type": "array", "items": refers("Meta")}, {"type": "array", "items": SCHEMAS["Meta"]}, id="list"
+        ),
+        pytest.param(
+            {"type": "object", "additionalProperties": refers("Quantity")},
+            {"type": "object", "additionalProperties": {"x-kubernetes-int-or-string": True}},
+            id="quantities by name",
+        ),
+        pytest.param(refers("Port"), {"x-kubernetes-int-or-string": True}, id="a number or a name"),
+        pytest.param(refers("Absent"), {"x-kubernetes-int-or-string": True}, id="a reference to nothing"),
+        pytest.param(
+            refers("Tree"),
+            {"type": "object", "properties": {"left": {"type": "object"}, "n": {"type": "integer"}}},
+            id="what contains itself",
+        ),
+    ],
+)
+def test_references_are_filled_in(schema: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert filled(SCHEMAS, schema) == expected

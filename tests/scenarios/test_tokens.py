@@ -1,0 +1,214 @@
+"""Accounts, their token Secrets, and bootstrap tokens, under faults: whoever is gone leaves no credential behind."""
+
+import asyncio
+import base64
+import contextlib
+import datetime
+import hashlib
+import hmac
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from tests.scenarios.users import User
+
+from pilothouse.client.errors import ApiError
+from pilothouse.controllers.identity.serviceaccount_token import DESCRIPTOR as TOKENS
+from pilothouse.controllers.identity.serviceaccount_token import TokenOptions
+from pilothouse.controllers.identity.serviceaccount_token.controller import TokenController
+from pilothouse.machinery.jws import Signer, new_key
+from pilothouse.machinery.times import format_time
+from pilothouse.semantics.service_accounts import ACCOUNT_NAME, ACCOUNT_UID, SECRET_TYPE
+from pilothouse.sim import Simulation, SimulationFailed, SimulationOptions, draw, simulate
+from pilothouse.sim.invariants.tokens import Tokens
+
+ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
+SECRETS = "/api/v1/namespaces/default/secrets"
+SYSTEM = "/api/v1/namespaces/kube-system/secrets"
+INFO = "/api/v1/namespaces/kube-public/configmaps"
+OPTIONS = SimulationOptions(
+    nodes=1,
+    controllers=("serviceaccount", "token-cleaner-controller", "bootstrapsigner"),
+    controller_options={TOKENS.name: TokenOptions(signer=Signer(new_key()), authority="CA")},
+)
+RESOURCES = ("serviceaccounts", "secrets", "configmaps")
+SECONDS = 90.0
+
+
+class Owner(User):
+    """Somebody with accounts and tokens, who makes and deletes them in any order."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        super().__init__(simulation.user)
+        self._env = simulation.env
+        self._chance: random.Random = simulation.env.stream("user")
+
+    def actions(self) -> list[Callable[[], Awaitable[None]]]:
+        """What may be done, the likelier more than once."""
+        often = [self.account, self.secret, self.leave, self.invite]
+        return [*often, *often, self.secret, self.throw_away, self.empty, self.rewrite, self.revoke]
+
+    async def work(self, count: int) -> None:
+        """Do so many things."""
+        for _ in range(count):
+            with contextlib.suppress(ApiError):  # a person shrugs
+                await self._chance.choice(self.actions())()
+            await asyncio.sleep(self._chance.choice((0.0, 0.0, 0.05, 0.5, 3.0, 8.0)))
+
+    async def account(self) -> None:
+        """Of one of a few names, so that some come again."""
+        listed = self._chance.choice(([], [{"name": "s0"}], [{"name": "s1"}, {"name": "s2"}]))
+        await self.ask("POST", ACCOUNTS, {"metadata": {"name": self._name()}, "secrets": listed})
+
+    async def secret(self) -> None:
+        """For one of those; some say for which uid."""
+        name = self._name()
+        annotations = {ACCOUNT_NAME: name}
+        found = await self.get(f"{ACCOUNTS}/{name}")
+        if found is not None and self._chance.random() < 0.3:
+            annotations[ACCOUNT_UID] = found["metadata"]["uid"]
+        meta = {"name": f"s{self._chance.randrange(5)}", "annotations": annotations}
+        await self.ask("POST", SECRETS, {"metadata": meta, "type": SECRET_TYPE})
+
+    async def leave(self) -> None:
+        """Delete an account; sometimes the next one comes at once."""
+        name = self._name()
+        await self.ask("DELETE", f"{ACCOUNTS}/{name}")
+        if self._chance.random() < 0.4:
+            await self.ask("POST", ACCOUNTS, {"metadata": {"name": name}})
+
+    async def throw_away(self) -> None:
+        """Delete a Secret."""
+        await self._any(SECRETS, lambda path: self.ask("DELETE", path))
+
+    async def empty(self) -> None:
+        """Take something out of a Secret."""
+        key = self._chance.choice(("token", "ca.crt", "namespace"))
+        await self._any(SECRETS, lambda path: self.merge(path, {"data": {key: None}}))
+
+    async def invite(self) -> None:
+        """A bootstrap token, most with an end."""
+        number = f"abcde{self._chance.randrange(4)}"
+        data = {"token-id": number, "token-secret": f"{self._chance.randrange(10**16):016}"}
+        data["usage-bootstrap-signing"] = self._chance.choice(("true", "true", "false"))
+        if self._chance.random() < 0.8:
+            ends = self._env.now() + datetime.timedelta(seconds=self._chance.choice((-5, 20, 60, 200)))
+            data["expiration"] = format_time(ends)
+        meta = {"name": f"bootstrap-token-{number}"}
+        body = {"metadata": meta, "type": "bootstrap.kubernetes.io/token", "stringData": data}
+        await self.ask("POST", SYSTEM, body)
+
+    async def revoke(self) -> None:
+        """Delete a bootstrap token."""
+        await self.ask("DELETE", f"{SYSTEM}/bootstrap-token-abcde{self._chance.randrange(4)}")
+
+    async def rewrite(self) -> None:
+        """The text that is signed becomes another one."""
+        text = f"payload {self._chance.randrange(1000)}"
+        if await self.get(f"{INFO}/cluster-info") is None:
+            await self.ask("POST", INFO, {"metadata": {"name": "cluster-info"}, "data": {"kubeconfig": text}})
+        else:
+            await self.merge(f"{INFO}/cluster-info", {"data": {"kubeconfig": text}})
+
+    async def touch(self) -> None:
+        """Change every Secret a little: what was given up comes up again."""
+        for found in await self.items(SECRETS):
+            await self.merge(f"{SECRETS}/{found['metadata']['name']}", {"metadata": {"labels": {"seen": "yes"}}})
+
+    def _name(self) -> str:
+        return f"bot{self._chance.randrange(3)}"
+
+    async def _any(self, path: str, act: Callable[[str], Awaitable[Any]]) -> None:
+        items = await self.items(path)
+        if items:
+            await act(f"{path}/{self._chance.choice(items)['metadata']['name']}")
+
+
+async def judge(simulation: Simulation, user: Owner) -> None:
+    """What is left is whole: every Secret is filled, every signature is that of a token that is good."""
+    for found in await user.items(SECRETS):
+        if found.get("type") == SECRET_TYPE:
+            assert set(found["data"]) >= {"token", "ca.crt", "namespace"}, found["metadata"]["name"]
+            assert ACCOUNT_UID in found["metadata"]["annotations"]
+    info = await user.get(f"{INFO}/cluster-info")
+    now = format_time(simulation.env.now())
+    wanted = {}
+    for found in await user.items(SYSTEM):
+        data = {key: base64.b64decode(value).decode() for key, value in found["data"].items()}
+        if found["type"] == "bootstrap.kubernetes.io/token":
+            assert data.get("expiration", "9") > now, "it should be gone"
+            if data["usage-bootstrap-signing"] == "true":
+                wanted[f"jws-kubeconfig-{data['token-id']}"] = data["token-secret"]
+    if info is not None:
+        text = info["data"].pop("kubeconfig")
+        assert set(info["data"]) == set(wanted)
+        payload = base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+        for key, signature in info["data"].items():
+            head, _nothing, mac = signature.split(".")
+            made = hmac.new(wanted[key].encode(), f"{head}.{payload}".encode(), hashlib.sha256).digest()
+            assert mac == base64.urlsafe_b64encode(made).decode().rstrip("=")
+
+
+async def end(simulation: Simulation, user: Owner) -> None:
+    """The faults are over; whoever is looked at once more is right. Then the accounts go, and nothing may stay."""
+    simulation.heal()
+    await asyncio.sleep(300.0)
+    await user.touch()
+    await simulation.settle()
+    await judge(simulation, user)
+    for found in await user.items(ACCOUNTS):
+        await user.ask("DELETE", f"{ACCOUNTS}/{found['metadata']['name']}")
+    await simulation.settle()
+    left = [found["metadata"] for found in await user.items(SECRETS)]
+    assert [meta for meta in left if meta["annotations"][ACCOUNT_NAME] != "default"] == []
+    for path in (ACCOUNTS, SECRETS, SYSTEM):
+        assert not any(found["metadata"].get("finalizers") for found in await user.items(path))
+
+
+def test_no_token_outlives_its_account_and_none_is_taken_from_one(seed: int) -> None:
+    async def tell(simulation: Simulation) -> None:
+        user = Owner(simulation)
+        plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
+        await asyncio.gather(simulation.follow(plan), user.work(40))
+        await end(simulation, user)
+
+    simulate(tell, seed=seed, options=OPTIONS, invariants=lambda: (Tokens(),))
+
+
+async def unseen(simulation: Simulation) -> None:
+    """An account has a Secret, and is there; the manager has not heard of it."""
+    user = Owner(simulation)
+    with simulation.held_watches("serviceaccounts"):
+        await user.ask("POST", ACCOUNTS, {"metadata": {"name": "bot0"}})
+        for _ in range(40):  # much happens
+            await user.ask("POST", ACCOUNTS, {"metadata": {"generateName": "other-"}})
+        meta = {"name": "s0", "annotations": {ACCOUNT_NAME: "bot0"}}
+        await user.ask("POST", SECRETS, {"metadata": meta, "type": SECRET_TYPE})
+        await asyncio.sleep(30.0)
+    await simulation.settle()
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=["with the live read", "without the live read"])
+def test_the_server_is_asked_before_a_token_is_taken(guarded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not guarded:
+
+        async def nobody(*_args: object) -> None:
+            return None
+
+        monkeypatch.setattr(TokenController, "_find_account", nobody)
+    expected = contextlib.nullcontext() if guarded else pytest.raises(SimulationFailed, match="its account is there")
+    with expected:
+        simulate(unseen, options=OPTIONS, invariants=lambda: (Tokens(),))
+
+
+def test_the_judge_notices_a_token_without_an_account() -> None:
+    async def story(simulation: Simulation) -> None:
+        user = Owner(simulation)
+        meta = {"name": "s0", "annotations": {ACCOUNT_NAME: "nobody"}}
+        await user.ask("POST", SECRETS, {"metadata": meta, "type": SECRET_TYPE})
+        await asyncio.sleep(20.0)
+        await simulation.settle()
+
+    with pytest.raises(SimulationFailed, match="its account is not"):
+        simulate(story, options=SimulationOptions(nodes=1, controllers=("ttl",)), invariants=lambda: (Tokens(),))

@@ -1,0 +1,44 @@
+"""Whose a token Secret is: ``IsServiceAccountToken``, apiserver library ``authentication/serviceaccount/util_test.go``
+(v1.36), and what the token in it says: ``pkg/serviceaccount/legacy.go``."""
+
+import pytest
+
+from pilothouse.api.core import Secret
+from pilothouse.api.meta import ObjectMeta
+from pilothouse.semantics.service_accounts import ACCOUNT_NAME, ACCOUNT_UID, SECRET_TYPE, belongs_to, legacy_claims
+
+
+def secret(name: str | None = "bot", uid: str | None = "1", *, kind: str = SECRET_TYPE, space: str = "ns") -> Secret:
+    """A Secret with these annotations."""
+    given = {ACCOUNT_NAME: name, ACCOUNT_UID: uid}
+    annotations = {key: value for key, value in given.items() if value is not None}
+    return Secret(metadata=ObjectMeta(name="s", namespace=space, annotations=annotations), type=kind)
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        pytest.param(secret(), True, id="name and uid"),
+        pytest.param(secret(uid=None), True, id="a name will do"),
+        pytest.param(secret(uid=""), True, id="an empty uid is none"),
+        pytest.param(secret(uid="2"), False, id="an account of that name that was"),
+        pytest.param(secret("other"), False, id="another name"),
+        pytest.param(secret(None), False, id="no name"),
+        pytest.param(secret(kind="Opaque"), False, id="another type"),
+        pytest.param(secret(space="other"), False, id="another namespace"),
+    ],
+)
+def test_whose_a_secret_is(found: Secret, expected: bool) -> None:
+    assert belongs_to(found, "ns", "bot", "1") is expected
+
+
+def test_a_token_names_account_and_secret_and_has_no_end() -> None:
+    told = legacy_claims(ObjectMeta(name="bot", namespace="ns", uid="1"), "s")
+    assert list(told.items()) == [
+        ("iss", "kubernetes/serviceaccount"),
+        ("kubernetes.io/serviceaccount/namespace", "ns"),
+        ("kubernetes.io/serviceaccount/secret.name", "s"),
+        ("kubernetes.io/serviceaccount/service-account.name", "bot"),
+        ("kubernetes.io/serviceaccount/service-account.uid", "1"),
+        ("sub", "system:serviceaccount:ns:bot"),
+    ]
