@@ -1,0 +1,75 @@
+"""What must hold for CronJobs: a moment brings one Job and no second one, none comes early, and ``Forbid`` forbids.
+
+Counted anew from what was committed, after every write.
+"""
+
+import datetime
+
+import msgspec
+
+from pilothouse.api.batch import CronJob, Job
+from pilothouse.machinery.owners import controller_of
+from pilothouse.semantics.jobs import is_finished
+from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.story import Origin
+from pilothouse.storage import Change
+
+_cron_job = msgspec.json.Decoder(CronJob).decode
+_job = msgspec.json.Decoder(Job).decode
+
+SCHEDULED = "batch.kubernetes.io/cronjob-scheduled-timestamp"
+
+
+class CronJobs(Invariant):
+    """All CronJobs. ``forbid``: of each at most one Job runs at a time."""
+
+    def __init__(self, *, forbid: bool = False) -> None:
+        self._forbid = forbid
+        self._owners: dict[str, CronJob] = {}
+        self._jobs: dict[str, Job] = {}
+        self.moments: dict[str, list[str]] = {}
+        """By name of the CronJob, the moments that brought a Job, in their order."""
+
+    def committed(self, change: Change, origin: Origin | None) -> None:
+        """CronJobs and their Jobs."""
+        gone = change.type == "DELETED"
+        if change.key.startswith("batch/cronjobs/"):
+            self._owners.pop(change.key, None)
+            if not gone:
+                self._owners[change.key] = _cron_job(change.value)
+        elif change.key.startswith("batch/jobs/"):
+            before = self._jobs.pop(change.key, None)
+            if gone:
+                return
+            self._jobs[change.key] = job = _job(change.value)
+            if before is None:
+                self._judge_new(job)
+
+    def _judge_new(self, job: Job) -> None:
+        reference = controller_of(job.metadata)
+        if reference is None or reference.kind != "CronJob":
+            return
+        moment = job.metadata.annotations[SCHEDULED]
+        known = self.moments.setdefault(reference.name, [])
+        if moment in known:
+            raise Violation(f"{reference.name} was started twice for {moment}")
+        known.append(moment)
+        owner = next((each for each in self._owners.values() if each.metadata.uid == reference.uid), None)
+        due, made = datetime.datetime.fromisoformat(moment), job.metadata.creation_timestamp
+        if made is not None and made < due:
+            raise Violation(f"{job.metadata.name} was made at {made}, before {moment}")
+        since = owner.metadata.creation_timestamp if owner is not None else None
+        if since is not None and due < since:
+            raise Violation(f"{job.metadata.name} is for {moment}, when there was no {reference.name}")
+        if self._forbid:
+            running = [each.metadata.name for each in self._jobs.values() if not is_finished(each)]
+            if len(running) > 1:
+                raise Violation(f"of {reference.name} run at once: {sorted(running)}")
+
+    def settled(self) -> None:
+        """Nothing that has ended, or is gone, is still listed as active."""
+        alive = {job.metadata.uid for job in self._jobs.values() if not is_finished(job)}
+        for owner in self._owners.values():
+            stale = [each.name for each in owner.status.active if each.uid not in alive]
+            if stale:
+                raise Violation(f"{owner.metadata.name} lists {stale} as active")

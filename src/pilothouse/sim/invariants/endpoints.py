@@ -1,0 +1,91 @@
+"""What must hold for services in the end: slices and Endpoints name the pods that are there, each once.
+
+Meanwhile little can be promised: what they say follows the pods at a distance.
+"""
+
+from collections import Counter
+
+import msgspec
+
+from pilothouse.api.core import Endpoints, Pod
+from pilothouse.api.discovery import EndpointSlice
+from pilothouse.semantics.pods import is_ready, is_terminal
+from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.story import Origin
+from pilothouse.storage import Change
+
+_slice = msgspec.json.Decoder(EndpointSlice).decode
+_endpoints = msgspec.json.Decoder(Endpoints).decode
+_pod = msgspec.json.Decoder(Pod).decode
+
+MANAGED_BY = "endpointslice-controller.k8s.io"
+
+
+class ServiceEndpoints(Invariant):
+    """One service that selects pods by ``app``. ``per_slice``: so many endpoints fit into a slice.
+
+    ``slices`` of it are there at most at any time, beyond those that are needed.
+    """
+
+    def __init__(self, service: str, app: str, *, per_slice: int = 100, spare: int = 0) -> None:
+        self._service = service
+        self._app = app
+        self._per_slice = per_slice
+        self._spare = spare
+        self._slices: dict[str, EndpointSlice] = {}
+        self._endpoints: dict[str, Endpoints] = {}
+        self._pods: dict[str, Pod] = {}
+        self.most_slices = 0
+        """The most that were there at once."""
+
+    def committed(self, change: Change, origin: Origin | None) -> None:
+        """Slices, Endpoints and pods."""
+        gone = change.type == "DELETED"
+        if change.key.startswith("discovery.k8s.io/endpointslices/"):
+            self._slices.pop(change.key, None)
+            found = _slice(change.value)
+            if not gone and found.metadata.labels.get("endpointslice.kubernetes.io/managed-by") == MANAGED_BY:
+                self._slices[change.key] = found
+                self.most_slices = max(self.most_slices, len(self._slices))
+        elif change.key.startswith("/endpoints/"):
+            self._endpoints.pop(change.key, None)
+            if not gone:
+                self._endpoints[change.key] = _endpoints(change.value)
+        elif change.key.startswith("/pods/"):
+            self._pods.pop(change.key, None)
+            if not gone:
+                self._pods[change.key] = _pod(change.value)
+
+    def settled(self) -> None:
+        """Both say of every pod that has an address whether it is ready, and of nobody else."""
+        wanted = {
+            pod.metadata.name: is_ready(pod)
+            for pod in self._pods.values()
+            if pod.metadata.labels.get("app") == self._app and pod.status.pod_ip and not is_terminal(pod)
+        }
+        told: Counter[str] = Counter()
+        said: dict[str, bool | None] = {}
+        for each in self._slices.values():
+            for endpoint in each.endpoints or ():
+                name = endpoint.target_ref.name if endpoint.target_ref is not None else ""
+                told[name] += 1
+                said[name] = endpoint.conditions.ready
+        doubled = sorted(name for name, count in told.items() if count > 1)
+        if doubled:
+            raise Violation(f"{doubled} are in more than one place of the slices of {self._service}")
+        if said != wanted:
+            raise Violation(f"the slices of {self._service} say {said}, there is {wanted}")
+        needed = max(1, -(-len(wanted) // self._per_slice))
+        if len(self._slices) > needed + self._spare:
+            raise Violation(f"{self._service} has {len(self._slices)} slices for {len(wanted)} pods")
+        older = {
+            address.target_ref.name: ready
+            for each in self._endpoints.values()
+            if each.metadata.name == self._service
+            for subset in each.subsets
+            for ready, addresses in ((True, subset.addresses), (False, subset.not_ready_addresses))
+            for address in addresses
+            if address.target_ref is not None
+        }
+        if older != wanted:
+            raise Violation(f"the Endpoints of {self._service} say {older}, there is {wanted}")

@@ -1,0 +1,147 @@
+"""What must hold for Jobs: pods are counted as they ended, never more of them run than may, and no finalizer is left.
+
+Counted anew from what was committed, after every write. Who deletes pods, or changes how many may run, judges less: see
+the arguments.
+"""
+
+import msgspec
+
+from pilothouse.api.batch import Job
+from pilothouse.api.core import Pod
+from pilothouse.machinery.owners import controller_of
+from pilothouse.semantics.jobs import is_finished, true_condition
+from pilothouse.semantics.pods import is_active
+from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.story import Origin
+from pilothouse.storage import Change
+
+_job = msgspec.json.Decoder(Job).decode
+_pod = msgspec.json.Decoder(Pod).decode
+
+TRACKING = "batch.kubernetes.io/job-tracking"
+INDEX = "batch.kubernetes.io/job-completion-index"
+
+
+class _Lives:
+    """What has become of the pods of one Job, by uid."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, Pod] = {}
+        self.made: dict[str, None] = {}
+        self.succeeded: dict[str, str] = {}
+        """The index that the pod says it is for, or "" of one that is for none."""
+        self.lost: dict[str, None] = {}
+        """Failed, or told to go."""
+
+
+class Jobs(Invariant):
+    """All Jobs, with their pods.
+
+    ``bounded``: nobody but the controller deletes pods, and Jobs stay as they were made. Then at no time run more pods
+    than ``parallelism`` says, or than completions are still missing, and in the end exactly those count that succeeded.
+    """
+
+    def __init__(self, *, bounded: bool = True) -> None:
+        self._bounded = bounded
+        self._jobs: dict[str, Job] = {}
+        self._lives: dict[str, _Lives] = {}
+        self._pods: dict[str, Pod] = {}
+
+    @property
+    def made(self) -> int:
+        """How many pods were made for Jobs, in all."""
+        return sum(len(lives.made) for lives in self._lives.values())
+
+    def committed(self, change: Change, origin: Origin | None) -> None:
+        """Jobs and pods."""
+        gone = change.type == "DELETED"
+        if change.key.startswith("batch/jobs/"):
+            before = self._jobs.pop(change.key, None)
+            if not gone:
+                self._jobs[change.key] = now = _job(change.value)
+                self._judge_status(now, before)
+        elif change.key.startswith("/pods/"):
+            self._pods.pop(change.key, None)
+            pod = _pod(change.value)
+            if not gone:
+                self._pods[change.key] = pod
+            self._note(change.key, pod, gone)
+
+    def _note(self, key: str, pod: Pod, gone: bool) -> None:
+        reference = controller_of(pod.metadata)
+        if reference is None or reference.kind != "Job":
+            return
+        lives = self._lives.setdefault(reference.uid, _Lives())
+        uid, phase = pod.metadata.uid, pod.status.phase
+        lives.pods.pop(uid, None)
+        if phase == "Succeeded":
+            lives.succeeded.setdefault(uid, pod.metadata.annotations.get(INDEX, ""))
+        if phase == "Failed" or pod.metadata.deletion_timestamp is not None or gone:
+            lives.lost[uid] = None
+        if gone:
+            return
+        lives.pods[uid] = pod
+        is_new = uid not in lives.made
+        lives.made[uid] = None
+        job = next((each for each in self._jobs.values() if each.metadata.uid == reference.uid), None)
+        if is_new and self._bounded and job is not None:
+            self._judge_new(key, job, lives)
+
+    def _judge_new(self, key: str, job: Job, lives: _Lives) -> None:
+        active = [each for each in lives.pods.values() if is_active(each)]
+        most = 1 if job.spec.parallelism is None else job.spec.parallelism
+        if len(active) > most:
+            raise Violation(f"{key} is active pod number {len(active)} of {job.metadata.name}, {most} may be")
+        wanted = job.spec.completions
+        if wanted is not None and len(active) + len(lives.succeeded) > wanted:
+            done = len(lives.succeeded)
+            raise Violation(f"{key} was made for {job.metadata.name}: {done} of {wanted} are done, {len(active)} run")
+
+    def _judge_status(self, job: Job, before: Job | None) -> None:
+        """Nothing counts that has not happened, and what was counted is not taken back."""
+        name, status = job.metadata.name, job.status
+        lives = self._lives.get(job.metadata.uid, _Lives())
+        if min(status.active, status.succeeded, status.failed) < 0:
+            raise Violation(f"{name} counts pods below nothing: {status}")
+        if status.succeeded > len(lives.succeeded):
+            raise Violation(f"{name} counts {status.succeeded} as succeeded, {len(lives.succeeded)} have")
+        if status.failed > len(lives.lost):
+            raise Violation(f"{name} counts {status.failed} as failed, {len(lives.lost)} have")
+        if before is None or before.metadata.uid != job.metadata.uid:
+            return
+        counts, former = (status.succeeded, status.failed), (before.status.succeeded, before.status.failed)
+        if self._bounded and (counts[0] < former[0] or counts[1] < former[1]):
+            raise Violation(f"{name} counted {former} as succeeded and failed, and now {counts}")
+        if is_finished(before) and (not is_finished(job) or counts != former):
+            raise Violation(f"{name} had ended with {former} and now says {counts}")
+
+    def settled(self) -> None:
+        """Every Job has ended and says of it what happened; pods whose Job is over or gone are free."""
+        alive = {job.metadata.uid: job for job in self._jobs.values()}
+        for key, pod in self._pods.items():
+            reference = controller_of(pod.metadata)
+            if TRACKING not in pod.metadata.finalizers or (reference is not None and reference.kind != "Job"):
+                continue
+            job = alive.get(reference.uid) if reference is not None else None
+            if job is None or is_finished(job):
+                raise Violation(f"{key} still has the finalizer of {reference.name if reference else 'no Job'}")
+        for job in self._jobs.values():
+            self._judge_end(job)
+
+    def _judge_end(self, job: Job) -> None:
+        name, status = job.metadata.name, job.status
+        if job.spec.suspend or job.spec.managed_by is not None:
+            return
+        if not is_finished(job):
+            raise Violation(f"{name} has not ended: {status}")
+        uncounted = status.uncounted_terminated_pods
+        rest = (status.active, status.terminating, status.ready)
+        if any(rest) or (uncounted is not None and (uncounted.succeeded or uncounted.failed)):
+            raise Violation(f"{name} has ended and says {status}")
+        lives = self._lives.get(job.metadata.uid, _Lives())
+        done = len({*lives.succeeded.values()}) if job.spec.completion_mode == "Indexed" else len(lives.succeeded)
+        if self._bounded and (status.succeeded != done or status.failed != len(lives.lost.keys() - lives.succeeded)):
+            raise Violation(f"{name} says {status}; {done} succeeded and {len(lives.lost)} were lost")
+        wanted = job.spec.completions or 0
+        if true_condition(job, "Complete") and job.spec.success_policy is None and status.succeeded < wanted:
+            raise Violation(f"{name} is complete with {status.succeeded} of {wanted}")
