@@ -112,9 +112,12 @@ def plain(record: Record) -> Record:
 
 
 def writes_of(trace: Trace) -> Iterator[Record]:
-    """All but statuses, and without refusals: whether another one has just written a claim is chance."""
+    """All but statuses, and without refusals and what is told of them: whether another one has just written a claim is
+    chance."""
     for record in trace.of(USER):
-        if not (record.is_status or record.is_read) and record.code < 400:
+        if record.is_status or record.is_read or record.code >= 400:
+            continue
+        if record.resource != "events" or "the object has been modified" not in (record.body or {}).get("message", ""):
             yield record
 
 

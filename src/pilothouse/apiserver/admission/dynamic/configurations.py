@@ -3,8 +3,10 @@
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from pilothouse.apiserver.errors import StatusError
 from pilothouse.apiserver.objects import Object, decode
 from pilothouse.apiserver.resources import storage_prefix
+from pilothouse.env import Log
 from pilothouse.storage import Change, Store
 
 GROUP = "admissionregistration.k8s.io"
@@ -19,6 +21,8 @@ EXEMPT = (
 """Resources of the group that no webhook and no policy is about: nobody must be able to lock everybody out."""
 
 T = TypeVar("T")
+
+_log = Log("admission")
 
 
 class Configurations(Generic[T]):
@@ -43,5 +47,11 @@ class Configurations(Generic[T]):
         for change in changes:
             if change.type == "DELETED":
                 self._made.pop(change.key, None)
-            else:
+                continue
+            try:
                 self._made[change.key] = self._make(decode(change.value))
+            except (StatusError, RecursionError, AttributeError, TypeError, ValueError) as error:
+                # This server lets no such object in, so that somebody else has written the store. What it would have
+                # admitted nobody can know; the write itself has happened, and everybody else must hear of it.
+                _log.error("A stored configuration of admission can't be read, and is left out", key=change.key, err=error)
+                self._made.pop(change.key, None)
