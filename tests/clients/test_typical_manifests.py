@@ -257,9 +257,14 @@ def test_the_servers_apply_takes_over_and_changes_nothing(desk: Desk) -> None:
     assert "kubectl-client-side-apply" not in managers
 
 
-def test_it_goes_and_comes_up_by_the_servers_apply_alone(desk: Desk) -> None:
-    desk("delete", "--timeout=30s", "-f", str(MANIFEST))
-    until(lambda: not desk("get", "pods,pvc", "-o", "name"), "pods and claims have gone with their owners")
+def test_the_servers_apply_makes_it_too(desk: Desk) -> None:
+    """Tried only, in a namespace of its own; and for real where nothing has to go first."""
+    desk("delete", "service/outside", "deployment/web", "--timeout=30s")
+    desk("create", "namespace", "fresh")
+    until(lambda: "/default" in desk("--namespace=fresh", "get", "sa", "-o", "name"), "pods may be made there")
+    tried = desk.apply("--namespace=fresh", "--server-side", "--force-conflicts", "--dry-run=server")
+    assert len(tried) == OBJECTS
+    assert "secret/passwords" not in desk("--namespace=fresh", "get", "secrets", "-o", "name")
     assert set(desk.apply("--server-side").values()) == {"serverside-applied"}
     desk.comes_up()
     entries = desk.get("deployment", "web", "--show-managed-fields")["metadata"]["managedFields"]
