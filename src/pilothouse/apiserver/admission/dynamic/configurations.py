@@ -53,5 +53,7 @@ class Configurations(Generic[T]):
             except (StatusError, RecursionError, AttributeError, TypeError, ValueError) as error:
                 # This server lets no such object in, so that somebody else has written the store. What it would have
                 # admitted nobody can know; the write itself has happened, and everybody else must hear of it.
-                _log.error("A stored configuration of admission can't be read, and is left out", key=change.key, err=error)
+                _log.error(
+                    "A stored configuration of admission can't be read, and is left out", key=change.key, err=error
+                )
                 self._made.pop(change.key, None)
