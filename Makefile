@@ -33,10 +33,13 @@ check: setup
 bench: setup
 	$(BIN)/python -m bench $(ARGS)
 
-# The reference of the manager's flags, from the code. Through another file: one that fails leaves what is there.
+# The references of the manager's flags and controllers, from the code. Through other files: one that fails leaves what
+# is there.
 flags: setup
 	$(BIN)/python -m pilothouse.cli.flags_reference > docs/reference/flags.md.new
 	mv docs/reference/flags.md.new docs/reference/flags.md
+	$(BIN)/python -m pilothouse.cli.controllers_reference > docs/controllers/index.md.new
+	mv docs/controllers/index.md.new docs/controllers/index.md
 
 explore: setup
 	$(BIN)/python -m pytest tests/scenarios tests/determinism -n $(WORKERS) --dist loadgroup --seeds $(SEEDS) $(ARGS)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pilothouse.cli import COMMANDS, main
+from pilothouse.cli import COMMANDS, controllers_reference, main
 from pilothouse.cli.flags_reference import page
 from pilothouse.cli.programs import ALIAS, flag_sets, shown_flags
 
@@ -130,13 +130,14 @@ def test_commands_that_run_import_none_of_this() -> None:
     assert done.stdout.strip() == ""
 
 
-def test_make_flags_writes_the_reference(tmp_path: Path) -> None:
+def test_make_flags_writes_the_references(tmp_path: Path) -> None:
     make = shutil.which("make")
     if make is None:
         pytest.skip("no make here")
-    reference = tmp_path / "docs" / "reference" / "flags.md"
-    reference.parent.mkdir(parents=True)
-    reference.write_text("old", encoding="utf-8")
+    references = {"docs/reference/flags.md": page(), "docs/controllers/index.md": controllers_reference.page()}
+    for reference in references:
+        (tmp_path / reference).parent.mkdir(parents=True)
+        (tmp_path / reference).write_text("old", encoding="utf-8")
     binaries = tmp_path / "venv" / "bin"
     binaries.mkdir(parents=True)
     # The environment is this one; only what the target itself does is looked at.
@@ -152,4 +153,4 @@ def test_make_flags_writes_the_reference(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert reference.read_text(encoding="utf-8") == page()
+    assert {path: (tmp_path / path).read_text(encoding="utf-8") for path in references} == references

@@ -16,6 +16,7 @@ from pilothouse.runtime.descriptor import Descriptor, Watch
 DESCRIPTOR = Descriptor(
     name="service-cidr-controller",
     client_name="service-cidrs-controller",
+    gates=("MultiCIDRServiceAllocator",),
     watches=(Watch(kind=SERVICE_CIDRS), Watch(kind=IP_ADDRESSES)),
     factory="pilothouse.controllers.network.service_cidr.controller:build",
 )

@@ -18,6 +18,7 @@ from pilothouse.runtime.descriptor import Descriptor, Watch
 DESCRIPTOR = Descriptor(
     name="volumeattributesclass-protection-controller",
     client_name="volumeattributesclass-protection-controller",
+    gates=("VolumeAttributesClass",),
     watches=(
         Watch(kind=VOLUME_ATTRIBUTES_CLASSES, keep_raw=True),
         Watch(kind=PERSISTENT_VOLUME_CLAIMS, indexes=("volumeAttributesClassName",)),

@@ -1,0 +1,65 @@
+"""The descriptors say what upstream's table of controllers says, which is here as data."""
+
+from typing import NamedTuple
+
+import pytest
+from tests.programs import ROOT
+
+from pilothouse.cli.controllers_reference import page, page_of
+from pilothouse.controllers.registry import DESCRIPTORS
+from pilothouse.runtime.descriptor import Descriptor
+
+DOCS = ROOT / "docs" / "controllers"
+MISSING = {"resourcepoolstatusrequest-controller", "selinux-warning-controller", "storage-version-migrator-controller"}
+BY_NAME = {descriptor.name: descriptor for descriptor in DESCRIPTORS}
+
+
+class Fact(NamedTuple):
+    """A line of upstream's table. ``default`` is on, off, or cloud for those that never run there."""
+
+    name: str
+    alias: str
+    default: str
+    gates: str
+    client: str
+    workers: str
+
+
+def facts() -> list[Fact]:
+    lines = (ROOT / "tests" / "controllermanager" / "upstream_controllers.txt").read_text("utf-8").splitlines()
+    return [Fact(*line.split()) for line in lines if not line.startswith("#")]
+
+
+HERE = [fact for fact in facts() if fact.name in BY_NAME]
+
+
+def test_none_is_missing_but_those_that_are_known_to_be() -> None:
+    assert {fact.name for fact in facts()} - BY_NAME.keys() == MISSING
+    assert BY_NAME.keys() <= {fact.name for fact in facts()}
+
+
+@pytest.mark.parametrize("fact", HERE, ids=lambda fact: fact.name)
+def test_a_descriptor_says_what_upstreams_does(fact: Fact) -> None:
+    descriptor = BY_NAME[fact.name]
+    assert descriptor.aliases == (() if fact.alias == "-" else (fact.alias,))
+    assert descriptor.gates == (() if fact.gates == "-" else tuple(fact.gates.split("+")))
+    if fact.default == "cloud":
+        assert descriptor.switch, "it runs only where a cloud is named"
+        return
+    assert descriptor.default_on == (fact.default == "on")
+    assert descriptor.client_name == fact.client
+    flags = {spec.flag.name: str(spec.flag.default) for spec in descriptor.flags}
+    workers = {name: number for name, number in flags.items() if "concurrent" in name and name.endswith("_syncs")}
+    workers |= {name: number for name, number in flags.items() if "concurrent" in name and name.endswith("-syncs")}
+    expected = {} if fact.workers == "-" else dict([fact.workers.split("=")])
+    assert workers == expected
+
+
+@pytest.mark.parametrize("descriptor", DESCRIPTORS, ids=lambda descriptor: descriptor.name)
+def test_each_has_a_page_of_its_own(descriptor: Descriptor) -> None:
+    text = (DOCS / page_of(descriptor)).read_text(encoding="utf-8")
+    assert text.startswith(f"# {descriptor.name}\n")
+
+
+def test_the_list_of_all_is_up_to_date() -> None:
+    assert (DOCS / "index.md").read_text(encoding="utf-8") == page(), "make flags writes it anew"
