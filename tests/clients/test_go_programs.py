@@ -28,6 +28,8 @@ EXPECTED = (
     r'missing content for CA bundle "client-ca::kube-system::extension-apiserver-authentication::requestheader-',
     # Two controllers of the program met on one object; the next look puts it right, on a real server as well.
     r"the object has been modified; please apply your changes to the latest version and try again",
+    # A set is looked at before its cache has heard of the pod that was just made; so it is on a real server.
+    r'error syncing StatefulSet .* pods ".*" already exists',
     # APIs that v1.20 asks for in versions that were removed since (v1.22 to v1.25).
     r"v1beta1 resources are not available",
     r"could not find the requested resource",

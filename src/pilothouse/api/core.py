@@ -158,9 +158,9 @@ class PersistentVolumeClaimVolumeSource(View, frozen=True):
 
 
 class EphemeralVolumeSource(View, frozen=True):
-    """A claim that is made for the pod and goes with it: its metadata and its spec, as they came."""
+    """A claim that is made for the pod and goes with it: its metadata and its spec, in a dict, as they came."""
 
-    volume_claim_template: dict[str, Any] = {}
+    volume_claim_template: Any = msgspec.field(default_factory=dict)
 
 
 class Volume(View, frozen=True):

@@ -17,11 +17,19 @@ class DeviceRequest(View, frozen=True):
     admin_access: bool = False
 
 
+class DeviceSubRequest(View, frozen=True):
+    """One of several requests of which the first that can be had is taken."""
+
+    device_class_name: str = ""
+    allocation_mode: str = ""
+    count: int = 0
+
+
 class DeviceRequests(View, frozen=True):
     """One request, or several of which the first that can be had is taken."""
 
     exactly: DeviceRequest | None = None
-    first_available: tuple[DeviceRequest, ...] = ()
+    first_available: tuple[DeviceSubRequest, ...] = ()
 
 
 class DeviceClaim(View, frozen=True):

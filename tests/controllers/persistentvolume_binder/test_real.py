@@ -65,7 +65,7 @@ def test_claims_and_volumes_find_each_other(real_cluster: RealCluster, tmp_path:
         until(lambda: phase(f"{VOLUMES}/binder-5") == "Released", "let go")
         remove(f"{VOLUMES}/binder-kept")
         until(lambda: phase(f"{claims}/one") == "Lost", "lost")
-        assert "one ClaimLost" in reasons()
+        until(lambda: "one ClaimLost" in reasons(), "and says so")
         real_cluster.request(
             "POST", CLASSES, {"metadata": {"name": "binder-folders"}, "provisioner": "kubernetes.io/host-path"}
         )

@@ -65,7 +65,7 @@ def decide(pod: Pod, find: Callable[[str], PersistentVolumeClaim | None]) -> lis
 def new_claim(pod: Pod, volume: Volume) -> dict[str, Any]:
     """The claim of one volume. Of the template's metadata only labels and annotations count."""
     assert volume.ephemeral is not None, "only ephemeral volumes have claims made for them"
-    template = volume.ephemeral.volume_claim_template
+    template: dict[str, Any] = volume.ephemeral.volume_claim_template
     meta = template.get("metadata") or {}
     owner = new_controller_reference(pod.metadata, PODS)
     metadata: dict[str, Any] = {

@@ -94,7 +94,10 @@ class Actual:
 
     def set_in_use(self, node: str, volumes: Iterable[str]) -> None:
         """The node says that it has these mounted, or is about to."""
-        self._in_use[node] = set(volumes)
+        if used := set(volumes):
+            self._in_use[node] = used
+        else:
+            self._in_use.pop(node, None)  # as of most nodes, and of those that are gone
 
     def is_mounted(self, pair: Pair) -> bool:
         """Whether the node may have the volume mounted."""
