@@ -98,6 +98,13 @@ def test_values_saturate_at_64_bits() -> None:
     assert parse_quantity("1e-2000000000").value == 1
 
 
+def test_billionths_are_exact_and_sort_as_quantities_do() -> None:
+    texts = ["-1", "0", "1n", "0.5", "500m", "1", "1e9", "1Gi", "9999999999999999999Ki", "1e30"]
+    assert [parse_quantity(text).billionths for text in texts[:6]] == [-(10**9), 0, 1, 5 * 10**8, 5 * 10**8, 10**9]
+    found = [parse_quantity(text) for text in texts]
+    assert sorted(found, key=lambda each: each.billionths) == sorted(found) == found
+
+
 def test_quantities_compare_by_amount_whatever_their_notation() -> None:
     assert parse_quantity("1") == parse_quantity("1000m") == parse_quantity("1e0")
     assert hash(parse_quantity("1Ki")) == hash(parse_quantity("1024"))

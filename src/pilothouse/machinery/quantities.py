@@ -57,6 +57,11 @@ class Quantity:
         """Thousandths, rounded up (away from zero), at most 2**63-1."""
         return self._scaled(3)
 
+    @property
+    def billionths(self) -> int:
+        """The amount exactly, as a number that sorts fast: nothing finer than a billionth is kept."""
+        return self._at(-9)
+
     def _scaled(self, power: int) -> int:
         exponent = self.exponent + power
         if exponent >= 0:

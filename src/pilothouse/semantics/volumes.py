@@ -173,12 +173,14 @@ def find_match(
     node: Mapping[str, str] | None = None,
     taken: Collection[str] = (),
     delayed: bool = False,
+    ascending: bool = False,
 ) -> PersistentVolume | None:
     """The volume that is reserved for the claim, or the smallest of those that are free and do.
 
     With the labels of a ``node``, as the scheduler asks: one that can be used there. Without, as the binder asks: when
-    binding is ``delayed`` only what is reserved counts. ``taken`` are names that were given away meanwhile. Raises
-    ``SelectorError``.
+    binding is ``delayed`` only what is reserved counts. ``taken`` are names that were given away meanwhile. Who knows
+    them ``ascending``, those that are reserved before the free ones and the smallest of these first, has no more looked
+    at than it takes. Raises ``SelectorError``.
     """
     selector = selector_from(claim.spec.selector) if claim.spec.selector is not None else None
     requested, class_ = request_of(claim), claim_class(claim)
@@ -204,6 +206,8 @@ def find_match(
             continue
         if node is not None and not allows_access(claim, volume):
             continue
+        if ascending:
+            return volume
         if best is None or capacity < size:
             best, size = volume, capacity
     return best

@@ -3,6 +3,8 @@
 TestFindingVolumeWithDifferentAccessModes, TestFindingPreboundVolumes) and, with a node, the scheduler's use of
 ``FindMatchingVolume`` (component-helpers ``storage/volume/pv_helpers.go``)."""
 
+import random
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -172,24 +174,91 @@ def test_a_selector_that_nobody_understands_is_an_error() -> None:
         book(volume("v")).best_match(as_claim(doc), delayed=False)
 
 
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the volumes that are looked at from now on."""
+    looked_at: list[str] = []
+
+    def noted(volumes: Iterable[PersistentVolume]) -> Iterator[PersistentVolume]:
+        for each in volumes:
+            looked_at.append(each.metadata.name)
+            yield each
+
+    def watched(asked: Any, volumes: Iterable[PersistentVolume], **more: Any) -> PersistentVolume | None:
+        return find_match(asked, noted(volumes), **more)
+
+    monkeypatch.setattr(books, "find_match", watched)
+    return looked_at
+
+
 @pytest.mark.parametrize("delayed", [False, True])
 def test_volumes_of_others_cost_a_claim_nothing(delayed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each claim that waits is looked at every 15 seconds: it must not matter how many volumes are in use."""
-    looked_at: list[str] = []
-
-    def watched(asked: Any, volumes: Any, **more: Any) -> PersistentVolume | None:
-        shown = list(volumes)
-        looked_at.extend(each.metadata.name for each in shown)
-        return find_match(asked, shown, **more)
-
-    monkeypatch.setattr(books, "find_match", watched)
+    looked_at = looks(monkeypatch)
     in_use = [volume(f"used{n}", "1Gi", f"uid{n}", f"other{n}", modes=TWO if n % 2 else THREE) for n in range(50)]
     others = [volume(f"gold{n}", class_name="gold", modes=TWO) for n in range(50)]
-    shelf = book(*in_use, *others, volume("free", modes=TWO), volume("mine", "1Gi", "", "c", "Pending", modes=THREE))
+    blocks = [volume(f"block{n}", modes=TWO, volumeMode="Block") for n in range(50)]
+    better = [volume(f"better{n}", modes=TWO, volumeAttributesClassName="gold") for n in range(50)]
+    not_yet = [volume(f"new{n}", modes=TWO, phase="Pending") for n in range(50)]
+    mine = volume("mine", "1Gi", "", "c", "Pending", modes=THREE)
+    shelf = book(*in_use, *others, *blocks, *better, *not_yet, volume("free", modes=TWO), mine)
     match = shelf.best_match(as_claim(asks("1Gi")), delayed=delayed)
     assert match is not None
     assert match.metadata.name == ("mine" if delayed else "free")
     assert looked_at == (["mine"] if delayed else ["free"])
+
+
+def test_of_many_free_volumes_only_the_best_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And of those with the wrong labels as many as it takes."""
+    looked_at = looks(monkeypatch)
+    free = [volume(f"v{n:02}", f"{10 - n % 10}Gi", labels={"even": str(n % 2)}) for n in range(50)]
+    shelf = book(*free)
+    match = shelf.best_match(as_claim(claim("c", size="3500Mi")), delayed=False)
+    assert match is not None
+    assert (match.metadata.name, looked_at) == ("v06", ["v06"]), "the first of 4Gi"
+    looked_at.clear()
+    match = shelf.best_match(as_claim(claim("c", size="3500Mi", selects={"even": "1"})), delayed=False)
+    assert match is not None
+    assert (match.metadata.name, looked_at) == ("v05", ["v06", "v16", "v26", "v36", "v46", "v05"]), "of 5Gi"
+
+
+@pytest.mark.parametrize("round_", range(30))
+def test_the_index_finds_what_a_look_at_each_volume_finds(round_: int) -> None:
+    chance = random.Random(round_)
+    sizes = ["0", "500M", "512Mi", "1Gi", "1073741824", "1.5Gi", "0.0000000001", "2e9", "2Gi"]
+
+    def any_volume(name: str, revision: int) -> Doc:
+        owner = chance.choice(["", "", "", "c", "other"])
+        uid = chance.choice(["", "uid-of-nobody"]) if owner else ""
+        phase = chance.choice(["Available", "Available", "Pending"])
+        spec: dict[str, Any] = {"class_name": chance.choice(["", "gold"]), "labels": {"a": chance.choice("xy")}}
+        if chance.random() < 0.2:
+            spec["volumeMode"] = chance.choice(["Block", "Filesystem"])
+        made = volume(name, chance.choice(sizes), uid, owner, phase, modes=chance.choice([(RWO,), TWO, THREE]), **spec)
+        made["metadata"]["resourceVersion"] = str(revision)
+        if chance.random() < 0.1:
+            made["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        return made
+
+    shelf, present = VolumeBook(), dict[str, PersistentVolume]()
+    for revision in range(1, 120):
+        name = f"v{chance.randrange(25)}"
+        if chance.random() < 0.2:
+            shelf.drop(name)
+            present.pop(name, None)
+            continue
+        found = known(msgspec.json.encode(any_volume(name, revision)), PersistentVolume)
+        assert shelf.put(found)
+        present[name] = found.object
+        more: dict[str, Any] = {"class_name": chance.choice(["", "gold"])}
+        if chance.random() < 0.3:
+            more["selects"] = {"a": "x"}
+        asked = as_claim(asks(chance.choice(sizes), chance.choice([(RWO,), TWO, (ROX,)]), **more))
+        delayed = chance.random() < 0.3
+        expected = None
+        for modes in shelf.possible_modes(asked.spec.access_modes):
+            same = [each for _, each in sorted(present.items()) if mode_set(each.spec.access_modes) == modes]
+            expected = expected or find_match(asked, same, delayed=delayed)
+        assert shelf.best_match(asked, delayed=delayed) == expected
 
 
 def test_what_was_let_go_may_be_had_again() -> None:

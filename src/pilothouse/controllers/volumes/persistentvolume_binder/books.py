@@ -4,24 +4,29 @@ Binding is four writes, and their events come back later and in any order. Whoev
 see half of a binding that is long whole, and write it again, to meet a conflict each time. So each write is put into
 the books at once; what an informer shows after that counts only if it is not older (upstream's ``storeObjectUpdate``,
 v1.36 ``pkg/controller/volume/persistentvolume/pv_controller_base.go``). Volumes are found by their access modes
-(``index.go``). Written by ``controller`` and ``writes``, read by the decisions.
+(``index.go``), and among those, other than upstream's, by what else must fit and by size: upstream looks at each volume
+there is for each claim. Written by ``controller`` and ``writes``, read by the decisions.
 """
 
+from bisect import bisect_left, insort
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
 from pilothouse.api.core import PersistentVolumeClaim
 from pilothouse.api.storage import PersistentVolume
 from pilothouse.controllers.shared.volume_links import Known
+from pilothouse.machinery.quantities import Quantity
 from pilothouse.machinery.resource_versions import is_newer
 from pilothouse.runtime import object_key
 from pilothouse.runtime.cache import Cached
-from pilothouse.semantics.volumes import claim_class, find_match, volume_class
+from pilothouse.semantics.volumes import capacity_of, claim_class, find_match, request_of, volume_class
 
 T = TypeVar("T", bound=Cached)
 
 _ORDER = ("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod")
 Modes = tuple[str, ...]
+Sort = tuple[str, str, str]
+"""Class, volume mode, class of attributes: what must be the same of a claim and of a volume that nobody has."""
 
 
 class Book(Generic[T]):
@@ -62,40 +67,90 @@ class Book(Generic[T]):
 ClaimBook = Book[PersistentVolumeClaim]
 
 
+class Rank:
+    """Free volumes of one sort, the smallest first and by name among those of one size."""
+
+    def __init__(self) -> None:
+        self._sizes: list[tuple[int, str]] = []
+        self._volumes: dict[str, PersistentVolume] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._sizes)
+
+    def put(self, name: str, volume: PersistentVolume) -> None:
+        """Add one."""
+        insort(self._sizes, (capacity_of(volume).billionths, name))
+        self._volumes[name] = volume
+
+    def take(self, name: str) -> None:
+        """Remove one."""
+        volume = self._volumes.pop(name)
+        del self._sizes[bisect_left(self._sizes, (capacity_of(volume).billionths, name))]
+
+    def from_size(self, least: Quantity) -> Iterator[PersistentVolume]:
+        """Those that are at least so large. Not to be changed while somebody iterates."""
+        for place in range(bisect_left(self._sizes, (least.billionths, "")), len(self._sizes)):
+            yield self._volumes[self._sizes[place][1]]
+
+
 class Shelf:
-    """The volumes with one set of access modes: those that are somebody's by whose they are, the others by class."""
+    """The volumes with one set of access modes: those that are somebody's by whose they are, those that anybody may
+    have by what a claim must ask for to get them, and by size."""
 
     def __init__(self) -> None:
         self.volumes: dict[str, PersistentVolume] = {}
         self._of_claim: dict[str, dict[str, PersistentVolume]] = {}
-        self._free: dict[str, dict[str, PersistentVolume]] = {}
+        self._free: dict[Sort, Rank] = {}
 
     def put(self, name: str, volume: PersistentVolume) -> None:
         """Add one."""
         self.volumes[name] = volume
-        index, place = self._place(volume)
-        index.setdefault(place, {})[name] = volume
+        reference = volume.spec.claim_ref
+        if reference is not None:
+            self._of_claim.setdefault(f"{reference.namespace}/{reference.name}", {})[name] = volume
+        elif _is_free(volume):
+            rank = self._free.get(_sort(volume))
+            if rank is None:
+                rank = self._free[_sort(volume)] = Rank()
+            rank.put(name, volume)
 
     def take(self, name: str) -> None:
         """Remove one."""
-        index, place = self._place(self.volumes.pop(name))
-        del index[place][name]
-        if not index[place]:
-            del index[place]
-
-    def candidates(self, claim: PersistentVolumeClaim, *, delayed: bool) -> list[PersistentVolume]:
-        """Those of which a claim might get one, by name: its own, and if its binding is not ``delayed`` what is free
-        in its class. Volumes of others are not even looked at, and there may be many."""
-        found = dict(self._of_claim.get(object_key(claim.metadata), {}))
-        if not delayed:
-            found |= self._free.get(claim_class(claim), {})
-        return [found[name] for name in sorted(found)]
-
-    def _place(self, volume: PersistentVolume) -> tuple[dict[str, dict[str, PersistentVolume]], str]:
+        volume = self.volumes.pop(name)
         reference = volume.spec.claim_ref
-        if reference is None:
-            return self._free, volume_class(volume)
-        return self._of_claim, f"{reference.namespace}/{reference.name}"
+        if reference is not None:
+            key = f"{reference.namespace}/{reference.name}"
+            del self._of_claim[key][name]
+            if not self._of_claim[key]:
+                del self._of_claim[key]
+        elif _is_free(volume):
+            rank = self._free[_sort(volume)]
+            rank.take(name)
+            if not rank:
+                del self._free[_sort(volume)]
+
+    def candidates(self, claim: PersistentVolumeClaim, *, delayed: bool) -> Iterator[PersistentVolume]:
+        """Those of which a claim might get one: its own by name, and if its binding is not ``delayed`` what is free, of
+        its sort and large enough, the smallest first. Others are not even looked at, and there may be many."""
+        own = self._of_claim.get(object_key(claim.metadata), {})
+        yield from (own[name] for name in sorted(own))
+        rank = None if delayed else self._free.get(_wanted_sort(claim))
+        if rank is not None:
+            yield from rank.from_size(request_of(claim))
+
+
+def _is_free(volume: PersistentVolume) -> bool:
+    return volume.status.phase == "Available" and volume.metadata.deletion_timestamp is None
+
+
+def _sort(volume: PersistentVolume) -> Sort:
+    spec = volume.spec
+    return volume_class(volume), spec.volume_mode or "Filesystem", spec.volume_attributes_class_name or ""
+
+
+def _wanted_sort(claim: PersistentVolumeClaim) -> Sort:
+    spec = claim.spec
+    return claim_class(claim), spec.volume_mode or "Filesystem", spec.volume_attributes_class_name or ""
 
 
 class VolumeBook(Book[PersistentVolume]):
@@ -138,7 +193,7 @@ class VolumeBook(Book[PersistentVolume]):
         set with more modes has a smaller volume. Raises ``SelectorError``."""
         for modes in self.possible_modes(claim.spec.access_modes):
             candidates = self._by_modes[modes].candidates(claim, delayed=delayed)
-            found = find_match(claim, candidates, delayed=delayed)
+            found = find_match(claim, candidates, delayed=delayed, ascending=True)
             if found is not None:
                 return found
         return None
