@@ -9,6 +9,20 @@ from tests.programs import until
 Doc = dict[str, Any]
 
 
+def stateful_set(name: str, **spec: Any) -> Doc:
+    """A StatefulSet of three small pods, or of what ``spec`` says."""
+    labels = {"app": name}
+    pod = {"terminationGracePeriodSeconds": 1, "containers": [{"name": "main", "image": "pause:1"}]}
+    whole = {
+        "replicas": 3,
+        "serviceName": name,
+        "selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels}, "spec": pod},
+        **spec,
+    }
+    return {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": name}, "spec": whole}
+
+
 class Theatre(Ground):
     """A cluster as kubectl shows it, with the StatefulSet ``web``."""
 
@@ -25,17 +39,7 @@ class Theatre(Ground):
 
     def create(self, **spec: Any) -> None:
         """The StatefulSet, by kubectl."""
-        labels = {"app": "web"}
-        pod = {"terminationGracePeriodSeconds": 1, "containers": [{"name": "main", "image": "pause:1"}]}
-        whole = {
-            "replicas": 3,
-            "serviceName": "web",
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": pod},
-            **spec,
-        }
-        document = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "web"}, "spec": whole}
-        self("create", "-f", "-", stdin=document)
+        self("create", "-f", "-", stdin=stateful_set("web", **spec))
 
     def rolled(self) -> None:
         """Wait as people do."""
@@ -85,7 +89,7 @@ class Theatre(Ground):
         return [item["message"].split()[2] for item in pods]
 
 
-CLAIMS = [
+CLAIMS: list[Doc] = [
     {
         "metadata": {"name": "data"},
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},

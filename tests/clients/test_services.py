@@ -1,4 +1,5 @@
-"""``pilothouse up`` with kubectl: Endpoints written by hand are mirrored, and ranges of service addresses come and go.
+"""``pilothouse up`` with kubectl: Endpoints written by hand are mirrored, ranges of service addresses come and go, and
+a load balancer of the simulated cloud gives a Service an address.
 
 kubectl waits for what the controllers do (``mirroring``: EndpointSlices; ``service-cidr``: Ready, and the finalizer).
 """
@@ -59,6 +60,25 @@ def test_endpoints_written_by_hand_are_mirrored(terminal: Terminal) -> None:
     until(lambda: len(slices()) == 2, "and come again")
     terminal("delete", "service", "ext")
     until(lambda: not slices(), "they go with the service")
+
+
+def test_a_load_balancer_gives_an_address_and_takes_it_along(terminal: Terminal) -> None:
+    def addresses() -> list[str]:
+        found = terminal("get", "services", "-o", "jsonpath={.items[*].status.loadBalancer.ingress[*].ip}")
+        return found.split()
+
+    for name in ("front", "other"):
+        terminal("create", "service", "loadbalancer", name, "--tcp=80")
+    until(lambda: len(addresses()) == 2, "both have an address")
+    assert len(set(addresses())) == 2
+    row = next(line for line in terminal("get", "services").splitlines() if line.startswith("front"))
+    assert row.split()[3] in addresses()
+    assert "EnsuredLoadBalancer" in terminal("describe", "service", "front")
+    terminal("patch", "service", "front", "-p", '{"spec":{"type":"ClusterIP"}}')
+    until(lambda: len(addresses()) == 1, "a Service that is no balancer any more has none")
+    until(lambda: "finalizers" not in terminal("get", "service", "front", "-o", "yaml"), "and nothing holds it")
+    terminal("delete", "service", "front", "other", "--timeout=20s")
+    assert not addresses()
 
 
 def cidr(name: str, *ranges: str) -> dict[str, Any]:

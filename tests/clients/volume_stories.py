@@ -1,11 +1,13 @@
 """What becomes of claims and volumes, told once and heard twice: on ``pilothouse up`` and on a real API server."""
 
+import copy
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 from tests.clients.daemon_stories import is_ready
-from tests.clients.stateful_stories import CLAIMS, Theatre
+from tests.clients.stateful_stories import CLAIMS, Theatre, stateful_set
 from tests.programs import until
 
 Doc = dict[str, Any]
@@ -275,8 +277,62 @@ def a_pod_has_room_of_its_own(stage: Storehouse) -> None:
     until(lambda: not stage.volumes(), "and the volume")
 
 
-ATTACHING = [a_stateful_set_grows_and_moves, two_nodes_want_one_volume, a_pod_has_room_of_its_own]
-"""What needs an API server of today, and a manager that attaches."""
+def policies_say_what_is_left(stage: Storehouse) -> None:
+    """StatefulSets under each retention policy, on volumes of each reclaim policy: scaled down, then deleted."""
+    stage.make_class("kept", reclaimPolicy="Retain")
+    ways = [
+        (scaled, deleted, kept)
+        for scaled in ("Retain", "Delete")
+        for deleted in ("Retain", "Delete")
+        for kept in (0, 1)
+    ]
+    names = {way: f"scaled-{way[0]}-deleted-{way[1]}-{way[2]}".lower() for way in ways}
+    items = []
+    for (scaled, deleted, kept), name in names.items():
+        (template,) = copy.deepcopy(CLAIMS)
+        template["spec"]["storageClassName"] = "kept" if kept else "standard"
+        spec = {"replicas": 2, "podManagementPolicy": "Parallel", "volumeClaimTemplates": [template]}
+        policy = {"whenScaled": scaled, "whenDeleted": deleted}
+        items.append(stateful_set(name, **spec, persistentVolumeClaimRetentionPolicy=policy))
+    stage("create", "-f", "-", stdin={"apiVersion": "v1", "kind": "List", "items": items})
+    pods = {f"{name}-{ordinal}" for name in names.values() for ordinal in range(2)}
+    until(lambda: {pod["metadata"]["name"] for pod in stage.get("pods")["items"] if is_ready(pod)} == pods, "all run")
+
+    def phases() -> dict[str, str]:
+        """Of the volumes, by the claims that they are of or were of."""
+        return {each["spec"]["claimRef"]["name"]: each["status"]["phase"] for each in stage.volumes().values()}
+
+    def expected(is_left: Callable[[str, str, int], bool]) -> dict[str, str]:
+        found = {}
+        for (scaled, deleted, kept), name in names.items():
+            for ordinal in range(2):
+                if is_left(scaled, deleted, ordinal):
+                    found[f"data-{name}-{ordinal}"] = "Bound"
+                elif kept:
+                    found[f"data-{name}-{ordinal}"] = "Released"
+        return found
+
+    assert set(phases().values()) == {"Bound"}
+    stage("scale", "sts", "--all", "--replicas=1")
+    wanted = expected(lambda scaled, _deleted, ordinal: ordinal == 0 or scaled == "Retain")
+    until(lambda: phases() == wanted, "claims of pods that are too many go as whenScaled says")
+    stage("delete", "sts", "--all")
+    wanted = expected(lambda scaled, deleted, ordinal: deleted == "Retain" and (ordinal == 0 or scaled == "Retain"))
+    until(lambda: phases() == wanted, "and the others as whenDeleted says")
+    bound = {name for name, phase in wanted.items() if phase == "Bound"}
+    assert set(stage.claims()) == bound
+    stage("delete", "pvc", "--all")
+    until(lambda: set(phases().values()) == {"Released"}, "what is not kept goes with the last claims")
+    stage("delete", "pv", "--all", "--timeout=30s")
+
+
+ATTACHING = [
+    a_stateful_set_grows_and_moves,
+    two_nodes_want_one_volume,
+    a_pod_has_room_of_its_own,
+    policies_say_what_is_left,
+]
+"""What needs an API server of today, or a manager that attaches."""
 STORIES = [
     a_stateful_set_gets_volumes_and_leaves_them,
     what_is_retained_is_kept,

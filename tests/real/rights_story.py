@@ -6,14 +6,14 @@ quarantine, a node is silent after 13.
 
 import base64
 import datetime
-import hashlib
-import hmac
 import json
+import subprocess
 from typing import Any
 
 from tests.certificate_requests import REQUESTS, SERVING, document, key_pem, request_pem
 from tests.programs import until
 from tests.real.cluster_view import View, replica_set
+from tests.real.rights_documents import GROUP, custom, daemon_set, definition, deployment, stateful_set
 from tests.real.test_secure_port import get
 from tests.real_cluster import ADMIN_TOKEN, RealCluster, RequestFailed
 
@@ -25,7 +25,6 @@ NODES = "/api/v1/nodes"
 SILENT, LATE = "silent-0", "late-0"
 READY = [{"type": "Ready", "status": "True"}]
 DOWN = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-GROUP = "rights.example.com"
 
 
 ENDED = "served-long-ago"
@@ -366,7 +365,7 @@ class Story:
         def phase(path: str) -> str:
             return str(self._ask("GET", path)["status"].get("phase", ""))
 
-        for name, size, class_name in (("folder", "1Gi", "folders"), ("never", "9Ti", "")):
+        for name, size, class_name in (("folder", "1Gi", "folders"), ("never", "9Ti", ""), ("idle", "9Ti", "")):
             spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
             body = {"metadata": {"name": name}, "spec": {**spec, "storageClassName": class_name}}
             self._ask("POST", claims, body)
@@ -376,8 +375,15 @@ class Story:
         until(lambda: phase(f"{claims}/folder") == "Bound", "a volume was made")
         self._grow(claims, volumes)
         made = f"{volumes}/{self._ask('GET', f'{claims}/folder')['spec']['volumeName']}"
-        self._ask("DELETE", f"{claims}/folder")
-        self._until_gone(f"{claims}/folder", "nobody uses the claim")
+        data = {"name": "data", "persistentVolumeClaim": {"claimName": "folder"}}
+        holder = self._pod("holder", node=LATE, volumes=[data])
+        for name in ("folder", "idle"):
+            self._ask("DELETE", f"{claims}/{name}")
+        # One after the other: once the second is gone, the first has been looked at.
+        self._until_gone(f"{claims}/idle", "no pod uses that one")
+        assert self._ask("GET", f"{claims}/folder")["metadata"]["finalizers"] == ["kubernetes.io/pvc-protection"]
+        self._ask("DELETE", holder, {"gracePeriodSeconds": 0})
+        self._until_gone(f"{claims}/folder", "nobody uses the claim any more")
         self._until_gone(made, "and the volume goes with it")
 
     def _grow(self, claims: str, volumes: str) -> None:
@@ -578,10 +584,7 @@ class Story:
             return {key: value for key, value in found.items() if key.startswith("jws-kubeconfig-")}
 
         until(lambda: list(signatures()) == ["jws-kubeconfig-stays0"], "the other one has signed")
-        head, nothing, mac = signatures()["jws-kubeconfig-stays0"].split(".")
-        signed = f"{head}.{base64.urlsafe_b64encode(b'a text').decode().rstrip('=')}"
-        made = hmac.new(b"0123456789abcdef", signed.encode(), hashlib.sha256).digest()
-        assert (nothing, mac) == ("", base64.urlsafe_b64encode(made).decode().rstrip("="))
+        assert is_signed_by(signatures()["jws-kubeconfig-stays0"], "a text", data["token-secret"])
         self._ask("DELETE", f"{secrets}/bootstrap-token-stays0")
         until(lambda: not signatures(), "a signature goes with its token")
         self._ask("DELETE", f"{info}/cluster-info")
@@ -647,71 +650,10 @@ class Story:
         assert get(self._port, "/configz")[0] == 403
 
 
-def custom(kind: str, name: str, *owners: Doc) -> Doc:
-    """An object of one of the kinds below."""
-    metadata = {"name": name, "ownerReferences": list(owners)}
-    return {"apiVersion": f"{GROUP}/v1", "kind": kind, "metadata": metadata}
-
-
-def definition(plural: str, kind: str, scope: str) -> Doc:
-    """A custom resource definition."""
-    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-    version = {"name": "v1", "served": True, "storage": True, "schema": schema}
-    names = {"plural": plural, "kind": kind}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{GROUP}"},
-        "spec": {"group": GROUP, "scope": scope, "names": names, "versions": [version]},
-    }
-
-
-def deployment(image: str = "pause:1") -> Doc:
-    """Two pods, and one ReplicaSet of history."""
-    found = replica_set("shop", 2)
-    found["kind"] = "Deployment"
-    found["spec"]["revisionHistoryLimit"] = 1
-    found["spec"]["template"]["spec"]["containers"][0]["image"] = image
-    return found
-
-
-def stateful_set(image: str = "pause:1", *, replicas: int = 2) -> Doc:
-    """With claims; of its history one revision is kept."""
-    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-    pod = {"terminationGracePeriodSeconds": 1, "containers": [{"name": "main", "image": image}]}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "StatefulSet",
-        "metadata": {"name": "store"},
-        "spec": {
-            "replicas": replicas,
-            "serviceName": "store",
-            "revisionHistoryLimit": 1,
-            "selector": {"matchLabels": {"app": "store"}},
-            "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": claim}],
-            "template": {"metadata": {"labels": {"app": "store"}}, "spec": pod},
-        },
-    }
-
-
-def daemon_set(image: str = "pause:1") -> Doc:
-    """A daemon on each of the three nodes that work; of its history one revision is kept."""
-    works = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["node-0", "node-1", "node-2"]}
-    affinity = {
-        "nodeAffinity": {
-            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [works]}]}
-        }
-    }
-    containers = [{"name": "main", "image": image}]
-    spec = {"terminationGracePeriodSeconds": 1, "containers": containers, "affinity": affinity}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "DaemonSet",
-        "metadata": {"name": "agent"},
-        "spec": {
-            "revisionHistoryLimit": 1,
-            "selector": {"matchLabels": {"app": "agent"}},
-            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 2}},
-            "template": {"metadata": {"labels": {"app": "agent"}}, "spec": spec},
-        },
-    }
+def is_signed_by(signature: str, text: str, secret: str) -> bool:
+    """Whether openssl makes of text and secret what stands in a detached JWS."""
+    head, nothing, made = signature.split(".")
+    signed = f"{head}.{base64.urlsafe_b64encode(text.encode()).decode().rstrip('=')}"
+    command = ["openssl", "dgst", "-sha256", "-hmac", secret, "-binary"]
+    expected = subprocess.run(command, check=True, capture_output=True, input=signed.encode()).stdout
+    return (nothing, made) == ("", base64.urlsafe_b64encode(expected).decode().rstrip("="))

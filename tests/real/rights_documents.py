@@ -1,0 +1,69 @@
+"""What is created on the cluster of ``test_all_rights``. Used by ``rights_story``."""
+
+from typing import Any
+
+from tests.clients.stateful_stories import CLAIMS
+from tests.clients.stateful_stories import stateful_set as numbered
+from tests.real.cluster_view import replica_set
+
+Doc = dict[str, Any]
+
+GROUP = "rights.example.com"
+
+
+def custom(kind: str, name: str, *owners: Doc) -> Doc:
+    """An object of one of the kinds below."""
+    metadata = {"name": name, "ownerReferences": list(owners)}
+    return {"apiVersion": f"{GROUP}/v1", "kind": kind, "metadata": metadata}
+
+
+def definition(plural: str, kind: str, scope: str) -> Doc:
+    """A custom resource definition."""
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    version = {"name": "v1", "served": True, "storage": True, "schema": schema}
+    names = {"plural": plural, "kind": kind}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{GROUP}"},
+        "spec": {"group": GROUP, "scope": scope, "names": names, "versions": [version]},
+    }
+
+
+def deployment(image: str = "pause:1") -> Doc:
+    """Two pods, and one ReplicaSet of history."""
+    found = replica_set("shop", 2)
+    found["kind"] = "Deployment"
+    found["spec"]["revisionHistoryLimit"] = 1
+    found["spec"]["template"]["spec"]["containers"][0]["image"] = image
+    return found
+
+
+def stateful_set(image: str = "pause:1", *, replicas: int = 2) -> Doc:
+    """With claims; of its history one revision is kept."""
+    found = numbered("store", replicas=replicas, revisionHistoryLimit=1, volumeClaimTemplates=CLAIMS)
+    found["spec"]["template"]["spec"]["containers"][0]["image"] = image
+    return found
+
+
+def daemon_set(image: str = "pause:1") -> Doc:
+    """A daemon on each of the three nodes that work; of its history one revision is kept."""
+    works = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["node-0", "node-1", "node-2"]}
+    affinity = {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [works]}]}
+        }
+    }
+    containers = [{"name": "main", "image": image}]
+    spec = {"terminationGracePeriodSeconds": 1, "containers": containers, "affinity": affinity}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": "agent"},
+        "spec": {
+            "revisionHistoryLimit": 1,
+            "selector": {"matchLabels": {"app": "agent"}},
+            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 2}},
+            "template": {"metadata": {"labels": {"app": "agent"}}, "spec": spec},
+        },
+    }
