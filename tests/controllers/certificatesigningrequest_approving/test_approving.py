@@ -60,6 +60,7 @@ def wanted(name: str = NODE, *organizations: str) -> Wishes:
         pytest.param(asked(), wanted(NODE, "system:master"), (), id="another one (orgs system:master)"),
         pytest.param(asked(usages=(*CLIENT, "server auth")), wanted(), (), id="a usage too many (server auth)"),
         pytest.param(asked(usages=()), wanted(), (), id="no usages"),
+        pytest.param(asked(usages=("key encipherment", "digital signature")), wanted(), (), id="not what it is for"),
     ],
 )
 def test_which_right_lets_a_request_through(

@@ -67,6 +67,7 @@ async def soon(seconds: float = 6.0) -> None:
         pytest.param({}, "gone", False, [], id="node has no Ready condition and does not exist"),
         pytest.param(HEALTHY, "gone", True, [], id="node is ready, whatever the cloud says"),
         pytest.param(UNREADY, "", True, [], id="node is not ready, but exists"),
+        pytest.param({"Ready": "Unknown"}, "", True, [], id="node is unknown, but exists"),
         pytest.param(UNREADY, "stopped", True, [TAINT], id="node is not ready and was shut down, but exists"),
         pytest.param(HEALTHY, "stopped", True, [], id="node is ready, and its machine is said to be off"),
     ],

@@ -42,6 +42,19 @@ SIX = "fd00:10:0:1::/64"
         pytest.param([node("a", A), node("b", B)], [route("a", A), route("b", B)], [], [], id="routes are there"),
         pytest.param([node("a", A), node("b", B)], [route("a", A)], [], [("b", B)], id="one route is missing"),
         pytest.param([node("a", A)], [], [], [("a", A)], id="none is there"),
+        pytest.param(
+            [node("a", A, SIX), node("b", B)], [], [], [("a", A), ("a", SIX), ("b", B)], id="none, of two families"
+        ),
+        pytest.param(
+            [node("a", A, SIX)], [route("a", A), route("a", SIX)], [], [], id="routes of two families are there"
+        ),
+        pytest.param(
+            [node("a", A, SIX)],
+            [route("a", A), route("b", SIX), route("a", B)],
+            [("b", SIX), ("a", B)],
+            [("a", SIX)],
+            id="of two families one is wrong, and one too many",
+        ),
         pytest.param([node("a", A)], [route("a", A), route("b", B)], [("b", B)], [], id="a node is gone"),
         pytest.param([node("a", A)], [route("a", A), route("a", B)], [("a", B)], [], id="one too many for a node"),
         pytest.param([node("a", B)], [route("a", A)], [("a", A)], [("a", B)], id="a node has another range"),
@@ -49,6 +62,13 @@ SIX = "fd00:10:0:1::/64"
         pytest.param([node("a", A, SIX)], [route("a", A)], [], [("a", SIX)], id="of two families one is missing"),
         pytest.param(
             [node("a", A)], [route("a", A), route("", B, blackhole=True)], [("", B)], [], id="a black hole goes"
+        ),
+        pytest.param(
+            [node("a", A)],
+            [route("a", A), route("", "10.1.2.0/24", blackhole=True)],
+            [],
+            [],
+            id="a black hole that is not in our ranges stays",
         ),
         pytest.param([node("a", A)], [route("b", A)], [("b", A)], [("a", A)], id="a route to the wrong node"),
         pytest.param([], [route("x", "192.168.0.0/24")], [], [], id="what is not in our ranges stays"),
@@ -87,13 +107,28 @@ def test_what_a_node_says_of_its_routes() -> None:
     created, failed = condition_of(True), condition_of(False)
     assert (created.status, created.reason) == ("False", "RouteCreated")
     assert (failed.status, failed.reason) == ("True", "NoRouteCreated")
-    quiet = node("a", A)
-    assert not says(quiet, created)
-    same = [{"type": "NetworkUnavailable", "status": "False", "reason": "RouteCreated"}]
-    assert says(node("a", A, conditions=same), created)
-    assert not says(node("a", A, conditions=same), failed)
-    kubelet = [{"type": "NetworkUnavailable", "status": "False", "reason": "Other"}]
-    assert not says(node("a", A, conditions=kubelet), created)
+
+
+CREATED, CALICO = ("False", "RouteCreated"), ("False", "CalicoIsUp")
+FAILED, OTHER = ("True", "NoRouteCreated"), ("True", "SomeOtherReason")
+
+
+@pytest.mark.parametrize(
+    ("found", "routed", "expected"),
+    [
+        pytest.param(None, True, False, id="nothing yet, and there are routes"),
+        pytest.param(None, False, False, id="nothing yet, and there are none"),
+        pytest.param(CREATED, True, True, id="just that"),
+        pytest.param(FAILED, False, True, id="just that, and there are none"),
+        pytest.param(CALICO, True, False, id="somebody else's reason"),
+        pytest.param(OTHER, False, False, id="somebody else's reason, and there are none"),
+        pytest.param(CREATED, False, False, id="there are none any more"),
+        pytest.param(FAILED, True, False, id="there are some now"),
+    ],
+)
+def test_whether_a_node_says_so_already(found: tuple[str, str] | None, routed: bool, expected: bool) -> None:
+    there = [] if found is None else [{"type": "NetworkUnavailable", "status": found[0], "reason": found[1]}]
+    assert says(node("a", A, conditions=there), condition_of(routed)) is expected
 
 
 def test_the_ranges_are_read_at_the_start() -> None:

@@ -79,6 +79,22 @@ def test_a_new_namespace_gets_one_and_a_deleted_one_comes_back() -> None:
     running(story)
 
 
+def test_other_config_maps_and_namespaces_that_go_are_left_alone() -> None:
+    async def story(world: World) -> None:
+        await world.request("POST", MAPS, {"metadata": {"name": "other"}, "data": {"a": "b"}})
+        await world.merge(f"{MAPS}/other", {"data": {"a": "c"}})
+        await world.delete(f"{MAPS}/other")
+        await world.request("POST", "/api/v1/namespaces", {"metadata": {"name": "brief", "finalizers": ["a.b/c"]}})
+        await asyncio.sleep(1)
+        world.seen.clear()
+        await world.delete("/api/v1/namespaces/brief")
+        await world.merge("/api/v1/namespaces/brief", {"metadata": {"labels": {"a": "b"}}})
+        await asyncio.sleep(60)
+        assert world.requests() == []
+
+    running(story)
+
+
 def test_what_fails_is_tried_again_and_counted() -> None:
     async def story(world: World) -> None:
         world.faults.add(Rule(fail(500), verb="create", resource="configmaps", nth=1))

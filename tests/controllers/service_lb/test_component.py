@@ -25,14 +25,14 @@ EXCLUDE = "node.kubernetes.io/exclude-from-external-load-balancers"
 NO_NODES = "There are no available nodes for LoadBalancer"
 
 
-def balancing(story: Story, *, nodes: tuple[str, ...] = ("n1", "n2")) -> None:
+def balancing(story: Story, *, nodes: tuple[str, ...] = ("n1", "n2"), workers: int = 1) -> None:
     """Tell a story in which the controller runs."""
 
     async def with_controller(world: World) -> None:
         cloud = FaultyCloud(world.env)
         for name in nodes:
             await world.node(name)
-        await world.start(DESCRIPTOR, ServiceLBOptions(provider=cloud))
+        await world.start(DESCRIPTOR, ServiceLBOptions(provider=cloud, workers=workers))
         await story(world, cloud)
 
     play(with_controller)
@@ -253,6 +253,27 @@ def test_nodes_that_come_and_go_are_told() -> None:
         assert world.metrics.value("service_controller_nodesync_error_total") == 0
 
     balancing(story)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 5])
+def test_each_load_balancer_is_told_and_no_other_service(workers: int) -> None:
+    """Whatever its protocol is, and however many are told at once."""
+
+    async def story(world: World, cloud: FaultyCloud) -> None:
+        protocols = ("TCP", "UDP", "SCTP", "TCP")
+        for number, protocol in enumerate(protocols):
+            await service(world, f"s{number}", ports=[{"name": "p", "port": 53, "protocol": protocol}])
+        await service(world, "plain", "ClusterIP")
+        await service(world, "classy", loadBalancerClass="example.com/other")
+        await soon()
+        assert sorted(each.ports[0][:2] for each in cloud.balancers.values()) == sorted((one, 53) for one in protocols)
+        cloud.faulty.asked.clear()
+        await world.node("n3")
+        await soon()
+        assert sorted(cloud.faulty.asked) == [f"update s{number}" for number in range(4)]
+        assert {each.nodes for each in cloud.balancers.values()} == {("n1", "n2", "n3")}
+
+    balancing(story, workers=workers)
 
 
 def test_an_update_of_nodes_that_fails_is_told_and_made_good() -> None:

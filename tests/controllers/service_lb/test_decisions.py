@@ -102,9 +102,23 @@ def test_which_changes_the_cloud_must_hear_of(old: Service, new: Service, needed
     assert needs_update(old, new) is needed
 
 
-def node(name: str = "n", *, taints: Any = (), provider_id: str = "", excluded: str | None = None, **more: Any) -> Node:
-    metadata: Doc = {"name": name, "labels": {} if excluded is None else {EXCLUDE: excluded}, **more}
-    return msgspec.convert({"metadata": metadata, "spec": {"taints": list(taints), "providerID": provider_id}}, Node)
+def node(
+    name: str = "n",
+    *,
+    taints: Any = (),
+    provider_id: str = "",
+    excluded: str | None = None,
+    ready: str = "True",
+    labels: Any = None,
+    **more: Any,
+) -> Node:
+    """A node; ``ready`` as its condition says it, "" for no condition."""
+    metadata: Doc = {"name": name, "labels": dict(labels or {}), **more}
+    if excluded is not None:
+        metadata["labels"][EXCLUDE] = excluded
+    conditions = [{"type": "Ready", "status": ready}] if ready else []
+    spec = {"taints": msgspec.to_builtins(list(taints)), "providerID": provider_id}
+    return msgspec.convert({"metadata": metadata, "spec": spec, "status": {"conditions": conditions}}, Node)
 
 
 GOING = node(taints=[{"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}])
@@ -139,6 +153,38 @@ def test_which_nodes_serve(seen: Node, expected: bool) -> None:
 )
 def test_which_changes_of_nodes_matter(old: Node, new: Node, expected: bool) -> None:
     assert is_news(old, new) is expected
+
+
+@pytest.mark.parametrize(
+    "also",
+    [
+        pytest.param({"taints": GOING.spec.taints}, id="tainted"),
+        pytest.param({"excluded": ""}, id="excluded"),
+        pytest.param({"ready": "False"}, id="not ready"),
+        pytest.param({"provider_id": ""}, id="without a machine"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        pytest.param({}, {"excluded": ""}, True, id="excluded"),
+        pytest.param({}, {"provider_id": "x://2"}, True, id="another machine"),
+        pytest.param({"provider_id": ""}, {"provider_id": "x://1"}, True, id="its machine is known"),
+        pytest.param({}, {"taints": GOING.spec.taints}, False, id="tainted"),
+        pytest.param({}, {"ready": "False"}, False, id="not ready"),
+        pytest.param({"ready": "False"}, {"ready": ""}, False, id="nobody knows any more"),
+        pytest.param({}, {"labels": {"other": ""}}, False, id="a label"),
+        pytest.param({}, {"deletionTimestamp": "2026-01-01T00:00:00Z"}, False, id="marked for deletion"),
+    ],
+)
+def test_what_else_a_node_is_changes_nothing(also: Doc, before: Doc, after: Doc, expected: bool) -> None:
+    """Whether a change matters does not depend on what stays as it is; and it matters in both directions."""
+    changed = before.keys() | after.keys()
+    stays = {name: value for name, value in ({"provider_id": "x://1"} | also).items() if name not in changed}
+    usual = {"provider_id": "x://1"} if "provider_id" in changed else {}
+    old, new = node(**{**usual, **stays, **before}), node(**{**usual, **stays, **after})
+    assert is_news(old, new) is expected
+    assert is_news(new, old) is expected
 
 
 def test_nodes_are_compared_by_name_and_machine() -> None:
