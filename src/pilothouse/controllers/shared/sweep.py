@@ -1,0 +1,50 @@
+"""Controllers that look at all objects of a kind now and then, and delete those whose time is over."""
+
+from abc import abstractmethod
+from typing import Generic, TypeVar
+
+from pilothouse.api.kinds import Kind
+from pilothouse.client.errors import ApiError, Conflict, NotFound
+from pilothouse.runtime import Controller, ControllerContext, Requeue, object_key
+from pilothouse.runtime.cache import Cached
+
+T = TypeVar("T", bound=Cached)
+
+LOOK = "look"
+
+
+class Sweep(Controller, Generic[T]):
+    """Subclass it and write ``is_over``. ``what`` is how the log calls one of them."""
+
+    def __init__(
+        self, context: ControllerContext, name: str, kind: Kind[T], *, period: float, queue_name: str, what: str
+    ) -> None:
+        found = context.informers.informer(kind)
+        super().__init__(
+            name, context.env, waits_for=(found,), metrics=context.metrics, queue_name=queue_name, log=context.log
+        )
+        self._client = context.client
+        self._kind = kind
+        self._cache = found.cache
+        self._period = period
+        self._what = what
+        self.queue.add(LOOK)
+
+    @abstractmethod
+    def is_over(self, found: T) -> bool:
+        """Whether its time is over."""
+
+    async def reconcile(self, key: str) -> Requeue | None:
+        """One look at all. What fails is logged and comes up again in the next one."""
+        for found in self._cache.list():
+            if not self.is_over(found):
+                continue
+            meta = found.metadata
+            try:
+                await self._client.delete(self._kind, meta.name, meta.namespace, uid=meta.uid)
+            except (NotFound, Conflict):
+                continue  # it is gone, or another one of its name is there
+            except (ApiError, OSError) as error:
+                text = f"Error while attempting to clean a {self._what}"
+                self.log.error(text, error=error, name=object_key(meta))  # noqa: TRY400  # no traceback: the server said no
+        return Requeue(self._period)
