@@ -15,9 +15,9 @@ from pilothouse.controllers.identity.kube_apiserver_serving_clustertrustbundle_p
     others,
 )
 from pilothouse.controllers.shared.root_authority import read_authority
+from pilothouse.controllers.shared.sync_codes import SyncCodes
 from pilothouse.machinery.splice import replace_fields
 from pilothouse.runtime import Controller, ControllerContext, Requeue
-from pilothouse.runtime.metrics import exponential_buckets
 
 ALL = "all"
 
@@ -45,17 +45,12 @@ class TrustBundlePublisher(Controller):
         self._name = name_of(self._bundle)
         self._client = context.client
         self._bundles = bundles.cache
-        labels = ("code",)
-        self._syncs = context.metrics.counter(
-            "clustertrustbundle_publisher_sync_total",
+        self._codes = SyncCodes(
+            context.metrics,
+            context.env.monotonic,
+            "clustertrustbundle_publisher",
             "[ALPHA] Number of syncs that occurred in cluster trust bundle publisher.",
-            labels,
-        )
-        self._durations = context.metrics.histogram(
-            "clustertrustbundle_publisher_sync_duration_seconds",
             "[ALPHA] The time it took to sync a cluster trust bundle.",
-            labels,
-            buckets=exponential_buckets(0.001, 2, 15),
         )
         bundles.add_handler(
             lambda _bundle, _initial: self.queue.add(ALL),
@@ -66,17 +61,9 @@ class TrustBundlePublisher(Controller):
 
     async def reconcile(self, key: str) -> Requeue | None:
         """Have the one bundle, and no other, and count the look by how it ended."""
-        started, code = self.env.monotonic(), "500"
-        try:
+        with self._codes.counted():
             await self._have_it()
             await self._remove_others()
-            code = "200"
-        except ApiError as error:
-            code = str(error.code)
-            raise
-        finally:
-            self._syncs.labels_of(code).inc()
-            self._durations.labels_of(code).observe(self.env.monotonic() - started)
         return None
 
     async def _have_it(self) -> None:

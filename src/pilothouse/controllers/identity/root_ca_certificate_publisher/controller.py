@@ -14,6 +14,7 @@ from pilothouse.controllers.identity.root_ca_certificate_publisher.decide import
     wakes,
 )
 from pilothouse.controllers.shared.root_authority import read_authority
+from pilothouse.controllers.shared.sync_codes import SyncCodes
 from pilothouse.machinery.splice import replace_fields
 from pilothouse.runtime import Controller, ControllerContext, Requeue
 
@@ -42,18 +43,8 @@ class RootCaPublisher(Controller):
         self._bundle = read_authority(options.root_ca_file, options.authority)
         self._client = context.client
         self._config_maps = config_maps.cache
-        labels = ("code",)
-        self._syncs = context.metrics.counter(
-            "root_ca_cert_publisher_sync_total",
-            "Number of namespace syncs happened in root ca cert publisher.",
-            labels,
-        )
-        self._durations = context.metrics.histogram(
-            "root_ca_cert_publisher_sync_duration_seconds",
-            "Number of namespace syncs happened in root ca cert publisher.",
-            labels,
-            buckets=tuple(0.001 * 2**power for power in range(15)),
-        )
+        help_text = "Number of namespace syncs happened in root ca cert publisher."
+        self._codes = SyncCodes(context.metrics, context.env.monotonic, "root_ca_cert_publisher", help_text, help_text)
         config_maps.add_handler(
             on_update=lambda _old, found: self._touched(found),
             on_delete=lambda found, _unknown: self._touched(found),
@@ -72,16 +63,8 @@ class RootCaPublisher(Controller):
 
     async def reconcile(self, key: str) -> Requeue | None:
         """Have the namespace's ConfigMap say what it should, and count the look by how it ended."""
-        started, code = self.env.monotonic(), "500"
-        try:
+        with self._codes.counted():
             await self._sync(key)
-            code = "200"
-        except ApiError as error:
-            code = str(error.code)
-            raise
-        finally:
-            self._syncs.labels_of(code).inc()
-            self._durations.labels_of(code).observe(self.env.monotonic() - started)
         return None
 
     async def _sync(self, namespace: str) -> None:

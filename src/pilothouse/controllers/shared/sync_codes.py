@@ -1,0 +1,34 @@
+"""Counts looks and their time by the HTTP code that they ended with, as upstream's publishers of authorities do."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from pilothouse.client.errors import ApiError
+from pilothouse.runtime.metrics import Registry, exponential_buckets
+
+_CODE = ("code",)
+
+
+class SyncCodes:
+    """``<prefix>_sync_total`` and ``<prefix>_sync_duration_seconds``, with their help texts."""
+
+    def __init__(self, metrics: Registry, now: Callable[[], float], prefix: str, total: str, duration: str) -> None:
+        self._now = now
+        self._syncs = metrics.counter(f"{prefix}_sync_total", total, _CODE)
+        self._durations = metrics.histogram(
+            f"{prefix}_sync_duration_seconds", duration, _CODE, buckets=exponential_buckets(0.001, 2, 15)
+        )
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        """Around one look. 200 when it ends well, the server's code when that refused, and 500 for all else."""
+        started, code = self._now(), "500"
+        try:
+            yield
+            code = "200"
+        except ApiError as error:
+            code = str(error.code)
+            raise
+        finally:
+            self._syncs.labels_of(code).inc()
+            self._durations.labels_of(code).observe(self._now() - started)
