@@ -16,7 +16,7 @@ import msgspec
 from pilothouse.api.core import NODES
 from pilothouse.controllers.shared.cloud import CloudProvider, provider_problems
 from pilothouse.controllers.shared.cloud_flags import CLOUD_LOOPS
-from pilothouse.machinery.flags import DURATION, Flag
+from pilothouse.controllers.shared.node_flags import NODE_MONITOR_PERIOD
 from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch
 
 
@@ -42,7 +42,7 @@ DESCRIPTOR = Descriptor(
         FlagSpec(
             field="monitor_period",
             group="generic",
-            flag=Flag("node-monitor-period", DURATION, 5.0, "The period for syncing NodeStatus in NodeController."),
+            flag=NODE_MONITOR_PERIOD,
         ),
     ),
     watches=(Watch(kind=NODES),),

@@ -15,7 +15,8 @@ import msgspec
 from pilothouse.api.core import NODES
 from pilothouse.controllers.shared.cloud import CloudProvider, provider_problems
 from pilothouse.controllers.shared.cloud_flags import CLOUD_LOOPS, CLUSTER_NAME
-from pilothouse.machinery.flags import BOOL, DURATION, STRING, Flag
+from pilothouse.controllers.shared.node_flags import ALLOCATE_NODE_CIDRS, CLUSTER_CIDR
+from pilothouse.machinery.flags import BOOL, DURATION, Flag
 from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch
 
 
@@ -56,23 +57,12 @@ DESCRIPTOR = Descriptor(
         FlagSpec(
             field="cluster_cidr",
             group="generic",
-            flag=Flag(
-                "cluster-cidr",
-                STRING,
-                "",
-                "CIDR Range for Pods in cluster. Only used when --allocate-node-cidrs=true; if false, this option will "
-                "be ignored.",
-            ),
+            flag=CLUSTER_CIDR,
         ),
         FlagSpec(
             field="allocate",
             group="generic",
-            flag=Flag(
-                "allocate-node-cidrs",
-                BOOL,
-                False,
-                "Should CIDRs for Pods be allocated and set on the cloud provider. Requires --cluster-cidr.",
-            ),
+            flag=ALLOCATE_NODE_CIDRS,
         ),
         FlagSpec(
             field="wanted",

@@ -16,7 +16,8 @@ metrics, ``controller`` the wiring. docs/controllers/node_ipam.md has where it d
 import msgspec
 
 from pilothouse.api.core import NODES
-from pilothouse.machinery.flags import BOOL, INT32, STRING, Flag
+from pilothouse.controllers.shared.node_flags import ALLOCATE_NODE_CIDRS, CLUSTER_CIDR
+from pilothouse.machinery.flags import INT32, STRING, Flag
 from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch
 
 
@@ -49,12 +50,7 @@ DESCRIPTOR = Descriptor(
         FlagSpec(
             field="allocate",
             group="generic",
-            flag=Flag(
-                "allocate-node-cidrs",
-                BOOL,
-                False,
-                "Should CIDRs for Pods be allocated and set on the cloud provider. Requires --cluster-cidr.",
-            ),
+            flag=ALLOCATE_NODE_CIDRS,
         ),
         FlagSpec(
             field="allocator_type",
@@ -64,13 +60,7 @@ DESCRIPTOR = Descriptor(
         FlagSpec(
             field="cluster_cidr",
             group="generic",
-            flag=Flag(
-                "cluster-cidr",
-                STRING,
-                "",
-                "CIDR Range for Pods in cluster. Only used when --allocate-node-cidrs=true; if false, this option will "
-                "be ignored.",
-            ),
+            flag=CLUSTER_CIDR,
         ),
         FlagSpec(
             field="service_ranges",

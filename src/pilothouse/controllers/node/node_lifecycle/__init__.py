@@ -19,6 +19,7 @@ import msgspec
 
 from pilothouse.api.coordination import LEASES
 from pilothouse.api.core import NODES, PODS
+from pilothouse.controllers.shared.node_flags import NODE_MONITOR_PERIOD
 from pilothouse.machinery.flags import DURATION, FLOAT, INT32, Flag
 from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch
 
@@ -46,7 +47,7 @@ DESCRIPTOR = Descriptor(
         FlagSpec(
             field="monitor_period",
             group="generic",
-            flag=Flag("node-monitor-period", DURATION, 5.0, "The period for syncing NodeStatus in NodeController."),
+            flag=NODE_MONITOR_PERIOD,
         ),
         FlagSpec(
             field="monitor_grace_period",
