@@ -2,15 +2,13 @@
 
 import asyncio
 import contextlib
-import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 from tests.scenarios.test_volumes import CLAIMS, PODS, SETS, VOLUMES, claim, web
-from tests.scenarios.users import User
+from tests.scenarios.users import Restless
 
-from pilothouse.client.errors import ApiError
 from pilothouse.controllers.volumes.persistentvolume_attach_detach import controller as attaching
 from pilothouse.controllers.volumes.persistentvolume_attach_detach.actual import Actual
 from pilothouse.controllers.volumes.persistentvolume_attach_detach.decide import Detach
@@ -38,23 +36,12 @@ RESOURCES = ("persistentvolumeclaims", "persistentvolumes", "pods", "nodes", "vo
 SECONDS = 90.0
 
 
-class Owner(User):
+class Owner(Restless):
     """Somebody with data, who has it used here and there, and asks for more of it."""
-
-    def __init__(self, simulation: Simulation) -> None:
-        super().__init__(simulation.user)
-        self._chance: random.Random = simulation.env.stream("user")
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
         """What may be done, the likelier more than once."""
         return [self.claim, self.start, self.start, self.start, self.stop, self.stop, self.give_up, self.grow]
-
-    async def work(self, count: int) -> None:
-        """Do so many things."""
-        for _ in range(count):
-            with contextlib.suppress(ApiError):  # a person shrugs
-                await self._chance.choice(self.actions())()
-            await asyncio.sleep(self._chance.choice((0.0, 0.05, 0.5, 3.0, 8.0)))
 
     async def claim(self) -> None:
         """Of one of a few names; for one node at a time, or for many."""

@@ -2,14 +2,12 @@
 
 import asyncio
 import contextlib
-import random
 from collections.abc import Awaitable, Callable
 
 import pytest
 from tests.scenarios.test_volumes import CLAIMS, VOLUMES, claim
-from tests.scenarios.users import User
+from tests.scenarios.users import Restless
 
-from pilothouse.client.errors import ApiError
 from pilothouse.controllers.volumes.volumeattributesclass_protection.controller import (
     AttributesClassProtectionController,
 )
@@ -29,24 +27,15 @@ RESOURCES = ("volumeattributesclasses.storage.k8s.io",)
 SECONDS = 90.0
 
 
-class Owner(User):
+class Owner(Restless):
     """Somebody who makes claims of several classes, and deletes both."""
 
-    def __init__(self, simulation: Simulation) -> None:
-        super().__init__(simulation.user)
-        self._chance: random.Random = simulation.env.stream("user")
+    # Long enough for the caches to show it.
+    PAUSES = (0.5, 3.0, 8.0)
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
         """What may be done, the likelier more than once."""
         return [self.make, self.make, self.claim, self.claim, self.delete, self.delete, self.give_up, self.undo]
-
-    async def work(self, count: int) -> None:
-        """Do so many things."""
-        for _ in range(count):
-            with contextlib.suppress(ApiError):  # a person shrugs
-                await self._chance.choice(self.actions())()
-            # Long enough for the caches to show it.
-            await asyncio.sleep(self._chance.choice((0.5, 3.0, 8.0)))
 
     async def make(self) -> None:
         """A class."""

@@ -2,14 +2,13 @@
 
 import asyncio
 import contextlib
-import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
 import pytest
 from tests.certificate_requests import CLIENT, NODES, REQUESTS, SERVING, authority, decided, document, request_pem
-from tests.scenarios.users import Doc, User
+from tests.scenarios.users import Doc, Restless
 
 from pilothouse.apiserver.authentication import Authenticator
 from pilothouse.apiserver.authorization import AlwaysAllow, Attributes, Decision
@@ -53,13 +52,12 @@ class Rights(AlwaysAllow):
         return Decision(allowed=asked.subresource in self.granted)
 
 
-class Everybody(User):
+class Everybody(Restless):
     """Kubelets and people, in any order."""
 
     def __init__(self, simulation: Simulation) -> None:
-        super().__init__(simulation.user)
+        super().__init__(simulation)
         self._simulation = simulation
-        self._chance: random.Random = simulation.env.stream("user")
         self.rights = Rights()
         register(simulation.plane.server.core, Authenticator((), anonymous=False), self.rights, None)
 
@@ -67,13 +65,6 @@ class Everybody(User):
         """What may be done, the likelier more than once."""
         asking = [self.ask_as_node, self.ask_as_node, self.ask_as_person]
         return [*asking, self.approve, self.approve, self.deny, self.withdraw, self.grant, self.wait_long]
-
-    async def work(self, count: int) -> None:
-        """Do so many things."""
-        for _ in range(count):
-            with contextlib.suppress(ApiError):  # a person shrugs
-                await self._chance.choice(self.actions())()
-            await asyncio.sleep(self._chance.choice((0.0, 0.05, 0.5, 3.0, 8.0)))
 
     def _name(self) -> str:
         """One of a few, so that some come again."""

@@ -1,16 +1,13 @@
 """Pods with ephemeral volumes that come and go, under faults: their claims come and go with them."""
 
 import asyncio
-import contextlib
-import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 from tests.scenarios.test_volumes import CLAIMS, PODS, VOLUMES, claim
-from tests.scenarios.users import User
+from tests.scenarios.users import Restless
 
-from pilothouse.client.errors import ApiError
 from pilothouse.sim import Simulation, SimulationFailed, SimulationOptions, draw, simulate
 from pilothouse.sim.invariants.ephemeral import EphemeralClaims
 from pilothouse.sim.invariants.protection import Protection
@@ -33,23 +30,12 @@ def pod(name: str, *volumes: str) -> dict[str, Any]:
     }
 
 
-class Owner(User):
+class Owner(Restless):
     """Somebody with pods that need room for a while, and who tidies up where nothing is to be tidied."""
-
-    def __init__(self, simulation: Simulation) -> None:
-        super().__init__(simulation.user)
-        self._chance: random.Random = simulation.env.stream("user")
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
         """What may be done, the likelier more than once."""
         return [self.start, self.start, self.start, self.stop, self.stop, self.tidy, self.claim]
-
-    async def work(self, count: int) -> None:
-        """Do so many things."""
-        for _ in range(count):
-            with contextlib.suppress(ApiError):  # a person shrugs
-                await self._chance.choice(self.actions())()
-            await asyncio.sleep(self._chance.choice((0.0, 0.05, 0.5, 3.0, 8.0)))
 
     async def start(self) -> None:
         """A pod of one of a few names, so that some come again."""

@@ -2,14 +2,12 @@
 
 import asyncio
 import contextlib
-import random
 from collections.abc import Awaitable, Callable
 
 import pytest
 from tests.scenarios.test_volumes import CLAIMS, PODS, VOLUMES, claim
-from tests.scenarios.users import User
+from tests.scenarios.users import Restless
 
-from pilothouse.client.errors import ApiError
 from pilothouse.controllers.volumes.persistentvolumeclaim_protection.controller import ClaimProtectionController
 from pilothouse.sim import Simulation, SimulationFailed, SimulationOptions, draw, simulate
 from pilothouse.sim.invariants.protection import CLAIM, Protection
@@ -21,23 +19,12 @@ RESOURCES = ("persistentvolumeclaims", "persistentvolumes", "pods")
 SECONDS = 90.0
 
 
-class Owner(User):
+class Owner(Restless):
     """Somebody with data and pods, who deletes both in any order."""
-
-    def __init__(self, simulation: Simulation) -> None:
-        super().__init__(simulation.user)
-        self._chance: random.Random = simulation.env.stream("user")
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
         """What may be done, the likelier more than once."""
         return [self.claim, self.claim, self.pod, self.pod, self.pod, self.give_up, self.stop, self.undo, self.unbind]
-
-    async def work(self, count: int) -> None:
-        """Do so many things."""
-        for _ in range(count):
-            with contextlib.suppress(ApiError):  # a person shrugs
-                await self._chance.choice(self.actions())()
-            await asyncio.sleep(self._chance.choice((0.0, 0.05, 0.5, 3.0, 8.0)))
 
     async def claim(self) -> None:
         """Of one of a few names, so that some come again."""

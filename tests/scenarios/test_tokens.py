@@ -6,14 +6,12 @@ import contextlib
 import datetime
 import hashlib
 import hmac
-import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from tests.scenarios.users import User
+from tests.scenarios.users import Restless
 
-from pilothouse.client.errors import ApiError
 from pilothouse.controllers.identity.serviceaccount_token import DESCRIPTOR as TOKENS
 from pilothouse.controllers.identity.serviceaccount_token import TokenOptions
 from pilothouse.controllers.identity.serviceaccount_token.controller import TokenController
@@ -36,25 +34,19 @@ RESOURCES = ("serviceaccounts", "secrets", "configmaps")
 SECONDS = 90.0
 
 
-class Owner(User):
+class Owner(Restless):
     """Somebody with accounts and tokens, who makes and deletes them in any order."""
 
+    PAUSES = (0.0, 0.0, 0.05, 0.5, 3.0, 8.0)
+
     def __init__(self, simulation: Simulation) -> None:
-        super().__init__(simulation.user)
+        super().__init__(simulation)
         self._env = simulation.env
-        self._chance: random.Random = simulation.env.stream("user")
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
         """What may be done, the likelier more than once."""
         often = [self.account, self.secret, self.leave, self.invite]
         return [*often, *often, self.secret, self.throw_away, self.empty, self.rewrite, self.revoke]
-
-    async def work(self, count: int) -> None:
-        """Do so many things."""
-        for _ in range(count):
-            with contextlib.suppress(ApiError):  # a person shrugs
-                await self._chance.choice(self.actions())()
-            await asyncio.sleep(self._chance.choice((0.0, 0.0, 0.05, 0.5, 3.0, 8.0)))
 
     async def account(self) -> None:
         """Of one of a few names, so that some come again."""

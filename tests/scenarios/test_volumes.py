@@ -2,12 +2,11 @@
 
 import asyncio
 import contextlib
-import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from tests.scenarios.users import NAMESPACE, User
+from tests.scenarios.users import NAMESPACE, Restless
 
 from pilothouse.client.errors import ApiError, NotFound
 from pilothouse.controllers.volumes.persistentvolume_binder.writes import Writes
@@ -26,24 +25,18 @@ RESOURCES = ("persistentvolumeclaims", "persistentvolumes", "storageclasses.stor
 SECONDS = 90.0
 
 
-class Owner(User):
+class Owner(Restless):
     """Somebody with data, and the administrator who has volumes."""
 
+    PAUSES = (0.0, 0.05, 0.5, 3.0, 12.0)
+
     def __init__(self, simulation: Simulation) -> None:
-        super().__init__(simulation.user)
-        self._chance: random.Random = simulation.env.stream("user")
+        super().__init__(simulation)
         self._made = 0
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
         """What may be done, the likelier more than once."""
         return [self.claim, self.claim, self.claim, self.volume, self.volume, self.give_up, self.give_up, self.reserve]
-
-    async def work(self, count: int) -> None:
-        """Do so many things."""
-        for _ in range(count):
-            with contextlib.suppress(ApiError):  # a person shrugs
-                await self._chance.choice(self.actions())()
-            await asyncio.sleep(self._chance.choice((0.0, 0.05, 0.5, 3.0, 12.0)))
 
     async def claim(self) -> None:
         """Of one of a few names, so that some come again."""

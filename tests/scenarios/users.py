@@ -1,7 +1,9 @@
 """People at work on a simulated cluster: what they do is drawn from the seed."""
 
 import asyncio
+import contextlib
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -45,6 +47,28 @@ class User:
     async def merge(self, path: str, changes: Doc) -> None:
         """JSON merge patch."""
         await self.ask("PATCH", path, changes, "application/merge-patch+json")
+
+
+class Restless(User, ABC):
+    """A user who does one thing after the other, drawn from the seed."""
+
+    PAUSES: tuple[float, ...] = (0.0, 0.05, 0.5, 3.0, 8.0)
+    """Seconds between two of them, one as likely as the other."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        super().__init__(simulation.user)
+        self._chance: random.Random = simulation.env.stream("user")
+
+    @abstractmethod
+    def actions(self) -> list[Callable[[], Awaitable[None]]]:
+        """What may be done, the likelier more than once."""
+
+    async def work(self, count: int) -> None:
+        """Do so many things."""
+        for _ in range(count):
+            with contextlib.suppress(ApiError):  # a person shrugs
+                await self._chance.choice(self.actions())()
+            await asyncio.sleep(self._chance.choice(self.PAUSES))
 
 
 def replica_set(name: str, replicas: int, labels: dict[str, str], **spec: Any) -> Doc:
