@@ -150,14 +150,23 @@ def is_ready(pod: Doc) -> bool:
 
 
 class Record:
-    """Every state of the pods and of the DaemonSet between ``__enter__`` and ``__exit__``.
+    """Every state of the pods and of their DaemonSet, or other ``owner``, between ``__enter__`` and ``__exit__``.
 
     ``judge`` is called with all pods after each write to one of them; what it raises is raised at the end.
     """
 
-    def __init__(self, ground: Ground, judge: Callable[[list[Doc]], None]) -> None:
+    def __init__(
+        self,
+        ground: Ground,
+        judge: Callable[[list[Doc]], None],
+        *,
+        owner: tuple[str, str] = ("ds", "agent"),
+        pods: str = "app=agent",
+    ) -> None:
         self._ground = ground
         self._judge = judge
+        self._owner = owner
+        self._selected = ("pods", "-l", pods)
         self._pods: dict[str, Doc] = {}
         self._known: set[str] = set()
         """Names of the pods that were there in the beginning: until all are shown there is nothing to judge."""
@@ -167,12 +176,12 @@ class Record:
         self.states = 0
         """How many states of the pods were judged."""
         self.statuses: list[Doc] = []
-        """Every status the DaemonSet had."""
+        """Every status the owner had."""
 
     def __enter__(self) -> Self:
-        self._known = {pod["metadata"]["name"] for pod in self._ground.get("pods", "-l", "app=agent")["items"]}
-        self._follow(self._pod, "pods", "-l", "app=agent")
-        self._follow(self._set, "ds", "agent")
+        self._known = {pod["metadata"]["name"] for pod in self._ground.get(*self._selected)["items"]}
+        self._follow(self._pod, *self._selected)
+        self._follow(self._set, *self._owner)
         try:
             until(lambda: not self._known and self.statuses, "the watches have begun")
         except AssertionError:
@@ -186,7 +195,7 @@ class Record:
         if error is None:
             # The watches are behind: wait until they show what is there now.
             def caught_up() -> bool:
-                items = self._ground.get("pods", "-l", "app=agent")["items"]
+                items = self._ground.get(*self._selected)["items"]
                 versions = {item["metadata"]["name"]: item["metadata"]["resourceVersion"] for item in items}
                 return versions == {name: pod["metadata"]["resourceVersion"] for name, pod in self._pods.items()}
 

@@ -1,0 +1,30 @@
+"""Deployments, ReplicationControllers and Endpoints of ``pilothouse manager`` in front of a real kube-apiserver, with
+simulated nodes and our scheduler. The stories are those of ``tests/clients/test_deployment.py``."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from tests.clients import deployment_stories as stories
+from tests.clients.deployment_stories import Shop
+from tests.real.stages import Troupe, troupe
+from tests.real_cluster import RealCluster
+
+
+@pytest.fixture(scope="module")
+def programs(real_cluster: RealCluster, swept: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Troupe]:
+    """Nodes of this module's own, a scheduler, and the manager."""
+    controllers = ["deployment", "replicaset", "replicationcontroller", "endpoint", "garbagecollector"]
+    with troupe(real_cluster, tmp_path_factory.mktemp("shops"), "shops", 2, controllers=controllers) as made:
+        yield made
+
+
+@pytest.fixture
+def shop(programs: Troupe) -> Iterator[Shop]:
+    """A namespace of the test's own."""
+    with programs.stage(Shop) as made:
+        yield made
+
+
+@pytest.mark.parametrize("story", stories.ALL)
+def test_a_deployment(story: Callable[[Shop], None], shop: Shop) -> None:
+    story(shop)
