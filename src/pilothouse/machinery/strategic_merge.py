@@ -170,6 +170,11 @@ def _merge_ordered_lists(result: Object, patch: Object, type_: Type) -> None:
         _check_order(items or [], order, field.merge_key)
         if live is None and items is None:
             continue
+        ordered = _merge_by_name(live, items, order, field) if live and items else None
+        if ordered is not None:
+            result[name] = ordered
+            patch.pop(name, None)
+            continue
         if items is None:
             merged = live
         elif live is None:
@@ -183,6 +188,36 @@ def _merge_ordered_lists(result: Object, patch: Object, type_: Type) -> None:
             live_order = _overwritten_order(live, items, field.merge_key)
         result[name] = _in_order(merged, order, live_order, field.merge_key)
         patch.pop(name, None)
+
+
+def _merge_by_name(live: list[Any], items: list[Any], order: list[Any], field: Field) -> list[Any] | None:
+    """What the long way comes to where all items are objects with a key of text, none is a directive, and the order
+    names them all: as clients patch conditions and containers. None for everything else."""
+    key = field.merge_key
+    element = field.type.element
+    if not key or element is None or _strategy(field) != "merge":
+        return None
+    by_name: dict[str, Any] = {}
+    for item in live:
+        name = item.get(key) if type(item) is dict else None
+        if type(name) is not str or name in by_name:
+            return None
+        by_name[name] = item
+    named: set[str] = set()
+    for item in items:
+        name = item.get(key) if type(item) is dict and _PATCH not in item else None
+        if type(name) is not str or name in named:
+            return None
+        named.add(name)
+        current = by_name.get(name)
+        by_name[name] = item if current is None else _merge_objects(current, item, element)
+    result = []
+    for one in order:
+        name = one.get(key) if type(one) is dict else None
+        if type(name) is not str or name not in by_name:
+            return None
+        result.append(by_name.pop(name))
+    return None if by_name else result
 
 
 def _overwritten_order(live: list[Any], patch: list[Any], merge_key: str) -> list[Any]:

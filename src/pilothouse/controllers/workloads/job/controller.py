@@ -188,6 +188,8 @@ class JobController(Controller):
 
     def _count_finalizer(self, old: Pod, new: Pod) -> None:
         """A pod has ended with the finalizer, or lost it after that (``recordFinishedPodWithTrackingFinalizer``)."""
+        if not (old.metadata.finalizers or new.metadata.finalizers):
+            return
 
         def ended_with_it(pod: Pod) -> bool:
             return pod.status.phase in ("Succeeded", "Failed") and TRACKING in pod.metadata.finalizers
