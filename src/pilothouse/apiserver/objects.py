@@ -84,9 +84,11 @@ def ordered_metadata(metadata: Object) -> Object:
     return ordered
 
 
-def encode_object(info: ResourceInfo, obj: Object) -> bytes:
-    """The stored form. ``obj`` keeps its own order below the first three fields."""
-    whole = {"kind": info.kind, "apiVersion": info.api_version, "metadata": ordered_metadata(obj["metadata"])}
+def encode_object(info: ResourceInfo, obj: Object, *, ordered: bool = False) -> bytes:
+    """The stored form. ``obj`` keeps its own order below the first three fields. ``ordered``: its metadata comes from
+    ``ordered_metadata``."""
+    metadata = obj["metadata"] if ordered else ordered_metadata(obj["metadata"])
+    whole = {"kind": info.kind, "apiVersion": info.api_version, "metadata": metadata}
     for name, value in obj.items():
         if name not in whole:
             whole[name] = value

@@ -119,7 +119,10 @@ def _field(type_: Type, name: str) -> Field:
 
 def _strategy(field: Field) -> str:
     """``merge``, ``replace`` or nothing. ``retainKeys`` beside it only matters to those who make patches."""
-    return next((strategy for strategy in field.patch_strategies if strategy != "retainKeys"), "")
+    for strategy in field.patch_strategies:
+        if strategy != "retainKeys":
+            return strategy
+    return ""
 
 
 def _directive_field(key: str, prefix: str) -> str:

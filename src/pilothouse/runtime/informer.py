@@ -311,7 +311,7 @@ class SharedInformer(Generic[T]):
     def apply(self, events: list[WatchEvent[T]], *, record_version: bool) -> None:
         """Bring each change into the cache and tell. Whether it is an add or an update the cache decides, not the
         event."""
-        cache, call = self.cache, self._guard.call
+        cache, report = self.cache, self._guard.report
         put, keep_raw = cache.put, cache.keep_raw
         started = self._env.monotonic() if self._latency is not None else 0.0
         for event in events:
@@ -321,18 +321,26 @@ class SharedInformer(Generic[T]):
             key = f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
             if record_version:
                 cache.resource_version = meta.resource_version
+            old = None
             if event.type == "DELETED":
                 cache.drop(key)
-                for handler in handlers:
-                    call(handler.on_delete, obj, False)
-                continue
-            old = put(key, obj, _without_managed_fields(event.raw) if keep_raw else None)
-            if old is None:
-                for handler in handlers:
-                    call(handler.on_add, obj, False)
-            elif old.metadata.resource_version != meta.resource_version:
-                for handler in handlers:
-                    call(handler.on_update, old, obj)
+            else:
+                old = put(key, obj, _without_managed_fields(event.raw) if keep_raw else None)
+                if old is not None and old.metadata.resource_version == meta.resource_version:
+                    continue
+            for handler in handlers:
+                try:
+                    if old is not None:
+                        handler.on_update(old, obj)
+                    elif event.type == "DELETED":
+                        handler.on_delete(obj, False)
+                    else:
+                        handler.on_add(obj, False)
+                except Exception as error:  # noqa: BLE001  # ``Guard.call``, without a call of its own for each handler
+                    gone = event.type == "DELETED"
+                    report(
+                        handler.on_update if old is not None else handler.on_delete if gone else handler.on_add, error
+                    )
         if self._latency is not None:
             self._latency.observe(self._env.monotonic() - started)
 

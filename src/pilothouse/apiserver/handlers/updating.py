@@ -234,11 +234,12 @@ async def _replace(
     stored, stored_as = strategy.to_storage(info, obj), strategy.stored_as(info)
     if options.dry_run:
         return ObjectResult(200, info, core.view(info, encode_object(stored_as, stored)), warnings)
+    is_ordered = stored["metadata"] is meta
     meta = stored["metadata"]
 
     def make(revision: int) -> bytes:
         meta["resourceVersion"] = str(revision)
-        return encode_object(stored_as, stored)
+        return encode_object(stored_as, stored, ordered=is_ordered)
 
     value = await core.commit(core.store.stage(record.key, make, expected=record.revision))
     return ObjectResult(200, info, core.view(info, value), warnings)

@@ -88,6 +88,12 @@ class PodEvents(Generic[T]):
         """A pod that is being deleted already, as seen after a restart, is no creation that was waited for."""
         self._arriving(pod)
 
+    def is_foreign(self, old: Pod, new: Pod) -> bool:
+        """Whether the pod belongs, and belonged, to an owner of another kind. Most do, and wake nobody here."""
+        before, after = controller_of(old.metadata), controller_of(new.metadata)
+        kind = self._kind.kind
+        return before is not None and after is not None and before.kind != kind != after.kind
+
     def pod_changed(self, old: Pod, new: Pod) -> None:
         """Wakes the owner, a former owner, or whoever may adopt it."""
         before, after = old.metadata, new.metadata

@@ -60,6 +60,8 @@ class DaemonEvents(PodEvents[DaemonSet]):
         super().pod_added(pod, initial)
 
     def pod_changed(self, old: Pod, new: Pod) -> None:
+        if self.is_foreign(old, new):
+            return
         if old.metadata.resource_version != new.metadata.resource_version:
             self._boards.put(new, _board_of(new))
         super().pod_changed(old, new)

@@ -157,6 +157,8 @@ class JobEvents(PodEvents[Job]):
     def pod_changed(self, old: Pod, new: Pod) -> None:
         if old.metadata.resource_version == new.metadata.resource_version:
             return
+        if not (old.metadata.finalizers or new.metadata.finalizers) and self.is_foreign(old, new):
+            return
         if old.metadata.uid != new.metadata.uid or TRACKING not in new.metadata.finalizers:
             self._finalizer_gone(old)
         former, reference = controller_of(old.metadata), controller_of(new.metadata)

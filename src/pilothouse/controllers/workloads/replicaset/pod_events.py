@@ -59,6 +59,8 @@ class PodEvents(OwnerEvents[ReplicaSet]):
         super().pod_added(pod, initial)
 
     def pod_changed(self, old: Pod, new: Pod) -> None:
+        if self.is_foreign(old, new):
+            return
         if old.metadata.resource_version != new.metadata.resource_version:
             self.census.replace(old, new)
         super().pod_changed(old, new)
