@@ -13,10 +13,10 @@ G = TypeVar("G", bound=Ground)
 
 
 @contextlib.contextmanager
-def on_up(kind: type[G], directory: Path, nodes: int) -> Iterator[G]:
+def on_up(kind: type[G], directory: Path, nodes: int, *flags: str) -> Iterator[G]:
     """A plane with so many quick nodes, as kubectl shows it; it has ended well at the end of the ``with`` block."""
     delays = ["--pod-start-delay=50ms", "--pod-ready-delay=50ms", "--pod-stop-delay=50ms"]
-    with pilothouse(directory, "up", "--port=0", f"--nodes={nodes}", *delays) as program:
+    with pilothouse(directory, "up", "--port=0", f"--nodes={nodes}", *delays, *flags) as program:
         program.until("pilothouse is ready")
         assert KUBECTL is not None
         command = [KUBECTL, f"--kubeconfig={directory}/.pilothouse/kubeconfig"]

@@ -5,14 +5,16 @@ from collections.abc import Callable, Iterator
 import pytest
 from tests.clients.stages import on_up
 from tests.clients.test_kubectl import KUBECTL
-from tests.clients.volume_stories import ATTACHING, STORIES, Storehouse
+from tests.clients.volume_stories import ATTACHING, PROVISIONER, STORIES, Storehouse
+from tests.programs import until
 
 pytestmark = pytest.mark.skipif(KUBECTL is None, reason="no kubectl in $KUBEBUILDER_ASSETS or on the PATH")
 
 
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storehouse]:
-    with on_up(Storehouse, tmp_path_factory.mktemp("up"), nodes=2) as made:
+    flags = "--controllers=*,selinux-warning-controller"
+    with on_up(Storehouse, tmp_path_factory.mktemp("up"), 2, flags) as made:
         yield made
 
 
@@ -30,3 +32,31 @@ def test_there_is_a_default_class(up: Storehouse) -> None:
 @pytest.mark.parametrize("story", [*STORIES, *ATTACHING])
 def test_claims_and_volumes(story: Callable[[Storehouse], None], stage: Storehouse) -> None:
     story(stage)
+
+
+def test_pods_that_share_a_volume_with_different_labels_are_told(stage: Storehouse) -> None:
+    """Once the driver says that it mounts with labels."""
+    stage.make_claim("shared", "standard")
+    levels = {"web": "s0:c1,c2", "backup": "s0:c98,c99"}
+    for name, level in levels.items():
+        mounts = [{"name": "data", "mountPath": "/data"}]
+        spec = {
+            "terminationGracePeriodSeconds": 1,
+            "securityContext": {"seLinuxOptions": {"level": level}},
+            "containers": [{"name": "main", "image": "pause:1", "volumeMounts": mounts}],
+            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "shared"}}],
+        }
+        document = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+        stage("create", "-f", "-", stdin=document)
+    until(lambda: stage.phases()["shared"] == "Bound", "the volume is made")
+    assert "SELinuxLabelConflict" not in stage.told_of("web")
+    stage("patch", "csidriver", PROVISIONER, "--type=merge", "-p", '{"spec":{"seLinuxMount":true}}')
+
+    def is_told(name: str, other: str) -> bool:
+        text = (
+            f'SELinuxLabel ":::{levels[name]}" conflicts with pod {other} that uses the same volume as this pod with '
+        )
+        return f'{text}SELinuxLabel ":::{levels[other]}".' in stage("describe", "pod", name)
+
+    until(lambda: is_told("web", "backup"), "one is told of the other")
+    until(lambda: is_told("backup", "web"), "and the other of the one")

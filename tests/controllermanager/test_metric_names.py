@@ -31,7 +31,9 @@ CLOUD: dict[str, msgspec.Struct] = {
     "node-route-controller": NodeRouteOptions(provider="simulated", allocate=True, cluster_cidr="10.0.0.0/16"),
     "service-lb-controller": ServiceLBOptions(provider="simulated"),
 }
-OPTIONS = Options(controller_options={"node-ipam-controller": RANGES, **CLOUD})
+OPTIONS = Options(
+    controllers=("*", "selinux-warning-controller"), controller_options={"node-ipam-controller": RANGES, **CLOUD}
+)
 
 
 @functools.cache

@@ -62,6 +62,7 @@ class Story:
         self._daemon_sets()
         self._stateful_sets()
         self._volumes()
+        self._labels()
         self._endpoints()
         self._cloud()
         self._garbage()
@@ -385,6 +386,22 @@ class Story:
         self._ask("DELETE", holder, {"gracePeriodSeconds": 0})
         self._until_gone(f"{claims}/folder", "nobody uses the claim any more")
         self._until_gone(made, "and the volume goes with it")
+
+    def _labels(self) -> None:
+        """Two pods with the same disk and different labels. They stay: the metric is looked at in the end."""
+        disk = {
+            "name": "disk",
+            "iscsi": {"targetPortal": "10.0.0.1:3260", "iqn": "iqn.2001-04.com.example:x", "lun": 0},
+        }
+        mounts = [{"name": "disk", "mountPath": "/disk"}]
+        for level in ("s0:c1,c2", "s0:c3,c4"):
+            self._pod(
+                f"labelled-{level[-1]}",
+                volumes=[disk],
+                containers=[{"name": "main", "image": "pause", "volumeMounts": mounts}],
+                securityContext={"seLinuxOptions": {"level": level}},
+            )
+        until(lambda: len(self.view.events("SELinuxLabelConflict")) == 2, "each is told of the other")
 
     def _grow(self, claims: str, volumes: str) -> None:
         """A disk of a plugin whose work a CSI driver does now: the claim is told which driver."""

@@ -52,7 +52,7 @@ are judged by replays (08, 09, 10, 10b, 14), those about devices by
 CLIENTS = sorted({found.client_name for found in SERVED} - NOT_SERVED)
 """Accounts of their own. Whoever fills Secrets with tokens of accounts does so as the manager itself."""
 FLAGS = (
-    "--controllers=*,bootstrapsigner,tokencleaner",
+    "--controllers=*,bootstrapsigner,tokencleaner,selinux-warning-controller",
     "--use-service-account-credentials",
     "--allocate-node-cidrs",
     "--cluster-cidr=10.128.0.0/24",
@@ -306,6 +306,10 @@ UNUSED = {
     ("resourcequota-controller", "create", "events"): "it has none to tell",
     ("root-ca-cert-publisher", "create", "events"): "it has none to tell",
     ("route-controller", "create", "events"): "only when a route cannot be made",
+    ("selinux-warning-controller", "get", "csidrivers"): "the cache does it",
+    ("selinux-warning-controller", "get", "persistentvolumeclaims"): "the cache does it",
+    ("selinux-warning-controller", "get", "persistentvolumes"): "the cache does it",
+    ("selinux-warning-controller", "get", "pods"): "the cache does it",
     ("service-account-controller", "create", "events"): "it has none to tell",
     ("service-controller", "update", "services/status"): "a patch does it",
     ("statefulset-controller", "delete", "persistentvolumeclaims"): "the garbage collector does it",
@@ -400,6 +404,7 @@ QUEUES = {
     "pvcprotection",
     "pvprotection",
     "ephemeral_volume",
+    "selinux_warning",
     "volume_expand",
     "pvcs",
     "resourcequota_primary",

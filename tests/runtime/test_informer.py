@@ -338,6 +338,18 @@ def test_raw_objects_are_kept_without_managed_fields_and_only_on_request() -> No
     run(main)
 
 
+def test_an_informer_whose_view_shows_less_is_not_offered_to_those_who_take_any() -> None:
+    async def main(env: Env) -> None:
+        factory = InformerFactory(Client(ScriptedServer(env, []), env), env)
+        narrow = factory.informer(PODS.read_as(Object), offer=False)
+        assert factory.existing("", "v1", "pods") is None
+        whole = factory.informer(PODS)
+        assert factory.existing("", "v1", "pods") is whole
+        assert factory.informer(PODS.read_as(Object), offer=False) is narrow
+
+    run(main)
+
+
 def test_a_factory_shares_informers_and_starts_and_stops_them_at_any_time() -> None:
     async def main(env: Env) -> None:
         server = ScriptedServer(env, [listed(3, pod("a", 1)), listed(5, pod("b", 1)), watched()])

@@ -26,3 +26,12 @@ def test_labels_that_nobody_restricts_have_any_value() -> None:
     registry = Registry(allowed={"other_total": {"code": {"200"}}})
     registry.gauge("depth", "Depth", ("name",)).labels_of("anything").set(3)
     assert 'depth{name="anything"} 3' in registry.exposition()
+
+
+def test_what_is_counted_anew_takes_the_place_of_what_was_shown() -> None:
+    metrics = Registry()
+    gauge = metrics.gauge("things", "Things", ("kind",))
+    gauge.show({("a",): 1, ("b",): 2.0})
+    gauge.show({("b",): 3.0, ("c",): 1.0})
+    assert [metrics.value("things", kind) for kind in "abc"] == [0.0, 3.0, 1.0]
+    assert 'kind="a"' not in metrics.exposition()

@@ -1,5 +1,7 @@
 """Volumes: ``v1`` PersistentVolumes and the kinds of ``storage.k8s.io/v1``. Claims are in ``core``."""
 
+import msgspec
+
 from pilothouse.api.core import NodeSelector, ObjectReference
 from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import ObjectMeta, View
@@ -25,10 +27,68 @@ class DriverSource(View, frozen=True):
 
 
 class MigratedSource(View, frozen=True):
-    """A disk of a plugin whose work a CSI driver does now. Which disk is not read here."""
+    """A disk of a plugin whose work a CSI driver does now: of Amazon, OpenStack and Portworx. Others call it
+    differently."""
+
+    disk: str = msgspec.field(default="", name="volumeID")
 
 
-class PersistentVolumeSpec(View, frozen=True):
+class AzureDiskSource(MigratedSource, frozen=True):
+    """A disk of Azure."""
+
+    disk: str = msgspec.field(default="", name="diskURI")
+
+
+class AzureFileSource(MigratedSource, frozen=True):
+    """A share of the storage account whose key is in the Secret."""
+
+    disk: str = msgspec.field(default="", name="shareName")
+    secret_name: str = ""
+
+
+class GceDiskSource(MigratedSource, frozen=True):
+    """A disk of Google."""
+
+    disk: str = msgspec.field(default="", name="pdName")
+
+
+class VsphereSource(MigratedSource, frozen=True):
+    """A disk of vSphere."""
+
+    disk: str = msgspec.field(default="", name="volumePath")
+
+
+class IscsiSource(View, frozen=True):
+    """A disk in the network."""
+
+    target_portal: str = ""
+    iqn: str = ""
+    lun: int = 0
+
+
+class FibreChannelSource(View, frozen=True):
+    """A disk behind Fibre Channel, by port and number or by what it calls itself."""
+
+    target_wwns: tuple[str, ...] = msgspec.field(default=(), name="targetWWNs")
+    lun: int | None = None
+    wwids: tuple[str, ...] = ()
+
+
+class Sources(View, frozen=True):
+    """Where a volume lies, as a PersistentVolume says it, and so does a pod with one that nobody claims."""
+
+    aws_elastic_block_store: MigratedSource | None = None
+    azure_disk: AzureDiskSource | None = None
+    azure_file: AzureFileSource | None = None
+    cinder: MigratedSource | None = None
+    gce_persistent_disk: GceDiskSource | None = None
+    portworx_volume: MigratedSource | None = None
+    vsphere_volume: VsphereSource | None = None
+    iscsi: IscsiSource | None = None
+    fc: FibreChannelSource | None = None
+
+
+class PersistentVolumeSpec(Sources, frozen=True):
     """What a volume is. Of where it lies only that is read which somebody here decides by."""
 
     capacity: dict[str, str] = {}
@@ -41,13 +101,6 @@ class PersistentVolumeSpec(View, frozen=True):
     node_affinity: VolumeNodeAffinity | None = None
     host_path: HostPathSource | None = None
     csi: DriverSource | None = None
-    aws_elastic_block_store: MigratedSource | None = None
-    azure_disk: MigratedSource | None = None
-    azure_file: MigratedSource | None = None
-    cinder: MigratedSource | None = None
-    gce_persistent_disk: MigratedSource | None = None
-    portworx_volume: MigratedSource | None = None
-    vsphere_volume: MigratedSource | None = None
 
 
 class PersistentVolumeStatus(View, frozen=True):
@@ -98,9 +151,11 @@ class VolumeAttributesClass(View, frozen=True):
 
 
 class DriverSpec(View, frozen=True):
-    """What a CSI driver wants. ``attach_required`` None means yes."""
+    """What a CSI driver wants. ``attach_required`` None means yes. With ``se_linux_mount`` a volume is mounted with the
+    pod's SELinux label."""
 
     attach_required: bool | None = None
+    se_linux_mount: bool | None = None
 
 
 class Driver(View, frozen=True):

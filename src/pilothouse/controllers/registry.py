@@ -41,6 +41,7 @@ from pilothouse.controllers.volumes.persistentvolume_binder import DESCRIPTOR as
 from pilothouse.controllers.volumes.persistentvolume_expander import DESCRIPTOR as PERSISTENT_VOLUME_EXPANDER
 from pilothouse.controllers.volumes.persistentvolume_protection import DESCRIPTOR as PERSISTENT_VOLUME_PROTECTION
 from pilothouse.controllers.volumes.persistentvolumeclaim_protection import DESCRIPTOR as CLAIM_PROTECTION
+from pilothouse.controllers.volumes.selinux_warning import DESCRIPTOR as SELINUX_WARNING
 from pilothouse.controllers.volumes.volumeattributesclass_protection import DESCRIPTOR as ATTRIBUTES_CLASS_PROTECTION
 from pilothouse.controllers.workloads.cronjob import DESCRIPTOR as CRON_JOB
 from pilothouse.controllers.workloads.daemonset import DESCRIPTOR as DAEMON_SET
@@ -91,6 +92,7 @@ DESCRIPTORS: tuple[Descriptor, ...] = (
     RESOURCE_CLAIM,
     RESOURCE_QUOTA,
     ROOT_CA_PUBLISHER,
+    SELINUX_WARNING,
     SERVICE_ACCOUNT,
     TOKENS,
     SERVICE_CIDR,

@@ -474,6 +474,7 @@ class InformerFactory:
         """The period that handlers of its informers get."""
         self._stream_first = stream_first
         self._informers: dict[tuple[Any, ...], SharedInformer[Any]] = {}
+        self._not_offered: set[tuple[Any, ...]] = set()  # never iterated
         self._group: TaskGroup | None = None
 
     def informer(
@@ -484,11 +485,13 @@ class InformerFactory:
         label_selector: str = "",
         field_selector: str = "",
         keep_raw: bool = False,
+        offer: bool = True,
     ) -> SharedInformer[T]:
         """The informer of that kind and selection; the same one for everybody who reads it with the same view.
 
         ``keep_raw`` also keeps each object's JSON, for controllers that write it back whole. It must be asked for
-        before the informer starts.
+        before the informer starts. Whose view shows less than others need of the kind does not ``offer`` it to those
+        who take any that is ``existing``.
         """
         key = (kind.group, kind.resource, kind.metadata_only, kind.view, namespace, label_selector, field_selector)
         known = self._informers.get(key)
@@ -515,15 +518,18 @@ class InformerFactory:
             metrics=self._metrics,
         )
         self._informers[key] = informer
+        if not offer:
+            self._not_offered.add(key)
         if self._group is not None:
             informer.start(self._group)
         return informer
 
     def existing(self, group: str, version: str, resource: str) -> SharedInformer[Any] | None:
         """An informer of all objects of that resource that somebody has asked for, whatever the view, or None."""
-        for informer in self._informers.values():
+        for key, informer in self._informers.items():
             kind = informer.kind
-            if (kind.group, kind.version, kind.resource) == (group, version, resource) and informer.selects_all:
+            found = (kind.group, kind.version, kind.resource) == (group, version, resource)
+            if found and informer.selects_all and key not in self._not_offered:
                 return informer
         return None
 

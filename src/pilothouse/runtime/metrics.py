@@ -136,6 +136,12 @@ class GaugeFamily(_Family):
         """Stop exposing the gauge for these label values."""
         self.children.pop(values, None)
 
+    def show(self, values: Mapping[tuple[str, ...], float]) -> None:
+        """Expose exactly these, by label values: for gauges that are counted anew each time."""
+        self.children.clear()
+        for labels, value in values.items():
+            self.labels_of(*labels).set(value)
+
 
 class HistogramFamily(_Family):
     """A histogram with labels."""

@@ -2,7 +2,7 @@
 
 The attach/detach controller and simulated nodes and drivers speak of volumes by these names. Sources: kubernetes v1.36,
 ``pkg/volume/csi/{csi_plugin,csi_attacher}.go``, ``pkg/volume/util/util.go`` (``GetUniqueVolumeName``,
-``IsMultiAttachAllowed``), ``pkg/controller/volume/attachdetach/util/util.go`` (``CreateVolumeSpec``).
+``IsMultiAttachAllowed``).
 """
 
 import hashlib
@@ -12,7 +12,7 @@ import msgspec
 
 from pilothouse.api.core import PersistentVolumeClaim, Pod, Volume
 from pilothouse.api.storage import Driver, PersistentVolume, VolumeAttachment
-from pilothouse.semantics.volumes import ephemeral_claim_name, is_made_for
+from pilothouse.semantics.volumes import volume_for
 
 MANAGED = "volumes.kubernetes.io/controller-managed-attach-detach"
 """On nodes: the controller attaches and detaches there, not the kubelet. The value does not count."""
@@ -92,19 +92,6 @@ def disk_for(
 
     Claims are found by namespace and name, the others by name.
     """
-    if volume.persistent_volume_claim is not None:
-        name = volume.persistent_volume_claim.claim_name
-    elif volume.ephemeral is not None:
-        name = ephemeral_claim_name(pod, volume)
-    else:
-        return None
-    claim = find_claim(f"{pod.metadata.namespace}/{name}")
-    if claim is None or claim.status.phase != "Bound" or not claim.spec.volume_name:
-        return None
-    if volume.ephemeral is not None and not is_made_for(claim, pod):
-        return None
-    found = find_volume(claim.spec.volume_name)
-    if found is None or found.spec.claim_ref is None or found.spec.claim_ref.uid != claim.metadata.uid:
-        return None
-    disk = disk_of(found)
+    found = volume_for(pod, volume, find_claim, find_volume)
+    disk = disk_of(found) if found is not None else None
     return disk if disk is not None and is_attached_by(find_driver(disk.driver)) else None

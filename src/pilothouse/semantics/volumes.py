@@ -6,9 +6,11 @@ The binder, the scheduler and the simulated provisioner decide by these. Sources
 """
 
 import datetime
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Protocol
 
-from pilothouse.api.core import PersistentVolumeClaim, Pod, Volume
+from pilothouse.api.core import EphemeralVolumeSource, PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, Pod
+from pilothouse.api.meta import ObjectMeta
 from pilothouse.api.storage import PersistentVolume, StorageClass, TopologySelectorTerm
 from pilothouse.machinery.go_text import quote
 from pilothouse.machinery.labels import selector_from
@@ -216,18 +218,88 @@ def find_match(
 # Pods
 
 
-def ephemeral_claim_name(pod: Pod, volume: Volume) -> str:
+class Named(Protocol):
+    """A pod, whatever else a view shows of it."""
+
+    @property
+    def metadata(self) -> ObjectMeta:
+        """What it is called."""
+        ...
+
+
+class Listed(Protocol):
+    """A volume as a pod lists it, whatever else a view shows of it."""
+
+    @property
+    def name(self) -> str:
+        """What the pod calls it."""
+        ...
+
+    @property
+    def persistent_volume_claim(self) -> PersistentVolumeClaimVolumeSource | None:
+        """The claim, if it has one."""
+        ...
+
+    @property
+    def ephemeral(self) -> EphemeralVolumeSource | None:
+        """The claim that is made for it, if one is."""
+        ...
+
+
+class _HasVolumes(Protocol):
+    @property
+    def volumes(self) -> Sequence[Listed]: ...
+
+
+class UsesVolumes(Named, Protocol):
+    """A pod with its volumes."""
+
+    @property
+    def spec(self) -> _HasVolumes:
+        """Where they are listed."""
+        ...
+
+
+def ephemeral_claim_name(pod: Named, volume: Listed) -> str:
     """The claim that is made for a pod's ephemeral volume."""
     return f"{pod.metadata.name}-{volume.name}"
 
 
-def is_made_for(claim: PersistentVolumeClaim, pod: Pod) -> bool:
+def is_made_for(claim: PersistentVolumeClaim, pod: Named) -> bool:
     """Whether the claim was made for the pod. That it has the name proves nothing (``VolumeIsForPod``, v1.36
     component-helpers ``storage/ephemeral/ephemeral.go``)."""
     return is_controlled_by(claim.metadata, pod.metadata.uid)
 
 
-def claim_names(pod: Pod) -> tuple[str, ...]:
+def volume_for(
+    pod: Named,
+    volume: Listed,
+    find_claim: Callable[[str], PersistentVolumeClaim | None],
+    find_volume: Callable[[str], PersistentVolume | None],
+) -> PersistentVolume | None:
+    """What a pod's volume is, if it is one that is claimed, and the claim has it.
+
+    Claims are found by namespace and name, volumes by name (``CreateVolumeSpec``, v1.36
+    ``pkg/controller/volume/attachdetach/util/util.go``).
+    """
+    if volume.persistent_volume_claim is not None:
+        name = volume.persistent_volume_claim.claim_name
+    elif volume.ephemeral is not None:
+        name = ephemeral_claim_name(pod, volume)
+    else:
+        return None
+    claim = find_claim(f"{pod.metadata.namespace}/{name}")
+    if claim is None or claim.status.phase != "Bound" or not claim.spec.volume_name:
+        return None
+    if volume.ephemeral is not None and not is_made_for(claim, pod):
+        return None
+    found = find_volume(claim.spec.volume_name)
+    if found is None or found.spec.claim_ref is None or found.spec.claim_ref.uid != claim.metadata.uid:
+        return None
+    return found
+
+
+def claim_names(pod: UsesVolumes) -> tuple[str, ...]:
     """The claims that a pod uses, those of its ephemeral volumes included, in their order."""
     found: list[str] = []
     for volume in pod.spec.volumes:

@@ -1,12 +1,11 @@
 """Finding the pods of a claim in a cache: one index that every controller which asks so shares."""
 
-from pilothouse.api.core import Pod
-from pilothouse.semantics.volumes import claim_names
+from pilothouse.semantics.volumes import UsesVolumes, claim_names
 
 CLAIM_INDEX = "claim"
 """Pods by the claims that they name, those of their ephemeral volumes included."""
 
 
-def index_by_claim(pod: Pod) -> list[str]:
+def index_by_claim(pod: UsesVolumes) -> list[str]:
     """The index function of ``CLAIM_INDEX``: namespace and name."""
     return [f"{pod.metadata.namespace}/{name}" for name in claim_names(pod)]

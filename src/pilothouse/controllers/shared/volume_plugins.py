@@ -1,9 +1,14 @@
 """Whose volumes are whose: upstream's plugins, and the CSI drivers that do now what some of them did. Pure.
 
-v1.36 ``cmd/kube-controller-manager/app/plugins.go`` and ``csi-translation-lib/plugins``.
+v1.36 ``cmd/kube-controller-manager/app/plugins.go``, ``csi-translation-lib/plugins`` and ``pkg/volume/{fc,iscsi}``.
 """
 
-from pilothouse.api.storage import PersistentVolume
+from collections.abc import Iterator
+
+import msgspec
+
+from pilothouse.api.storage import AzureFileSource, DriverSource, MigratedSource, PersistentVolume, Sources
+from pilothouse.semantics.attachments import unique_name
 
 CSI = "kubernetes.io/csi"
 HOST_PATH = "kubernetes.io/host-path"
@@ -29,19 +34,52 @@ def csi_name_of(plugin: str) -> str:
     return _MIGRATED.get(plugin, "")
 
 
+def _migrated(where: Sources) -> Iterator[tuple[str, MigratedSource]]:
+    sources: dict[str, MigratedSource | None] = {
+        "kubernetes.io/aws-ebs": where.aws_elastic_block_store,
+        "kubernetes.io/azure-disk": where.azure_disk,
+        "kubernetes.io/azure-file": where.azure_file,
+        "kubernetes.io/cinder": where.cinder,
+        "kubernetes.io/gce-pd": where.gce_persistent_disk,
+        "kubernetes.io/portworx-volume": where.portworx_volume,
+        "kubernetes.io/vsphere-volume": where.vsphere_volume,
+    }
+    for plugin, source in sources.items():
+        if source is not None:
+            yield plugin, source
+
+
 def migrated_plugin_of(volume: PersistentVolume) -> str:
     """The plugin that the volume is of, if a driver does its work now (``GetInTreePluginNameFromSpec``)."""
-    spec = volume.spec
-    sources = {
-        "kubernetes.io/aws-ebs": spec.aws_elastic_block_store,
-        "kubernetes.io/azure-disk": spec.azure_disk,
-        "kubernetes.io/azure-file": spec.azure_file,
-        "kubernetes.io/cinder": spec.cinder,
-        "kubernetes.io/gce-pd": spec.gce_persistent_disk,
-        "kubernetes.io/portworx-volume": spec.portworx_volume,
-        "kubernetes.io/vsphere-volume": spec.vsphere_volume,
-    }
-    return next((plugin for plugin, source in sources.items() if source is not None), "")
+    return next((plugin for plugin, _source in _migrated(volume.spec)), "")
+
+
+class Place(msgspec.Struct, frozen=True, gc=False):
+    """A volume by what it is called in the whole cluster, and the CSI driver that mounts it, if one does."""
+
+    name: str
+    driver: str
+
+
+def place_of(where: Sources, csi: DriverSource | None) -> Place | None:
+    """What one mounts of a driver's, and of the plugins that mount disks themselves; None of all others.
+
+    The name is that of ``GetUniqueVolumeName``, except that a disk of a plugin that was migrated has the name that the
+    plugin gave it: upstream's translation adds zones and resource groups, which say nothing of which disk it is.
+    """
+    if csi is not None:
+        return Place(unique_name(csi.driver, csi.volume_handle), csi.driver)
+    for plugin, source in _migrated(where):
+        disk = f"{source.secret_name}#{source.disk}" if isinstance(source, AzureFileSource) else source.disk
+        return Place(unique_name(_MIGRATED[plugin], disk), _MIGRATED[plugin])
+    if where.iscsi is not None:
+        disk = f"{where.iscsi.target_portal}:{where.iscsi.iqn}:{where.iscsi.lun}"
+        return Place(f"{_PREFIX}iscsi/{disk}", "")
+    if where.fc is not None and where.fc.target_wwns and where.fc.lun is not None:
+        return Place(f"{_PREFIX}fc/[{' '.join(where.fc.target_wwns)}]:{where.fc.lun}", "")
+    if where.fc is not None and where.fc.wwids:
+        return Place(f"{_PREFIX}fc/[{' '.join(where.fc.wwids)}]", "")
+    return None
 
 
 def plugin_of(volume: PersistentVolume) -> str:

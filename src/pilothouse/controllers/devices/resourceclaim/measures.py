@@ -15,7 +15,6 @@ class Measures:
 
     def __init__(self, metrics: Registry, claims: Callable[[], Iterable[ResourceClaim]]) -> None:
         self._claims = claims
-        self._shown: dict[Key, None] = {}
         self._creates = metrics.counter(
             "resourceclaim_controller_creates_total",
             "[ALPHA] Number of ResourceClaims creation requests, categorized by creation status and admin access",
@@ -35,13 +34,7 @@ class Measures:
         self._creates.labels_of("success" if success else "failure", _word(admin_access)).inc()
 
     def _refresh(self) -> None:
-        counted = Counter(labels_of(claim) for claim in self._claims())
-        for labels in self._shown:
-            if labels not in counted:
-                self._count.remove(*labels)
-        for labels, number in counted.items():
-            self._count.labels_of(*labels).set(number)
-        self._shown = dict.fromkeys(counted)
+        self._count.show(Counter(labels_of(claim) for claim in self._claims()))
 
 
 def labels_of(claim: ResourceClaim) -> Key:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 
 from pilothouse.controllers.shared.volume_plugins import CSI
 from pilothouse.runtime import Registry
-from pilothouse.runtime.metrics import GaugeFamily
 from pilothouse.semantics.attachments import driver_and_handle
 
 _SECONDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 25.0, 50.0, 120.0, 300.0, 600.0)
@@ -32,7 +31,6 @@ class Measures:
         self._desired = desired
         self._actual = actual
         self._used = in_use
-        self._shown: dict[str, set[Key]] = {}
         self._forced = metrics.counter(
             "attach_detach_controller_attachdetach_controller_forced_detaches",
             "[ALPHA] Number of times the A/D Controller performed a forced detach",
@@ -69,12 +67,5 @@ class Measures:
         total: Counter[Key] = Counter()
         for state, volumes in (("desired_state_of_world", self._desired()), ("actual_state_of_world", self._actual())):
             total.update((plugin_of(volume), state) for volume in volumes)
-        self._show(self._total, total)
-        self._show(self._in_use, Counter((node, plugin_of(volume)) for node, volume in self._used()))
-
-    def _show(self, family: GaugeFamily, counts: Counter[Key]) -> None:
-        for key in sorted(self._shown.get(family.name, set()) - counts.keys()):
-            family.remove(*key)
-        for key, count in counts.items():
-            family.labels_of(*key).set(count)
-        self._shown[family.name] = set(counts)
+        self._total.show(total)
+        self._in_use.show(Counter((node, plugin_of(volume)) for node, volume in self._used()))

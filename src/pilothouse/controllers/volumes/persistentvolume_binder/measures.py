@@ -7,7 +7,6 @@ from pilothouse.controllers.shared.volume_plugins import plugin_of
 from pilothouse.controllers.volumes.persistentvolume_binder.books import ClaimBook, VolumeBook
 from pilothouse.env import Env
 from pilothouse.runtime import Registry
-from pilothouse.runtime.metrics import GaugeFamily
 from pilothouse.semantics.volumes import claim_class, volume_class
 
 _SECONDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 25.0, 50.0, 120.0, 300.0, 600.0)
@@ -23,7 +22,6 @@ class Measures:
         self._claims = claims
         self._volumes = volumes
         self._begun: dict[Key, tuple[str, float]] = {}
-        self._shown: dict[str, set[Key]] = {}
         self._seconds = metrics.histogram(
             "volume_operation_total_seconds",
             "[ALPHA] Storage operation end to end duration in seconds",
@@ -110,15 +108,8 @@ class Measures:
             attributes = claim.spec.volume_attributes_class_name or ""
             key = (claim.metadata.namespace, claim_class(claim), attributes)
             claims[claim.status.phase == "Bound"][key] += 1
-        self._show(self._total, total)
-        self._show(self._bound_volumes, volumes[True])
-        self._show(self._unbound_volumes, volumes[False])
-        self._show(self._bound_claims, claims[True])
-        self._show(self._unbound_claims, claims[False])
-
-    def _show(self, family: GaugeFamily, counts: Counter[Key]) -> None:
-        for key in sorted(self._shown.get(family.name, set()) - counts.keys()):
-            family.remove(*key)
-        for key, count in counts.items():
-            family.labels_of(*key).set(count)
-        self._shown[family.name] = set(counts)
+        self._total.show(total)
+        self._bound_volumes.show(volumes[True])
+        self._unbound_volumes.show(volumes[False])
+        self._bound_claims.show(claims[True])
+        self._unbound_claims.show(claims[False])

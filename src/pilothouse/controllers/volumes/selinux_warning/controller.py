@@ -1,0 +1,167 @@
+"""Looks at a pod when it comes, ends or goes, when a claim of its gets its volume, and when a driver changes its mind.
+
+Nothing is asked of the API server but to take down events: all is in caches, and a look never waits.
+"""
+
+import asyncio
+
+from pilothouse.api.core import PERSISTENT_VOLUME_CLAIMS, PODS, PersistentVolumeClaim
+from pilothouse.api.storage import CSI_DRIVERS, PERSISTENT_VOLUMES, Driver, PersistentVolume
+from pilothouse.controllers.shared.pods_by_claim import CLAIM_INDEX, index_by_claim
+from pilothouse.controllers.volumes.selinux_warning import DESCRIPTOR
+from pilothouse.controllers.volumes.selinux_warning.books import Books
+from pilothouse.controllers.volumes.selinux_warning.decide import (
+    Conflict,
+    decide,
+    message_of,
+    message_of_several,
+    mounts_with_label,
+    reason_of,
+)
+from pilothouse.controllers.volumes.selinux_warning.views import MOUNTING_PODS, MountingPod
+from pilothouse.runtime import Controller, ControllerContext, EventRecorder, Requeue, object_key, object_reference
+from pilothouse.runtime.cache import split_key
+from pilothouse.runtime.events import NORMAL, WARNING
+
+COMPONENT = "selinux_warning"
+
+
+def build(context: ControllerContext) -> "SELinuxWarningController":
+    """The factory of the descriptor."""
+    return SELinuxWarningController(context)
+
+
+class SELinuxWarningController(Controller):
+    """See the package for the promises. Keys are those of pods."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        pods = context.informers.informer(MOUNTING_PODS, offer=False)
+        claims = context.informers.informer(PERSISTENT_VOLUME_CLAIMS)
+        volumes = context.informers.informer(PERSISTENT_VOLUMES)
+        drivers = context.informers.informer(CSI_DRIVERS)
+        super().__init__(
+            DESCRIPTOR.name,
+            context.env,
+            waits_for=(pods, claims, volumes, drivers),
+            metrics=context.metrics,
+            queue_name="selinux_warning",
+            log=context.log,
+        )
+        self._pods = pods.cache
+        self._pods.add_index(CLAIM_INDEX, index_by_claim)
+        self._claims = claims.cache
+        self._volumes = volumes.cache
+        self._drivers = drivers.cache
+        self._books = Books()
+        self._recorder = EventRecorder(context.client, context.env, COMPONENT)
+        self.beside("events", self._recorder.run)
+        self._metrics = context.metrics
+        self._conflicts = context.metrics.gauge(
+            "selinux_warning_controller_selinux_volume_conflict",
+            "[ALPHA] Conflict between two Pods using the same volume",
+            ("property", "pod1_namespace", "pod1_name", "pod1_value", "pod2_namespace", "pod2_name", "pod2_value"),
+        )
+        self.beside("metrics", self._measure)
+        pods.add_handler(
+            lambda pod, _initial: self.queue.add(object_key(pod.metadata)),
+            self._pod_changed,
+            lambda pod, _unknown: self.queue.add(object_key(pod.metadata)),
+            resync_seconds=0.0,
+        )
+        claims.add_handler(lambda claim, _initial: self._see_claim(claim), self._claim_changed, resync_seconds=0.0)
+        volumes.add_handler(lambda volume, _initial: self._see_volume(volume), self._volume_changed, resync_seconds=0.0)
+        drivers.add_handler(
+            lambda driver, _initial: self._driver_changed(None, driver),
+            self._driver_changed,
+            lambda driver, _unknown: self._driver_changed(driver, None),
+            resync_seconds=0.0,
+        )
+
+    # What wakes it
+
+    def _pod_changed(self, old: MountingPod, new: MountingPod) -> None:
+        before, after = old.metadata.uid, new.metadata.uid
+        if before != after or _has_ended(old) != _has_ended(new) or old.spec != new.spec:
+            self.queue.add(object_key(new.metadata))
+
+    def _see_claim(self, claim: PersistentVolumeClaim) -> None:
+        if claim.spec.volume_name:
+            self._see_pods(object_key(claim.metadata))
+
+    def _claim_changed(self, old: PersistentVolumeClaim, new: PersistentVolumeClaim) -> None:
+        if _binding(old) != _binding(new):
+            self._see_claim(new)
+
+    def _see_volume(self, volume: PersistentVolume) -> None:
+        reference = volume.spec.claim_ref
+        if reference is not None and reference.uid:
+            self._see_pods(f"{reference.namespace}/{reference.name}")
+
+    def _volume_changed(self, old: PersistentVolume, new: PersistentVolume) -> None:
+        if old.metadata.uid != new.metadata.uid or _owner(old) != _owner(new):
+            self._see_volume(new)
+
+    def _see_pods(self, claim: str) -> None:
+        for pod in self._pods.by_index(CLAIM_INDEX, claim):
+            self.queue.add(object_key(pod.metadata))
+
+    def _driver_changed(self, old: Driver | None, new: Driver | None) -> None:
+        driver = new if new is not None else old
+        assert driver is not None, "a driver changes from something or to something"
+        if mounts_with_label(old) != mounts_with_label(new):
+            for pod in self._books.pods_of(driver.metadata.name):
+                self.queue.add(pod)
+
+    # What it does
+
+    async def reconcile(self, key: str) -> Requeue | None:
+        """Take down what the pod uses now, and tell of the conflicts that it brings."""
+        pod = self._pods.get(key)
+        if pod is None or _has_ended(pod):
+            self._books.forget(key)
+            return None
+        used = decide(pod, self._claims.get, self._volumes.get, self._drivers.get)
+        if used.waits:
+            # What is missing wakes the pod when it comes.
+            self.log.info("Volumes are not bound yet", v=4, pod=key, volumes=", ".join(used.waits))
+        for name in used.mixed:
+            about = object_reference(PODS, pod.metadata)
+            self._recorder.event(about, WARNING, "MultipleSELinuxLabels", message_of_several(name))
+        for conflict in self._books.set(key, pod.metadata.uid, used.uses, complete=not used.waits):
+            self._tell(conflict)
+        return None
+
+    def _tell(self, conflict: Conflict) -> None:
+        pod = self._pods.get(conflict.pod)
+        # One that went a moment ago need not be told. (Upstream tells nobody of the other conflicts then, either.)
+        if pod is not None:
+            about = object_reference(PODS, pod.metadata)
+            self._recorder.event(about, NORMAL, reason_of(conflict), message_of(conflict))
+
+    async def _measure(self) -> None:
+        """Show the conflicts that there are whenever somebody asks, as long as the controller runs."""
+        show = self._conflicts.show
+        stop = self._metrics.on_collect(lambda: show(dict.fromkeys(map(_labels, self._books.conflicts()), 1.0)))
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            stop()
+            show({})
+
+
+def _has_ended(pod: MountingPod) -> bool:
+    """Whether its kubelet unmounts, or has unmounted, its volumes."""
+    return pod.status.phase in ("Succeeded", "Failed")
+
+
+def _binding(claim: PersistentVolumeClaim) -> tuple[str, str, bool]:
+    return claim.metadata.uid, claim.spec.volume_name, claim.status.phase == "Bound"
+
+
+def _owner(volume: PersistentVolume) -> str:
+    return volume.spec.claim_ref.uid if volume.spec.claim_ref is not None else ""
+
+
+def _labels(conflict: Conflict) -> tuple[str, ...]:
+    pod, other = split_key(conflict.pod), split_key(conflict.other)
+    return (conflict.about, *pod, conflict.value, *other, conflict.other_value)

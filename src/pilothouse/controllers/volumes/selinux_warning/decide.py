@@ -1,0 +1,147 @@
+"""What a pod makes of its volumes, when two of them cannot share one, and what is said then. Pure.
+
+Upstream: v1.36 ``pkg/controller/volume/selinuxwarning/selinux_warning_controller.go`` (``syncPod``, ``syncVolume``),
+``…/cache/{volumecache,conflict}.go``, ``pkg/volume/util/selinux.go`` (``GetMountSELinuxLabel``) and
+``pkg/volume/util/util.go`` (``GetPodVolumeNames``).
+"""
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from pilothouse.api.core import PersistentVolumeClaim
+from pilothouse.api.storage import Driver, PersistentVolume
+from pilothouse.controllers.shared.volume_plugins import Place, place_of
+from pilothouse.controllers.volumes.selinux_warning.labels import label_of, labels_clash
+from pilothouse.controllers.volumes.selinux_warning.views import MountingPod, PodSecurityContext
+from pilothouse.machinery.go_text import quote
+from pilothouse.runtime.cache import split_key
+from pilothouse.semantics.volumes import volume_for
+
+MOUNT_OPTION = "MountOption"
+RECURSIVE = "Recursive"
+_AFTERMATH = ". If both pods land on the same node, only one of them may access the volume."
+
+
+class Use(msgspec.Struct, frozen=True, gc=False):
+    """How a pod uses a volume: mounted with a label, or with each file labelled by itself, and then the label is
+    empty."""
+
+    label: str
+    policy: str
+
+
+class Used(msgspec.Struct, frozen=True):
+    """What a pod makes of its volumes. By their names in the pod: those that ``waits`` are claimed and not bound, and
+    one that is ``mixed`` is wanted with different labels by the pod itself."""
+
+    uses: dict[Place, Use]
+    waits: tuple[str, ...]
+    mixed: tuple[str, ...]
+
+
+class Conflict(msgspec.Struct, frozen=True, gc=False):
+    """Why ``pod`` cannot use a volume where ``other`` does: ``about`` what they differ in. Both are keys. There is
+    always another one, for the other pod."""
+
+    about: str
+    pod: str
+    value: str
+    other: str
+    other_value: str
+
+    def reversed(self) -> "Conflict":
+        """The same for the other pod."""
+        return Conflict(self.about, self.other, self.other_value, self.pod, self.value)
+
+
+def mounts_with_label(driver: Driver | None) -> bool:
+    """Whether volumes of the driver can be mounted with a label: those of one that does not say so can't."""
+    return driver is not None and driver.spec.se_linux_mount is True
+
+
+def mounted(pod: MountingPod) -> dict[str, list[str]]:
+    """The volumes that any container mounts, by their names in the pod, with the different labels that are asked for.
+    Who asks for none may use any."""
+    spec = pod.spec
+    found: dict[str, dict[str, None]] = {}
+    of_pod = spec.security_context.se_linux_options if spec.security_context is not None else None
+    for container in (*spec.init_containers, *spec.containers, *spec.ephemeral_containers):
+        own = container.security_context.se_linux_options if container.security_context is not None else None
+        options = own if own is not None else of_pod
+        for mount in container.volume_mounts:
+            labels = found.setdefault(mount.name, {})
+            if options is not None:
+                labels[label_of(options)] = None
+    return {name: list(labels) for name, labels in found.items()}
+
+
+def decide(
+    pod: MountingPod,
+    find_claim: Callable[[str], PersistentVolumeClaim | None],
+    find_volume: Callable[[str], PersistentVolume | None],
+    find_driver: Callable[[str], Driver | None],
+) -> Used:
+    """How a pod uses those of its volumes that could be mounted with a label, if its driver could do so. Claims are
+    found by namespace and name, the others by name."""
+    uses: dict[Place, Use] = {}
+    waits, mixed = [], []
+    labels = mounted(pod)
+    for volume in pod.spec.volumes:
+        if volume.name not in labels:
+            continue
+        found = volume_for(pod, volume, find_claim, find_volume)
+        if found is None and (volume.persistent_volume_claim is not None or volume.ephemeral is not None):
+            waits.append(volume.name)
+            continue
+        wanted = labels[volume.name]
+        if len(wanted) > 1:
+            mixed.append(volume.name)
+            continue
+        place = place_of(found.spec, found.spec.csi) if found is not None else place_of(volume, None)
+        if place is not None:
+            mountable = not place.driver or mounts_with_label(find_driver(place.driver))
+            uses[place] = use_of(pod.spec.security_context, wanted[0] if wanted else "", mountable=mountable)
+    return Used(uses, tuple(waits), tuple(mixed))
+
+
+def use_of(context: PodSecurityContext | None, label: str, *, mountable: bool) -> Use:
+    """How a pod whose containers ask for that label uses a volume.
+
+    Without a label there is none to mount with, and then each file is labelled, whatever the policy says
+    (kubernetes#135629).
+    """
+    policy = (context.se_linux_change_policy if context is not None else None) or MOUNT_OPTION
+    if policy == RECURSIVE or not mountable or not label:
+        return Use("", RECURSIVE)
+    return Use(label, policy)
+
+
+def clashes(one: Use, other: Use) -> Iterator[tuple[str, str, str]]:
+    """In what two uses of a volume clash: the property, and its two values."""
+    if one.policy != other.policy:
+        yield "SELinuxChangePolicy", one.policy, other.policy
+    if labels_clash(one.label, other.label):
+        yield "SELinuxLabel", one.label, other.label
+
+
+def reason_of(conflict: Conflict) -> str:
+    """That of its event."""
+    return f"{conflict.about}Conflict"
+
+
+def message_of(conflict: Conflict) -> str:
+    """What the pod is told. Of a pod in another namespace it learns neither name nor label."""
+    about, value = conflict.about, f'"{conflict.value}"'
+    namespace, other = split_key(conflict.other)
+    if split_key(conflict.pod)[0] != namespace:
+        # That a space is missing is upstream's: whoever looks for its text shall find ours.
+        rest = f"another pod that uses the same volume as this pod with a different {about}"
+        return f"{about}{value} conflicts with {rest}{_AFTERMATH}"
+    rest = f'pod {other} that uses the same volume as this pod with {about} "{conflict.other_value}"'
+    return f"{about} {value} conflicts with {rest}{_AFTERMATH}"
+
+
+def message_of_several(volume: str) -> str:
+    """What a pod is told whose containers want different labels for one volume."""
+    return f"Volume {quote(volume)} is mounted twice with different SELinux labels inside this pod"

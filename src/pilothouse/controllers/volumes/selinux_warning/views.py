@@ -1,0 +1,78 @@
+"""Pods as this controller sees them: what their containers mount, and with which labels.
+
+A view of its own, so that nobody pays for mounts and labels where the controller is off, which is the default.
+"""
+
+from pilothouse.api.core import PODS, EphemeralVolumeSource, PersistentVolumeClaimVolumeSource
+from pilothouse.api.meta import ObjectMeta, View
+from pilothouse.api.storage import Sources
+
+
+class SELinuxOptions(View, frozen=True):
+    """The label of a container's process; what is left out is the node's."""
+
+    user: str = ""
+    role: str = ""
+    type: str = ""
+    level: str = ""
+
+
+class SecurityContext(View, frozen=True):
+    """Of a container. What it says of SELinux replaces all that the pod says."""
+
+    se_linux_options: SELinuxOptions | None = None
+
+
+class PodSecurityContext(View, frozen=True):
+    """Of a pod. The policy is ``MountOption``, which is the default, or ``Recursive``."""
+
+    se_linux_options: SELinuxOptions | None = None
+    se_linux_change_policy: str | None = None
+
+
+class VolumeMount(View, frozen=True):
+    """A volume of the pod, by its name there."""
+
+    name: str = ""
+
+
+class MountingContainer(View, frozen=True):
+    """A container."""
+
+    volume_mounts: tuple[VolumeMount, ...] = ()
+    security_context: SecurityContext | None = None
+
+
+class PodVolume(Sources, frozen=True):
+    """A volume, with where it lies if nobody claims it."""
+
+    name: str = ""
+    persistent_volume_claim: PersistentVolumeClaimVolumeSource | None = None
+    ephemeral: EphemeralVolumeSource | None = None
+
+
+class MountingPodSpec(View, frozen=True):
+    """What a pod should be. Nothing of it changes, but that debug containers come."""
+
+    volumes: tuple[PodVolume, ...] = ()
+    init_containers: tuple[MountingContainer, ...] = ()
+    containers: tuple[MountingContainer, ...] = ()
+    ephemeral_containers: tuple[MountingContainer, ...] = ()
+    security_context: PodSecurityContext | None = None
+
+
+class MountingPodStatus(View, frozen=True):
+    """What a pod is."""
+
+    phase: str = ""
+
+
+class MountingPod(View, frozen=True):
+    """A pod and its mounts."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: MountingPodSpec = MountingPodSpec()
+    status: MountingPodStatus = MountingPodStatus()
+
+
+MOUNTING_PODS = PODS.read_as(MountingPod)

@@ -1,0 +1,103 @@
+"""What must hold for warnings of SELinux labels: they are true, and tell nothing of other namespaces.
+
+Judged by what was committed, when a warning is: pods and volumes that ever were. That a warning comes cannot be asked
+for, as any event may be lost.
+"""
+
+import re
+
+import msgspec
+
+from pilothouse.api.core import Event, PersistentVolumeClaim
+from pilothouse.api.storage import PersistentVolume
+from pilothouse.controllers.volumes.selinux_warning.controller import COMPONENT
+from pilothouse.controllers.volumes.selinux_warning.views import MountingPod
+from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.story import Origin
+from pilothouse.storage import Change
+
+_claim = msgspec.json.Decoder(PersistentVolumeClaim).decode
+_event = msgspec.json.Decoder(Event).decode
+_pod = msgspec.json.Decoder(MountingPod).decode
+_volume = msgspec.json.Decoder(PersistentVolume).decode
+
+_CLAIMS, _EVENTS, _PODS, _VOLUMES = "/persistentvolumeclaims/", "/events/", "/pods/", "/persistentvolumes/"
+_END = re.escape(". If both pods land on the same node, only one of them may access the volume.")
+_NEAR = re.compile(r'(\w+) "(.*)" conflicts with pod (\S+) that uses the same volume as this pod with \1 "(.*)"' + _END)
+_FAR = re.compile(
+    r'(\w+)"(.*)" conflicts with another pod that uses the same volume as this pod with a different \1' + _END
+)
+
+
+class LabelWarnings(Invariant):
+    """All warnings of a cluster. ``told`` counts them, so that a story can tell that something happened."""
+
+    def __init__(self) -> None:
+        self._pods: dict[str, MountingPod] = {}
+        """All that ever were, by uid."""
+        self._named: dict[str, list[MountingPod]] = {}
+        self._handles: dict[str, str] = {}
+        """By volume."""
+        self._bound: dict[str, set[str]] = {}  # never iterated
+        """The handles of all volumes that a claim ever had."""
+        self.told = 0
+
+    def committed(self, change: Change, origin: Origin | None) -> None:
+        """Pods, claims, volumes and events."""
+        if change.type == "DELETED":
+            return
+        if change.key.startswith(_PODS):
+            pod = _pod(change.value)
+            if pod.metadata.uid not in self._pods:
+                self._named.setdefault(change.key.removeprefix(_PODS), []).append(pod)
+            self._pods[pod.metadata.uid] = pod
+        elif change.key.startswith(_VOLUMES):
+            volume = _volume(change.value)
+            self._handles[volume.metadata.name] = volume.spec.csi.volume_handle if volume.spec.csi is not None else ""
+        elif change.key.startswith(_CLAIMS):
+            name = _claim(change.value).spec.volume_name
+            if name in self._handles:
+                self._bound.setdefault(change.key.removeprefix(_CLAIMS), set()).add(self._handles[name])
+        elif change.key.startswith(_EVENTS):
+            event = _event(change.value)
+            if event.source.component == COMPONENT:
+                self._judge(event)
+
+    def _judge(self, event: Event) -> None:
+        about = event.involved_object
+        pod = self._pods.get(about.uid)
+        if pod is None:
+            raise Violation(f"a warning is about pod {about.name}, which never was")
+        self.told += 1
+        near, far = _NEAR.fullmatch(event.message), _FAR.fullmatch(event.message)
+        found = near or far
+        if found is None or event.reason != f"{found[1]}Conflict":
+            raise Violation(f"nobody knows this warning: {event.reason} {event.message}")
+        if not _may_use(pod, found[1], found[2]):
+            raise Violation(f"pod {about.name} is told of {found[1]} {found[2]!r}, which is not its own")
+        if near is None:
+            return
+        others = self._named.get(f"{about.namespace}/{near[3]}", [])
+        if near[2] == near[4] or not any(
+            _may_use(other, near[1], near[4]) and self._share(pod, other) for other in others
+        ):
+            raise Violation(f"pod {about.name} is warned of {near[3]}, with which it has no conflict")
+
+    def _share(self, one: MountingPod, other: MountingPod) -> bool:
+        """Whether they ever had a volume in common."""
+        return one.metadata.uid != other.metadata.uid and not self._used(one).isdisjoint(self._used(other))
+
+    def _used(self, pod: MountingPod) -> set[str]:
+        claims = [volume.persistent_volume_claim for volume in pod.spec.volumes]
+        names = [f"{pod.metadata.namespace}/{claim.claim_name}" for claim in claims if claim is not None]
+        return {handle for name in names for handle in self._bound.get(name, ())}
+
+
+def _may_use(pod: MountingPod, about: str, value: str) -> bool:
+    """Whether the pod can have such a label or policy: those that it asks for, or none where none is possible."""
+    context = pod.spec.security_context
+    if about == "SELinuxChangePolicy":
+        return value == "Recursive" or context is None or context.se_linux_change_policy in (None, value)
+    options = context.se_linux_options if context is not None else None
+    asked = f"{options.user}:{options.role}:{options.type}:{options.level}" if options is not None else ""
+    return value in ("", asked)

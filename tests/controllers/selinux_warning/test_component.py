@@ -1,0 +1,363 @@
+"""The controller against the embedded API server, in virtual time: what wakes it, whom it tells, what it measures."""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from tests.controllers.node_world import PODS, Doc, World, play
+
+from pilothouse.controllers.volumes.selinux_warning import DESCRIPTOR
+
+CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
+VOLUMES = "/api/v1/persistentvolumes"
+DRIVERS = "/apis/storage.k8s.io/v1/csidrivers"
+DRIVER = "d.example.com"
+ONE, OTHER = "s0:c1,c2", "s0:c98,c99"
+METRIC = "selinux_warning_controller_selinux_volume_conflict"
+SAME = "uses the same volume as this pod with"
+END = "If both pods land on the same node, only one of them may access the volume."
+
+
+def text(about: str, value: str, other: str, other_value: str) -> str:
+    return f'{about} "{value}" conflicts with pod {other} that {SAME} {about} "{other_value}". {END}'
+
+
+BOTH = [
+    "Pod/b " + text("SELinuxLabel", f":::{OTHER}", "a", f":::{ONE}"),
+    "Pod/a " + text("SELinuxLabel", f":::{ONE}", "b", f":::{OTHER}"),
+]
+
+
+async def driver(world: World, mount: bool = True) -> None:
+    await world.request("POST", DRIVERS, {"metadata": {"name": DRIVER}, "spec": {"seLinuxMount": mount}})
+
+
+async def claim(world: World, name: str = "data", namespace: str = "default") -> Doc:
+    spec = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": ""}
+    path = CLAIMS.replace("default", namespace)
+    return await world.request("POST", path, {"metadata": {"name": name}, "spec": spec})
+
+
+async def volume(world: World, owner: Doc, handle: str = "h") -> None:
+    meta = owner["metadata"]
+    spec = {
+        "accessModes": ["ReadWriteMany"],
+        "capacity": {"storage": "1Gi"},
+        "csi": {"driver": DRIVER, "volumeHandle": handle},
+        "claimRef": {"namespace": meta["namespace"], "name": meta["name"], "uid": meta["uid"]},
+    }
+    name = f"pv-{meta['namespace']}-{meta['name']}"
+    await world.request("POST", VOLUMES, {"metadata": {"name": name}, "spec": spec})
+
+
+async def bind(world: World, owner: Doc) -> None:
+    meta = owner["metadata"]
+    path = f"{CLAIMS.replace('default', meta['namespace'])}/{meta['name']}"
+    await world.merge(path, {"spec": {"volumeName": f"pv-{meta['namespace']}-{meta['name']}"}})
+    await world.merge(f"{path}/status", {"status": {"phase": "Bound"}})
+
+
+async def disk(world: World, namespace: str = "default") -> None:
+    """A claim and its volume."""
+    owner = await claim(world, namespace=namespace)
+    await volume(world, owner)
+    await bind(world, owner)
+
+
+async def pod(
+    world: World, name: str, level: str = ONE, policy: str | None = None, namespace: str = "default", **container: Any
+) -> None:
+    mounts = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
+    context: Doc = {"seLinuxOptions": {"level": level}}
+    if policy is not None:
+        context["seLinuxChangePolicy"] = policy
+    spec = {
+        "securityContext": context,
+        "containers": [{"name": "main", "image": "pause", **mounts, **container}],
+        "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}],
+    }
+    await world.request("POST", PODS.replace("default", namespace), {"metadata": {"name": name}, "spec": spec})
+
+
+async def two(world: World) -> None:
+    await pod(world, "a")
+    await pod(world, "b", OTHER)
+
+
+async def everything(world: World) -> None:
+    await driver(world)
+    await disk(world)
+    await two(world)
+
+
+async def soon(seconds: float = 1.0) -> None:
+    await asyncio.sleep(seconds)
+
+
+def pairs(world: World) -> list[str]:
+    """``property pod1 pod2`` of the metric."""
+    labels = [
+        dict(re.findall(r'(\w+)="([^"]*)"', line))
+        for line in world.metrics.exposition().splitlines()
+        if line.startswith(f"{METRIC}{{")
+    ]
+    return sorted(f"{each['property']} {each['pod1_name']} {each['pod2_name']}" for each in labels)
+
+
+def with_controller(
+    story: Callable[[World], Awaitable[None]], *, before: Callable[[World], Awaitable[Any]] | None = None
+) -> None:
+    async def whole(world: World) -> None:
+        if before is not None:
+            await before(world)
+        await world.start(DESCRIPTOR)
+        await story(world)
+
+    play(whole)
+
+
+@pytest.mark.parametrize("early", [True, False], ids=["the pods were there", "the pods come"])
+def test_two_pods_that_differ_are_both_told_once(early: bool) -> None:
+    async def story(world: World) -> None:
+        if not early:
+            await everything(world)
+        await soon()
+        assert await world.events() == BOTH
+        await world.merge(f"{PODS}/a", {"metadata": {"labels": {"x": "y"}}})
+        await world.merge(f"{PODS}/a/status", {"status": {"phase": "Running"}})
+        await soon(7200)
+        assert await world.events() in (BOTH, []), "they are not repeated; after an hour they are forgotten"
+        assert world.requests() == [], "it only tells"
+        assert pairs(world) == ["SELinuxLabel a b", "SELinuxLabel b a"]
+        values = ("default", "a", f":::{ONE}", "default", "b", f":::{OTHER}")
+        assert world.metrics.value(METRIC, "SELinuxLabel", *values) == 1.0
+
+    with_controller(story, before=everything if early else None)
+
+
+def test_an_event_says_who_tells_and_warns_of_nothing_that_is_wrong_now() -> None:
+    async def story(world: World) -> None:
+        await soon()
+        for found in (await world.see("/api/v1/events"))["items"]:
+            assert (found["type"], found["reason"]) == ("Normal", "SELinuxLabelConflict")
+            assert found["source"]["component"] == found["reportingComponent"] == "selinux_warning"
+
+    with_controller(story, before=everything)
+
+
+def test_pods_that_differ_in_policy_are_told_of_both_differences() -> None:
+    async def story(world: World) -> None:
+        await pod(world, "a")
+        await pod(world, "b", ONE, "Recursive")
+        await soon()
+        assert await world.events("SELinuxChangePolicyConflict") == [
+            "Pod/b " + text("SELinuxChangePolicy", "Recursive", "a", "MountOption"),
+            "Pod/a " + text("SELinuxChangePolicy", "MountOption", "b", "Recursive"),
+        ]
+        assert await world.events("SELinuxLabelConflict") == [
+            "Pod/b " + text("SELinuxLabel", "", "a", f":::{ONE}"),
+            "Pod/a " + text("SELinuxLabel", f":::{ONE}", "b", ""),
+        ]
+
+    async def before(world: World) -> None:
+        await driver(world)
+        await disk(world)
+
+    with_controller(story, before=before)
+
+
+@pytest.mark.parametrize("level", [ONE, OTHER])
+def test_pods_that_have_each_file_labelled_get_on(level: str) -> None:
+    async def story(world: World) -> None:
+        await driver(world)
+        await disk(world)
+        await pod(world, "a", ONE, "Recursive")
+        await pod(world, "b", level, "Recursive")
+        await soon()
+        assert (await world.events(), pairs(world)) == ([], [])
+
+    with_controller(story)
+
+
+@pytest.mark.parametrize("how", ["Succeeded", "Failed", "deleted"])
+def test_a_pod_that_has_ended_is_in_nobodys_way(how: str) -> None:
+    async def story(world: World) -> None:
+        await soon()
+        assert len(pairs(world)) == 2
+        if how == "deleted":
+            await world.delete(f"{PODS}/a", grace=0)
+        else:
+            await world.merge(f"{PODS}/a/status", {"status": {"phase": how}})
+        await soon()
+        assert pairs(world) == []
+        await pod(world, "c", OTHER)
+        await soon()
+        assert await world.events() == BOTH, "nobody has anything against the third one"
+
+    with_controller(story, before=everything)
+
+
+def test_of_two_pods_the_one_that_is_still_there_is_told() -> None:
+    """The other one went just now, which the books have not been told yet."""
+
+    async def story(world: World) -> None:
+        await soon()
+        with world.faults.hold(resource="pods"):
+            await pod(world, "aa", OTHER)
+            await world.delete(f"{PODS}/a", grace=0)
+        await soon()
+        assert await world.events() == ["Pod/aa " + text("SELinuxLabel", f":::{OTHER}", "a", f":::{ONE}")]
+        assert pairs(world) == []
+
+    async def before(world: World) -> None:
+        await driver(world)
+        await disk(world)
+        await pod(world, "a")
+
+    with_controller(story, before=before)
+
+
+def test_of_another_namespace_nothing_is_told_but_that_there_is_a_pod() -> None:
+    async def before(world: World) -> None:
+        await world.request("POST", "/api/v1/namespaces", {"metadata": {"name": "secret"}})
+        await driver(world)
+        await disk(world)
+        await disk(world, "secret")
+        await pod(world, "a")
+
+    async def story(world: World) -> None:
+        await pod(world, "hidden", OTHER, namespace="secret")
+        await soon()
+        rest = f"conflicts with another pod that {SAME} a different SELinuxLabel. {END}"
+        assert await world.events() == [
+            f'Pod/hidden SELinuxLabel":::{OTHER}" {rest}',
+            f'Pod/a SELinuxLabel":::{ONE}" {rest}',
+        ]
+
+    with_controller(story, before=before)
+
+
+@pytest.mark.parametrize("last", ["volume", "binding", "phase", "pods"])
+def test_whatever_comes_last_shows_the_conflict(last: str) -> None:
+    async def story(world: World) -> None:
+        await driver(world)
+        owner = await claim(world)
+        name = f"{CLAIMS}/data"
+        steps: dict[str, Callable[[], Awaitable[Any]]] = {
+            "pods": lambda: two(world),
+            "volume": lambda: volume(world, owner),
+            "binding": lambda: world.merge(name, {"spec": {"volumeName": "pv-default-data"}}),
+            "phase": lambda: world.merge(f"{name}/status", {"status": {"phase": "Bound"}}),
+        }
+        for step in [*(each for each in steps if each != last), last]:
+            await soon()
+            assert await world.events() == []
+            await steps[step]()
+        await soon()
+        assert sorted(await world.events()) == sorted(BOTH)
+
+    with_controller(story)
+
+
+def test_a_driver_that_learns_to_mount_with_labels_and_unlearns_it() -> None:
+    async def story(world: World) -> None:
+        await disk(world)
+        await two(world)
+        await soon()
+        assert pairs(world) == [], "nobody knows the driver"
+        await driver(world, mount=False)
+        await soon()
+        assert pairs(world) == []
+        await world.merge(f"{DRIVERS}/{DRIVER}", {"spec": {"seLinuxMount": True}})
+        await soon()
+        found = pairs(world)
+        assert found == ["SELinuxLabel a b", "SELinuxLabel b a"]
+        assert sorted(await world.events("SELinuxLabelConflict"))[:2] != []
+        await world.merge(f"{DRIVERS}/{DRIVER}", {"spec": {"seLinuxMount": False}})
+        await soon()
+        assert pairs(world) == []
+        await world.merge(f"{DRIVERS}/{DRIVER}", {"spec": {"seLinuxMount": True}})
+        await soon()
+        assert pairs(world) == found
+        await world.delete(f"{DRIVERS}/{DRIVER}")
+        await soon()
+        assert pairs(world) == []
+
+    with_controller(story)
+
+
+def test_a_debug_container_may_want_another_label() -> None:
+    async def story(world: World) -> None:
+        await soon()
+        extra = {
+            "name": "debug",
+            "image": "busybox",
+            "volumeMounts": [{"name": "v", "mountPath": "/v"}],
+            "securityContext": {"seLinuxOptions": {"level": OTHER}},
+        }
+        await world.request(
+            "PATCH",
+            f"{PODS}/a/ephemeralcontainers",
+            {"spec": {"ephemeralContainers": [extra]}},
+            "application/strategic-merge-patch+json",
+        )
+        await soon()
+        assert await world.events("MultipleSELinuxLabels") == [
+            'Pod/a Volume "v" is mounted twice with different SELinux labels inside this pod'
+        ]
+        assert pairs(world) == [], "which label it has cannot be told"
+
+    with_controller(story, before=everything)
+
+
+def test_a_pod_that_takes_the_place_of_another_one_unseen_has_its_own_label() -> None:
+    async def story(world: World) -> None:
+        await soon()
+        with world.faults.hold(resource="pods"):
+            await world.delete(f"{PODS}/a", grace=0)
+            await pod(world, "a", OTHER)
+            await soon()
+        await soon()
+        assert pairs(world) == []
+
+    with_controller(story, before=everything)
+
+
+def test_a_conflict_over_two_volumes_is_one_in_the_metric() -> None:
+    """Twice the same line would make the whole page unreadable."""
+
+    async def story(world: World) -> None:
+        await driver(world)
+        for name, handle in (("data", "h"), ("more", "h2")):
+            owner = await claim(world, name)
+            await volume(world, owner, handle)
+            await bind(world, owner)
+        for name, level in (("a", ONE), ("b", OTHER)):
+            volumes = [{"name": each, "persistentVolumeClaim": {"claimName": each}} for each in ("data", "more")]
+            mounts = [{"name": each, "mountPath": f"/{each}"} for each in ("data", "more")]
+            spec = {
+                "securityContext": {"seLinuxOptions": {"level": level}},
+                "containers": [{"name": "main", "image": "pause", "volumeMounts": mounts}],
+                "volumes": volumes,
+            }
+            await world.request("POST", PODS, {"metadata": {"name": name}, "spec": spec})
+        await soon()
+        assert pairs(world) == ["SELinuxLabel a b", "SELinuxLabel b a"]
+
+    with_controller(story)
+
+
+def test_a_controller_that_stops_shows_no_conflicts() -> None:
+    async def whole(world: World) -> None:
+        await everything(world)
+        task = await world.start(DESCRIPTOR)
+        await soon()
+        assert len(pairs(world)) == 2
+        task.cancel()
+        await soon()
+        assert pairs(world) == []
+        assert METRIC not in world.metrics.exposition()
+
+    play(whole)

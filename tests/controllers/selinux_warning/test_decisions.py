@@ -1,0 +1,233 @@
+"""What a pod makes of its volumes, and what is said of conflicts.
+
+After v1.36 ``pkg/controller/volume/selinuxwarning/selinux_warning_controller_test.go``
+(TestSELinuxWarningController_Sync), of which ids are the names of cases, and ``pkg/volume/util/util_test.go``
+(TestGetPodVolumeNames, in what it says of SELinux).
+"""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from pilothouse.api.core import PersistentVolumeClaim
+from pilothouse.api.storage import Driver, PersistentVolume
+from pilothouse.controllers.shared.volume_plugins import Place
+from pilothouse.controllers.volumes.selinux_warning.decide import (
+    MOUNT_OPTION,
+    RECURSIVE,
+    Conflict,
+    Use,
+    Used,
+    decide,
+    message_of,
+    message_of_several,
+    mounted,
+    reason_of,
+)
+from pilothouse.controllers.volumes.selinux_warning.views import MountingPod
+
+Doc = dict[str, Any]
+EBS = "ebs.csi.aws.com"
+BY_CLAIM: Doc = {"name": "vol1", "persistentVolumeClaim": {"claimName": "pvc1"}}
+INLINE: Doc = {"name": "inline", "awsElasticBlockStore": {"volumeID": "inlinevol1"}}
+SCRATCH: Doc = {"name": "scratch", "emptyDir": {}}
+PV1, OF_POD = Place(f"kubernetes.io/csi/{EBS}^pv1", EBS), Place(f"kubernetes.io/csi/{EBS}^inlinevol1", EBS)
+MOUNTED, EACH_FILE = Use(":::s0:c1,c2", MOUNT_OPTION), Use("", RECURSIVE)
+
+
+def container(*mounts: str, **options: str) -> Doc:
+    """One that mounts these, with options of its own if there are any."""
+    found: Doc = {"volumeMounts": [{"name": name, "mountPath": f"/{name}"} for name in mounts]}
+    return {**found, "securityContext": {"seLinuxOptions": options}} if options else found
+
+
+def pod(*volumes: Doc, level: str = "s0:c1,c2", policy: str | None = None, **spec: Any) -> MountingPod:
+    """One whose only container mounts all, if nothing else is said of containers."""
+    context: Doc = {"seLinuxOptions": {"level": level}} if level else {}
+    if policy is not None:
+        context["seLinuxChangePolicy"] = policy
+    spec.setdefault("containers", [container(*(each["name"] for each in volumes))])
+    meta = {"namespace": "ns1", "name": "pod1", "uid": "pod"}
+    whole = {"volumes": list(volumes), "securityContext": context, **spec}
+    return msgspec.convert({"metadata": meta, "spec": whole}, MountingPod)
+
+
+def claim(name: str = "pvc1", **meta: Any) -> PersistentVolumeClaim:
+    doc = {
+        "metadata": {"namespace": "ns1", "name": name, "uid": "uid1", **meta},
+        "spec": {"volumeName": "pv1"},
+        "status": {"phase": "Bound"},
+    }
+    return msgspec.convert(doc, PersistentVolumeClaim)
+
+
+def bound(**source: Any) -> PersistentVolume:
+    spec = {"claimRef": {"namespace": "ns1", "name": "pvc1", "uid": "uid1"}, **source}
+    return msgspec.convert({"metadata": {"name": "pv1"}, "spec": spec}, PersistentVolume)
+
+
+OF_EBS = bound(awsElasticBlockStore={"volumeID": "pv1"})
+
+
+def look(
+    found: MountingPod,
+    volume: PersistentVolume | None = OF_EBS,
+    mount: bool | None = True,
+    claims: tuple[PersistentVolumeClaim, ...] = (claim(),),
+) -> Used:
+    """With such a volume, whose driver says so of mounting with labels."""
+    by_key = {f"ns1/{each.metadata.name}": each for each in claims}
+    driver = msgspec.convert({"spec": {"seLinuxMount": mount}}, Driver)
+    volumes = {} if volume is None else {"pv1": volume}
+    return decide(found, by_key.get, volumes.get, {EBS: driver}.get)
+
+
+def used(**uses: Use) -> Used:
+    return Used({{"pv1": PV1, "inline": OF_POD}[name]: use for name, use in uses.items()}, (), ())
+
+
+@pytest.mark.parametrize(
+    ("found", "answer"),
+    [
+        pytest.param(pod(), used(), id="existing pod with no volumes"),
+        pytest.param(pod(SCRATCH), used(), id="nothing that several pods can have"),
+        pytest.param(pod(BY_CLAIM), used(pv1=MOUNTED), id="existing pod with fully bound PVC"),
+        pytest.param(
+            pod(BY_CLAIM, policy=RECURSIVE),
+            used(pv1=EACH_FILE),
+            id="existing pod with fully bound PVC, Recursive change policy",
+        ),
+        pytest.param(pod(BY_CLAIM, policy=MOUNT_OPTION), used(pv1=MOUNTED), id="the policy that is the default"),
+        pytest.param(pod(INLINE), used(inline=MOUNTED), id="existing pod with inline volume"),
+        pytest.param(
+            pod(BY_CLAIM, INLINE),
+            used(pv1=MOUNTED, inline=MOUNTED),
+            id="existing pod with inline volume and PVC",
+        ),
+        pytest.param(
+            pod(BY_CLAIM, level="", policy=MOUNT_OPTION), used(pv1=EACH_FILE), id="empty label implies Recursive policy"
+        ),
+        pytest.param(pod(BY_CLAIM, containers=[container()]), used(), id="a volume that no container mounts"),
+        pytest.param(
+            pod(BY_CLAIM, containers=[{"volumeDevices": [{"name": "vol1", "devicePath": "/d"}]}]),
+            used(),
+            id="a raw device has no files to label",
+        ),
+        pytest.param(
+            pod(BY_CLAIM, securityContext=None), used(pv1=EACH_FILE), id="a pod that says nothing of its security"
+        ),
+    ],
+)
+def test_how_a_pod_uses_its_volumes(found: MountingPod, answer: Used) -> None:
+    assert look(found) == answer
+
+
+@pytest.mark.parametrize("mount", [False, None], ids=["CSIDriver.SELinuxMount disabled", "it says nothing of it"])
+def test_what_a_driver_cannot_mount_with_a_label_has_each_file_labelled(mount: bool | None) -> None:
+    assert look(pod(BY_CLAIM), mount=mount) == used(pv1=EACH_FILE)
+
+
+def test_a_driver_that_nobody_knows_cannot_mount_with_labels() -> None:
+    volume = bound(csi={"driver": "d.example.com", "volumeHandle": "h"})
+    place = Place("kubernetes.io/csi/d.example.com^h", "d.example.com")
+    assert look(pod(BY_CLAIM), volume).uses == {place: EACH_FILE}
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ({"iscsi": {"targetPortal": "10.0.0.1:3260", "iqn": "iqn.x", "lun": 2}}, "iscsi/10.0.0.1:3260:iqn.x:2"),
+        ({"fc": {"targetWWNs": ["5a", "5b"], "lun": 0}}, "fc/[5a 5b]:0"),
+        ({"fc": {"wwids": ["36"]}}, "fc/[36]"),
+    ],
+    ids=["iSCSI", "Fibre Channel by port", "Fibre Channel by disk"],
+)
+def test_disks_in_the_network_can_always_be_mounted_with_a_label(source: Doc, name: str) -> None:
+    place = Place(f"kubernetes.io/{name}", "")
+    assert look(pod(BY_CLAIM), bound(**source)).uses == {place: MOUNTED}
+    assert look(pod({"name": "mine", **source})).uses == {place: MOUNTED}
+
+
+@pytest.mark.parametrize("source", [{"nfs": {"server": "s"}}, {"hostPath": {"path": "/x"}}, {"local": {"path": "/x"}}])
+def test_volumes_that_are_never_mounted_with_a_label_are_nothing_to_watch(source: Doc) -> None:
+    assert look(pod(BY_CLAIM), bound(**source)) == used()
+
+
+@pytest.mark.parametrize(
+    ("claims", "volume"),
+    [((), OF_EBS), ((claim(),), None), ((claim(uid="another"),), OF_EBS)],
+    ids=["existing pod with unbound PVC", "the volume is not known", "the volume is another claim's"],
+)
+def test_a_volume_that_is_not_bound_is_waited_for(
+    claims: tuple[PersistentVolumeClaim, ...], volume: PersistentVolume | None
+) -> None:
+    assert look(pod(BY_CLAIM, INLINE), volume, claims=claims) == Used({OF_POD: MOUNTED}, ("vol1",), ())
+
+
+def test_the_claim_of_an_ephemeral_volume_is_the_pods_own() -> None:
+    scratch = {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}}
+    owner = {"kind": "Pod", "name": "pod1", "uid": "pod", "controller": True}
+    assert look(pod(scratch), claims=(claim("pod1-scratch", ownerReferences=[owner]),)) == used(pv1=MOUNTED)
+    assert look(pod(scratch), claims=(claim("pod1-scratch"),)) == Used({}, ("scratch",), ())
+
+
+@pytest.mark.parametrize(
+    ("containers", "labels"),
+    [
+        pytest.param([container("v")], [":::s0:c1,c2"], id="what the pod says"),
+        pytest.param([container("v", level="s9")], [":::s9"], id="what the container says"),
+        pytest.param([container("v", type="t_t")], ["::t_t:"], id="and then nothing of what the pod says"),
+        pytest.param([container("v"), container("v", level="s9")], [":::s0:c1,c2", ":::s9"], id="both"),
+        pytest.param([container("v", level="s9"), container("v", level="s9")], [":::s9"], id="both the same"),
+        pytest.param([container("v"), container("w", level="s9")], [":::s0:c1,c2"], id="one mounts something else"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["containers", "initContainers", "ephemeralContainers"])
+def test_with_which_labels_a_volume_is_wanted(kind: str, containers: list[Doc], labels: list[str]) -> None:
+    spec: Doc = {"containers": [], kind: containers}
+    assert mounted(pod({"name": "v", "emptyDir": {}}, **spec))["v"] == labels
+
+
+def test_who_asks_for_no_label_takes_any() -> None:
+    several = [container("v", level="s9"), container("v")]
+    assert mounted(pod({"name": "v", "emptyDir": {}}, level="", containers=several)) == {"v": [":::s9"]}
+
+
+def test_a_volume_that_is_wanted_with_several_labels_is_told_of_whatever_it_is() -> None:
+    several = [container("vol1", "scratch"), container("vol1", "scratch", level="s9")]
+    assert look(pod(BY_CLAIM, SCRATCH, containers=several)) == Used({}, (), ("vol1", "scratch"))
+    text = 'Volume "vol1" is mounted twice with different SELinux labels inside this pod'
+    assert message_of_several("vol1") == text
+
+
+SAME = "uses the same volume as this pod with"
+END = "If both pods land on the same node, only one of them may access the volume."
+
+
+@pytest.mark.parametrize(
+    ("conflict", "reason", "text"),
+    [
+        pytest.param(
+            Conflict("SELinuxLabel", "ns1/pod1", ":::s0:c1,c2", "ns1/pod2", ":::s0:c98,c99"),
+            "SELinuxLabelConflict",
+            f'SELinuxLabel ":::s0:c1,c2" conflicts with pod pod2 that {SAME} SELinuxLabel ":::s0:c98,c99". {END}',
+            id="existing pod with PVC generates conflict, the other pod exists",
+        ),
+        pytest.param(
+            Conflict("SELinuxChangePolicy", "ns1/pod1", "Recursive", "ns1/pod2", "MountOption"),
+            "SELinuxChangePolicyConflict",
+            f'SELinuxChangePolicy "Recursive" conflicts with pod pod2 that {SAME} SELinuxChangePolicy "MountOption". '
+            + END,
+            id="only with the policy",
+        ),
+        pytest.param(
+            Conflict("SELinuxLabel", "ns1/pod1", ":::s0:c1,c2", "secret/pod2", ":::s0:c98,c99"),
+            "SELinuxLabelConflict",
+            f'SELinuxLabel":::s0:c1,c2" conflicts with another pod that {SAME} a different SELinuxLabel. {END}',
+            id="nothing of other namespaces",
+        ),
+    ],
+)
+def test_what_a_pod_is_told(conflict: Conflict, reason: str, text: str) -> None:
+    assert (reason_of(conflict), message_of(conflict)) == (reason, text)

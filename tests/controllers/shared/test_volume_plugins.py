@@ -1,0 +1,49 @@
+"""Which disk a volume is, by what the whole cluster calls it. After v1.36 ``pkg/volume/iscsi/iscsi_test.go``,
+``pkg/volume/fc/fc_test.go`` and ``csi-translation-lib/plugins``, in what they say of names."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from pilothouse.api.storage import PersistentVolumeSpec
+from pilothouse.controllers.shared.volume_plugins import Place, place_of
+
+
+@pytest.mark.parametrize(
+    ("source", "driver", "disk"),
+    [
+        ({"csi": {"driver": "d.example.com", "volumeHandle": "h"}}, "d.example.com", "h"),
+        ({"awsElasticBlockStore": {"volumeID": "vol-1"}}, "ebs.csi.aws.com", "vol-1"),
+        ({"azureDisk": {"diskName": "n", "diskURI": "/sub/disk"}}, "disk.csi.azure.com", "/sub/disk"),
+        ({"azureFile": {"secretName": "s", "shareName": "share"}}, "file.csi.azure.com", "s#share"),
+        ({"cinder": {"volumeID": "c"}}, "cinder.csi.openstack.org", "c"),
+        ({"gcePersistentDisk": {"pdName": "pd"}}, "pd.csi.storage.gke.io", "pd"),
+        ({"portworxVolume": {"volumeID": "p"}}, "pxd.portworx.com", "p"),
+        ({"vsphereVolume": {"volumePath": "[ds] x.vmdk"}}, "csi.vsphere.vmware.com", "[ds] x.vmdk"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_a_disk_that_a_driver_mounts(source: dict[str, Any], driver: str, disk: str) -> None:
+    spec = msgspec.convert(source, PersistentVolumeSpec)
+    assert place_of(spec, spec.csi) == Place(f"kubernetes.io/csi/{driver}^{disk}", driver)
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        (
+            {"iscsi": {"targetPortal": "10.0.0.1", "iqn": "iqn.2014", "lun": 1}},
+            "kubernetes.io/iscsi/10.0.0.1:iqn.2014:1",
+        ),
+        ({"fc": {"targetWWNs": ["a", "b"], "lun": 2, "wwids": ["w"]}}, "kubernetes.io/fc/[a b]:2"),
+        ({"fc": {"wwids": ["w", "x"]}}, "kubernetes.io/fc/[w x]"),
+        ({"fc": {"targetWWNs": ["a"]}}, None),
+        ({"nfs": {"server": "s", "path": "/"}}, None),
+        ({"hostPath": {"path": "/x"}}, None),
+        ({}, None),
+    ],
+)
+def test_a_disk_that_a_kubelet_mounts_itself_or_none(source: dict[str, Any], name: str | None) -> None:
+    found = place_of(msgspec.convert(source, PersistentVolumeSpec), None)
+    assert found == (Place(name, "") if name is not None else None)

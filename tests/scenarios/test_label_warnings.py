@@ -1,0 +1,250 @@
+"""Pods with labels that share volumes, under faults: every warning is true, and in the end the metric is exact."""
+
+import asyncio
+import contextlib
+import random
+import re
+from collections.abc import Awaitable, Callable
+from itertools import permutations
+from typing import Any
+
+import pytest
+from tests.scenarios.test_volumes import CLAIMS, PODS, claim
+from tests.scenarios.users import Doc, User
+
+from pilothouse.client.errors import ApiError
+from pilothouse.controllers.volumes.selinux_warning.books import Books
+from pilothouse.nodes.provisioner import PROVISIONER
+from pilothouse.sim import Simulation, SimulationFailed, SimulationOptions, draw, simulate
+from pilothouse.sim.invariants.labels import LabelWarnings
+
+DRIVERS = "/apis/storage.k8s.io/v1/csidrivers"
+EVENTS = "/api/v1/namespaces/default/events"
+METRIC = "selinux_warning_controller_selinux_volume_conflict"
+CONTROLLERS = ("persistentvolume-binder", "pvc-protection", "pv-protection", "selinux-warning-controller")
+OPTIONS = SimulationOptions(controllers=CONTROLLERS, storage=True)
+RESOURCES = ("pods", "persistentvolumeclaims", "persistentvolumes", "csidrivers.storage.k8s.io")
+SECONDS = 90.0
+Pair = tuple[str, str, str, str, str]
+
+
+def pod(name: str, claim_name: str, level: str, policy: str | None) -> Doc:
+    context: Doc = {"seLinuxOptions": {"level": level}} if level else {}
+    if policy is not None:
+        context["seLinuxChangePolicy"] = policy
+    mount = {"name": "v", "mountPath": "/v"}
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "terminationGracePeriodSeconds": 1,
+            "securityContext": context,
+            "containers": [{"name": "main", "image": "pause:1", "volumeMounts": [mount]}],
+            "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": claim_name}}],
+        },
+    }
+
+
+class Owner(User):
+    """Somebody whose pods share volumes and do not care for labels, and whoever runs the driver."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        super().__init__(simulation.user)
+        self._chance: random.Random = simulation.env.stream("user")
+
+    def actions(self) -> list[Callable[[], Awaitable[None]]]:
+        """What may be done, the likelier more than once."""
+        often = [self.claim, self.start, self.start, self.start]
+        return [*often, *often, self.stop, self.stop, self.finish, self.change_driver, self.take_driver, self.give_up]
+
+    async def work(self, count: int) -> None:
+        """Do so many things."""
+        for _ in range(count):
+            with contextlib.suppress(ApiError):  # a person shrugs
+                await self._chance.choice(self.actions())()
+            await asyncio.sleep(self._chance.choice((0.0, 0.05, 0.5, 3.0)))
+
+    async def announce(self, mount: bool) -> None:
+        """The driver says whether it mounts with labels."""
+        await self.ask("POST", DRIVERS, {"metadata": {"name": PROVISIONER}, "spec": _spec(mount)})
+
+    async def claim(self) -> None:
+        """Of one of a few names, so that some come again."""
+        await self.ask("POST", CLAIMS, claim(f"c{self._chance.randrange(2)}", 1, "standard"))
+
+    async def start(self) -> None:
+        """A pod of one of a few names."""
+        name, of = f"p{self._chance.randrange(5)}", f"c{self._chance.randrange(2)}"
+        level = self._chance.choice(("", "s0:c1,c2", "s0:c3,c4"))
+        await self.ask(
+            "POST", PODS, pod(name, of, level, self._chance.choice((None, None, "MountOption", "Recursive")))
+        )
+
+    async def stop(self) -> None:
+        """Delete a pod, some by force."""
+        body = self._chance.choice((None, {"gracePeriodSeconds": 0}))
+        await self._any(PODS, lambda path: self.ask("DELETE", path, body))
+
+    async def finish(self) -> None:
+        """A pod ends by itself."""
+        phase = self._chance.choice(("Succeeded", "Failed"))
+        await self._any(PODS, lambda path: self.merge(f"{path}/status", {"status": {"phase": phase}}))
+
+    async def give_up(self) -> None:
+        """Delete a claim, whoever uses it."""
+        await self._any(CLAIMS, lambda path: self.ask("DELETE", path))
+
+    async def change_driver(self) -> None:
+        """The driver learns to mount with labels, or unlearns it."""
+        mount = self._chance.random() < 0.7
+        if await self.get(f"{DRIVERS}/{PROVISIONER}") is None:
+            await self.announce(mount)
+        else:
+            await self.merge(f"{DRIVERS}/{PROVISIONER}", {"spec": _spec(mount)})
+
+    async def take_driver(self) -> None:
+        """Nobody knows the driver any more."""
+        await self.ask("DELETE", f"{DRIVERS}/{PROVISIONER}")
+
+    async def _any(self, path: str, act: Callable[[str], Awaitable[Any]]) -> None:
+        items = await self.items(path)
+        if items:
+            await act(f"{path}/{self._chance.choice(items)['metadata']['name']}")
+
+
+def _spec(mount: bool) -> Doc:
+    return {"attachRequired": False, "seLinuxMount": mount}
+
+
+async def expected(user: Owner) -> tuple[set[Pair], set[str]]:
+    """The conflicts that there are: property, one pod and its value, the other pod and its value. And the pods of which
+    nothing can be said, because their claims are not bound any more."""
+    driver = await user.get(f"{DRIVERS}/{PROVISIONER}")
+    mounts = driver is not None and driver["spec"].get("seLinuxMount") is True
+    claims = {each["metadata"]["name"]: each for each in await user.items(CLAIMS)}
+    uses: dict[str, tuple[str, str, str]] = {}
+    waiting: set[str] = set()
+    for found in await user.items(PODS):
+        pod_name = found["metadata"]["name"]
+        name = found["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"]
+        if found["status"]["phase"] in ("Succeeded", "Failed"):
+            continue
+        if name not in claims or claims[name]["status"]["phase"] != "Bound":
+            waiting.add(pod_name)
+            continue
+        context = found["spec"]["securityContext"]
+        level = context.get("seLinuxOptions", {}).get("level", "")
+        each_file = not mounts or not level or context.get("seLinuxChangePolicy") == "Recursive"
+        use = ("", "Recursive") if each_file else (f":::{level}", "MountOption")
+        uses[pod_name] = (claims[name]["spec"]["volumeName"], *use)
+    pairs: set[Pair] = set()
+    for (one, (where, label, policy)), (other, (there, other_label, other_policy)) in permutations(uses.items(), 2):
+        if where == there and label != other_label:
+            pairs.add(("SELinuxLabel", one, label, other, other_label))
+        if where == there and policy != other_policy:
+            pairs.add(("SELinuxChangePolicy", one, policy, other, other_policy))
+    return pairs, waiting
+
+
+async def compare(simulation: Simulation, user: Owner) -> set[Pair]:
+    """The metric has what there is."""
+    pairs, waiting = await expected(user)
+    assert {pair for pair in shown(simulation) if not waiting.intersection((pair[1], pair[3]))} == pairs
+    return pairs
+
+
+def shown(simulation: Simulation) -> set[Pair]:
+    """What the metric of the manager that lives has."""
+    assert simulation.process is not None, "nobody kills it any more"
+    assert simulation.process.manager is not None, "a process has a manager"
+    pairs: set[Pair] = set()
+    for line in simulation.process.manager.metrics.exposition().splitlines():
+        if line.startswith(f"{METRIC}{{"):
+            each = dict(re.findall(r'(\w+)="([^"]*)"', line))
+            one, other = ((each[f"pod{number}_name"], each[f"pod{number}_value"]) for number in (1, 2))
+            pairs.add((each["property"], *one, *other))
+    return pairs
+
+
+async def judge(simulation: Simulation, user: Owner) -> None:
+    """The metric has what there is, and two pods that come when all is well are told."""
+    await compare(simulation, user)
+    with contextlib.suppress(ApiError):
+        await user.take_driver()
+    await user.announce(mount=True)
+    await user.ask("POST", CLAIMS, claim("last", 1, "standard"))
+    await user.ask("POST", PODS, pod("x", "last", "s0:c1,c2", None))
+    await user.ask("POST", PODS, pod("y", "last", "s0:c3,c4", None))
+    await asyncio.sleep(60.0)
+    told = {each["involvedObject"]["name"] for each in await user.items(EVENTS) if "Conflict" in each["reason"]}
+    assert {"x", "y"} <= told
+    assert ("SELinuxLabel", "x", ":::s0:c1,c2", "y", ":::s0:c3,c4") in await compare(simulation, user)
+
+
+def test_warnings_are_true_and_the_metric_is_exact_in_the_end(seed: int) -> None:
+    async def tell(simulation: Simulation) -> None:
+        user = Owner(simulation)
+        await user.announce(mount=True)
+        plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
+        await asyncio.gather(simulation.follow(plan), user.work(60))
+        simulation.heal()
+        await asyncio.sleep(120.0)
+        await judge(simulation, user)
+
+    simulate(tell, seed=seed, options=OPTIONS, invariants=lambda: (LabelWarnings(),))
+
+
+async def replaced(simulation: Simulation) -> None:
+    """A pod goes and another one of its name comes, of which the manager sees a change only."""
+    user = Owner(simulation)
+    await user.announce(mount=True)
+    await user.ask("POST", CLAIMS, claim("c0", 1, "standard"))
+    await user.ask("POST", CLAIMS, claim("c1", 1, "standard"))
+    await user.ask("POST", PODS, pod("p0", "c0", "s0:c1,c2", None))
+    await asyncio.sleep(20.0)
+    with simulation.held_watches("pods"):
+        await user.ask("DELETE", f"{PODS}/p0", {"gracePeriodSeconds": 0})
+        await user.ask("POST", PODS, pod("p0", "c1", "s0:c1,c2", None))
+        await asyncio.sleep(5.0)
+    await user.ask("POST", PODS, pod("p1", "c0", "s0:c3,c4", None))
+    await asyncio.sleep(20.0)
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=["as it is", "without a look at the uid"])
+def test_a_pod_is_not_taken_for_the_one_whose_name_it_has(guarded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the look the volume of the first one stays with the name, until the claims of the second are known."""
+    if not guarded:
+        whole = Books.set
+
+        def forgetful(books: Books, name: str, _uid: str, uses: Any, *, complete: bool) -> Any:
+            return whole(books, name, "", uses, complete=False)
+
+        monkeypatch.setattr(Books, "set", forgetful)
+    expectation = (
+        contextlib.nullcontext() if guarded else pytest.raises(SimulationFailed, match="with which it has no conflict")
+    )
+    with expectation:
+        simulate(replaced, options=OPTIONS, invariants=lambda: (LabelWarnings(),))
+
+
+def test_the_judge_notices_a_warning_that_is_not_true() -> None:
+    async def story(simulation: Simulation) -> None:
+        user = Owner(simulation)
+        await user.ask("POST", PODS, pod("p0", "c0", "s0:c1,c2", None))
+        found = await user.get(f"{PODS}/p0")
+        assert found is not None
+        about = {"kind": "Pod", "namespace": "default", "name": "p0", "uid": found["metadata"]["uid"]}
+        same = "uses the same volume as this pod with"
+        text = f'SELinuxLabel ":::s0:c1,c2" conflicts with pod p1 that {same} SELinuxLabel ":::s0:c3,c4". '
+        end = "If both pods land on the same node, only one of them may access the volume."
+        event = {
+            "metadata": {"name": "e"},
+            "involvedObject": about,
+            "reason": "SELinuxLabelConflict",
+            "message": text + end,
+            "source": {"component": "selinux_warning"},
+            "type": "Normal",
+        }
+        await user.ask("POST", EVENTS, event)
+
+    with pytest.raises(SimulationFailed, match="with which it has no conflict"):
+        simulate(story, options=SimulationOptions(controllers=("ttl",)), invariants=lambda: (LabelWarnings(),))
