@@ -13,6 +13,7 @@ _INDEXED = {"/pods/": "spec.nodeName"}
 """Resource prefix → the field that is worth an index: kubelets and controllers ask for one node's pods."""
 
 _READERS = 8
+_MAX_RECENT = 8192
 
 
 class AttributeCache:
@@ -23,7 +24,20 @@ class AttributeCache:
         self._known: dict[str, dict[AttributeReader, dict[str, tuple[int, Attributes]]]] = {}
         """By storage prefix, then by reader: versions and groups of one stored resource select by different fields."""
         self._indexes: dict[str, _Index] = {}
+        self._recent: dict[tuple[AttributeReader, str], tuple[int, Attributes]] = {}
         store.on_commit.append(self._follow)
+
+    def at(self, reader: AttributeReader, key: str, revision: int, value: bytes) -> Attributes:
+        """The attributes of an object as it was at a revision. Remembered until the next one that is asked for: what a
+        watch sees after one change it sees before the next."""
+        found = self._recent.get((reader, key))
+        if found is not None and found[0] == revision:
+            return found[1]
+        attributes = reader.read(value)
+        if len(self._recent) >= _MAX_RECENT:
+            self._recent.clear()
+        self._recent[reader, key] = (revision, attributes)
+        return attributes
 
     def of(self, prefix: str, reader: AttributeReader, record: Record) -> Attributes:
         """The attributes of a current record of the resource with that storage prefix."""

@@ -243,11 +243,11 @@ class Watch:
         key = (reader, before)
         attributes: Attributes | None = memo.get(key)
         if attributes is None:
-            value = change.value
+            revision, value = change.revision, change.value
             if before:
                 assert change.before is not None, "only asked for when there was something before"
-                value = change.before.value
-            attributes = memo[key] = reader.read(value)
+                revision, value = change.before.revision, change.before.value
+            attributes = memo[key] = self._core.attributes.at(reader, change.key, revision, value)
         return attributes
 
     def _bookmark(self, revision: int, *, initial_end: bool = False) -> WatchEvent:
