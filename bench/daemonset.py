@@ -9,65 +9,47 @@ runs the pods are deleted while no manager runs.
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
 
-from tests.real_cluster import RealCluster, missing_programs, running
+from tests.real_cluster import RealCluster, missing_programs
 
-from bench.light_kubelet import READY
-from bench.managers import ORDER, command, compared, running_manager
-from bench.processes import ROOT, cpu_seconds, resident_bytes, started, wait_for_line
+from bench.managers import ORDER, command, comparisons, in_turn, running_manager
 from bench.report import Figure
+from bench.rollouts import Phases, cluster_of, image_change, wait_until
 from bench.virtual_rollout import daemon_set
 
-_FLAGS = ("--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",)
-"""Nodes are ready when they are made; nobody would take the taint off that admission puts on new ones."""
 _PATIENCE_SECONDS = 400.0
+_LOOK_SECONDS = 0.05
 _MANY = 2000
 _COLLECTION = "/apis/apps/v1/namespaces/default/daemonsets"
 _PODS = "/api/v1/namespaces/default/pods"
 
 
-def _wait_rolled_out(cluster: RealCluster, path: str, nodes: int, began: float) -> float:
-    """Seconds since ``began`` until every node has an available daemon of the newest template."""
-    while True:
+def measure(cluster: RealCluster, nodes: int, who: str, name: str) -> dict[str, float]:
+    """One manager, one DaemonSet: creation and rolling update."""
+    path = f"{_COLLECTION}/{name}"
+
+    def rolling() -> object:
+        """The status, until every node has an available daemon of the newest template."""
         found = cluster.request("GET", path)
         status = found.get("status", {})
         seen = [status.get(name, 0) for name in ("desiredNumberScheduled", "updatedNumberScheduled", "numberAvailable")]
-        took = time.perf_counter() - began
-        if status.get("observedGeneration") == found["metadata"]["generation"] and seen == [nodes] * 3:
-            return took
-        assert took < _PATIENCE_SECONDS, f"not rolled out after {took:.0f} s: {status}"
-        time.sleep(0.05)
+        done = status.get("observedGeneration") == found["metadata"]["generation"] and seen == [nodes] * 3
+        return None if done else status or "a status"
 
-
-def measure(cluster: RealCluster, who: str, nodes: int, name: str) -> dict[str, float]:
-    """One manager, one DaemonSet: creation and rolling update."""
-    path = f"{_COLLECTION}/{name}"
+    wait = partial(wait_until, rolling, patience=_PATIENCE_SECONDS, look=_LOOK_SECONDS)
     with running_manager(command(cluster, who, "daemonset"), cluster.directory / f"{name}.log") as pid:
-        before = cpu_seconds(pid)
-        began = time.perf_counter()
-        cluster.request("POST", _COLLECTION, daemon_set(name))
-        creation = _wait_rolled_out(cluster, path, nodes, began)
-        created = cpu_seconds(pid)
-        time.sleep(1)
-        resident = resident_bytes(pid)
-        update_from = cpu_seconds(pid)
-        began = time.perf_counter()
-        image: Any = {"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "app:v2"}]}}}}
-        cluster.request("PATCH", path, image, content_type="application/merge-patch+json")
-        update = _wait_rolled_out(cluster, path, nodes, began)
-        updated = cpu_seconds(pid)
-        time.sleep(1)
-        afterwards = resident_bytes(pid)
+        phases = Phases(pid, nodes)
+        with phases.phase("creation", "created"):
+            cluster.request("POST", _COLLECTION, daemon_set(name))
+            wait()
+        phases.rest()
+        with phases.phase("update", "updated"):
+            cluster.request("PATCH", path, image_change("app:v2"), content_type="application/merge-patch+json")
+            wait()
+        phases.rest("after the update")
     _clean_up(cluster, path)
-    return {
-        "creation, wall s": creation,
-        "update, wall s": update,
-        "CPU per pod created µs": (created - before) / nodes * 1e6,
-        "CPU per pod updated µs": (updated - update_from) / nodes * 1e6,
-        "resident memory MB": resident / 1e6,
-        "resident memory after the update MB": afterwards / 1e6,
-    }
+    return phases.figures
 
 
 def _clean_up(cluster: RealCluster, path: str) -> None:
@@ -82,18 +64,15 @@ def figures(nodes: int = 5000, order: Sequence[str] = ()) -> list[Figure]:
     order = order or (ORDER if nodes < _MANY else ORDER[:4])
     if missing_programs():
         return []
-    runs: dict[str, list[dict[str, float]]] = {"ours": [], "go": []}
-    with running(_FLAGS) as cluster:
-        log = cluster.directory / "light-kubelet.log"
-        kubelet = [
-            sys.executable, "-m", "bench.light_kubelet", f"--kubeconfig={cluster.kubeconfig}", f"--nodes={nodes}"
-        ]  # fmt: skip
-        with started(kubelet, log, cwd=ROOT) as process:
-            wait_for_line(process, READY, log)
-            for number, who in enumerate(order):
-                runs[who].append(measure(cluster, who, nodes, f"bench-{number}"))
-                assert process.poll() is None, f"the nodes are gone: {log.read_text()[-2000:]}"
-    return [compared(f"DaemonSet on {nodes:,} nodes", name, runs) for name in runs["ours"][0]]
+    what = f"DaemonSet on {nodes:,} nodes"
+    with cluster_of(nodes) as (cluster, check):
+
+        def one(who: str, name: str) -> dict[str, float]:
+            found = measure(cluster, nodes, who, name)
+            check()
+            return found
+
+        return comparisons(what, in_turn(what, order, one))
 
 
 def main() -> None:

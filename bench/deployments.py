@@ -7,29 +7,32 @@ of Deployments, ReplicaSets and namespaces and the garbage collector. Figures: w
 Deployment says that all is updated and available, and until the namespace is gone (either manager waits five seconds
 before it begins); CPU microseconds of the manager per pod, where a roll makes one and deletes one; its resident memory.
 
+What the API server was asked for in the end is shown as well: since v1.33 pods are the first to leave a namespace, and
+before that everything left in an order that chance made. A manager that takes the Deployments first has nothing more to
+report about them.
+
 ``python -m bench.deployments [DEPLOYMENTS] [REPLICAS]`` runs it alone.
 """
 
 import sys
-import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
-from tests.real_cluster import RealCluster, missing_programs, running
+from tests.real_cluster import RealCluster, missing_programs
 
-from bench.light_kubelet import READY
-from bench.managers import ORDER, command, compared, running_manager
-from bench.processes import ROOT, cpu_seconds, resident_bytes, started, wait_for_line
+from bench.managers import ORDER, command, comparisons, in_turn, running_manager
 from bench.report import Figure
+from bench.rollouts import Phases, cluster_of, image_change, requests_answered, wait_until
 
 DEPLOYMENTS = 100
 REPLICAS = 50
 NODES = 100
 _CONTROLLERS = "deployment,replicaset,namespace,garbagecollector"
-_FLAGS = ("--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",)
-"""Nodes are ready when they are made; nobody would take the taint off that admission puts on new ones."""
 _PATIENCE_SECONDS = 600.0
 _LOOK_SECONDS = 0.2
+_SHOWN = 12
+"""How many sorts of requests."""
 
 
 def deployment(name: str, replicas: int) -> dict[str, Any]:
@@ -57,70 +60,48 @@ def is_rolled_out(found: dict[str, Any]) -> bool:
     return status.get("observedGeneration") == found["metadata"]["generation"] and counts == {wanted}
 
 
-def _wait_rolled_out(cluster: RealCluster, path: str, count: int, began: float) -> float:
-    """Seconds since ``began`` until all Deployments there are rolled out."""
-    while True:
-        items = cluster.request("GET", path)["items"]
-        done = sum(map(is_rolled_out, items))
-        took = time.perf_counter() - began
-        if done == count:
-            return took
-        assert took < _PATIENCE_SECONDS, f"after {took:.0f} s {done} of {count} Deployments are rolled out"
-        time.sleep(_LOOK_SECONDS)
-
-
-def _wait_gone(cluster: RealCluster, path: str, began: float) -> float:
-    while True:
-        status, found = cluster.ask("GET", path)
-        took = time.perf_counter() - began
-        if status == 404:
-            return took
-        assert took < _PATIENCE_SECONDS, f"not gone after {took:.0f} s: {found.get('status')}"
-        time.sleep(_LOOK_SECONDS)
-
-
-def measure(cluster: RealCluster, who: str, deployments: int, replicas: int, name: str) -> dict[str, float]:
+def measure(
+    cluster: RealCluster, deployments: int, replicas: int, who: str, name: str, *, show: bool = False
+) -> dict[str, float]:
     """One manager, one namespace full of Deployments, from its beginning to its end."""
-    pods = deployments * replicas
     namespace = f"/api/v1/namespaces/{name}"
     collection = f"/apis/apps/v1/namespaces/{name}/deployments"
     names = [f"web-{number}" for number in range(deployments)]
-    image = {"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "app:v2"}]}}}}
+
+    def rolling() -> int:
+        return deployments - sum(map(is_rolled_out, cluster.request("GET", collection)["items"]))
+
+    def remaining() -> object:
+        status, found = cluster.ask("GET", namespace)
+        return None if status == 404 else found.get("status")
+
+    wait = partial(wait_until, patience=_PATIENCE_SECONDS, look=_LOOK_SECONDS)
     with running_manager(command(cluster, who, _CONTROLLERS), cluster.directory / f"{name}.log") as pid:
+        phases = Phases(pid, deployments * replicas)
         cluster.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
-        at_first = cpu_seconds(pid)
-        began = time.perf_counter()
-        for each in names:
-            cluster.request("POST", collection, deployment(each, replicas))
-        creation = _wait_rolled_out(cluster, collection, deployments, began)
-        created = cpu_seconds(pid)
-        time.sleep(1)
-        resident = resident_bytes(pid)
-        before_roll = cpu_seconds(pid)
-        began = time.perf_counter()
-        for each in names:
-            cluster.request(
-                "PATCH", f"{collection}/{each}", image, content_type="application/strategic-merge-patch+json"
-            )
-        roll = _wait_rolled_out(cluster, collection, deployments, began)
-        rolled = cpu_seconds(pid)
-        time.sleep(1)
-        afterwards = resident_bytes(pid)
-        before_end = cpu_seconds(pid)
-        began = time.perf_counter()
-        cluster.request("DELETE", namespace)
-        deletion = _wait_gone(cluster, namespace, began)
-        deleted = cpu_seconds(pid)
-    return {
-        "creation, wall s": creation,
-        "roll, wall s": roll,
-        "deletion, wall s": deletion,
-        "CPU per pod created µs": (created - at_first) / pods * 1e6,
-        "CPU per pod rolled µs": (rolled - before_roll) / pods * 1e6,
-        "CPU per pod deleted µs": (deleted - before_end) / pods * 1e6,
-        "resident memory MB": resident / 1e6,
-        "resident memory after the roll MB": afterwards / 1e6,
-    }
+        with phases.phase("creation", "created"):
+            for each in names:
+                cluster.request("POST", collection, deployment(each, replicas))
+            wait(rolling)
+        phases.rest()
+        with phases.phase("roll", "rolled"):
+            for each in names:
+                cluster.request(
+                    "PATCH",
+                    f"{collection}/{each}",
+                    image_change("app:v2"),
+                    content_type="application/strategic-merge-patch+json",
+                )
+            wait(rolling)
+        phases.rest("after the roll")
+        before = requests_answered(cluster)
+        with phases.phase("deletion", "deleted"):
+            cluster.request("DELETE", namespace)
+            wait(remaining)
+    if show:
+        most = (requests_answered(cluster) - before).most_common(_SHOWN)
+        print(f"deletion, {who}: {', '.join(f'{sort}: {count}' for sort, count in most)}", file=sys.stderr, flush=True)
+    return phases.figures
 
 
 def figures(
@@ -129,21 +110,16 @@ def figures(
     """Both managers in turn, twice each. Nothing without the real programs."""
     if missing_programs():
         return []
-    runs: dict[str, list[dict[str, float]]] = {"ours": [], "go": []}
-    with running(_FLAGS) as cluster:
-        log = cluster.directory / "light-kubelet.log"
-        kubelet = [
-            sys.executable, "-m", "bench.light_kubelet", f"--kubeconfig={cluster.kubeconfig}", f"--nodes={nodes}"
-        ]  # fmt: skip
-        with started(kubelet, log, cwd=ROOT) as process:
-            wait_for_line(process, READY, log)
-            for number, who in enumerate(order):
-                runs[who].append(measure(cluster, who, deployments, replicas, f"bench-{number}"))
-                shown = ", ".join(f"{name} {value:.3g}" for name, value in runs[who][-1].items())
-                print(f"{deployments} × {replicas}, {who}: {shown}", file=sys.stderr, flush=True)
-                assert process.poll() is None, f"the nodes are gone: {log.read_text()[-2000:]}"
     what = f"{deployments} Deployments × {replicas} pods"
-    return [compared(what, name, runs) for name in runs["ours"][0]]
+
+    with cluster_of(nodes) as (cluster, check):
+
+        def one(who: str, name: str) -> dict[str, float]:
+            found = measure(cluster, deployments, replicas, who, name, show=True)
+            check()
+            return found
+
+        return comparisons(what, in_turn(what, order, one))
 
 
 def main() -> None:

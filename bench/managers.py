@@ -2,8 +2,9 @@
 
 import contextlib
 import subprocess
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from tests.real_cluster import RealCluster
@@ -48,17 +49,37 @@ def running_manager(command: list[str], log: Path) -> Iterator[int]:
                 process.kill()
 
 
+Runs = dict[str, list[dict[str, float]]]
+"""What was measured of ``ours`` and ``go``, run by run."""
+
+
+def in_turn(what: str, order: Sequence[str], measure: Callable[[str, str], dict[str, float]]) -> Runs:
+    """``measure(who, name)`` for each of ``order``, the name another one each time.
+
+    Every run is shown at once: whoever waits for minutes wants to see it move.
+    """
+    runs: Runs = {"ours": [], "go": []}
+    for number, who in enumerate(order):
+        found = measure(who, f"bench-{number}")
+        runs[who].append(found)
+        shown = ", ".join(f"{name} {value:.3g}" for name, value in found.items())
+        print(f"{what}, {who}: {shown}", file=sys.stderr, flush=True)
+    return runs
+
+
 _HELD_TO = {"s": (1.1, 0.9), "µs": (1.2, 0.6), "MB": (0.7, 0.5)}
 """Budget and aim by unit: wall time, CPU, memory."""
 
 
-def compared(
-    what: str, name: str, runs: dict[str, list[dict[str, float]]], *, series: str = "", size: int = 0
-) -> Figure:
-    """One figure of both managers' runs; its name ends in the unit. Times and CPU by the best run, memory by median.
+def comparisons(what: str, runs: Runs, *, series: str = "", size: int = 0) -> list[Figure]:
+    """Every figure of both managers' runs; its name ends in the unit. Times and CPU by the best run, memory by median.
 
     ``series`` names what is measured at several sizes, ``size`` is this one.
     """
+    return [_compared(what, name, runs, series, size) for name in runs["ours"][0]]
+
+
+def _compared(what: str, name: str, runs: Runs, series: str, size: int) -> Figure:
     title, _, unit = name.rpartition(" ")
     budget, aim = _HELD_TO[unit]
     ours, go = [run[name] for run in runs["ours"]], [run[name] for run in runs["go"]]

@@ -16,6 +16,7 @@ from typing import Any
 
 from tests.real_cluster import RealCluster, missing_programs, running
 
+from bench.managers import Runs, in_turn
 from bench.processes import cpu_seconds, pilothouse, resident_bytes, started
 from bench.report import Figure, figure
 from pilothouse.api.core import NODES, PODS
@@ -163,15 +164,17 @@ def figures(nodes: int = 1000, pods: int = PODS_PER_RUN, order: Sequence[str] = 
     """Both schedulers in turn. Nothing without the real programs."""
     if missing_programs():
         return []
-    runs: dict[str, list[dict[str, float]]] = {"ours": [], "go": []}
     with _cluster(nodes) as cluster:
-        for number, who in enumerate(order):
-            namespace = cluster.namespace(f"round-{number}")
+
+        def one(who: str, name: str) -> dict[str, float]:
+            namespace = cluster.namespace(name)
             make_pods(cluster, namespace, pods)
-            command = _ours(cluster) if who == "ours" else _go(cluster)
-            runs[who].append(measure(cluster, command, namespace, pods))
+            found = measure(cluster, _ours(cluster) if who == "ours" else _go(cluster), namespace, pods)
             # Every round begins with empty nodes.
             cluster.request("DELETE", f"/api/v1/namespaces/{namespace}/pods?gracePeriodSeconds=0")
+            return found
+
+        runs = in_turn(f"scheduler at {nodes:,} nodes", order, one)
     return [_figure(nodes, name, runs) for name in runs["ours"][0]]
 
 
@@ -183,7 +186,7 @@ _HELD_TO: dict[str, tuple[str, float | None, float | None]] = {
 """Unit, budget and aim."""
 
 
-def _figure(nodes: int, name: str, runs: dict[str, list[dict[str, float]]]) -> Figure:
+def _figure(nodes: int, name: str, runs: Runs) -> Figure:
     unit, budget, aim = _HELD_TO[name]
     ours, go = [run[name] for run in runs["ours"]], [run[name] for run in runs["go"]]
     title = name.removesuffix(f" {unit}")

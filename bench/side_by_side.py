@@ -7,19 +7,19 @@ sizes, the last rows show whether the cost per pod is flat.
 """
 
 import sys
-import time
 from collections.abc import Sequence
 from typing import Any
 
 from tests.real_cluster import RealCluster, missing_programs, running
 
-from bench.managers import ORDER, command, compared, running_manager
-from bench.processes import cpu_seconds, resident_bytes
+from bench.managers import ORDER, command, comparisons, in_turn, running_manager
 from bench.report import Figure
+from bench.rollouts import Phases, wait_until
 
 _SECONDS_PER_POD = 0.1
 _LEAST_SECONDS = 300.0
 """How long a scaling may take: a hundred times what it takes on a quiet machine."""
+_LOOK_SECONDS = 0.02
 
 
 def _replica_set(name: str) -> dict[str, Any]:
@@ -39,17 +39,17 @@ def _replica_set(name: str) -> dict[str, Any]:
     }
 
 
-def _scale(cluster: RealCluster, path: str, wanted: int, seconds: float) -> float:
-    """Scale, and return how long it took until the status says so."""
-    began = time.perf_counter()
-    cluster.request("PATCH", path, {"spec": {"replicas": wanted}}, content_type="application/merge-patch+json")
-    while True:
+def _scale(cluster: RealCluster, path: str, wanted: int, seconds: float) -> None:
+    """Scale, and wait until the status says so."""
+
+    def missing() -> object:
         found = cluster.request("GET", path)
         status = found.get("status", {})
-        if status.get("observedGeneration") == found["metadata"]["generation"] and status.get("replicas", 0) == wanted:
-            return time.perf_counter() - began
-        assert time.perf_counter() - began < seconds, f"not at {wanted} replicas after {seconds} s: {status}"
-        time.sleep(0.02)
+        done = status.get("observedGeneration") == found["metadata"]["generation"]
+        return None if done and status.get("replicas", 0) == wanted else status or "a status"
+
+    cluster.request("PATCH", path, {"spec": {"replicas": wanted}}, content_type="application/merge-patch+json")
+    wait_until(missing, patience=seconds, look=_LOOK_SECONDS)
 
 
 def measure(cluster: RealCluster, who: str, pods: int, name: str) -> dict[str, float]:
@@ -58,37 +58,24 @@ def measure(cluster: RealCluster, who: str, pods: int, name: str) -> dict[str, f
     patience = max(_LEAST_SECONDS, pods * _SECONDS_PER_POD)
     cluster.request("POST", "/apis/apps/v1/namespaces/default/replicasets", _replica_set(name))
     with running_manager(command(cluster, who, "replicaset"), cluster.directory / f"{name}.log") as pid:
-        before = cpu_seconds(pid)
-        up = _scale(cluster, path, pods, patience)
-        middle = cpu_seconds(pid)
-        time.sleep(1)
-        resident = resident_bytes(pid)
-        down_from = cpu_seconds(pid)
-        down = _scale(cluster, path, 0, patience)
-        after = cpu_seconds(pid)
+        phases = Phases(pid, pods)
+        with phases.phase("up", "created"):
+            _scale(cluster, path, pods, patience)
+        phases.rest()
+        with phases.phase("down", "deleted"):
+            _scale(cluster, path, 0, patience)
     cluster.request("DELETE", path)
-    return {
-        "wall up s": up,
-        "wall down s": down,
-        "CPU per pod created µs": (middle - before) / pods * 1e6,
-        "CPU per pod deleted µs": (after - down_from) / pods * 1e6,
-        "resident memory MB": resident / 1e6,
-    }
+    return phases.figures
 
 
 def figures(pods: int = 5000, order: Sequence[str] = ORDER) -> list[Figure]:
     """Both managers in turn. Nothing without the real programs."""
     if missing_programs():
         return []
-    runs: dict[str, list[dict[str, float]]] = {"ours": [], "go": []}
-    with running() as cluster:
-        for number, who in enumerate(order):
-            runs[who].append(measure(cluster, who, pods, f"bench-{number}"))
-            # A run of many pods takes minutes: whoever waits wants to see it move.
-            shown = ", ".join(f"{name} {value:.3g}" for name, value in runs[who][-1].items())
-            print(f"{pods:,} pods, {who}: {shown}", file=sys.stderr, flush=True)
     what = f"ReplicaSet 0→{pods:,}→0"
-    return [compared(what, name, runs, series="ReplicaSet 0→N→0", size=pods) for name in runs["ours"][0]]
+    with running() as cluster:
+        runs = in_turn(what, order, lambda who, name: measure(cluster, who, pods, name))
+    return comparisons(what, runs, series="ReplicaSet 0→N→0", size=pods)
 
 
 def main() -> None:
