@@ -21,6 +21,7 @@ from pilothouse.runtime import (
     heard_by,
     slow_start,
 )
+from pilothouse.runtime.batches import Futile
 
 KEY = "default/web"
 
@@ -251,6 +252,30 @@ def test_slow_start(
         return list(started.values()), (succeeded, str(error) if error is not None else None)
 
     assert run(main) == (batches, outcome)
+
+
+@pytest.mark.parametrize(
+    ("failing", "outcome"),
+    [
+        pytest.param({1: Futile()}, (10, None), id="all are taken as done"),
+        pytest.param({1: ValueError("1"), 2: Futile()}, (2, "1"), id="a failure beside it"),
+    ],
+)
+def test_a_slow_start_ends_after_the_batch_in_which_it_was_futile(
+    failing: dict[int, Exception], outcome: tuple[int, str | None]
+) -> None:
+    async def main(_env: Env) -> tuple[list[int], tuple[int, str | None]]:
+        called: list[int] = []
+
+        async def call(index: int) -> None:
+            called.append(index)
+            if index in failing:
+                raise failing[index]
+
+        succeeded, error = await slow_start(10, 1, call)
+        return called, (succeeded, str(error) if error is not None else None)
+
+    assert run(main) == ([0, 1, 2], outcome)
 
 
 def test_a_slow_start_has_batches_of_a_size_at_most() -> None:

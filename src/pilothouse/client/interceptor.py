@@ -65,9 +65,19 @@ def delay(shortest: float, longest: float | None = None) -> Delay:
     return Delay(shortest, shortest if longest is None else longest)
 
 
-def fail(code: int, reason: str = "", message: str = "injected fault", *, retry_after: int | None = None) -> Answer:
-    """The server answers with an error and does nothing. ``retry_after`` sets the header that makes clients repeat."""
-    details = {"retryAfterSeconds": retry_after} if retry_after else {}
+def fail(
+    code: int,
+    reason: str = "",
+    message: str = "injected fault",
+    *,
+    retry_after: int | None = None,
+    cause: str = "",
+) -> Answer:
+    """The server answers with an error and does nothing. ``retry_after`` sets the header that makes clients repeat;
+    ``cause`` is what ``has_cause`` asks for."""
+    details: dict[str, object] = {"retryAfterSeconds": retry_after} if retry_after else {}
+    if cause:
+        details["causes"] = [{"reason": cause, "message": message}]
     body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message}
     encoded = msgspec.json.encode({**body, "reason": reason, "details": details, "code": code})
     headers = {"content-type": "application/json"}
@@ -79,6 +89,11 @@ def fail(code: int, reason: str = "", message: str = "injected fault", *, retry_
 def conflict() -> Answer:
     """409: somebody else was faster."""
     return fail(409, "Conflict", "Operation cannot be fulfilled: the object has been modified")
+
+
+def namespace_ends() -> Answer:
+    """403: nothing new is made in a namespace that is being deleted."""
+    return fail(403, "Forbidden", "because it is being terminated", cause="NamespaceTerminating")
 
 
 def gone() -> Answer:

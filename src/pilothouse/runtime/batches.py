@@ -11,6 +11,10 @@ INITIAL_BATCH = 1
 """``SlowStartInitialBatchSize``."""
 
 
+class Futile(Exception):
+    """Raised by a call of ``slow_start``: every further one would end like it, and that is as good as a success."""
+
+
 async def slow_start(
     count: int, initial: int, call: Callable[[int], Awaitable[object]], *, most: int = 0
 ) -> tuple[int, Exception | None]:
@@ -19,17 +23,21 @@ async def slow_start(
 
     The calls of a batch run together and are all waited for. After the first batch in which any failed nothing more is
     started. Returns how many succeeded, and the failure of the lowest index. Example: count 10, initial 1 makes batches
-    of 1, 2, 4, 3; if the third call fails, 3 calls were made, and the answer is (2, its error).
+    of 1, 2, 4, 3; if the third call fails, 3 calls were made, and the answer is (2, its error). If it is ``Futile``, 3
+    calls were made, and the answer is that of 10 successes.
     """
     done = 0
     succeeded = 0
     batch = min(count, initial)
     while batch > 0:
         results = await run_all([call(index) for index in range(done, done + batch)])
-        errors = [result for result in results if result is not None]
+        failures = [result for result in results if result is not None]
+        errors = [failure for failure in failures if not isinstance(failure, Futile)]
         succeeded += batch - len(errors)
         if errors:
             return succeeded, errors[0]
+        if failures:
+            return count, None
         done += batch
         batch = min(count - done, batch * 2, most or count)
     return succeeded, None

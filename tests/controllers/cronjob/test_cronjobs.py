@@ -6,15 +6,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 from zoneinfo import ZoneInfo
 
-import msgspec
 import pytest
 from tests.controllers.node_world import World, play
 
 from pilothouse.api.batch import JOBS, Job
-from pilothouse.api.wire import Response
 from pilothouse.client import merge_patch
 from pilothouse.client.errors import NotFound
-from pilothouse.client.interceptor import Answer, Rule, conflict, delay, fail, lose_answer, lose_request
+from pilothouse.client.interceptor import Rule, conflict, delay, fail, lose_answer, lose_request, namespace_ends
 from pilothouse.controllers.workloads.cronjob import DESCRIPTOR
 from pilothouse.env import TaskGroup
 from pilothouse.machinery.times import format_time
@@ -299,11 +297,7 @@ def test_a_job_that_nobody_knows_is_told_and_left() -> None:
 
 def test_a_namespace_that_goes_away_is_no_reason_to_complain() -> None:
     async def story(world: World, ender: Ender) -> None:
-        cause = {"reason": "NamespaceTerminating", "message": "m", "field": "metadata.namespace"}
-        refusal = {"kind": "Status", "status": "Failure", "reason": "Forbidden", "code": 403, "message": "m"}
-        body = msgspec.json.encode({**refusal, "details": {"causes": [cause]}})
-        answer = Answer(Response(403, {"content-type": "application/json"}, body))
-        world.faults.add(Rule(answer, verb="create", resource="jobs.batch"))
+        world.faults.add(Rule(namespace_ends(), verb="create", resource="jobs.batch"))
         await make(world)
         await asyncio.sleep(90)
         assert await world.events("FailedCreate") == []

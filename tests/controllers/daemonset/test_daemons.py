@@ -2,7 +2,7 @@
 
 from tests.controllers.daemonset.world import AGENT, NODES, PODS, REVISIONS, SETS, World, story
 
-from pilothouse.client.interceptor import Rule, fail
+from pilothouse.client.interceptor import Rule, fail, namespace_ends
 from pilothouse.controllers.workloads.daemonset import DaemonSetOptions
 
 
@@ -218,6 +218,27 @@ def test_a_refused_create_ends_the_batches_of_this_look() -> None:
         assert any(reason == "FailedCreate" for _type, reason, _message in await world.events())
 
     story(tell)
+
+
+def test_while_the_namespace_goes_away_nothing_is_created_and_the_numbers_are_reported_once_a_second() -> None:
+    """One try, no event; the expectation stays and holds the owner back for five minutes."""
+
+    async def tell(world: World) -> None:
+        await world.create_set()
+        await world.settle()
+        refused = world.faults.add(Rule(namespace_ends(), verb="create", resource="pods"))
+        events = await world.events()
+        world.requests.clear()
+        for pod in await world.pods():
+            await world.request("DELETE", f"{PODS}/{pod['metadata']['name']}")
+            await world.settle(0.05)
+        await world.settle(60)
+        assert (await world.status())["currentNumberScheduled"] == 0
+        assert await world.events() == events
+        assert refused.hits == 1
+        assert len(world.sent("update", "daemonsets/status")) == 3, "at once, and after either second"
+
+    story(tell, nodes=40)
 
 
 def test_a_set_that_is_being_deleted_makes_no_pods() -> None:

@@ -8,12 +8,19 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import msgspec
 import pytest
 from tests.controllers.node_world import World, play
 
-from pilothouse.api import wire
-from pilothouse.client.interceptor import Answer, Rule, conflict, delay, fail, lose_answer, lose_request, time_out
+from pilothouse.client.interceptor import (
+    Rule,
+    conflict,
+    delay,
+    fail,
+    lose_answer,
+    lose_request,
+    namespace_ends,
+    time_out,
+)
 from pilothouse.controllers.network.endpointslice_mirroring import DESCRIPTOR, MirroringOptions
 
 Doc = dict[str, Any]
@@ -275,10 +282,7 @@ def test_no_slices_are_made_in_a_namespace_that_goes_nor_for_endpoints_that_go()
         await rewrite(world, subset("192.0.2.1"), subset("2001:db8::1", port=9090))
         await asyncio.sleep(1)
         assert await said(world) == [("192.0.2.1", 8080, True)], "updates only"
-        cause = {"reason": "NamespaceTerminating", "message": "m", "field": "metadata.namespace"}
-        body = {"kind": "Status", "reason": "Forbidden", "code": 403, "details": {"causes": [cause]}}
-        refused = wire.Response(403, {"content-type": "application/json"}, msgspec.json.encode(body))
-        world.faults.add(Rule(Answer(refused), verb="create", resource="endpointslices.discovery.k8s.io"))
+        world.faults.add(Rule(namespace_ends(), verb="create", resource="endpointslices.discovery.k8s.io"))
         await world.merge(EXT, {"metadata": {"finalizers": []}})
         await write(world, subset("192.0.2.5"))
         await asyncio.sleep(1)

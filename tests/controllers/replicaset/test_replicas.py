@@ -2,12 +2,10 @@
 
 from collections.abc import Callable
 
-import msgspec
 import pytest
 from tests.controllers.replicaset.world import PODS, SETS, WEB, World, story
 
-from pilothouse.api.wire import Response
-from pilothouse.client.interceptor import Answer, Rule, fail
+from pilothouse.client.interceptor import Rule, fail, namespace_ends
 from pilothouse.controllers.workloads.replicaset import ReplicaSetOptions
 
 
@@ -292,26 +290,48 @@ def test_nothing_is_created_while_the_namespace_goes_away() -> None:
     """One try, no event, no condition; the expectation stays and holds the owner back."""
 
     async def tell(world: World) -> None:
-        refused = {
-            "kind": "Status",
-            "apiVersion": "v1",
-            "status": "Failure",
-            "message": "because it is being terminated",
-            "reason": "Forbidden",
-            "details": {"causes": [{"reason": "NamespaceTerminating", "field": "metadata.namespace"}]},
-            "code": 403,
-        }
-        answer = Answer(Response(403, {"content-type": "application/json"}, msgspec.json.encode(refused)))
-        rule = world.faults.add(Rule(answer, verb="create", resource="pods"))
-        await world.create_set(2)
+        rule = world.faults.add(Rule(namespace_ends(), verb="create", resource="pods"))
+        await world.create_set(3)
         await world.settle(60)
-        assert rule.hits == 2, "the second batch: a namespace that goes is no failure"
+        assert rule.hits == 1, "the other two would be refused as well"
         assert not await world.events()
         assert "conditions" not in await world.status()
         await world.settle(300)
         await world.merge(WEB, {"metadata": {"labels": {"wake": "up"}}})
         await world.settle()
-        assert rule.hits == 4, "after five minutes it is tried again"
+        assert rule.hits == 2, "after five minutes it is tried again"
+
+    story(tell)
+
+
+def test_while_the_namespace_goes_away_the_numbers_are_reported_once_a_second() -> None:
+    async def tell(world: World) -> None:
+        await world.create_set(40)
+        await world.settle()
+        refused = world.faults.add(Rule(namespace_ends(), verb="create", resource="pods"))
+        world.requests.clear()
+        for name in await world.owned():
+            await world.request("DELETE", f"{PODS}/{name}")
+            await world.settle(0.05)
+        await world.settle()
+        assert (await world.status())["replicas"] == 0
+        assert (await world.status())["terminatingReplicas"] == 40
+        assert refused.hits == 1
+        assert len(world.sent("update", "replicasets/status")) == 3, "at once, and after either second"
+
+    story(tell)
+
+
+def test_a_replica_set_of_the_same_name_in_a_new_namespace_is_not_held_up() -> None:
+    async def tell(world: World) -> None:
+        refused = world.faults.add(Rule(namespace_ends(), verb="create", resource="pods"))
+        await world.create_set(3)
+        await world.settle()
+        await world.request("DELETE", WEB)
+        world.faults.remove(refused)
+        await world.create_set(3)
+        await world.settle(0.1)
+        assert len(await world.owned()) == 3
 
     story(tell)
 

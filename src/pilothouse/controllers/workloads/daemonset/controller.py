@@ -55,7 +55,7 @@ from pilothouse.runtime import (
     run_all,
     slow_start,
 )
-from pilothouse.runtime.batches import INITIAL_BATCH
+from pilothouse.runtime.batches import INITIAL_BATCH, Futile
 from pilothouse.runtime.claims import CONTROLLER_INDEX
 from pilothouse.runtime.events import NORMAL, WARNING
 
@@ -203,6 +203,7 @@ class DaemonSetController(Controller):
         self._writes.check(key)
         if owner is None:
             self._writes.forget(key)
+            self.events.ending.forget(key)
             return None
         if self._writes.is_known_gone(key, owner.metadata.uid):
             return None  # the cache will hear of it, and the key comes back
@@ -384,7 +385,8 @@ class DaemonSetController(Controller):
                 # The expectation stays, and holds the DaemonSet back while its namespace goes away around it.
                 settled = has_cause(error, "NamespaceTerminating")
                 if settled:
-                    return
+                    self.events.ending.refused(look.key)
+                    raise Futile from error
                 errors.append(error)
                 raise
             finally:
@@ -396,7 +398,7 @@ class DaemonSetController(Controller):
         if first is not None and first not in errors:
             raise first  # no answer of the server: a broken invariant of ours
         skipped = len(nodes) - attempted
-        if skipped:
+        if skipped and first is not None:
             self.log.info("Slow-start failure. Skipping creation of pods", v=2, skipped=skipped, key=look.key)
             self._expectations.lower(look.key, skipped, 0)
         return errors

@@ -64,7 +64,7 @@ from pilothouse.runtime import (
     run_all,
     slow_start,
 )
-from pilothouse.runtime.batches import INITIAL_BATCH
+from pilothouse.runtime.batches import INITIAL_BATCH, Futile
 from pilothouse.runtime.claims import CONTROLLER_INDEX, Claims
 from pilothouse.runtime.events import NORMAL, WARNING
 from pilothouse.semantics.jobs import is_finished
@@ -410,7 +410,7 @@ class JobController(Controller):
                 self._writes.failed(key, error)
                 # The expectation stays, and holds the Job back while its namespace goes away around it.
                 if has_cause(error, "NamespaceTerminating"):
-                    return
+                    raise Futile from error
                 self._measures.pods_created.labels_of(reason, "failed").inc()
                 raise
             look.active += 1

@@ -42,7 +42,7 @@ from pilothouse.runtime import (
     run_all,
     slow_start,
 )
-from pilothouse.runtime.batches import INITIAL_BATCH
+from pilothouse.runtime.batches import INITIAL_BATCH, Futile
 from pilothouse.runtime.claims import CONTROLLER_INDEX, Claims
 from pilothouse.runtime.metrics import exponential_buckets
 from pilothouse.semantics.pods import is_active, is_terminating, seconds_until_next_available
@@ -130,6 +130,7 @@ class ReplicaSetController(Controller):
         self._writes.check(key)
         if owner is None:
             self._writes.forget(key)
+            self.events.ending.forget(key)
             return None
         if self._writes.is_known_gone(key, owner.metadata.uid):
             return None  # the cache will hear of it, and the key comes back
@@ -317,10 +318,11 @@ class ReplicaSetController(Controller):
                 pod = await self._pod_control.create_pod(meta.namespace, owner.spec.template, about, reference)
             except (ApiError, OSError) as error:
                 self._writes.failed(key, error)
-                # The expectation stays, and holds the owner back while its namespace goes away around it.
                 if not has_cause(error, "NamespaceTerminating"):
                     raise
-                return
+                # The expectation stays, and holds the owner back while its namespace goes away around it.
+                self.events.ending.refused(key)
+                raise Futile from error
             self._writes.created(key, meta.uid, pod.metadata)
 
         created, error = await slow_start(missing, INITIAL_BATCH, create)

@@ -7,6 +7,7 @@ themselves are those of every owner of pods.
 from pilothouse.api.apps import ReplicaSet
 from pilothouse.api.core import Pod
 from pilothouse.api.kinds import Kind
+from pilothouse.controllers.shared.ending import EndingOwners
 from pilothouse.controllers.shared.pod_events import PodEvents as OwnerEvents
 from pilothouse.controllers.workloads.replicaset.blueprint import Blueprints
 from pilothouse.controllers.workloads.replicaset.census import Census
@@ -23,7 +24,7 @@ from pilothouse.runtime import (
 
 
 class PodEvents(OwnerEvents[ReplicaSet]):
-    """The handlers of one controller, and what they keep: census and blueprints."""
+    """The handlers of one controller, and what they keep: census, blueprints, and who is about to end."""
 
     def __init__(
         self,
@@ -35,12 +36,13 @@ class PodEvents(OwnerEvents[ReplicaSet]):
         guard: ConsistencyGuard | None,
         log: Log,
     ) -> None:
+        self.ending = EndingOwners(queue)
         self.census = Census(self._census_key)
         self.blueprints = Blueprints(kind.kind, log)
         super().__init__(
             kind,
             owners=owners,
-            queue=queue,
+            queue=self.ending,
             expectations=expectations,
             guard=guard,
             selector_of=lambda owner: self.blueprints.of(owner).selector,
@@ -50,6 +52,7 @@ class PodEvents(OwnerEvents[ReplicaSet]):
 
     def owner_gone(self, owner: ReplicaSet, final_state_unknown: bool) -> None:
         meta = owner.metadata
+        self.ending.forget(object_key(meta))
         self.blueprints.forget(object_key(meta))
         self.census.dismiss(controller_index_key(meta.namespace, self._kind.kind, meta.name, meta.uid))
         super().owner_gone(owner, final_state_unknown)

@@ -1,0 +1,45 @@
+"""What the benches beside the Go manager share: turns, phases, waiting."""
+
+import os
+
+import pytest
+from bench.managers import comparisons, in_turn
+from bench.rollouts import Phases, wait_until
+
+
+def test_each_run_has_a_name_of_its_own_and_counts_for_its_manager(capsys: pytest.CaptureFixture[str]) -> None:
+    seen: list[tuple[str, str]] = []
+
+    def measure(who: str, name: str) -> dict[str, float]:
+        seen.append((who, name))
+        return {"up, wall s": float(len(seen))}
+
+    runs = in_turn("small", ("ours", "go", "go"), measure)
+    assert seen == [("ours", "bench-0"), ("go", "bench-1"), ("go", "bench-2")]
+    assert runs == {"ours": [{"up, wall s": 1.0}], "go": [{"up, wall s": 2.0}, {"up, wall s": 3.0}]}
+    assert "small, go: up, wall s 3" in capsys.readouterr().err
+    [figure] = comparisons("small", runs)
+    assert (figure.name, figure.unit, figure.ratio) == ("small: up, wall", "s", 0.5)
+
+
+def test_phases_give_wall_time_cpu_per_pod_and_memory() -> None:
+    phases = Phases(os.getpid(), 10)
+    with phases.phase("creation", "created"):
+        sum(range(10_000))
+    phases.rest()
+    phases.rest("after the roll")
+    assert list(phases.figures) == [
+        "creation, wall s",
+        "CPU per pod created µs",
+        "resident memory MB",
+        "resident memory after the roll MB",
+    ]
+    assert all(value > 0 for value in phases.figures.values())
+
+
+def test_waiting_ends_when_nothing_is_missing_and_fails_with_what_was() -> None:
+    left = [2, 1, 0]
+    wait_until(lambda: left.pop(0), patience=60, look=0)
+    assert left == []
+    with pytest.raises(AssertionError, match="still missing: 1 pod"):
+        wait_until(lambda: "1 pod", patience=0, look=0)
