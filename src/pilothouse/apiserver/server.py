@@ -137,7 +137,7 @@ class ApiServer:
 
     async def run(self) -> None:
         """Work in the background until cancelled."""
-        await self._settle()
+        await self.settle()
         presented = startup.stage_presented(self.core)
         if presented is not None:
             await self.store.commit(presented)
@@ -192,7 +192,7 @@ class ApiServer:
         asked = self.core.requests.read(request.method, request.target)
         try:
             if self._unsettled is not None:
-                await self._settle()
+                await self.settle()
             if self.authorize is not None:
                 self.authorize(identity, asked)
                 if asked.verb == "get" and asked.subresource in connections.INTO_A_POD and asked.resource == "pods":
@@ -222,7 +222,7 @@ class ApiServer:
             _log.exception(f"{request.method} {request.target} failed", error)
             return self._failed(request, asked, errors.internal(f"{type(error).__name__}: {error}"))
 
-    async def _settle(self) -> None:
+    async def settle(self) -> None:
         """Make the objects of the start visible. The first to come does it, all others wait for the same commit."""
         staged = self._unsettled
         if staged is not None:

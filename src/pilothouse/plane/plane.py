@@ -171,7 +171,8 @@ class Plane:
                 await asyncio.get_running_loop().create_future()
 
     async def wait_ready(self) -> None:
-        """Return once nodes have registered and the controllers run with filled caches."""
+        """Return once the first objects are there, nodes have registered and the controllers run with filled caches."""
+        await self.server.settle()
         if self.nodes is not None:
             await self.nodes.ready.wait()
         if self.provisioner is not None:
