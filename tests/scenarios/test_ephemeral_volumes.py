@@ -11,6 +11,7 @@ from tests.scenarios.users import Restless
 from pilothouse.sim import Simulation, SimulationFailed, SimulationOptions, draw, simulate
 from pilothouse.sim.invariants.ephemeral import EphemeralClaims
 from pilothouse.sim.invariants.protection import Protection
+from pilothouse.sim.invariants.volumes import Volumes
 
 CONTROLLERS = ("persistentvolume-binder", "pvc-protection", "pv-protection", "ephemeral-volume", "garbagecollector")
 OPTIONS = SimulationOptions(controllers=CONTROLLERS, storage=True)
@@ -90,7 +91,7 @@ def test_claims_come_and_go_with_their_pods(seed: int) -> None:
             assert found["status"]["phase"] == "Running"
         await end(user, simulation)
 
-    simulate(tell, seed=seed, options=OPTIONS, invariants=lambda: (EphemeralClaims(), Protection()))
+    simulate(tell, seed=seed, options=OPTIONS, invariants=lambda: (EphemeralClaims(), Protection(), Volumes()))
 
 
 async def taken(simulation: Simulation) -> None:

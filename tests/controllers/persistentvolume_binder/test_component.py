@@ -377,6 +377,34 @@ def test_a_claim_that_loses_its_volume_is_lost_at_once_and_found_again() -> None
     binding(story)
 
 
+@pytest.mark.parametrize("other", [False, True], ids=["not known", "known as somebody else's"])
+def test_a_claim_is_not_lost_because_the_list_of_volumes_is_old(other: bool) -> None:
+    """Upstream would call it Lost until the volume is shown."""
+
+    async def story(world: World) -> None:
+        if other:
+            reference = {"namespace": "default", "name": "gone", "uid": "x"}
+            await make_volume(world, claimRef=reference, persistentVolumeReclaimPolicy="Retain")
+            await soon()
+        with world.faults.hold(resource="persistentvolumes"):
+            if other:
+                await world.merge(f"{VOLUMES}/v", {"spec": {"claimRef": None}})
+            else:
+                await make_volume(world)
+            done = {BOUND_BY: "yes", COMPLETED: "yes"}
+            claim = await make_claim(world, volumeName="v", annotations=done)
+            reference = {"namespace": "default", "name": "c", "uid": claim["metadata"]["uid"]}
+            await world.merge(f"{VOLUMES}/v", {"spec": {"claimRef": reference}})
+            await world.merge(f"{CLAIMS}/c/status", {"status": {"phase": "Bound"}})
+            await asyncio.sleep(40)
+            assert (await phases(world))["c"] == "Bound"
+            assert await world.events("ClaimLost") == await world.events("ClaimMisbound") == []
+        await asyncio.sleep(16)
+        assert await phases(world) == {"c": "Bound", "v": "Bound"}
+
+    binding(story)
+
+
 def test_files_and_blocks_are_told_of_each_other() -> None:
     """4-9."""
 

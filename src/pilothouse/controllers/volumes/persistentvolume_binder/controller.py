@@ -236,12 +236,31 @@ class BinderController:
             case Provision():
                 self._provision(key, claim)
             case Lose(reason=reason, message=message):
-                if claim.object.status.phase != "Lost":
+                if claim.object.status.phase != "Lost" and not await self._has_volume(claim.object):
                     lost = await self._writes.update_claim_status(claim, links.claim_phase(claim, "Lost"))
                     self._tell(lost, Note(WARNING, reason, message))
             case Refuse(note=note, error=error):
                 self._tell(claim, note)
                 raise InvalidBinding(error)
+
+    async def _has_volume(self, claim: PersistentVolumeClaim) -> bool:
+        """Whether the volume is there all the same, and not somebody else's.
+
+        The books may have begun with an old list of volumes. Nobody takes "data on the volume is lost" back: before it
+        is said the server is asked. Upstream (``syncBoundClaim``) believes its cache. The resync looks at it again.
+        """
+        name = claim.spec.volume_name
+        found = await self._writes.live_volume(name) if name else None
+        if found is None:
+            return False
+        reference = found.object.spec.claim_ref
+        if reference is not None and reference.uid != claim.metadata.uid:
+            return False
+        self._log.info(
+            "Volume of a bound claim is there, and not known yet", v=2,
+            PVC=object_key(claim.metadata), volumeName=name,
+        )  # fmt: skip
+        return True
 
     def _tell(self, claim: Claim, note: Note | None) -> None:
         if note is not None:
