@@ -11,6 +11,7 @@ from tests.scenarios.users import Restless
 
 from pilothouse.controllers.volumes.persistentvolume_attach_detach import controller as attaching
 from pilothouse.controllers.volumes.persistentvolume_attach_detach.actual import Actual
+from pilothouse.controllers.volumes.persistentvolume_attach_detach.beginning import Beginning
 from pilothouse.controllers.volumes.persistentvolume_attach_detach.decide import Detach
 from pilothouse.sim import Simulation, SimulationFailed, SimulationOptions, draw, simulate
 from pilothouse.sim.invariants.attachments import Attachments
@@ -177,19 +178,56 @@ def test_a_pod_that_moves_takes_its_volume_along(seed: int, fault: str, seconds:
     simulate(tell, seed=seed, options=WITH_SETS, invariants=lambda: (Attachments(), Volumes()))
 
 
+def numbered(number: int) -> dict[str, Any]:
+    """A pod that uses ``c0`` on the node of its number."""
+    spec = {
+        "terminationGracePeriodSeconds": 1,
+        "nodeSelector": {"kubernetes.io/hostname": f"node-{number}"},
+        "containers": [{"name": "main", "image": "pause:1"}],
+        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "c0"}}],
+    }
+    return {"metadata": {"name": f"p{number}"}, "spec": spec}
+
+
 async def two_at_once(simulation: Simulation) -> None:
     """Two pods on two nodes want a volume that one node may have."""
     user = Owner(simulation)
     await user.ask("POST", CLAIMS, claim("c0", 1, "standard"))
     await asyncio.sleep(20.0)
     for number in range(2):
-        spec = {
-            "nodeSelector": {"kubernetes.io/hostname": f"node-{number}"},
-            "containers": [{"name": "main", "image": "pause:1"}],
-            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "c0"}}],
-        }
-        await user.ask("POST", PODS, {"metadata": {"name": f"p{number}"}, "spec": spec})
+        await user.ask("POST", PODS, numbered(number))
     await asyncio.sleep(60.0)
+
+
+@pytest.mark.parametrize("moves", [False, True], ids=["and ends", "and moves"])
+@pytest.mark.parametrize("guarded", [True, False], ids=["as it is", "with its caches alone"])
+def test_a_manager_with_old_lists_takes_over_while_a_pod_goes(
+    moves: bool, guarded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing in its lists says that the volume is attached."""
+
+    async def tell(simulation: Simulation) -> None:
+        user = Owner(simulation)
+        await user.ask("POST", CLAIMS, claim("c0", 1, "standard"))
+        await asyncio.sleep(20.0)
+        simulation.replica.set_lag(None)
+        await user.ask("POST", PODS, numbered(0))
+        await asyncio.sleep(20.0)
+        simulation.kill(stale=True)
+        await user.ask("DELETE", f"{PODS}/p0")
+        if moves:
+            await user.ask("POST", PODS, numbered(1))
+        await asyncio.sleep(120.0)
+        await simulation.settle()
+
+    async def from_caches(beginning: Beginning) -> None:
+        beginning.is_over = True  # the node was not told anything either, as far as they know
+
+    if not guarded:
+        monkeypatch.setattr(Beginning, "learn", from_caches)
+    why = "is attached to node-1, and to" if moves else "is attached, and nobody uses it"
+    with contextlib.nullcontext() if guarded else pytest.raises(SimulationFailed, match=why):
+        simulate(tell, options=OPTIONS, invariants=lambda: (Attachments(), Volumes()))
 
 
 @pytest.mark.parametrize("guarded", [True, False], ids=["as it is", "without a look at other nodes"])
@@ -220,3 +258,9 @@ def test_the_judge_notices_a_volume_taken_from_under_a_pod(guarded: bool, monkey
     )
     with expected:
         simulate(moved, options=WITH_SETS, invariants=lambda: (Attachments(),))
+
+
+@pytest.mark.parametrize("number", [3000, 3006])
+def test_seeds_that_once_found_something(number: int) -> None:
+    """A manager that begins with old lists leaves a volume where nobody uses it."""
+    test_volumes_go_where_their_pods_are(number)

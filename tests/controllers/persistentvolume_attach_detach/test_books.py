@@ -142,6 +142,29 @@ def test_a_volume_counts_as_mounted_until_its_node_says_otherwise() -> None:
     assert not actual.is_mounted(HERE), "it was known before"
 
 
+def test_a_node_is_silent_until_it_says_anything() -> None:
+    actual = Actual(lambda _pair: None)
+    actual.set_in_use("n1", [])
+    actual.doubt(HERE, DISK)
+    assert (actual.is_mounted(HERE), actual.is_silent(HERE)) == (True, True)
+    actual.set_in_use("n1", ["v1"])
+    assert (actual.is_mounted(HERE), actual.is_silent(HERE)) == (True, False)
+    actual.detach(HERE)
+    actual.doubt(HERE, DISK)
+    assert not actual.is_silent(HERE), "it has said so before"
+    actual.set_in_use("n1", [])
+    assert (actual.is_mounted(HERE), actual.is_silent(HERE)) == (False, False)
+
+
+def test_a_node_that_others_have_told_is_told_otherwise() -> None:
+    actual = Actual(lambda _pair: None)
+    actual.attach(("v2", "n1"), OTHER)
+    actual.take_report("n1")
+    actual.deny(HERE)
+    assert actual.due() == ["n1"]
+    assert actual.take_report("n1") == ["v2"]
+
+
 def test_what_is_learned_later_of_a_volume_stays() -> None:
     actual = Actual(lambda _pair: None)
     actual.attach(HERE, None)

@@ -1,63 +1,31 @@
 """The controller against the embedded API server, in virtual time: what is attached when, and what is told of it."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from tests.controllers.node_world import NODES, PODS, World, play
+from tests.controllers.node_world import NODES, PODS, World
 from tests.controllers.persistentvolume_attach_detach.builders import (
     ATTACHMENTS,
     CLAIMS,
     DRIVER,
-    RWO,
+    OUT_OF_SERVICE,
     RWX,
     Attacher,
     attached,
+    attaching,
     attachment,
-    disk,
     end,
     machine,
-    name_of,
     reported,
+    soon,
     use,
     user,
 )
 
 from pilothouse.client.interceptor import Rule, fail, lose_answer
-from pilothouse.controllers.volumes.persistentvolume_attach_detach import DESCRIPTOR, AttachDetachOptions
+from pilothouse.controllers.volumes.persistentvolume_attach_detach import AttachDetachOptions
 
-Story = Callable[[World, Attacher], Awaitable[None]]
 UNHEALTHY = {"Ready": "Unknown"}
-OUT_OF_SERVICE = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
-
-
-async def soon(seconds: float = 2.0) -> None:
-    await asyncio.sleep(seconds)
-
-
-def attaching(
-    story: Story,
-    *,
-    before: Story | None = None,
-    options: AttachDetachOptions | None = None,
-    modes: tuple[str, ...] = RWO,
-) -> None:
-    """Two nodes, a claim ``data`` with its volume, and a driver."""
-
-    async def whole(world: World) -> None:
-        driver = Attacher(world)
-        for name in ("a", "b"):
-            await machine(world, name)
-        await disk(world, modes=modes)
-        task = world._group.start(driver.run(), name="attacher")
-        if before is not None:
-            await before(world, driver)
-        await world.start(DESCRIPTOR, options)
-        await story(world, driver)
-        task.cancel()
-
-    play(whole)
 
 
 def test_nobody_wants_anything() -> None:
@@ -441,56 +409,30 @@ def test_what_the_cache_has_not_heard_of_is_not_gone() -> None:
     attaching(story)
 
 
-def test_after_a_restart_it_is_known_what_is_attached() -> None:
-    """Test_AttachDetachControllerRecovery, Test_ADC_VolumeAttachmentRecovery: one that is wanted, one that is not, and
-    one of which only the VolumeAttachment tells."""
+def test_an_old_answer_is_not_taken_for_a_new_one() -> None:
+    """The cache shows an attachment that has been deleted long ago, and was attached."""
 
-    async def before(world: World, driver: Attacher) -> None:
-        for name in ("old", "lost"):
-            await disk(world, name)
-        await user(world, "p", "a")
-        first = await world.start(DESCRIPTOR)
-        await user(world, "q", "a", "old")
-        await user(world, "r", "b", "lost")
-        await soon()
-        first.cancel()
-        await asyncio.gather(first, return_exceptions=True)
-        for node in ("a", "b"):
-            await use(world, node)
-        await end(world, "q")
-        await end(world, "r")
-        await world.merge(f"{NODES}/b/status", {"status": {"volumesAttached": None}})
-        assert await attached(world) == ["data@a", "lost@b", "old@a"]
-        world.seen.clear()
-
-    async def story(world: World, _driver: Attacher) -> None:
-        await soon(5)
-        assert await attached(world) == ["data@a", "lost@b"]
-        await world.report_node("b", {"Ready": "True"})  # which says that it has nothing mounted
-        await soon(5)
-        assert await attached(world) == ["data@a"]
-        assert (await reported(world, "a"), await reported(world, "b")) == (["data"], [])
-        assert not [line for line in world.requests() if line.startswith("create")]
-
-    attaching(story, before=before)
-
-
-def test_volumes_of_plugins_that_are_not_here_stay_reported() -> None:
-    """Somebody else attached them, and kubelets wait for the report."""
-    foreign = "kubernetes.io/iscsi/10.0.0.1:iqn:0"
-
-    async def before(world: World, _driver: Attacher) -> None:
-        listed = [{"name": foreign, "devicePath": ""}]
-        await world.merge(f"{NODES}/a/status", {"status": {"volumesAttached": listed}})
-
-    async def story(world: World, _driver: Attacher) -> None:
+    async def story(world: World, driver: Attacher) -> None:
         await user(world, "p", "a")
         await soon()
-        listed = (await world.see(f"{NODES}/a"))["status"]["volumesAttached"]
-        assert sorted(each["name"] for each in listed) == sorted([foreign, name_of()])
-        assert "get nodes a" not in world.requests()
+        await use(world, "a")
+        await soon()
+        with world.faults.hold(resource="volumeattachments.storage.k8s.io"):
+            world.faults.add(Rule(lose_answer(), verb="delete", resource="volumeattachments.storage.k8s.io", times=1))
+            await end(world, "p")
+            await soon(10)
+            assert await world.get(attachment("a")) is None
+            driver.idle = True
+            await user(world, "q", "a")
+            await soon(10)
+            assert await reported(world, "a") == []
+        await soon()
+        assert await reported(world, "a") == []
+        driver.idle = False
+        await soon(5)
+        assert await reported(world, "a") == ["data"]
 
-    attaching(story, before=before)
+    attaching(story)
 
 
 def test_a_node_that_comes_again_is_told_again() -> None:

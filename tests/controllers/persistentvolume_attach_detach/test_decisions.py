@@ -53,6 +53,22 @@ def seen(**facts: Any) -> Seen:
             id="out of service counts though nobody wants it by force",
         ),
         pytest.param(seen(waited=LONG), Detach("timeout"), id="the node is not asked any more once the time is over"),
+        pytest.param(seen(mounted=True, silent=True, waited=10.0), Wait(), id="nothing said: ten seconds are not over"),
+        pytest.param(seen(mounted=True, silent=True, waited=10.1), Detach(), id="nothing said in ten seconds: asked"),
+        pytest.param(seen(mounted=True, silent=True, waited=LONG), Detach(), id="nothing said: asked also later"),
+        pytest.param(
+            seen(mounted=True, silent=True, healthy=False, waited=10.1), Wait(), id="who is unwell may be unable to say"
+        ),
+        pytest.param(
+            seen(mounted=True, silent=True, healthy=False, waited=LONG),
+            Detach("timeout"),
+            id="who is unwell and says nothing has six minutes, too",
+        ),
+        pytest.param(
+            seen(mounted=True, silent=True, out_of_service=True, waited=10.1),
+            Detach("out-of-service"),
+            id="who is out of service is not asked",
+        ),
     ],
 )
 def test_when_a_volume_is_detached(facts: Seen, decision: Wait | Detach) -> None:

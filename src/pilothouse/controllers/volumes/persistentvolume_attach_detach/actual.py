@@ -29,6 +29,8 @@ class Actual:
         self._touched = touched
         self._volumes: dict[str, dict[str, Attachment]] = {}
         self._in_use: dict[str, set[str]] = {}
+        self._assumed: dict[str, set[str]] = {}
+        """Of what nodes have not said anything yet since it is known."""
         self._reported: dict[str, dict[str, None]] = {}
         self._due: dict[str, None] = {}
 
@@ -50,7 +52,7 @@ class Actual:
         if found is None:
             nodes[node] = Attachment(volume, node, disk, confirmed)
             # Mounted until the node says that it is not.
-            self._in_use.setdefault(node, set()).add(volume)
+            self._assumed.setdefault(node, set()).add(volume)
         else:
             found.confirmed = confirmed
             found.disk = disk or found.disk
@@ -64,6 +66,7 @@ class Actual:
             return
         if not nodes:
             del self._volumes[volume]
+        self._assumed.get(node, set()).discard(volume)
         self.unreport(pair)
         self._touched(pair)
 
@@ -93,7 +96,8 @@ class Actual:
     # What nodes use
 
     def set_in_use(self, node: str, volumes: Iterable[str]) -> None:
-        """The node says that it has these mounted, or is about to."""
+        """The node says that it has these mounted, or is about to, and no others."""
+        self._assumed.pop(node, None)
         if used := set(volumes):
             self._in_use[node] = used
         else:
@@ -102,7 +106,12 @@ class Actual:
     def is_mounted(self, pair: Pair) -> bool:
         """Whether the node may have the volume mounted."""
         volume, node = pair
-        return volume in self._in_use.get(node, ())
+        return volume in self._in_use.get(node, ()) or volume in self._assumed.get(node, ())
+
+    def is_silent(self, pair: Pair) -> bool:
+        """Whether that is so only because the node has not said anything since the volume is known here."""
+        volume, node = pair
+        return volume in self._assumed.get(node, ()) and volume not in self._in_use.get(node, ())
 
     # What nodes are told
 
@@ -120,6 +129,12 @@ class Actual:
         if node in self._reported and volume in self._reported[node]:
             del self._reported[node][volume]
             self._due[node] = None
+
+    def deny(self, pair: Pair) -> None:
+        """The node is to be told that the volume is not attached, whoever may have told it otherwise."""
+        volume, node = pair
+        self._reported.setdefault(node, {}).pop(volume, None)
+        self._due[node] = None
 
     def repeat(self, node: str) -> None:
         """The node is to be told again, if there was ever anything to tell."""

@@ -7,6 +7,7 @@ that moves goes from its old node first.
 """
 
 import asyncio
+import contextlib
 import math
 from collections.abc import Iterator, Mapping
 
@@ -35,7 +36,9 @@ from pilothouse.controllers.volumes.persistentvolume_attach_detach.attaching imp
     new_attachment,
     too_late,
 )
+from pilothouse.controllers.volumes.persistentvolume_attach_detach.beginning import Beginning
 from pilothouse.controllers.volumes.persistentvolume_attach_detach.decide import (
+    SILENCE_SECONDS,
     UNMOUNT_SECONDS,
     Detach,
     Seen,
@@ -70,7 +73,6 @@ from pilothouse.semantics.attachments import (
     Disk,
     attachment_name,
     disk_for,
-    disk_of,
     driver_and_handle,
     is_attached_by,
 )
@@ -128,7 +130,9 @@ class AttachDetachController(Controller):
         """What waits for its driver, by the name of the VolumeAttachment."""
         self._users: dict[str, dict[str, None]] = {}
         """The pods with claims that have not ended, by node."""
-        self._learned = False
+        self._beginning = Beginning(
+            context.client, self._nodes, self._volumes, desired=self._desired, actual=self._actual
+        )
         self._report_at = math.inf
         self._verify_at = math.inf
         self._populate_at = math.inf
@@ -240,6 +244,7 @@ class AttachDetachController(Controller):
         return None
 
     def _see_volume(self, volume: PersistentVolume) -> None:
+        self._beginning.see_volume(volume)
         reference = volume.spec.claim_ref
         if reference is not None and reference.uid:
             self.queue.add(f"{reference.namespace}/{reference.name}")
@@ -296,9 +301,8 @@ class AttachDetachController(Controller):
 
     async def _go_round(self, _key: str) -> Requeue | None:
         """One round, and when the next one is due though nothing has changed."""
-        if not self._learned:
-            self._learned = True
-            self._learn_what_is_there()
+        if not self._beginning.is_over:
+            await self._beginning.learn()
             self._verify_at = self._next_verification()
             self._populate_at = self.env.monotonic() + POPULATE_SECONDS
         await self._round()
@@ -318,21 +322,6 @@ class AttachDetachController(Controller):
             return math.inf
         return self.env.monotonic() + self._options.sync_period
 
-    def _learn_what_is_there(self) -> None:
-        """From what nodes were told, and from the VolumeAttachments that there are (``populateActualStateOfWorld``)."""
-        for node in self._nodes.list():
-            name = node.metadata.name
-            for attached in node.status.volumes_attached:
-                pair = (attached.name, name)
-                wanted = self._desired.get(pair)
-                self._actual.attach(pair, wanted.disk if wanted is not None else None)
-            self._actual.set_in_use(name, node.status.volumes_in_use)
-        for found in self._attachments.list():
-            volume = self._volumes.get(found.spec.source.persistent_volume_name or "")
-            disk = disk_of(volume) if volume is not None else None
-            if disk is not None and self._actual.get((disk.name, found.spec.node_name)) is None:
-                self._actual.doubt((disk.name, found.spec.node_name), disk)
-
     def _next_due(self) -> float:
         """When a round is due though nothing has changed."""
         due = self._report_at
@@ -346,8 +335,11 @@ class AttachDetachController(Controller):
         now = self.env.monotonic()
         for pair in self._open:
             found = self._actual.get(pair)
-            if found is not None and found.since is not None and found.since + UNMOUNT_SECONDS >= now:
-                due = min(due, found.since + UNMOUNT_SECONDS + ROUND_SECONDS)
+            if found is not None and found.since is not None:
+                silent = self._actual.is_silent(pair)
+                for patience in (SILENCE_SECONDS, UNMOUNT_SECONDS) if silent else (UNMOUNT_SECONDS,):
+                    if found.since + patience >= now:
+                        due = min(due, found.since + patience + ROUND_SECONDS)
             rest = self._operations.rests_until(pair, exclusive=self._is_exclusive(pair))
             if rest is not None and rest > now:
                 due = min(due, rest)
@@ -396,6 +388,7 @@ class AttachDetachController(Controller):
             node = self._nodes.get(found.node)
             seen = Seen(
                 mounted=self._actual.is_mounted(pair),
+                silent=self._actual.is_silent(pair),
                 healthy=is_healthy(node),
                 out_of_service=is_out_of_service(node),
                 waited=now - found.since,
@@ -409,8 +402,12 @@ class AttachDetachController(Controller):
 
     async def _detach_from(self, node: str, going: list[tuple[Attachment, Detach]]) -> None:
         """First the node is told that the volumes are not safe to be mounted any more."""
-        for found, _decision in going:
-            self._actual.unreport((found.volume, node))
+        for found, decision in going:
+            if decision.forced:
+                # Of a node that is not asked it is not found out what others have told it.
+                self._actual.deny((found.volume, node))
+            else:
+                self._actual.unreport((found.volume, node))
         told = not self._actual.is_due(node) or await self._report(node)
         for found, decision in going:
             pair = (found.volume, node)
@@ -474,14 +471,23 @@ class AttachDetachController(Controller):
         disk, (_volume, node) = operation.disk, operation.pair
         assert disk is not None, "what is wanted is known"
         name = attachment_name(disk.driver, disk.handle, node)
-        if name not in self._attachments:
-            try:
-                await self._client.create(VOLUME_ATTACHMENTS.raw, new_attachment(disk, node))
-            except AlreadyExists:
-                self.log.info("The attachment is there already", v=4, attachment=name)
-            except (ApiError, OSError) as error:
-                raise RequestFailed(f"kubernetes.io/csi: attacher.Attach failed: {error}") from error
+        try:
+            operation.version = (await self._wish(name, disk, node)).metadata.resource_version
+        except (ApiError, OSError) as error:
+            raise RequestFailed(f"kubernetes.io/csi: attacher.Attach failed: {error}") from error
         self._await_answer(name, operation)
+
+    async def _wish(self, name: str, disk: Disk, node: str) -> VolumeAttachment:
+        """The VolumeAttachment, made unless it is there. That it is, the cache alone does not prove: it may show one
+        that was deleted long ago, with an answer that the driver gave to that."""
+        if name in self._attachments:
+            with contextlib.suppress(NotFound):
+                return await self._client.get(VOLUME_ATTACHMENTS, name)
+        try:
+            return await self._client.create(VOLUME_ATTACHMENTS, new_attachment(disk, node))
+        except AlreadyExists:
+            self.log.info("The attachment is there already", v=4, attachment=name)
+            return await self._client.get(VOLUME_ATTACHMENTS, name)
 
     async def _ask_to_detach(self, operation: Operation) -> None:
         volume, node = operation.pair
@@ -506,7 +512,8 @@ class AttachDetachController(Controller):
             self._succeed(operation)
 
     async def _verify_unused(self, volume: str, node: str) -> None:
-        """The cache may be behind: the node itself has to say that it does not use the volume."""
+        """The cache may be behind: the node itself has to say that it does not use the volume, nor is told that it
+        could. That, too, may be the work of a manager before this one."""
         try:
             found = await self._client.get(NODES, node)
         except NotFound:
@@ -515,6 +522,9 @@ class AttachDetachController(Controller):
             raise RequestFailed(f"failed fetching node from API server: {error}") from error
         if volume in found.status.volumes_in_use:
             raise RequestFailed("volume is still in use by node, according to Node status")
+        if any(each.name == volume for each in found.status.volumes_attached):
+            self._actual.deny((volume, node))
+            raise RequestFailed("node is still told that volume is attached")
 
     def _await_answer(self, name: str, operation: Operation) -> None:
         operation.deadline = self.env.monotonic() + DRIVER_SECONDS
@@ -529,12 +539,9 @@ class AttachDetachController(Controller):
 
     def _judge(self, name: str, operation: Operation) -> None:
         found = self._attachments.get(name)
-        if operation.kind == ATTACH:
-            answer = judge_attaching(found)
-        elif is_newer(operation.version, self._attachments.resource_version or "0"):
+        if is_newer(operation.version, self._attachments.resource_version or "0"):
             return
-        else:
-            answer = judge_detaching(found)
+        answer = judge_attaching(found) if operation.kind == ATTACH else judge_detaching(found)
         match answer:
             case Done():
                 self._succeed(operation)

@@ -14,6 +14,9 @@ from pilothouse.semantics.nodes import is_node_ready
 
 UNMOUNT_SECONDS = 360.0
 """How long an unhealthy node may take to unmount a volume."""
+SILENCE_SECONDS = 10.0
+"""How long a healthy node may take to say that it uses a volume. Kubelets look at themselves that often
+(``nodeStatusUpdateFrequency``), and tell at once when what they use has changed."""
 OUT_OF_SERVICE_TAINT = "node.kubernetes.io/out-of-service"
 TIMEOUT, OUT_OF_SERVICE = "timeout", "out-of-service"
 
@@ -22,6 +25,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """A volume on a node where nobody wants it any more, since ``waited`` seconds."""
 
     mounted: bool
+    silent: bool = False
+    """It counts as mounted only because the node has not said anything of it yet."""
     healthy: bool
     out_of_service: bool
     waited: float
@@ -41,8 +46,11 @@ class Detach(msgspec.Struct, frozen=True):
 
 def decide_detach(seen: Seen) -> Wait | Detach:
     """Whether the volume is detached. Once the time is over a healthy node is not asked any more, either, but it has
-    to have let go of the volume."""
+    to have let go of the volume. A healthy one that has nothing to say is asked sooner, always: upstream would wait
+    until something else about it changes."""
     expired = seen.force and seen.waited > UNMOUNT_SECONDS
+    if seen.silent and seen.healthy and not seen.out_of_service and seen.waited > SILENCE_SECONDS:
+        return Detach()
     if seen.mounted and not (expired and not seen.healthy) and not seen.out_of_service:
         return Wait()
     if expired:

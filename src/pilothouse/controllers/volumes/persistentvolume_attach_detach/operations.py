@@ -30,7 +30,7 @@ class Operation:
     verify: bool = True
     deadline: float | None = None
     version: str = ""
-    """The one in which the attachment was marked for deletion: a cache that is older says nothing of it."""
+    """The one in which the attachment was made, found or marked for deletion: an older cache says nothing of it."""
 
 
 @dataclass
