@@ -1,0 +1,79 @@
+"""Machines that die, fall silent and come back while volumes are on them, under faults of the manager beside."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+from tests.scenarios.test_attaching import RESOURCES, WITH_SETS, Owner
+from tests.scenarios.test_volumes import PODS, SETS, web
+
+from pilothouse.client.errors import ApiError
+from pilothouse.sim import Simulation, draw, simulate
+from pilothouse.sim.invariants.attachments import Attachments
+from pilothouse.sim.invariants.volumes import Volumes
+
+SECONDS = 1800.0
+
+
+class Machines:
+    """The machines of a cluster of three, of which one may be down at a time."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        assert simulation.plane.nodes is not None
+        self._nodes = simulation.plane.nodes
+        self._chance = simulation.env.stream("machines")
+        self._down = ""
+        self._keeps_pods = False
+
+    def lose(self) -> None:
+        """One more, if none is away."""
+        if self._down:
+            return
+        self._down = f"node-{self._chance.randrange(3)}"
+        ways: list[tuple[Callable[[str], None], bool]] = [
+            (self._nodes.silence, True),
+            (self._nodes.silence, False),
+            (self._nodes.vanish, False),
+            (self._nodes.take_out_of_service, False),
+        ]
+        way, self._keeps_pods = self._chance.choice(ways)
+        way(self._down)
+
+    def bring_back(self) -> None:
+        """The one that is away."""
+        if self._down:
+            self._nodes.revive(self._down, pods=self._keeps_pods)
+            self._down = ""
+
+
+def test_volumes_go_on_when_machines_die(seed: int) -> None:
+    async def tell(simulation: Simulation) -> None:
+        user, machines = Owner(simulation), Machines(simulation)
+        await user.ask("POST", SETS, web("standard"))
+        await asyncio.sleep(30.0)
+        chance = simulation.env.stream("user")
+
+        async def work() -> None:
+            for _ in range(14):
+                with contextlib.suppress(ApiError):
+                    match chance.choice(("lose", "lose", "bring back", "delete")):
+                        case "lose":
+                            machines.lose()
+                        case "bring back":
+                            machines.bring_back()
+                        case _:
+                            await user.ask("DELETE", f"{PODS}/web-{chance.randrange(3)}")
+                await asyncio.sleep(chance.choice((1.0, 20.0, 120.0, 400.0)))
+
+        plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
+        await asyncio.gather(simulation.follow(plan), work())
+        simulation.heal()
+        machines.bring_back()
+        await asyncio.sleep(1000.0)
+        await simulation.settle()
+        pods = {pod["metadata"]["name"]: pod["status"]["phase"] for pod in await user.items(PODS)}
+        assert pods == {f"web-{number}": "Running" for number in range(3)}
+        await user.ask("DELETE", f"{SETS}/web")
+        await user.end(simulation)
+
+    simulate(tell, seed=seed, options=WITH_SETS, invariants=lambda: (Attachments(), Volumes()))
