@@ -56,11 +56,13 @@ def wait_until(missing: Callable[[], object], *, patience: float, look: float) -
 
 
 class Phases:
-    """The figures of one manager: wall seconds, CPU microseconds for each of ``pods``, megabytes."""
+    """The figures of one manager: wall seconds, CPU microseconds for each of so many pods, or of another ``thing``,
+    megabytes."""
 
-    def __init__(self, pid: int, pods: int) -> None:
+    def __init__(self, pid: int, count: int, thing: str = "pod") -> None:
         self._pid = pid
-        self._pods = pods
+        self._count = count
+        self.thing = thing
         self._wall: dict[str, float] = {}
         self._cpu: dict[str, float] = {}
         self._memory: dict[str, float] = {}
@@ -71,7 +73,7 @@ class Phases:
         cpu, began = cpu_seconds(self._pid), time.perf_counter()
         yield
         self._wall[f"{name}, wall s"] = time.perf_counter() - began
-        self._cpu[f"CPU per pod {done} µs"] = (cpu_seconds(self._pid) - cpu) / self._pods * 1e6
+        self._cpu[f"CPU per {self.thing} {done} µs"] = (cpu_seconds(self._pid) - cpu) / self._count * 1e6
 
     def rest(self, when: str = "") -> None:
         """Let it come to rest, and note its resident memory."""

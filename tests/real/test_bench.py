@@ -1,10 +1,12 @@
-"""The bench of Deployments in small, so that it still runs when somebody wants to measure."""
+"""The benches beside the Go manager in small, so that they still run when somebody wants to measure."""
 
 import pytest
 from bench.deployments import measure
 from bench.managers import comparisons
 from bench.rollouts import light_nodes, requests_answered
 from tests.real_cluster import RealCluster
+
+from bench import claims, namespaces
 
 pytestmark = pytest.mark.usefixtures("swept")
 
@@ -23,3 +25,26 @@ def test_deployments_come_roll_and_go_with_their_namespace(real_cluster: RealClu
     assert made["POST deployments 201"] == 2
     for number in range(2):
         real_cluster.request("DELETE", f"/api/v1/nodes/node-{number}")
+
+
+def test_namespaces_are_filled(real_cluster: RealCluster) -> None:
+    found = namespaces.measure(real_cluster, "ours", 2, "bench-filled")
+    assert len(found) == 4
+    assert all(value > 0 for value in found.values())
+
+
+def test_claims_are_bound_in_four_writes_each(real_cluster: RealCluster) -> None:
+    """To volumes of their own."""
+    name = "bench-bound"
+    found = claims.measure(real_cluster, "ours", 2, name)
+    mine, volumes = f"/api/v1/namespaces/{name}/persistentvolumeclaims", "/api/v1/persistentvolumes"
+    bound = [f"{volumes}/{each['spec']['volumeName']}" for each in real_cluster.request("GET", mine)["items"]]
+    assert sorted(bound) == [f"{volumes}/{name}-0", f"{volumes}/{name}-1"]
+    for path in (f"{mine}/data-0", f"{mine}/data-1", *bound):
+        real_cluster.request(
+            "PATCH", path, {"metadata": {"finalizers": None}}, content_type="application/merge-patch+json"
+        )
+        real_cluster.request("DELETE", path)
+    assert found.pop("sent per claim writes") == 4
+    assert len(found) == 6
+    assert all(value > 0 for value in found.values())
