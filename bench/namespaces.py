@@ -69,7 +69,7 @@ def figures(count: int = COUNT, order: Sequence[str] = ORDER) -> list[Figure]:
 def main() -> None:
     from bench.report import table
 
-    print(table(figures(*map(int, sys.argv[1:]))))
+    print(table(figures(int(sys.argv[1]) if len(sys.argv) > 1 else COUNT)))
 
 
 if __name__ == "__main__":
