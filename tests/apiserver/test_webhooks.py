@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.apiserver.api import CONFIG_MAPS, Answer, Api, Object, on
 
+from pilothouse.apiserver.admission.built_in import Unconfigured
 from pilothouse.apiserver.admission.dynamic.webhook_calls import Target
 from pilothouse.apiserver.admission.dynamic.webhooks import Webhooks
 from pilothouse.env import Env
@@ -47,6 +48,9 @@ class Hooks:
     def __init__(self, api: Api, answer: Callable[[str, Object], Object]) -> None:
         self.asked: list[tuple[str, Object]] = []
         self._answer = answer
+        for plugin in list(api.server.core.admission.plugins):
+            if isinstance(plugin, Unconfigured):
+                plugin.make_way()
         for plugin in api.server.core.admission.plugins:
             if isinstance(plugin, Webhooks):
                 plugin.send = self.send

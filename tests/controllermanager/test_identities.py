@@ -105,7 +105,7 @@ def test_it_tries_four_times_with_growing_pauses() -> None:
     run(main)
 
 
-class Connection(ConnectionInfo):
+class Connection(ConnectionInfo, frozen=True):
     """Leads to a scripted server, whoever asks."""
 
     def transport(self, env: Env, *, credentials: Any = None, metrics: Any = None) -> Any:

@@ -26,10 +26,12 @@ from pilothouse.testing import AsyncCluster, Cluster, async_plane, plane
 from pilothouse.testing.asynchronous import Timeout
 from pilothouse.testing.synchronous import PlaneEnded
 
+_POD_SPEC = {"containers": [{"name": "c", "image": "i"}]}
+
 
 def _replica_set(name: str, replicas: int) -> dict[str, Any]:
     labels = {"app": name}
-    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    template = {"metadata": {"labels": labels}, "spec": _POD_SPEC}
     spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
     return {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": name}, "spec": spec}
 
@@ -182,6 +184,7 @@ def test_a_failing_program_ends_calls_and_the_plane_with_its_failure(monkeypatch
 
     monkeypatch.setattr(Scheduler, "run", fail)
     with pytest.raises(PlaneEnded) as raised, plane(nodes=0) as cluster:  # noqa: PT012  # leaving the block raises, too
+        cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "first"}, "spec": _POD_SPEC})
         waited_for.set()
         with pytest.raises(PlaneEnded):
             cluster.wait_for("v1", "ConfigMap", "never", lambda found: found is not None)

@@ -1,6 +1,5 @@
 """``Kind``: where a type of object is served, and the view it is read with."""
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
@@ -12,8 +11,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 
-@dataclass(frozen=True, slots=True)
-class Kind(Generic[T]):
+class Kind(msgspec.Struct, Generic[T], frozen=True):
     """One served resource, read as ``view``.
 
     ``group`` is empty for the core group. ``metadata_only`` asks the server for ``PartialObjectMetadata``.

@@ -6,7 +6,6 @@ peer's certificate, where it was verified, comes with the scope (``serving.peer_
 """
 
 import asyncio
-import gzip
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Protocol, runtime_checkable
 
@@ -104,6 +103,8 @@ class Application:
         body = b"" if request.method == "HEAD" else response.body
         headers = dict(response.headers)
         if len(body) > COMPRESS_FROM and "gzip" in request.headers.get("accept-encoding", ""):
+            import gzip  # for the few answers that are so large
+
             body = gzip.compress(body, compresslevel=1, mtime=0)
             headers["content-encoding"] = "gzip"
             headers["vary"] = "Accept-Encoding"

@@ -27,8 +27,8 @@ from pilothouse.semantics.bootstrap_tokens import (
 FindSecret = Callable[[str, str], Mapping[str, Any] | None]
 """The stored Secret: (namespace, name)."""
 
-_TOKEN = re.compile(r"([a-z0-9]{6})\.([a-z0-9]{16})")
-_EXTRA_GROUP = re.compile(r"system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]")
+_FORM = r"([a-z0-9]{6})\.([a-z0-9]{16})"
+_EXTRA_GROUP = r"system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]"
 _GROUP = "system:bootstrappers"
 
 
@@ -41,7 +41,7 @@ class BootstrapTokens:
 
     def identity(self, token: str) -> Identity | None:
         """Whose token this is."""
-        match = _TOKEN.fullmatch(token)
+        match = re.fullmatch(_FORM, token)
         if match is None:
             return None
         id_, secret = match.groups()
@@ -54,7 +54,7 @@ class BootstrapTokens:
         if seconds_left(data.get(EXPIRATION, ""), self._now()) == 0 or data.get(FOR_LOGIN) != "true":
             return None
         extra = [group for group in data.get(GROUPS, "").split(",") if group]
-        if not all(_EXTRA_GROUP.fullmatch(group) for group in extra):
+        if not all(re.fullmatch(_EXTRA_GROUP, group) for group in extra):
             return None
         return Identity(f"system:bootstrap:{id_}", tuple(sorted({_GROUP, *extra})))
 

@@ -23,11 +23,9 @@ from pilothouse.apiserver.authorization import (
 from pilothouse.apiserver.bootstrap_roles import node_rules
 from pilothouse.apiserver.bootstrap_tokens import BootstrapTokens
 from pilothouse.apiserver.errors import StatusError
-from pilothouse.apiserver.escalation import NoEscalation
 from pilothouse.apiserver.identity import ANONYMOUS, Identity
 from pilothouse.apiserver.identity_lease import keep_lease
 from pilothouse.apiserver.impersonation import PREFIX, impersonate, wanted_user
-from pilothouse.apiserver.node_authorizer import NodeAuthorizer
 from pilothouse.apiserver.presentation.documents import Documents
 from pilothouse.apiserver.presentation.health import Health
 from pilothouse.apiserver.presentation.presenter import NegotiatingPresenter
@@ -103,6 +101,8 @@ class Gateway:
             self.authorizer = self._union(modes)
             server.authorize = self._authorize_request
         if self._rbac is not None:
+            from pilothouse.apiserver.escalation import NoEscalation
+
             core.admission.plugins.append(NoEscalation(self._rbac, self.authorizer))
         core.authorizer = self.authorizer
         self._started = self._rbac is None
@@ -170,6 +170,8 @@ class Gateway:
         deciders: list[Decider] = []
         for mode in modes:
             if mode == "Node":
+                from pilothouse.apiserver.node_authorizer import NodeAuthorizer
+
                 deciders.append(NodeAuthorizer(self._server.core, node_rules))
             elif self._rbac is not None:
                 deciders.append(self._rbac)

@@ -1,20 +1,20 @@
 """Who sends a request. Authentication makes it, authorization and admission read it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 ALL_AUTHENTICATED = "system:authenticated"
 MASTERS = "system:masters"
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(msgspec.Struct, frozen=True):
     """A user as Kubernetes knows one."""
 
     user: str
     groups: tuple[str, ...] = ()
     uid: str = ""
-    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    extra: Mapping[str, tuple[str, ...]] = {}
 
     def is_in(self, group: str) -> bool:
         """Whether the user belongs to the group."""

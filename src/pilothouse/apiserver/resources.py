@@ -5,7 +5,6 @@ it what a path means, handlers ask it where objects are stored, and discovery pr
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -16,8 +15,7 @@ from pilothouse.api.packaged import packaged
 STANDARD_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
 
-@dataclass(frozen=True, slots=True)
-class Subresource:
+class Subresource(msgspec.Struct, frozen=True):
     """A part of a resource with an address of its own. Empty group and version mean those of the resource."""
 
     name: str
@@ -27,8 +25,7 @@ class Subresource:
     verbs: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ResourceInfo:
+class ResourceInfo(msgspec.Struct, frozen=True, eq=False):
     """One resource in one version, as it is served. Two are the same only if they are the same object.
 
     ``custom`` is None for built-in resources; for a custom one it is what the definition says beyond this table
@@ -43,7 +40,7 @@ class ResourceInfo:
     verbs: tuple[str, ...] = STANDARD_VERBS
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
-    subresources: Mapping[str, Subresource] = field(default_factory=dict)
+    subresources: Mapping[str, Subresource] = {}
     singular: str = ""
     list_kind: str = ""
     custom: Any = None

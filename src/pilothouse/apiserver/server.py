@@ -6,14 +6,15 @@ A request is read (``routing``), authorised, turned into JSON (``Presenter``), h
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+import importlib
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from pilothouse.api.usage import Metering
 from pilothouse.api.wire import Request, Response, Stream, Transport
-from pilothouse.apiserver import errors, startup
+from pilothouse.apiserver import errors, handlers, startup
 from pilothouse.apiserver.addresses import ServiceAddresses
 from pilothouse.apiserver.admission.built_in import plugins as admission_plugins
 from pilothouse.apiserver.core import Call, Core, Handler
@@ -21,36 +22,36 @@ from pilothouse.apiserver.customresources.controller import CustomResources
 from pilothouse.apiserver.errors import PlainNotFound, StatusError
 from pilothouse.apiserver.events_expiry import EventExpiry
 from pilothouse.apiserver.group_services import GroupServices
-from pilothouse.apiserver.handlers import (
-    approval,
-    connections,
-    creating,
-    deleting,
-    eviction,
-    logs,
-    patching,
-    pod_parts,
-    reading,
-    subresources,
-    updating,
-    watching,
-)
+from pilothouse.apiserver.handlers import creating, deleting, patching, reading, subresources, updating, watching
 from pilothouse.apiserver.identity import Identity
-from pilothouse.apiserver.lagging import LaggingReads
 from pilothouse.apiserver.options import ServerOptions
 from pilothouse.apiserver.presentation.documents import Documents
 from pilothouse.apiserver.presentation.presenter import NegotiatingPresenter
 from pilothouse.apiserver.rendering import failure
 from pilothouse.apiserver.resource_metrics import ResourceMetrics
 from pilothouse.apiserver.resources import ResourceInfo
-from pilothouse.apiserver.results import Presenter, RawResult
+from pilothouse.apiserver.results import Presenter, RawResult, Result
 from pilothouse.apiserver.routing import RequestInfo
 from pilothouse.apiserver.transport import LocalTransport
 from pilothouse.env import Env, TaskGroup
 from pilothouse.env.logging import Log
 from pilothouse.storage import CommitFailed, Store, StoreClosed
 
+if TYPE_CHECKING:
+    from pilothouse.apiserver.lagging import LaggingReads
+
 _log = Log("apiserver")
+
+
+def _rare(module: str, name: str) -> Handler:
+    """A handler whose module is loaded with the first request for it."""
+
+    def handle(core: Core, call: Call) -> Awaitable[Result | RawResult]:
+        handler: Handler = getattr(importlib.import_module(f"{handlers.__name__}.{module}"), name)
+        return handler(core, call)
+
+    return handle
+
 
 _VERBS: dict[str, Handler] = {
     "create": creating.create,
@@ -71,30 +72,33 @@ _SUBRESOURCES: dict[tuple[str, str], Handler] = {
     ("scale", "patch"): subresources.patch_scale,
     ("finalize", "update"): subresources.finalize_namespace,
     ("binding", "create"): subresources.bind,
-    ("eviction", "create"): eviction.evict,
+    ("eviction", "create"): _rare("eviction", "evict"),
     ("ephemeralcontainers", "get"): subresources.get_status,
-    ("ephemeralcontainers", "update"): pod_parts.update_ephemeral_containers,
-    ("ephemeralcontainers", "patch"): pod_parts.patch_ephemeral_containers,
+    ("ephemeralcontainers", "update"): _rare("pod_parts", "update_ephemeral_containers"),
+    ("ephemeralcontainers", "patch"): _rare("pod_parts", "patch_ephemeral_containers"),
     ("resize", "get"): subresources.get_status,
-    ("resize", "update"): pod_parts.update_resize,
-    ("resize", "patch"): pod_parts.patch_resize,
+    ("resize", "update"): _rare("pod_parts", "update_resize"),
+    ("resize", "patch"): _rare("pod_parts", "patch_resize"),
     ("approval", "get"): subresources.get_status,
-    ("approval", "update"): approval.update_approval,
-    ("approval", "patch"): approval.patch_approval,
-    ("log", "get"): logs.get_log,
-    ("exec", "get"): connections.connect_pod,
-    ("exec", "create"): connections.connect_pod,
-    ("attach", "get"): connections.connect_pod,
-    ("attach", "create"): connections.connect_pod,
-    ("portforward", "get"): connections.connect_pod,
-    ("portforward", "create"): connections.connect_pod,
+    ("approval", "update"): _rare("approval", "update_approval"),
+    ("approval", "patch"): _rare("approval", "patch_approval"),
+    ("log", "get"): _rare("logs", "get_log"),
+    ("exec", "get"): _rare("connections", "connect_pod"),
+    ("exec", "create"): _rare("connections", "connect_pod"),
+    ("attach", "get"): _rare("connections", "connect_pod"),
+    ("attach", "create"): _rare("connections", "connect_pod"),
+    ("portforward", "get"): _rare("connections", "connect_pod"),
+    ("portforward", "create"): _rare("connections", "connect_pod"),
 }
 _VIRTUAL: dict[tuple[str, str, str], Handler] = {
     ("", "bindings", ""): subresources.bind,
-    ("", "pods", "proxy"): connections.proxy_pod,
-    ("", "services", "proxy"): connections.proxy_service,
-    ("", "nodes", "proxy"): connections.proxy_node,
+    ("", "pods", "proxy"): _rare("connections", "proxy_pod"),
+    ("", "services", "proxy"): _rare("connections", "proxy_service"),
+    ("", "nodes", "proxy"): _rare("connections", "proxy_node"),
 }
+
+_INTO_A_POD = ("attach", "exec", "portforward")
+"""What opens a connection into a pod, and takes the right to create."""
 
 Authorize = Callable[[Identity, RequestInfo], None]
 
@@ -167,6 +171,8 @@ class ApiServer:
         if self._lagging is None:
             if not seconds:
                 return
+            from pilothouse.apiserver.lagging import LaggingReads
+
             self._lagging = LaggingReads(self.core)
             for watch in list(self.core.watches):
                 watch.finish()
@@ -195,7 +201,7 @@ class ApiServer:
                 await self.settle()
             if self.authorize is not None:
                 self.authorize(identity, asked)
-                if asked.verb == "get" and asked.subresource in connections.INTO_A_POD and asked.resource == "pods":
+                if asked.verb == "get" and asked.subresource in _INTO_A_POD and asked.resource == "pods":
                     # A websocket begins with a GET, and gives no less than a POST (v1.35).
                     self.authorize(identity, msgspec.structs.replace(asked, verb="create"))
             if not asked.resource_request:

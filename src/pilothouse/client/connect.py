@@ -6,8 +6,9 @@ at, or changed, before a transport is made from it.
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from pilothouse.client import in_cluster
 from pilothouse.client.credentials import Anonymous, Credentials, TokenFile, basic, bearer, read_token
@@ -21,8 +22,7 @@ from pilothouse.client.tls import TlsSettings, make_context
 from pilothouse.env import Env
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionInfo:
+class ConnectionInfo(msgspec.Struct, frozen=True):
     """An API server and an identity."""
 
     endpoint: Endpoint

@@ -57,9 +57,7 @@ class Decoders(Generic[T]):
         self.view = view
         self.is_raw = view is msgspec.Raw
         self._one = msgspec.json.Decoder(view)
-        self._list: msgspec.json.Decoder[ObjectList[T]] = msgspec.json.Decoder(
-            ObjectList[view]  # type: ignore[valid-type]  # msgspec makes a decoder of the view given at run time
-        )
+        self._list: msgspec.json.Decoder[ObjectList[T]] | None = None
 
     def one(self, body: bytes | memoryview, what: Callable[[], str]) -> T:
         """One object. ``what`` names it should it not fit."""
@@ -71,6 +69,12 @@ class Decoders(Generic[T]):
     def list(self, kind: Kind[Any], body: bytes, on_undecodable: OnUndecodable | None) -> ObjectList[T]:
         """A whole list."""
         if not self.is_raw:
+            if self._list is None:
+                # Not before: informers read lists item by item, or as a stream.
+                view = self.view
+                self._list = msgspec.json.Decoder(
+                    ObjectList[view]  # type: ignore[valid-type]  # msgspec makes a decoder of the view given at run time
+                )
             try:
                 return self._list.decode(body)
             except UNREADABLE:

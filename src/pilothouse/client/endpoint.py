@@ -3,14 +3,14 @@
 import base64
 import ipaddress
 from collections.abc import Mapping
-from dataclasses import dataclass
 from urllib.parse import SplitResult, unquote, urlsplit
+
+import msgspec
 
 from pilothouse.client.errors import ConfigError
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(msgspec.Struct, frozen=True):
     """The parts of a server's URL."""
 
     scheme: str
@@ -34,8 +34,7 @@ class Endpoint:
         return f"{self.scheme}://{self.authority}{self.path_prefix}"
 
 
-@dataclass(frozen=True, slots=True)
-class Proxy:
+class Proxy(msgspec.Struct, frozen=True):
     """An HTTP proxy."""
 
     scheme: str

@@ -11,7 +11,6 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -27,14 +26,13 @@ _log = Log("client")
 API_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 
 
-@dataclass(frozen=True, slots=True)
-class ExecSettings:
+class ExecSettings(msgspec.Struct, frozen=True):
     """The ``exec`` entry of a kubeconfig user. ``cluster`` is what ``provideClusterInfo`` lets the program see."""
 
     command: str
     api_version: str
     args: Sequence[str] = ()
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = {}
     interactive_mode: str = "IfAvailable"
     install_hint: str = ""
     cluster: Mapping[str, Any] | None = None

@@ -9,7 +9,6 @@ import base64
 import binascii
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -114,8 +113,7 @@ class _File(_Wire, frozen=True):
     contexts: tuple[_NamedContext, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Kubeconfig:
+class Kubeconfig(msgspec.Struct, frozen=True):
     """One file, or several merged. Each entry keeps the file that it came from."""
 
     files: tuple[Path, ...]
@@ -164,8 +162,7 @@ class Kubeconfig:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Selected:
+class Selected(msgspec.Struct, frozen=True):
     """One context's parts. The origins name them in messages."""
 
     cluster: Cluster

@@ -7,8 +7,9 @@ of each new connection. What is wrong with a certificate is said when it is load
 import datetime
 import os
 import ssl
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from pilothouse.client.errors import ConfigError
 from pilothouse.client.metrics import ConnectionMetrics
@@ -17,8 +18,7 @@ from pilothouse.env import Env, Log
 _log = Log("client")
 
 
-@dataclass(frozen=True, slots=True)
-class KeyPair:
+class KeyPair(msgspec.Struct, frozen=True):
     """A client certificate chain and its key, PEM. ``origin`` tells where they came from, for messages."""
 
     certificate: bytes
@@ -26,8 +26,7 @@ class KeyPair:
     origin: str = "the client certificate"
 
 
-@dataclass(frozen=True, slots=True)
-class TlsSettings:
+class TlsSettings(msgspec.Struct, frozen=True):
     """How to speak TLS. Data goes before files, as in a kubeconfig; ``origin`` names the entry, for messages."""
 
     ca_data: bytes = b""

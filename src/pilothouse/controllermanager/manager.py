@@ -7,9 +7,10 @@ kube-controller-manager v1.36 ``cmd/kube-controller-manager/app/controllermanage
 """
 
 import asyncio
+import functools
 import socket
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pilothouse
 from pilothouse.client import Client
@@ -19,12 +20,16 @@ from pilothouse.controllermanager.leader_migration import LeaderMigration
 from pilothouse.controllermanager.options import Options
 from pilothouse.controllermanager.selection import Selection
 from pilothouse.env import Env, Log, TaskGroup
-from pilothouse.runtime import EventRecorder, Fence, InformerFactory, LeaderElector, LeadershipLost
+from pilothouse.runtime import EventRecorder, InformerFactory
 from pilothouse.runtime.api_server import wait_for_api_server
 from pilothouse.runtime.context import ControllerContext
 from pilothouse.runtime.descriptor import Descriptor, RunnableController
 from pilothouse.runtime.guards import CannotRun
 from pilothouse.runtime.metrics import Registry
+from pilothouse.runtime.on_demand import OnDemand, can_wait, keep_raw_for
+
+if TYPE_CHECKING:
+    from pilothouse.runtime import LeaderElector, LeadershipLost
 
 MAPPER_RESET_SECONDS = 30.0
 LAST_EVENTS_SECONDS = 1.0
@@ -69,7 +74,7 @@ class Manager:
         health: Health | None = None,
         readiness: Health | None = None,
         identity: str = "",
-        on_lost: Callable[[LeadershipLost], object] | None = None,
+        on_lost: "Callable[[LeadershipLost], object] | None" = None,
     ) -> None:
         """``on_lost`` is called as soon as a lease is known to be lost, before the controllers are told to stop."""
         self._env = env
@@ -130,7 +135,9 @@ class Manager:
                 await recorder.flush(LAST_EVENTS_SECONDS)
             group.cancel()
 
-    def _elector(self, name: str, recorder: EventRecorder) -> LeaderElector:
+    def _elector(self, name: str, recorder: EventRecorder) -> "LeaderElector":
+        from pilothouse.runtime import Fence, LeaderElector
+
         settings = self._options.leader_election
         return LeaderElector(
             self._client("leader-election"),
@@ -148,7 +155,7 @@ class Manager:
             on_lost=self._on_lost,
         )
 
-    async def _elect_twice(self, main: LeaderElector, second: LeaderElector, migration: LeaderMigration) -> None:
+    async def _elect_twice(self, main: "LeaderElector", second: "LeaderElector", migration: LeaderMigration) -> None:
         """Controllers that move between managers run under a lease that these share, the others under the main one.
 
         The main one comes first, and is held all the time: otherwise one process could hold the one and another the
@@ -187,11 +194,20 @@ class Manager:
         metadata = InformerFactory(
             self._client("metadata-informers", fence), self._env, resync_seconds=resync, metrics=self.metrics
         )
-        controllers = [
-            await self._build(descriptor, fence, informers, metadata, mapper)
+        wanted = [
+            descriptor
             for descriptor in sorted(descriptors, key=lambda descriptor: descriptor.name != FIRST)
             if self._wanted(descriptor, discovery)
         ]
+        if self._options.on_demand:
+            keep_raw_for((watch for descriptor in wanted for watch in descriptor.watches), informers)
+        controllers: list[RunnableController] = []
+        for descriptor in wanted:
+            build = functools.partial(self._build, descriptor, fence, informers, metadata, mapper)
+            if self._options.on_demand and can_wait(descriptor.watches):
+                controllers.append(OnDemand(descriptor.name, descriptor.watches, informers, build))
+            else:
+                controllers.append(await build())
         if ready is not None:
             ready.set()
         async with TaskGroup("informers") as outer:
@@ -210,7 +226,7 @@ class Manager:
                 for controller in controllers:
                     group.start(self._run(controller), name=controller.name)
                 try:
-                    await informers.wait_synced()
+                    await self._filled(controllers, informers)
                     self.leading.set()
                     await asyncio.get_running_loop().create_future()
                 finally:
@@ -220,6 +236,14 @@ class Manager:
         finally:
             if timer is not None:
                 timer.cancel()
+
+    async def _filled(self, controllers: Sequence[RunnableController], informers: InformerFactory) -> None:
+        """Return once every cache is filled, those included that controllers wanted once they saw the first ones."""
+        await informers.wait_synced()
+        for controller in controllers:
+            if isinstance(controller, OnDemand):
+                await controller.settled()
+        await informers.wait_synced()
 
     def _give_up(self, group: TaskGroup) -> None:
         # A second cancellation ends also what the first one allowed to finish.
@@ -307,6 +331,6 @@ class Manager:
             mapper.reset()
 
 
-def _first_complaint(electors: Sequence[LeaderElector]) -> str | None:
+def _first_complaint(electors: "Sequence[LeaderElector]") -> str | None:
     complaints = (elector.check(HEALTH_TOLERANCE_SECONDS) for elector in electors)
     return next((complaint for complaint in complaints if complaint is not None), None)

@@ -96,6 +96,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     kubeconfig: str = ""
     master: str = ""
     controllers: tuple[str, ...] = ("*",)
+    on_demand: bool = False
+    """Whether controllers that can are built with the first object that gives them something to do."""
     qps: float = 20.0
     burst: int = 30
     min_resync_period: float = 12 * HOUR

@@ -5,7 +5,8 @@ Facts: kube-controller-manager v1.36 ``cmd/kube-controller-manager/app/controlle
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pilothouse.controllermanager.compatibility import upstream_names
 from pilothouse.runtime.descriptor import Descriptor
@@ -27,8 +28,7 @@ def _strange(words: Iterable[str], descriptors: Sequence[Descriptor]) -> list[st
     return [word.removeprefix("-") for word in words if word != "*" and word.removeprefix("-") not in known]
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(msgspec.Struct, frozen=True):
     """The words of ``--controllers``."""
 
     words: tuple[str, ...]

@@ -3,18 +3,18 @@
 import asyncio
 import datetime
 import random
-from dataclasses import dataclass, field
+
+import msgspec
 
 from pilothouse.env.chance import Chance
 from pilothouse.env.clock import Clock, SystemClock
 
 
-@dataclass(frozen=True, slots=True)
-class Env:
+class Env(msgspec.Struct, frozen=True):
     """Wall clock, loop time and chance of one process. ``Env()`` is the real one."""
 
-    clock: Clock = field(default_factory=SystemClock)
-    chance: Chance = field(default_factory=Chance)
+    clock: Clock = msgspec.field(default_factory=SystemClock)
+    chance: Chance = msgspec.field(default_factory=Chance)
     zone: datetime.tzinfo = datetime.UTC
     """The zone of who runs the process, for the few things that are meant in it. Programs take ``local_zone()``."""
 

@@ -1,11 +1,10 @@
 """How the process takes memory and gives it back: large blocks come and go by themselves, and Python looks for cycles
 seldom.
 
-``pilothouse manager`` asks for the former, every run in virtual time for the latter.
+``pilothouse manager`` asks for the former, every run in virtual time and the start of a test's plane for the latter.
 """
 
 import contextlib
-import ctypes
 import gc
 import os
 import sys
@@ -32,6 +31,8 @@ def give_back_large_blocks() -> None:
     """
     if sys.platform != "linux" or any(name in os.environ for name in _SETTINGS):
         return
+    import ctypes
+
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, LARGE)

@@ -6,8 +6,9 @@ makes one of a configuration, and refuses to take what others own unless it is f
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from pilothouse.machinery import field_sets
 from pilothouse.machinery.field_merge import merge, reconciled, remove_fields, with_named_fields
@@ -18,8 +19,7 @@ from pilothouse.machinery.merge_types import MergeType
 Object = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Owned:
+class Owned(msgspec.Struct, frozen=True):
     """What one manager owns, in the terms of one version of the API. ``applied``: by server-side apply."""
 
     fields: FieldSet

@@ -201,7 +201,7 @@ def _put(result: FieldSet, element: str, *, member: bool, under: FieldSet) -> No
 # Path elements ------------------------------------------------------------------------------------------------------
 
 _HTML = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
-_UNSAFE = re.compile("[<>&\u2028\u2029]")
+_UNSAFE = "[<>&\u2028\u2029]"
 _PLAIN = re.compile(r"[A-Za-z0-9_./:@-]*").fullmatch
 _encode = msgspec.json.Encoder().encode
 
@@ -212,7 +212,7 @@ def json_text(value: Any) -> str:
         if _PLAIN(value):
             return f'"{value}"'
         text = _encode(value).decode()
-        return _UNSAFE.sub(lambda found: _HTML[found[0]], text)
+        return re.sub(_UNSAFE, lambda found: _HTML[found[0]], text)
     if isinstance(value, dict):
         return "{" + ",".join(f"{json_text(name)}:{json_text(value[name])}" for name in sorted(value)) + "}"
     if isinstance(value, list):

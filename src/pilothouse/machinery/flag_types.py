@@ -326,20 +326,20 @@ def _later_version(before: VersionWord, now: VersionWord) -> VersionWord:
     return now if now.reported else VersionWord(now, before.reported)
 
 
-_VERSION = re.compile(r"v?([0-9]+(?:\.[0-9]+)*)([^\n]*)", re.ASCII)
+_VERSION = r"v?([0-9]+(?:\.[0-9]+)*)([^\n]*)"
 _WORDS = r"([0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)"
-_EXTRA = re.compile(rf"(?:-{_WORDS})?(?:\+{_WORDS})?\s*", re.ASCII)
+_EXTRA = rf"(?:-{_WORDS})?(?:\+{_WORDS})?\s*"
 
 
 def _semantic(text: str) -> tuple[int, ...]:
     """Major, minor and patch (``ParseSemantic``, apimachinery v0.36 ``pkg/util/version/version.go``)."""
-    found = _VERSION.fullmatch(text)
+    found = re.fullmatch(_VERSION, text, re.ASCII)
     if found is None:
         raise ValueError(f"could not parse {quoted(text)} as version")
     numbers = found[1].split(".")
     if len(numbers) != 3:
         raise ValueError(f"illegal version string {quoted(text)}")
-    extra = _EXTRA.fullmatch(found[2])
+    extra = re.fullmatch(_EXTRA, found[2], re.ASCII)
     if extra is None:
         raise ValueError(f"could not parse pre-release/metadata ({found[2]}) in version {quoted(text)}")
     for part in (*numbers, *(part for part in (extra[1] or "").split(".") if part.isdigit())):

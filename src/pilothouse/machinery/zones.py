@@ -5,7 +5,6 @@ the system's, or that of the package ``tzdata`` where the system has none.
 """
 
 import datetime
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 
 class UnknownZone(ValueError):
@@ -18,6 +17,8 @@ def load_zone(name: str) -> datetime.tzinfo:
         return datetime.UTC
     if ".." in name or name.startswith(("/", "\\")):
         raise UnknownZone("time: invalid location name")
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError  # which looks into how Python was built
+
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):

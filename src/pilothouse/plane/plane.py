@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from pilothouse.api.core import PODS
 from pilothouse.apiserver import ApiServer
 from pilothouse.client import Client
 from pilothouse.controllermanager.manager import Manager
@@ -16,8 +17,8 @@ from pilothouse.env import Env, TaskGroup
 from pilothouse.nodes import NodeSimulator, Profile
 from pilothouse.plane.clients import SCHEDULER_USER, LocalClients, Wrap, as_it_is
 from pilothouse.runtime import InformerFactory
-from pilothouse.runtime.descriptor import Descriptor
-from pilothouse.scheduler import Scheduler
+from pilothouse.runtime.descriptor import Descriptor, Watch
+from pilothouse.runtime.on_demand import OnDemand
 from pilothouse.storage import Store
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from pilothouse.controllers.shared.simulated_cloud import SimulatedCloud
     from pilothouse.nodes.driver import SimulatedDriver
     from pilothouse.nodes.stages import Stage
+    from pilothouse.scheduler import Scheduler
 
 ADMIN = ("kubernetes-admin", ("system:masters",))
 ATTACH_DETACH = "persistentvolume-attach-detach-controller"
@@ -41,6 +43,9 @@ class PlaneOptions(msgspec.Struct, frozen=True, kw_only=True):
     resource_metrics: bool = True
     """Whether metrics.k8s.io is served: what the pods on the nodes use, as their annotations say."""
     scheduler: bool = True
+    on_demand: bool = False
+    """Whether the scheduler, and controllers that can, are built with the first object that gives them something to
+    do (``runtime.on_demand``)."""
     storage: bool = False
     """A default StorageClass, and a CSI driver that makes its volumes (``pilothouse.nodes.driver``)."""
     attach: bool | None = None
@@ -99,6 +104,8 @@ class Plane:
         if self.cloud is not None:
             told = {**with_cloud(self.cloud), **options.controller_options}
             options = msgspec.structs.replace(options, controller_options=told)
+        if self.options.on_demand:
+            options = msgspec.structs.replace(options, on_demand=True)
         return Manager(
             self.env,
             options,
@@ -114,12 +121,23 @@ class Plane:
 
         return SimulatedCloud(self.env)
 
-    def _new_scheduler(self) -> Scheduler | None:
+    def _new_scheduler(self) -> "Scheduler | OnDemand | None":
         if not self.options.scheduler:
             return None
-        return Scheduler(
-            self.env, client=self.clients.client("scheduler", SCHEDULER_USER), informers=self.scheduler_factory
-        )
+        if not self.options.on_demand:
+            return self._scheduler()
+        unbound = Watch(kind=PODS, wakes=lambda pod: not pod.spec.node_name)
+
+        async def build() -> "Scheduler":
+            return self._scheduler()
+
+        return OnDemand("scheduler", (unbound,), self.scheduler_factory, build)
+
+    def _scheduler(self) -> "Scheduler":
+        from pilothouse.scheduler import Scheduler
+
+        client = self.clients.client("scheduler", SCHEDULER_USER)
+        return Scheduler(self.env, client=client, informers=self.scheduler_factory)
 
     def _new_nodes(self) -> NodeSimulator | None:
         if not self.node_names:

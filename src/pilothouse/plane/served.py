@@ -9,6 +9,7 @@ import os
 import secrets
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -16,22 +17,21 @@ from pilothouse.apiserver import ApiServer, ServerOptions
 from pilothouse.apiserver.admission.names import WITHOUT_CONTROLLERS
 from pilothouse.apiserver.asgi import Application, Receive, Scope, Send
 from pilothouse.apiserver.authentication import StaticTokens, TokenLogin
-from pilothouse.apiserver.authentication_config import AuthenticationConfig
 from pilothouse.apiserver.gateway import Gateway
 from pilothouse.apiserver.identity import Identity
 from pilothouse.env import Env
+from pilothouse.env.later import later
 from pilothouse.machinery.jws import PrivateKey, load_key, load_public_key, new_key
-from pilothouse.serving.certificates import (
-    Pair,
-    issue_server,
-    load_or_issue_server,
-    load_or_make_authority,
-    make_authority,
-    write_private,
-)
 from pilothouse.serving.server import Server
-from pilothouse.serving.tls import ServerTls
 from pilothouse.storage import MemoryStore, Retention, Store
+
+if TYPE_CHECKING:
+    from pilothouse.apiserver.authentication_config import AuthenticationConfig
+    from pilothouse.serving import certificates
+    from pilothouse.serving.certificates import Pair
+    from pilothouse.serving.tls import ServerTls
+else:
+    certificates = later("pilothouse.serving.certificates")  # of which plain HTTP needs nothing
 
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 ADMIN = Identity("kubernetes-admin", ("system:masters", "system:authenticated"))
@@ -104,8 +104,11 @@ class ServedApiServer:
             signing_key=load_key(_read(options.signing_key)) if options.signing_key else _signing_key(directory),
             public_keys=[load_public_key(_read(path)) for path in options.verification_keys],
         )
-        self._authentication = AuthenticationConfig(self.server, self._trusted) if self.authority is not None else None
-        if self._authentication is not None:
+        self._authentication: AuthenticationConfig | None = None
+        if self.authority is not None:
+            from pilothouse.apiserver import authentication_config
+
+            self._authentication = authentication_config.AuthenticationConfig(self.server, self._trusted)
             self.server.background["authentication for others"] = self._authentication.run
         self._application = Application(env, self.gateway)
         self._http = Server(
@@ -165,9 +168,11 @@ class ServedApiServer:
             return b""
         return _read(self.options.client_authority) if self.options.client_authority else self.authority.certificate
 
-    def _tls(self, directory: Path | None) -> ServerTls | None:
+    def _tls(self, directory: Path | None) -> "ServerTls | None":
         if self.authority is None:
             return None
+        from pilothouse.serving.tls import ServerTls
+
         trusted = self._trusted
         if self.options.certificate is not None:
             return ServerTls.load(*self.options.certificate, client_authority=trusted)
@@ -177,9 +182,9 @@ class ServedApiServer:
         hosts += self.options.extra_hosts
         now = self.env.now()
         if directory is None:
-            pair = issue_server(self.authority, hosts, now)
+            pair = certificates.issue_server(self.authority, hosts, now)
         else:
-            pair = load_or_issue_server(directory, "apiserver", self.authority, hosts, now)
+            pair = certificates.load_or_issue_server(directory, "apiserver", self.authority, hosts, now)
         return ServerTls.from_pair(pair, client_authority=trusted)
 
 
@@ -196,10 +201,10 @@ def _read(path: str) -> bytes:
     return Path(path).read_bytes()
 
 
-def _authority(directory: Path | None, env: Env) -> Pair:
+def _authority(directory: Path | None, env: Env) -> "Pair":
     if directory is None:
-        return make_authority("pilothouse-ca", env.now())
-    return load_or_make_authority(directory, "ca", "pilothouse-ca", env.now())
+        return certificates.make_authority("pilothouse-ca", env.now())
+    return certificates.load_or_make_authority(directory, "ca", "pilothouse-ca", env.now())
 
 
 def _signing_key(directory: Path | None) -> PrivateKey | None:
@@ -222,7 +227,7 @@ def _kept(directory: Path | None, name: str, make: Callable[[], bytes]) -> bytes
         return path.read_bytes()
     content = make()
     os.makedirs(directory, exist_ok=True)
-    write_private(path, content)
+    certificates.write_private(path, content)
     return content
 
 

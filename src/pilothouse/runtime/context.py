@@ -1,7 +1,8 @@
 """What a program hands to a controller when it builds one."""
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
 
 from pilothouse.client import Client
 from pilothouse.env import Env, Log
@@ -14,8 +15,7 @@ if TYPE_CHECKING:
 O = TypeVar("O")  # noqa: E741  # the options struct
 
 
-@dataclass(frozen=True, kw_only=True)
-class ControllerContext:
+class ControllerContext(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a controller may use. ``client`` is its own (identity, rate limit, User-Agent); informers are shared.
 
     ``informers`` cache whole views, ``metadata_informers`` only metadata (garbage collector, quota). Informers asked
@@ -26,10 +26,10 @@ class ControllerContext:
     client: Client
     informers: InformerFactory
     metadata_informers: InformerFactory
-    metrics: Registry = field(default_factory=Registry)
+    metrics: Registry = msgspec.field(default_factory=Registry)
     options: object = None
     rest_mapper: "RestMapper | None" = None
-    log: Log = field(default_factory=lambda: Log("controller"))
+    log: Log = msgspec.field(default_factory=lambda: Log("controller"))
 
     def options_as(self, kind: type[O]) -> O:
         """The options, which are of that type, or its defaults if the program gave none."""

@@ -20,8 +20,9 @@ Model: controller-runtime ``pkg/internal/controller/controller.go`` and upstream
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
 
 from pilothouse.env import Env, Log, TaskGroup
 from pilothouse.runtime.guards import LostLease, RetryLater, TerminalError, tell_broken_invariant
@@ -37,8 +38,7 @@ STOP_SECONDS = 10.0
 """How long running reconciles get to finish when the controller is stopped."""
 
 
-@dataclass(frozen=True, slots=True)
-class Requeue:
+class Requeue(msgspec.Struct, frozen=True):
     """A reconcile's wish to see its key again ``after`` seconds. This is no failure."""
 
     after: float

@@ -45,8 +45,18 @@ class CheckedOptions(Protocol):
         ...
 
 
+def any_object(_obj: Any) -> bool:
+    """For ``Watch.wakes``: whatever it is."""
+    return True
+
+
 class Watch(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing a controller watches."""
+    """One thing a controller watches.
+
+    ``wakes`` says which of these objects give it something to do. A controller with such watches sends and keeps
+    nothing as long as there is none of them, and may be built with the first one (``runtime.on_demand``):
+    to it that is as a restart of the program.
+    """
 
     kind: Kind[Any]
     namespace: str = ""
@@ -54,6 +64,7 @@ class Watch(msgspec.Struct, frozen=True, kw_only=True):
     field_selector: str = ""
     indexes: tuple[str, ...] = ()
     keep_raw: bool = False
+    wakes: Callable[[Any], bool] | None = None
 
 
 class GateSpec(msgspec.Struct, frozen=True, kw_only=True):

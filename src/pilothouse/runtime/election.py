@@ -9,7 +9,6 @@ client-go v0.36 ``tools/leaderelection`` with a LeaseLock, so that ours and Go's
 import asyncio
 import datetime
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -69,8 +68,7 @@ class Fence:
         self._until = float("-inf")
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(msgspec.Struct, frozen=True):
     """What a Lease says. Times have whole seconds, as far as comparing goes."""
 
     holder: str

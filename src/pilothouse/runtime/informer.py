@@ -446,6 +446,10 @@ def _without_managed_fields(raw: bytes) -> bytes:
     return replace_fields(raw, _DROP_MANAGED_FIELDS) if b'"managedFields"' in raw else raw
 
 
+def _key(kind: Kind[Any], *selection: str) -> tuple[Any, ...]:
+    return (kind.group, kind.resource, kind.metadata_only, kind.view, *selection)
+
+
 class InformerFactory:
     """Gives every controller of a program the same informer for the same selection.
 
@@ -475,7 +479,14 @@ class InformerFactory:
         self._stream_first = stream_first
         self._informers: dict[tuple[Any, ...], SharedInformer[Any]] = {}
         self._not_offered: set[tuple[Any, ...]] = set()  # never iterated
+        self._raw: set[tuple[Any, ...]] = set()  # never iterated
         self._group: TaskGroup | None = None
+
+    def keep_raw(
+        self, kind: Kind[Any], *, namespace: str = "", label_selector: str = "", field_selector: str = ""
+    ) -> None:
+        """Whoever asks for this informer first: it keeps each object's JSON, for somebody who comes later."""
+        self._raw.add(_key(kind, namespace, label_selector, field_selector))
 
     def informer(
         self,
@@ -493,7 +504,7 @@ class InformerFactory:
         before the informer starts. Whose view shows less than others need of the kind does not ``offer`` it to those
         who take any that is ``existing``.
         """
-        key = (kind.group, kind.resource, kind.metadata_only, kind.view, namespace, label_selector, field_selector)
+        key = _key(kind, namespace, label_selector, field_selector)
         known = self._informers.get(key)
         if known is not None:
             if keep_raw and not known.cache.keep_raw:
@@ -511,7 +522,7 @@ class InformerFactory:
             namespace=namespace,
             label_selector=label_selector,
             field_selector=field_selector,
-            keep_raw=keep_raw,
+            keep_raw=keep_raw or key in self._raw,
             resync_seconds=self.resync_seconds,
             stream_first=self._stream_first,
             name=self._name,

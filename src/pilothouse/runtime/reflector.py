@@ -17,7 +17,6 @@ those of client-go v0.36 ``tools/cache/reflector.go``.
 """
 
 import asyncio
-from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar, assert_never
 
 import msgspec
@@ -83,28 +82,23 @@ class Sink(Protocol[T]):
 # States
 
 
-@dataclass(frozen=True, slots=True)
-class Begin:
+class Begin(msgspec.Struct, frozen=True):
     """Nothing is known, or what is known must be fetched again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Streaming:
+class Streaming(msgspec.Struct, frozen=True):
     """The state is asked for as a stream (WatchList)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(msgspec.Struct, frozen=True):
     """The state is asked for as a list, in pages."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reconnecting:
+class Reconnecting(msgspec.Struct, frozen=True):
     """The state is known up to ``last_version``; a watch from there is to be opened."""
 
 
-@dataclass(frozen=True, slots=True)
-class Live:
+class Live(msgspec.Struct, frozen=True):
     """A watch is open. ``ordered``: its events come in version order from the first."""
 
     watch: "Watch[Any]"
@@ -112,16 +106,14 @@ class Live:
     ordered: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(msgspec.Struct, frozen=True):
     """Listing or watching came to an end that needs a fresh start."""
 
     error: Exception | None
     doing: str
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(msgspec.Struct, frozen=True):
     """A pause, and what comes after it."""
 
     then: "Begin | Streaming | Reconnecting"

@@ -9,7 +9,8 @@ looked at.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from pilothouse.api.core import PERSISTENT_VOLUME_CLAIMS, Node, PersistentVolumeClaim
 from pilothouse.api.storage import PERSISTENT_VOLUMES, STORAGE_CLASSES, PersistentVolume
@@ -40,8 +41,7 @@ class NotBound(Exception):
     """The volumes did not come, or came where the node cannot reach them."""
 
 
-@dataclass
-class Promise:
+class Promise(msgspec.Struct):
     """A plan that is being carried out. ``written`` has, by claim, the version from which it is to be seen."""
 
     plan: Plan

@@ -11,11 +11,8 @@ _PART = "[a-z0-9]++(?:(?:[._]|__|-++)[a-z0-9]++)*+"
 _LABEL = "[a-zA-Z0-9]++(?:-++[a-zA-Z0-9]++)*+"
 _HOST = rf"(?:{_LABEL}(?:\.{_LABEL})*+|\[[a-fA-F0-9:]+\])(?::[0-9]++)?"
 _DIGEST = "sha256:[a-f0-9]{64}|sha384:[a-f0-9]{96}|sha512:[a-f0-9]{128}"
-_NAME = re.compile(
-    rf"(?P<name>(?:{_HOST}/)?{_PART}(?:/{_PART})*+)(?::(?P<tag>\w[\w.-]{{0,127}}))?(?P<digest>@(?:{_DIGEST}))?",
-    re.ASCII,
-)
-_IDENTIFIER = re.compile("[a-f0-9]{64}")
+_NAME = rf"(?P<name>(?:{_HOST}/)?{_PART}(?:/{_PART})*+)(?::(?P<tag>\w[\w.-]{{0,127}}))?(?P<digest>@(?:{_DIGEST}))?"
+_IDENTIFIER = "[a-f0-9]{64}"
 _MOST = 255
 _OFFICIAL = "library/"
 """What ``nginx`` is short for begins with it, and it counts."""
@@ -24,8 +21,8 @@ _OFFICIAL = "library/"
 def tag_of(image: str) -> str:
     """The tag of an image. ``latest`` where there is neither tag nor digest; "" for a digest alone, and for what is no
     name at all."""
-    found = _NAME.fullmatch(image)
-    if found is None or _IDENTIFIER.fullmatch(image) is not None:
+    found = re.fullmatch(_NAME, image, re.ASCII)  # compiled with the first pod rather than at every start
+    if found is None or re.fullmatch(_IDENTIFIER, image) is not None:
         return ""
     name, tag, digest = found.groups()
     if len(name) > _MOST - len(_OFFICIAL) and _is_too_long(name):

@@ -8,9 +8,10 @@ import datetime
 import ipaddress
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -27,12 +28,14 @@ _SKEW = datetime.timedelta(hours=1)
 """Certificates are valid from an hour ago, for clients whose clock is behind (client-go ``util/cert``, v0.36)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(msgspec.Struct, frozen=True):
     """A certificate and its private key, both PEM."""
 
     certificate: bytes
-    key: bytes = field(repr=False)
+    key: bytes
+
+    def __repr__(self) -> str:
+        return f"Pair(certificate={self.certificate!r})"  # nobody wants to read a key in a log
 
     def save(self, certificate: Path, key: Path) -> None:
         """Write both, readable by their owner only. The key goes first, so that a certificate never lacks its key."""

@@ -108,7 +108,7 @@ class Server:
     def _bind(self) -> socket.socket:
         with _explained(self.host, self.port):
             family, _type, _protocol, _name, address = socket.getaddrinfo(
-                self.host or "0.0.0.0",  # noqa: S104  # an empty host has always meant every interface
+                _plain(self.host) or "0.0.0.0",  # noqa: S104  # an empty host has always meant every interface
                 self.port,
                 type=socket.SOCK_STREAM,
                 flags=socket.AI_PASSIVE,
@@ -175,6 +175,11 @@ class Server:
 
     async def __aexit__(self, *_error: object) -> None:
         await self.stop()
+
+
+def _plain(host: str) -> str | bytes:
+    """The name without need for its international form: the tables for that (``encodings.idna``) are large."""
+    return host.encode() if host.isascii() else host
 
 
 @contextmanager

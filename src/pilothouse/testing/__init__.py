@@ -26,4 +26,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib
 
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    from pilothouse.env.memory import seldom_collecting
+
+    with seldom_collecting():
+        return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -240,7 +240,8 @@ async def async_plane(
     secure: bool = False,
     env: Env | None = None,
 ) -> AsyncIterator[AsyncCluster]:
-    """A plane of its own on the running loop, ready: nodes have registered, controllers have filled caches.
+    """A plane of its own on the running loop, ready: nodes have registered, controllers have filled caches. A
+    controller that has nothing to do before there is an object of its kind is built with the first one.
 
     ``controllers`` as kube-controller-manager's flag; an empty sequence is no manager at all. ``serve`` puts the API
     server on a free port of 127.0.0.1, where whoever connects is the administrator; ``secure`` makes that TLS and a
@@ -253,6 +254,7 @@ async def async_plane(
         nodes=nodes,
         profile=profile,
         scheduler=scheduler,
+        on_demand=True,
         storage=scheduler,  # which lets no pod run before its claims have volumes
         manager=Options(controllers=tuple(controllers), leader_election=election) if controllers else None,
     )

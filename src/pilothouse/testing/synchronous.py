@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from pilothouse.client import Client
 from pilothouse.env import Env, loops
+from pilothouse.env.memory import seldom_collecting
 from pilothouse.env.movable import MovableClock, MovableLoop
 from pilothouse.nodes import Profile
 from pilothouse.testing.asynchronous import QUICK, AsyncCluster, Condition, Object, Objects, async_plane
@@ -153,8 +154,10 @@ class PlaneThread:
 
     def start(self) -> AsyncCluster:
         """Start, and return once the plane is ready. Raises what kept it from becoming so."""
-        self._thread.start()
-        return self._ready.result()
+        # Modules, classes and caches are what a start makes: nothing that is looked through for cycles in vain.
+        with seldom_collecting():
+            self._thread.start()
+            return self._ready.result()
 
     def stop(self) -> None:
         """End the plane and its thread. Raises the failure that ended it before, if one did."""

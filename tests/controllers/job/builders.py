@@ -16,7 +16,7 @@ from pilothouse.api.core import (
     PodStatus,
 )
 from pilothouse.api.meta import ObjectMeta
-from pilothouse.controllers.workloads.job.decide import TRACKING
+from pilothouse.controllers.workloads.job import TRACKING
 from pilothouse.controllers.workloads.job.indexes import INDEX
 
 NO_NOTES: Mapping[str, str] = {}

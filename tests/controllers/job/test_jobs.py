@@ -11,8 +11,7 @@ import pytest
 from tests.controllers.node_world import PODS, World, play
 
 from pilothouse.client.interceptor import Rule, conflict, delay, fail, lose_answer, lose_request
-from pilothouse.controllers.workloads.job import DESCRIPTOR
-from pilothouse.controllers.workloads.job.decide import TRACKING
+from pilothouse.controllers.workloads.job import DESCRIPTOR, TRACKING
 from pilothouse.env import TaskGroup
 
 Doc = dict[str, Any]

@@ -13,8 +13,7 @@ import pytest
 from tests.controllers.node_world import PODS, Doc, World, play
 
 from pilothouse.client.interceptor import Rule, fail
-from pilothouse.controllers.workloads.job import DESCRIPTOR
-from pilothouse.controllers.workloads.job.decide import TRACKING
+from pilothouse.controllers.workloads.job import DESCRIPTOR, TRACKING
 
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
 APP = {"app": "work"}

@@ -4,9 +4,10 @@ Names that are known but have no row here are accepted and do nothing: their gat
 served (``missing`` tells which of a choice those are).
 """
 
+import importlib
 from collections.abc import Callable, Collection, Mapping
 
-from pilothouse.apiserver.admission import Plugin
+from pilothouse.apiserver.admission import Plugin, dynamic
 from pilothouse.apiserver.admission.certificates import (
     CertificateApproval,
     CertificateSigning,
@@ -15,9 +16,7 @@ from pilothouse.apiserver.admission.certificates import (
 )
 from pilothouse.apiserver.admission.default_classes import DefaultIngressClass, DefaultStorageClass
 from pilothouse.apiserver.admission.default_toleration_seconds import DefaultTolerationSeconds
-from pilothouse.apiserver.admission.dynamic.mutating_policies import MutatingAdmissionPolicy
-from pilothouse.apiserver.admission.dynamic.policies import ValidatingAdmissionPolicy
-from pilothouse.apiserver.admission.dynamic.webhooks import MutatingWebhooks, ValidatingWebhooks
+from pilothouse.apiserver.admission.dynamic.configurations import prefix_of
 from pilothouse.apiserver.admission.limit_ranger import LimitRanger
 from pilothouse.apiserver.admission.names import OFF_BY_DEFAULT, ORDER
 from pilothouse.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
@@ -33,6 +32,38 @@ from pilothouse.apiserver.admission.storage_protection import (
 )
 from pilothouse.apiserver.admission.taint_nodes_by_condition import TaintNodesByCondition
 from pilothouse.apiserver.core import Core
+
+
+class Unconfigured(Plugin):
+    """Stands where a plugin goes that does nothing before something is configured, which most servers never see.
+    With the first object of its ``resources`` the plugin is loaded, and takes its place."""
+
+    def __init__(self, core: Core, plugin: str, resources: Collection[str]) -> None:
+        """``plugin`` is the module in ``dynamic``, a colon, and the class."""
+        self._core = core
+        self._plugin = plugin
+        for resource in resources:
+            core.store.follow(prefix_of(resource), lambda _changes: self.make_way())
+
+    @classmethod
+    def or_made(cls, core: Core, plugin: str, resources: Collection[str]) -> Plugin:
+        """The plugin itself where something is configured already."""
+        if any(core.store.list(prefix_of(resource), limit=1).records for resource in resources):
+            return _made(core, plugin)
+        return cls(core, plugin, resources)
+
+    def make_way(self) -> None:
+        """Be replaced by the plugin."""
+        plugins = self._core.admission.plugins
+        if self in plugins:
+            plugins[plugins.index(self)] = _made(self._core, self._plugin)
+
+
+def _made(core: Core, plugin: str) -> Plugin:
+    module, _colon, name = plugin.partition(":")
+    make: Callable[[Core], Plugin] = getattr(importlib.import_module(f"{dynamic.__name__}.{module}"), name)
+    return make(core)
+
 
 MAKERS: Mapping[str, Callable[[Core], Plugin]] = {
     "NamespaceLifecycle": lambda core: NamespaceLifecycle(core.store),
@@ -52,10 +83,22 @@ MAKERS: Mapping[str, Callable[[Core], Plugin]] = {
     "CertificateSubjectRestriction": lambda core: CertificateSubjectRestriction(),
     "DefaultIngressClass": lambda core: DefaultIngressClass(core.store),
     "PodTopologyLabels": lambda core: PodTopologyLabels(core.store),
-    "MutatingAdmissionPolicy": MutatingAdmissionPolicy,
-    "MutatingAdmissionWebhook": MutatingWebhooks,
-    "ValidatingAdmissionPolicy": ValidatingAdmissionPolicy,
-    "ValidatingAdmissionWebhook": ValidatingWebhooks,
+    "MutatingAdmissionPolicy": lambda core: Unconfigured.or_made(
+        core,
+        "mutating_policies:MutatingAdmissionPolicy",
+        ("mutatingadmissionpolicies", "mutatingadmissionpolicybindings"),
+    ),
+    "MutatingAdmissionWebhook": lambda core: Unconfigured.or_made(
+        core, "webhooks:MutatingWebhooks", ("mutatingwebhookconfigurations",)
+    ),
+    "ValidatingAdmissionPolicy": lambda core: Unconfigured.or_made(
+        core,
+        "policies:ValidatingAdmissionPolicy",
+        ("validatingadmissionpolicies", "validatingadmissionpolicybindings"),
+    ),
+    "ValidatingAdmissionWebhook": lambda core: Unconfigured.or_made(
+        core, "webhooks:ValidatingWebhooks", ("validatingwebhookconfigurations",)
+    ),
     "ResourceQuota": lambda core: ResourceQuota(core.env, core.store, core.table),
 }
 """How each plugin is made. The order is that of ``names.ORDER``, not of these rows."""

@@ -7,12 +7,12 @@ one has gone.
 """
 
 import asyncio
+from typing import TYPE_CHECKING
 
 from pilothouse.api.wire import Request
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.core import Call, Core
 from pilothouse.apiserver.customresources.approval import CONDITION, approval_of
-from pilothouse.apiserver.customresources.serving import is_true, versions_of
 from pilothouse.apiserver.handlers import creating, deleting, patching, updating
 from pilothouse.apiserver.identity import MASTERS, Identity
 from pilothouse.apiserver.objects import Object, decode, encode_object, read_head, with_revision
@@ -21,7 +21,13 @@ from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.apiserver.results import ObjectResult, Result
 from pilothouse.apiserver.routing import NO_QUERY, RequestInfo
 from pilothouse.apiserver.strategies.definitions import FINALIZER
+from pilothouse.env.later import later
 from pilothouse.storage import Change, Mismatch, Record
+
+if TYPE_CHECKING:
+    from pilothouse.apiserver.customresources import serving
+else:
+    serving = later("pilothouse.apiserver.customresources.serving")  # for a server that has no definition yet
 
 GROUP = "apiextensions.k8s.io"
 RESOURCE = "customresourcedefinitions"
@@ -97,11 +103,11 @@ class CustomResources:
         if deleting_now:
             self._terminating[f"{spec['group']}/{spec['names']['plural']}/"] = name
             self._enqueue(name)
-        accepted = is_true(definition, "NamesAccepted") or is_true(definition, "Established")
+        accepted = serving.is_true(definition, "NamesAccepted") or serving.is_true(definition, "Established")
         state = (meta["uid"], meta.get("generation") or 0, accepted, deleting_now)
         if self._served.get(name) != state:
             self._served[name] = state
-            infos = versions_of(definition)
+            infos = serving.versions_of(definition)
             before = self._core.table.custom(name)
             self._core.table.set_custom(name, infos)
             served = [info.version for info in infos]
@@ -163,7 +169,7 @@ class CustomResources:
         conditions = _with(
             conditions, now, "NamesAccepted", good, reason or "NoConflicts", message or "no conflicts found"
         )
-        if is_true(definition, "Established"):
+        if serving.is_true(definition, "Established"):
             pass  # Once established, always established.
         elif good:
             conditions = _with(

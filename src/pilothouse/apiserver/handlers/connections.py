@@ -12,9 +12,6 @@ from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.apiserver.results import RawResult
 from pilothouse.storage import Record
 
-INTO_A_POD = frozenset(("attach", "exec", "portforward"))
-"""What opens a connection into a pod, and takes the right to create."""
-
 
 async def connect_pod(core: Core, call: Call) -> RawResult:
     """exec, attach and portforward."""

@@ -15,7 +15,7 @@ import msgspec
 from pilothouse.api.wire import Request, Response
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import StatusError
-from pilothouse.apiserver.presentation import negotiation, protobuf
+from pilothouse.apiserver.presentation import negotiation
 from pilothouse.apiserver.rendering import JSON_HEADERS
 from pilothouse.apiserver.resources import ResourceInfo, ResourceTable
 
@@ -251,6 +251,8 @@ def _shown(request: Request, document: dict[str, Any]) -> Response:
     except negotiation.NotAcceptable as error:
         raise StatusError(406, "NotAcceptable", str(error), details={}) from None
     if choice.media == negotiation.PROTOBUF and not choice.transform:
+        from pilothouse.apiserver.presentation import protobuf  # which few insist on
+
         body = protobuf.encode_object({"apiVersion": "v1", **document})
         return Response(200, {**JSON_HEADERS, "content-type": negotiation.PROTOBUF}, body)
     return Response(200, JSON_HEADERS, _encode(document))

@@ -5,7 +5,7 @@ with a ``gateway`` issues tokens too, and then has the issuer's documents as wel
 """
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -14,12 +14,14 @@ from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import PlainNotFound
 from pilothouse.apiserver.presentation.discovery import Discovery
 from pilothouse.apiserver.presentation.health import Health
-from pilothouse.apiserver.presentation.openapi import OpenApi
 from pilothouse.apiserver.presentation.request_metrics import RequestMetrics
 from pilothouse.apiserver.presentation.version import version_response
 from pilothouse.apiserver.rendering import JSON_HEADERS
 from pilothouse.apiserver.resources import ResourceTable
 from pilothouse.apiserver.routing import RequestInfo
+
+if TYPE_CHECKING:
+    from pilothouse.apiserver.presentation.openapi import OpenApi
 
 _PATHS = (
     "/",
@@ -36,6 +38,7 @@ _PATHS = (
     "/readyz",
     "/version",
 )
+_OPENAPI = "/openapi/"
 _ISSUER = "/.well-known/openid-configuration"
 _KEYS = "/openid/v1/jwks"
 _FOR_AN_HOUR = "public, max-age=3600"
@@ -71,7 +74,7 @@ class Documents:
         self._metrics = metrics or RequestMetrics()
         self._tokens = tokens
         self._discovery = Discovery(table, address)
-        self._openapi = OpenApi(table)
+        self._openapi: OpenApi | None = None
 
     def answer(self, request: Request, info: RequestInfo) -> Response:
         """The document at a path. Raises ``PlainNotFound`` where there is none, ``StatusError`` 405 and 406."""
@@ -79,7 +82,7 @@ class Documents:
         response = (
             self._discovery.answer(request, path)
             or self._health.answer(path, info.query)
-            or self._openapi.answer(request, path, info.query)
+            or (self._described().answer(request, path, info.query) if path.startswith(_OPENAPI) else None)
         )
         if response is not None:
             return response
@@ -87,6 +90,13 @@ class Documents:
         if request.method not in ("GET", "HEAD"):
             raise errors.method_not_allowed()
         return make()
+
+    def _described(self) -> "OpenApi":
+        if self._openapi is None:
+            from pilothouse.apiserver.presentation.openapi import OpenApi  # which most servers are never asked for
+
+            self._openapi = OpenApi(self._table)
+        return self._openapi
 
     def _find(self, path: str) -> Callable[[], Response]:
         match path:

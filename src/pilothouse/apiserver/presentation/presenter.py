@@ -7,22 +7,28 @@ as stored go through ``rendering`` untouched.
 import datetime
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from pilothouse.api.wire import Request, Response, Stream
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import StatusError
-from pilothouse.apiserver.presentation import negotiation, protobuf
+from pilothouse.apiserver.presentation import negotiation
 from pilothouse.apiserver.presentation.negotiation import JSON, PROTOBUF, YAML, Choice, NotAcceptable
 from pilothouse.apiserver.presentation.partial import metadata_of, partial_list, partial_object
 from pilothouse.apiserver.presentation.streams import EventStream
-from pilothouse.apiserver.presentation.tables import TableMaker, check_include, has_table, single_metadata, table
 from pilothouse.apiserver.rendering import PlainPresenter, headers_with, list_body
 from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.apiserver.results import ListResult, ObjectResult, Result, StatusResult
 from pilothouse.apiserver.routing import RequestInfo
+from pilothouse.env.later import later
+
+if TYPE_CHECKING:
+    from pilothouse.apiserver.presentation import protobuf, tables
+else:
+    protobuf = later("pilothouse.apiserver.presentation.protobuf")
+    tables = later("pilothouse.apiserver.presentation.tables")
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -42,7 +48,7 @@ class NegotiatingPresenter:
         """
         choice = _choice(request, info)
         if choice.transform == "Table":
-            check_include(info.query.first("includeObject"))
+            tables.check_include(info.query.first("includeObject"))
         if not request.body or request.method == "PATCH":
             return request
         media = negotiation.media_type(request.headers.get("content-type", ""))
@@ -95,7 +101,7 @@ class NegotiatingPresenter:
             case "Table":
                 maker = _table_maker(resource, _sub_kind(info))
                 row = maker.row(value, info.query.first("includeObject") or "Metadata", self._now(), choice.version)
-                value = table(single_metadata(value), maker.columns, [row], choice.version)
+                value = tables.table(tables.single_metadata(value), maker.columns, [row], choice.version)
             case "PartialObjectMetadata":
                 value = partial_object(value, choice.version)
             case "PartialObjectMetadataList":
@@ -114,7 +120,8 @@ class NegotiatingPresenter:
                 maker = _table_maker(resource, "")
                 include, now = info.query.first("includeObject") or "Metadata", self._now()
                 rows = [maker.row(value, include, now, choice.version) for value in result.values]
-                return _in_media(choice, table(_encode(_list_metadata(result)), maker.columns, rows, choice.version))
+                metadata = _encode(_list_metadata(result))
+                return _in_media(choice, tables.table(metadata, maker.columns, rows, choice.version))
             case "PartialObjectMetadata":
                 raise StatusError(
                     406,
@@ -155,8 +162,8 @@ def _list_metadata(result: ListResult) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=512)
-def _table_maker(info: ResourceInfo, kind: str) -> TableMaker:
-    return TableMaker(info, kind)
+def _table_maker(info: ResourceInfo, kind: str) -> "tables.TableMaker":
+    return tables.TableMaker(info, kind)
 
 
 def _sub_kind(info: RequestInfo) -> str:
@@ -193,8 +200,9 @@ def _choice(request: Request, info: RequestInfo) -> Choice:
     if resource is None:
         has_protobuf = has_rows = True
     else:
-        has_protobuf = protobuf.has_protobuf(*_kind_of(info))
-        has_rows = has_table(resource)
+        # Only if it matters: programs of the same process ask for metadata in JSON, and for nothing else.
+        has_protobuf = "protobuf" in accept.lower() and protobuf.has_protobuf(*_kind_of(info))
+        has_rows = "Table" in accept and tables.has_table(resource)
     try:
         return negotiation.choose(accept, protobuf=has_protobuf, table=has_rows, watch=watch, pretty=pretty)
     except NotAcceptable as error:

@@ -6,15 +6,21 @@ that form. Tables are made anew for each watcher: their ages differ, and only pe
 
 import datetime
 from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from pilothouse.apiserver.presentation import protobuf
 from pilothouse.apiserver.presentation.negotiation import PROTOBUF, Choice
 from pilothouse.apiserver.presentation.partial import partial_object
-from pilothouse.apiserver.presentation.tables import TableMaker, single_metadata, table
 from pilothouse.apiserver.rendering import headers_with
 from pilothouse.apiserver.results import WatchEvent, Watching
+from pilothouse.env.later import later
+
+if TYPE_CHECKING:
+    from pilothouse.apiserver.presentation import protobuf, tables
+else:
+    protobuf = later("pilothouse.apiserver.presentation.protobuf")
+    tables = later("pilothouse.apiserver.presentation.tables")
 
 _decode = msgspec.json.Decoder().decode
 PROTOBUF_STREAM = f"{PROTOBUF};stream=watch"
@@ -31,7 +37,7 @@ class EventStream:
         self._choice = choice
         self._include = include
         self._now = now
-        self._maker = TableMaker(watching.info) if choice.transform == "Table" else None
+        self._maker = tables.TableMaker(watching.info) if choice.transform == "Table" else None
         self._columns_sent = False
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -68,7 +74,7 @@ class EventStream:
             memo[key] = shown
         return shown
 
-    def _table(self, maker: TableMaker, event: WatchEvent) -> bytes:
+    def _table(self, maker: "tables.TableMaker", event: WatchEvent) -> bytes:
         version = self._choice.version
         if event.type == "BOOKMARK":
             row = maker.bookmark_row(event.value, version)
@@ -76,7 +82,7 @@ class EventStream:
             row = maker.row(event.value, self._include, self._now(), version)
         columns = None if self._columns_sent else maker.columns
         self._columns_sent = True
-        return table(single_metadata(event.value), columns, [row], version)
+        return tables.table(tables.single_metadata(event.value), columns, [row], version)
 
 
 def _line(kind: str, value: bytes) -> bytes:

@@ -5,16 +5,21 @@ After apiextensions-apiserver's ``pkg/apis/apiextensions/{v1/defaults.go,validat
 ``customresources.structural``'s.
 """
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.customresources.approval import ANNOTATION, approval_of
 from pilothouse.apiserver.customresources.field_paths import PathError, resolve
-from pilothouse.apiserver.customresources.structural import schema_problems
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.base import Strategy
+from pilothouse.env.later import later
 from pilothouse.machinery.names import dns_1035_label_errors, dns_subdomain_errors
+
+if TYPE_CHECKING:
+    from pilothouse.apiserver.customresources import structural
+else:
+    structural = later("pilothouse.apiserver.customresources.structural")
 
 FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
@@ -275,7 +280,7 @@ def _version_problems(version: Object, places: _Places, unchanged: frozenset[str
         where = "spec.validation" if places.schema_is_shared else f"{places.version}.schema"
         if "status" in (version.get("subresources") or {}):
             problems += _root_problems(schema, where)
-        problems += schema_problems(schema, f"{where}.openAPIV3Schema", known=name in unchanged)
+        problems += structural.schema_problems(schema, f"{where}.openAPIV3Schema", known=name in unchanged)
     if places.first or not places.columns_are_shared:
         problems += _column_problems(version, places.parent(places.columns_are_shared))
     if places.first or not places.subresources_are_shared:

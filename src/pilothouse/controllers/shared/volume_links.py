@@ -4,7 +4,6 @@ The binder makes that write, and so does the scheduler for claims that wait for 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -22,8 +21,7 @@ YES = "yes"
 _json = msgspec.json.Encoder().encode
 
 
-@dataclass(frozen=True, slots=True)
-class Known(Generic[T]):
+class Known(msgspec.Struct, Generic[T], frozen=True):
     """One object: what is decided by, and its JSON, which is what is written back."""
 
     object: T

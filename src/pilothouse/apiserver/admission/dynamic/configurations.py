@@ -25,14 +25,19 @@ T = TypeVar("T")
 _log = Log("admission")
 
 
+def prefix_of(resource: str) -> str:
+    """Under which keys the objects of a resource of the group are stored."""
+    return storage_prefix(GROUP, resource)
+
+
 class Configurations(Generic[T]):
     """The stored objects of one resource, made into something by ``make``, in the order of their names."""
 
     def __init__(self, store: Store, resource: str, make: Callable[[Object], T]) -> None:
-        self._prefix, self._make = storage_prefix(GROUP, resource), make
-        self._made: dict[str, T] = {
-            record.key: make(decode(record.value)) for record in store.list(self._prefix).records
-        }
+        self._prefix, self._make = prefix_of(resource), make
+        self._made: dict[str, T] = {}
+        for record in store.list(self._prefix).records:
+            self._take(record.key, record.value)
         store.follow(self._prefix, self._follow)
 
     @property
@@ -47,13 +52,14 @@ class Configurations(Generic[T]):
         for change in changes:
             if change.type == "DELETED":
                 self._made.pop(change.key, None)
-                continue
-            try:
-                self._made[change.key] = self._make(decode(change.value))
-            except (StatusError, RecursionError, AttributeError, TypeError, ValueError) as error:
-                # This server lets no such object in, so that somebody else has written the store. What it would have
-                # admitted nobody can know; the write itself has happened, and everybody else must hear of it.
-                _log.error(
-                    "A stored configuration of admission can't be read, and is left out", key=change.key, err=error
-                )
-                self._made.pop(change.key, None)
+            else:
+                self._take(change.key, change.value)
+
+    def _take(self, key: str, value: bytes) -> None:
+        try:
+            self._made[key] = self._make(decode(value))
+        except (StatusError, RecursionError, AttributeError, TypeError, ValueError) as error:
+            # This server lets no such object in, so that somebody else has written the store. What it would have
+            # admitted nobody can know; the write itself has happened, and everybody else must hear of it.
+            _log.error("A stored configuration of admission can't be read, and is left out", key=key, err=error)
+            self._made.pop(key, None)

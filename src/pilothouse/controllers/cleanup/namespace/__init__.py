@@ -48,6 +48,6 @@ DESCRIPTOR = Descriptor(
             flag=Flag("namespace-sync-period", DURATION, 300.0, "The period for syncing namespace life-cycle updates"),
         ),
     ),
-    watches=(Watch(kind=NAMESPACES),),
+    watches=(Watch(kind=NAMESPACES, wakes=lambda namespace: namespace.metadata.deletion_timestamp is not None),),
     factory="pilothouse.controllers.cleanup.namespace.controller:build",
 )

@@ -17,7 +17,7 @@ import msgspec
 
 from pilothouse.api.core import NODES, PODS
 from pilothouse.machinery.flags import INT32, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch, any_object
 
 
 class PodGarbageCollectorOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +46,6 @@ DESCRIPTOR = Descriptor(
             ),
         ),
     ),
-    watches=(Watch(kind=PODS, indexes=("spec.nodeName", "podGarbage")), Watch(kind=NODES)),
+    watches=(Watch(kind=PODS, indexes=("spec.nodeName", "podGarbage"), wakes=any_object), Watch(kind=NODES)),
     factory="pilothouse.controllers.cleanup.pod_garbage_collector.controller:build",
 )

@@ -39,6 +39,6 @@ DESCRIPTOR = Descriptor(
             ),
         ),
     ),
-    watches=(Watch(kind=JOBS),),
+    watches=(Watch(kind=JOBS, wakes=lambda job: job.spec.ttl_seconds_after_finished is not None),),
     factory="pilothouse.controllers.cleanup.ttl_after_finished.controller:build",
 )

@@ -15,10 +15,10 @@ upstream.
 
 import msgspec
 
-from pilothouse.api.core import PODS
+from pilothouse.api.core import PODS, Pod
 from pilothouse.api.resource import RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
 from pilothouse.machinery.flags import INT32, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch, any_object
 
 
 class ResourceClaimOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,6 +31,11 @@ class ResourceClaimOptions(msgspec.Struct, frozen=True, kw_only=True):
         if self.workers <= 0:
             return [f"concurrent-resourceclaim-syncs must be greater than 0, got {self.workers}"]
         return []
+
+
+def has_claims(pod: Pod) -> bool:
+    """Whether the pod is of interest at all."""
+    return bool(pod.spec.resource_claims) or pod.status.extended_resource_claim_status is not None
 
 
 DESCRIPTOR = Descriptor(
@@ -52,8 +57,8 @@ DESCRIPTOR = Descriptor(
         ),
     ),
     watches=(
-        Watch(kind=PODS, indexes=("device claim", "device claim template")),
-        Watch(kind=RESOURCE_CLAIMS, indexes=("owning pod",), keep_raw=True),
+        Watch(kind=PODS, indexes=("device claim", "device claim template"), wakes=has_claims),
+        Watch(kind=RESOURCE_CLAIMS, indexes=("owning pod",), keep_raw=True, wakes=any_object),
         Watch(kind=RESOURCE_CLAIM_TEMPLATES),
     ),
     factory="pilothouse.controllers.devices.resourceclaim.controller:build",

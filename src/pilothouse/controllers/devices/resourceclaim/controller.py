@@ -16,13 +16,12 @@ from pilothouse.api.resource import (
 )
 from pilothouse.client import apply_patch
 from pilothouse.client.errors import ApiError, Conflict, NotFound
-from pilothouse.controllers.devices.resourceclaim import DESCRIPTOR, ResourceClaimOptions
+from pilothouse.controllers.devices.resourceclaim import DESCRIPTOR, ResourceClaimOptions, has_claims
 from pilothouse.controllers.devices.resourceclaim.decide import (
     Reservation,
     Step,
     claim_names,
     claims_to_release,
-    has_claims,
     is_done,
     judge_owner,
     judge_reservation,

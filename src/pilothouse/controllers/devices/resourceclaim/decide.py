@@ -35,11 +35,6 @@ MAX_BASE = 57
 # Pods
 
 
-def has_claims(pod: Pod) -> bool:
-    """Whether the pod is of interest at all."""
-    return bool(pod.spec.resource_claims) or pod.status.extended_resource_claim_status is not None
-
-
 def is_done(pod: Pod) -> bool:
     """Whether it is certain that no container of the pod runs or ever will: it has ended, or it was deleted before it
     had a node, and gets none any more."""

@@ -13,12 +13,12 @@ certificatesigningrequest_approving.md has where it differs from upstream.
 """
 
 from pilothouse.api.certificates import CERTIFICATE_SIGNING_REQUESTS
-from pilothouse.runtime.descriptor import Descriptor, Watch
+from pilothouse.runtime.descriptor import Descriptor, Watch, any_object
 
 DESCRIPTOR = Descriptor(
     name="certificatesigningrequest-approving-controller",
     aliases=("csrapproving",),
     client_name="certificate-controller",
-    watches=(Watch(kind=CERTIFICATE_SIGNING_REQUESTS, keep_raw=True),),
+    watches=(Watch(kind=CERTIFICATE_SIGNING_REQUESTS, keep_raw=True, wakes=any_object),),
     factory="pilothouse.controllers.identity.certificatesigningrequest_approving.controller:build",
 )

@@ -13,12 +13,12 @@ differs from upstream.
 """
 
 from pilothouse.api.certificates import CERTIFICATE_SIGNING_REQUESTS
-from pilothouse.runtime.descriptor import Descriptor, Watch
+from pilothouse.runtime.descriptor import Descriptor, Watch, any_object
 
 DESCRIPTOR = Descriptor(
     name="certificatesigningrequest-cleaner-controller",
     aliases=("csrcleaner",),
     client_name="certificate-controller",
-    watches=(Watch(kind=CERTIFICATE_SIGNING_REQUESTS),),
+    watches=(Watch(kind=CERTIFICATE_SIGNING_REQUESTS, wakes=any_object),),
     factory="pilothouse.controllers.identity.certificatesigningrequest_cleaner.controller:build",
 )

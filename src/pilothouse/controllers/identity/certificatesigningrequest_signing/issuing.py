@@ -8,8 +8,8 @@ unpredictable, so that they are the one thing here which no seed of a simulation
 
 import datetime
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
+import msgspec
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
@@ -27,12 +27,11 @@ class CannotIssue(Exception):
     """A certificate that can't be made; why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Authority:
+class Authority(msgspec.Struct, frozen=True):
     """Who signs."""
 
     certificate: x509.Certificate
-    key: SigningKey = field(repr=False)
+    key: SigningKey
 
 
 _BITS = {

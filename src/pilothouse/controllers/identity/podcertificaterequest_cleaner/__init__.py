@@ -10,12 +10,12 @@ differs from upstream.
 """
 
 from pilothouse.api.certificates import POD_CERTIFICATE_REQUESTS
-from pilothouse.runtime.descriptor import Descriptor, Watch
+from pilothouse.runtime.descriptor import Descriptor, Watch, any_object
 
 DESCRIPTOR = Descriptor(
     name="podcertificaterequest-cleaner-controller",
     client_name="podcertificaterequestcleaner",
     gates=("PodCertificateRequest",),
-    watches=(Watch(kind=POD_CERTIFICATE_REQUESTS),),
+    watches=(Watch(kind=POD_CERTIFICATE_REQUESTS, wakes=any_object),),
     factory="pilothouse.controllers.identity.podcertificaterequest_cleaner.controller:build",
 )

@@ -15,7 +15,7 @@ docs/controllers/taint_eviction.md has where it differs from upstream.
 import msgspec
 
 from pilothouse.api.core import NODES, PODS
-from pilothouse.runtime.descriptor import Descriptor, Watch
+from pilothouse.runtime.descriptor import Descriptor, Watch, any_object
 
 
 class TaintEvictionOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,6 +30,6 @@ DESCRIPTOR = Descriptor(
     client_name="node-controller",
     gates=("SeparateTaintEvictionController",),
     options=TaintEvictionOptions,
-    watches=(Watch(kind=PODS, indexes=("spec.nodeName",)), Watch(kind=NODES)),
+    watches=(Watch(kind=PODS, indexes=("spec.nodeName",), wakes=any_object), Watch(kind=NODES)),
     factory="pilothouse.controllers.node.taint_eviction.controller:build",
 )

@@ -14,17 +14,22 @@ the wiring. docs/controllers/disruption.md has what wakes it and where it differ
 """
 
 from pilothouse.api.apps import DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS
-from pilothouse.api.core import PODS, REPLICATION_CONTROLLERS
+from pilothouse.api.core import PODS, REPLICATION_CONTROLLERS, Pod
 from pilothouse.api.policy import POD_DISRUPTION_BUDGETS
-from pilothouse.runtime.descriptor import Descriptor, Watch
+from pilothouse.runtime.descriptor import Descriptor, Watch, any_object
+
+
+def _has_condition(pod: Pod) -> bool:
+    return any(condition.type == "DisruptionTarget" for condition in pod.status.conditions)
+
 
 DESCRIPTOR = Descriptor(
     name="disruption-controller",
     aliases=("disruption",),
     client_name="disruption-controller",
     watches=(
-        Watch(kind=POD_DISRUPTION_BUDGETS, keep_raw=True),
-        Watch(kind=PODS),
+        Watch(kind=POD_DISRUPTION_BUDGETS, keep_raw=True, wakes=any_object),
+        Watch(kind=PODS, wakes=_has_condition),
         Watch(kind=REPLICATION_CONTROLLERS),
         Watch(kind=REPLICA_SETS),
         Watch(kind=DEPLOYMENTS),

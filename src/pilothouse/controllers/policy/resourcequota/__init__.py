@@ -16,7 +16,7 @@ import msgspec
 
 from pilothouse.api.core import PERSISTENT_VOLUME_CLAIMS, PODS, RESOURCE_QUOTAS, SERVICES
 from pilothouse.machinery.flags import DURATION, INT32, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch, any_object
 
 
 class ResourceQuotaOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +49,7 @@ DESCRIPTOR = Descriptor(
         ),
     ),
     watches=(
-        Watch(kind=RESOURCE_QUOTAS, keep_raw=True),
+        Watch(kind=RESOURCE_QUOTAS, keep_raw=True, wakes=any_object),
         Watch(kind=PODS),
         Watch(kind=SERVICES),
         Watch(kind=PERSISTENT_VOLUME_CLAIMS),

@@ -7,8 +7,9 @@ be counted.
 import asyncio
 import datetime
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from pilothouse.api.resource import RESOURCE_CLAIMS
 from pilothouse.client.discovery import Discovery, Resource

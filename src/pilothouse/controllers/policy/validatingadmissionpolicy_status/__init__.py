@@ -15,7 +15,7 @@ import msgspec
 
 from pilothouse.api.admissionregistration import VALIDATING_ADMISSION_POLICIES
 from pilothouse.machinery.flags import INT32, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch, any_object
 
 
 class PolicyStatusOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,6 +40,6 @@ DESCRIPTOR = Descriptor(
             ),
         ),
     ),
-    watches=(Watch(kind=VALIDATING_ADMISSION_POLICIES),),
+    watches=(Watch(kind=VALIDATING_ADMISSION_POLICIES, wakes=any_object),),
     factory="pilothouse.controllers.policy.validatingadmissionpolicy_status.controller:build",
 )

@@ -39,6 +39,13 @@ DESCRIPTOR = Descriptor(
             ),
         ),
     ),
-    watches=(Watch(kind=PODS, indexes=("claim",)), Watch(kind=PERSISTENT_VOLUME_CLAIMS)),
+    watches=(
+        Watch(
+            kind=PODS,
+            indexes=("claim",),
+            wakes=lambda pod: any(each.ephemeral is not None for each in pod.spec.volumes),
+        ),
+        Watch(kind=PERSISTENT_VOLUME_CLAIMS),
+    ),
     factory="pilothouse.controllers.volumes.ephemeral_volume.controller:build",
 )

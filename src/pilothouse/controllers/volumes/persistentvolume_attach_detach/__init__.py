@@ -22,7 +22,8 @@ import msgspec
 from pilothouse.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PODS
 from pilothouse.api.storage import CSI_DRIVERS, PERSISTENT_VOLUMES, VOLUME_ATTACHMENTS
 from pilothouse.machinery.flags import BOOL, DURATION, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch, any_object
+from pilothouse.semantics.volumes import claim_names
 
 
 class AttachDetachOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,12 +67,12 @@ DESCRIPTOR = Descriptor(
         ),
     ),
     watches=(
-        Watch(kind=PODS, indexes=("claim",)),
-        Watch(kind=NODES),
+        Watch(kind=PODS, indexes=("claim",), wakes=lambda pod: bool(claim_names(pod))),
+        Watch(kind=NODES, wakes=lambda node: bool(node.status.volumes_attached)),
         Watch(kind=PERSISTENT_VOLUME_CLAIMS),
         Watch(kind=PERSISTENT_VOLUMES),
         Watch(kind=CSI_DRIVERS),
-        Watch(kind=VOLUME_ATTACHMENTS),
+        Watch(kind=VOLUME_ATTACHMENTS, wakes=any_object),
     ),
     factory="pilothouse.controllers.volumes.persistentvolume_attach_detach.controller:build",
 )

@@ -4,14 +4,14 @@ Upstream: v1.36 ``pkg/controller/volume/attachdetach/cache/actual_state_of_world
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from pilothouse.controllers.volumes.persistentvolume_attach_detach.desired import Pair
 from pilothouse.semantics.attachments import Disk
 
 
-@dataclass
-class Attachment:
+class Attachment(msgspec.Struct):
     """A volume on a node. ``confirmed``: it is attached; otherwise it may be. ``disk`` is None as long as nothing but
     its name is known. ``since`` is when it was first not wanted any more, in loop time."""
 

@@ -5,7 +5,8 @@ anew when it goes, which fails if its claims went before; here they are remember
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+
+import msgspec
 
 from pilothouse.api.core import Pod
 from pilothouse.semantics.attachments import Disk
@@ -14,12 +15,11 @@ Pair = tuple[str, str]
 """A volume, by its unique name, and a node."""
 
 
-@dataclass
-class Wanted:
+class Wanted(msgspec.Struct):
     """A volume on a node: for these pods, by uid. ``told``: that it is in use elsewhere."""
 
     disk: Disk
-    pods: dict[str, Pod] = field(default_factory=dict)
+    pods: dict[str, Pod] = {}
     told: bool = False
 
 

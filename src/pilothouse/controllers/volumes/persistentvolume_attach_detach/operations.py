@@ -5,7 +5,8 @@ volumes that several nodes may have it is one thing at a time for each volume an
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pilothouse.api.core import Pod
 from pilothouse.controllers.volumes.persistentvolume_attach_detach.desired import Pair
@@ -16,8 +17,7 @@ ATTACH, DETACH = "volume_attach", "volume_detach"
 FIRST_SECONDS, LONGEST_SECONDS = 0.5, 122.0
 
 
-@dataclass(eq=False)
-class Operation:
+class Operation(msgspec.Struct, eq=False):
     """Something that is under way. ``pods`` hear of it. ``verify``: the node itself is asked before. ``deadline`` is
     until when the driver may take, once it has been asked."""
 
@@ -33,8 +33,7 @@ class Operation:
     """The one in which the attachment was made, found or marked for deletion: an older cache says nothing of it."""
 
 
-@dataclass
-class Rest:
+class Rest(msgspec.Struct):
     """After a failure of this kind: how long, and since when."""
 
     kind: str

@@ -20,7 +20,7 @@ import msgspec
 from pilothouse.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PODS
 from pilothouse.api.storage import PERSISTENT_VOLUMES, STORAGE_CLASSES
 from pilothouse.machinery.flags import BOOL, DURATION, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch, any_object
 
 
 class BinderOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,8 +75,8 @@ DESCRIPTOR = Descriptor(
         ),
     ),
     watches=(
-        Watch(kind=PERSISTENT_VOLUMES, keep_raw=True),
-        Watch(kind=PERSISTENT_VOLUME_CLAIMS, keep_raw=True),
+        Watch(kind=PERSISTENT_VOLUMES, keep_raw=True, wakes=any_object),
+        Watch(kind=PERSISTENT_VOLUME_CLAIMS, keep_raw=True, wakes=any_object),
         Watch(kind=STORAGE_CLASSES),
         Watch(kind=PODS, indexes=("claim",)),
         Watch(kind=NODES),

@@ -14,12 +14,12 @@ wakes it and where it differs from upstream.
 """
 
 from pilothouse.api.core import PERSISTENT_VOLUME_CLAIMS
-from pilothouse.runtime.descriptor import Descriptor, Watch
+from pilothouse.runtime.descriptor import Descriptor, Watch, any_object
 
 DESCRIPTOR = Descriptor(
     name="persistentvolume-expander-controller",
     aliases=("persistentvolume-expander",),
     client_name="expand-controller",
-    watches=(Watch(kind=PERSISTENT_VOLUME_CLAIMS),),
+    watches=(Watch(kind=PERSISTENT_VOLUME_CLAIMS, wakes=any_object),),
     factory="pilothouse.controllers.volumes.persistentvolume_expander.controller:build",
 )

@@ -8,12 +8,12 @@ docs/controllers/persistentvolume_protection.md has what wakes it and where it d
 """
 
 from pilothouse.api.storage import PERSISTENT_VOLUMES
-from pilothouse.runtime.descriptor import Descriptor, Watch
+from pilothouse.runtime.descriptor import Descriptor, Watch, any_object
 
 DESCRIPTOR = Descriptor(
     name="persistentvolume-protection-controller",
     aliases=("pv-protection",),
     client_name="pv-protection-controller",
-    watches=(Watch(kind=PERSISTENT_VOLUMES, keep_raw=True),),
+    watches=(Watch(kind=PERSISTENT_VOLUMES, keep_raw=True, wakes=any_object),),
     factory="pilothouse.controllers.volumes.persistentvolume_protection.controller:build",
 )

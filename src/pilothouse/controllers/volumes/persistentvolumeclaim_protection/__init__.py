@@ -13,12 +13,15 @@ where it differs from upstream.
 """
 
 from pilothouse.api.core import PERSISTENT_VOLUME_CLAIMS, PODS
-from pilothouse.runtime.descriptor import Descriptor, Watch
+from pilothouse.runtime.descriptor import Descriptor, Watch, any_object
 
 DESCRIPTOR = Descriptor(
     name="persistentvolumeclaim-protection-controller",
     aliases=("pvc-protection",),
     client_name="pvc-protection-controller",
-    watches=(Watch(kind=PERSISTENT_VOLUME_CLAIMS, keep_raw=True), Watch(kind=PODS, indexes=("claim",))),
+    watches=(
+        Watch(kind=PERSISTENT_VOLUME_CLAIMS, keep_raw=True, wakes=any_object),
+        Watch(kind=PODS, indexes=("claim",)),
+    ),
     factory="pilothouse.controllers.volumes.persistentvolumeclaim_protection.controller:build",
 )

@@ -13,14 +13,14 @@ Files: ``decide`` who names which class, ``controller`` the wiring; the rest is
 
 from pilothouse.api.core import PERSISTENT_VOLUME_CLAIMS
 from pilothouse.api.storage import PERSISTENT_VOLUMES, VOLUME_ATTRIBUTES_CLASSES
-from pilothouse.runtime.descriptor import Descriptor, Watch
+from pilothouse.runtime.descriptor import Descriptor, Watch, any_object
 
 DESCRIPTOR = Descriptor(
     name="volumeattributesclass-protection-controller",
     client_name="volumeattributesclass-protection-controller",
     gates=("VolumeAttributesClass",),
     watches=(
-        Watch(kind=VOLUME_ATTRIBUTES_CLASSES, keep_raw=True),
+        Watch(kind=VOLUME_ATTRIBUTES_CLASSES, keep_raw=True, wakes=any_object),
         Watch(kind=PERSISTENT_VOLUME_CLAIMS, indexes=("volumeAttributesClassName",)),
         Watch(kind=PERSISTENT_VOLUMES, indexes=("volumeAttributesClassName",)),
     ),

@@ -18,7 +18,7 @@ import msgspec
 
 from pilothouse.api.batch import CRON_JOBS, JOBS
 from pilothouse.machinery.flags import INT32, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch, any_object
 
 
 class CronJobOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +43,6 @@ DESCRIPTOR = Descriptor(
             ),
         ),
     ),
-    watches=(Watch(kind=CRON_JOBS, keep_raw=True), Watch(kind=JOBS, indexes=("controller",))),
+    watches=(Watch(kind=CRON_JOBS, keep_raw=True, wakes=any_object), Watch(kind=JOBS, indexes=("controller",))),
     factory="pilothouse.controllers.workloads.cronjob.controller:build",
 )

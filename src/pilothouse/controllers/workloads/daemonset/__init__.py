@@ -21,7 +21,7 @@ import msgspec
 from pilothouse.api.apps import CONTROLLER_REVISIONS, DAEMON_SETS
 from pilothouse.api.core import NODES, PODS
 from pilothouse.machinery.flags import INT32, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec, GateSpec, Watch
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec, GateSpec, Watch, any_object
 
 
 class DaemonSetOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +53,7 @@ DESCRIPTOR = Descriptor(
         ),
     ),
     watches=(
-        Watch(kind=DAEMON_SETS, keep_raw=True),
+        Watch(kind=DAEMON_SETS, keep_raw=True, wakes=any_object),
         Watch(kind=CONTROLLER_REVISIONS, indexes=("controller",), keep_raw=True),
         Watch(kind=PODS),
         Watch(kind=NODES),

@@ -19,7 +19,7 @@ import msgspec
 from pilothouse.api.apps import DEPLOYMENTS, REPLICA_SETS
 from pilothouse.api.core import PODS
 from pilothouse.machinery.flags import INT32, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec, GateSpec, Watch
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec, GateSpec, Watch, any_object
 
 
 class DeploymentOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +48,7 @@ DESCRIPTOR = Descriptor(
         ),
     ),
     watches=(
-        Watch(kind=DEPLOYMENTS, keep_raw=True),
+        Watch(kind=DEPLOYMENTS, keep_raw=True, wakes=any_object),
         Watch(kind=REPLICA_SETS, indexes=("controller",), keep_raw=True),
         Watch(kind=PODS, indexes=("controller",)),
     ),

@@ -21,7 +21,7 @@ import msgspec
 from pilothouse.api.autoscaling import HORIZONTAL_POD_AUTOSCALERS
 from pilothouse.api.core import PODS
 from pilothouse.machinery.flags import DURATION, FLOAT, INT32, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec, GateSpec, Watch
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec, GateSpec, Watch, any_object
 
 
 class HorizontalPodAutoscalerOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,6 +105,6 @@ DESCRIPTOR = Descriptor(
             ),
         ),
     ),
-    watches=(Watch(kind=HORIZONTAL_POD_AUTOSCALERS, keep_raw=True), Watch(kind=PODS)),
+    watches=(Watch(kind=HORIZONTAL_POD_AUTOSCALERS, keep_raw=True, wakes=any_object), Watch(kind=PODS)),
     factory="pilothouse.controllers.workloads.horizontal_pod_autoscaler.controller:build",
 )

@@ -21,7 +21,10 @@ import msgspec
 from pilothouse.api.batch import JOBS
 from pilothouse.api.core import PODS
 from pilothouse.machinery.flags import INT32, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec, GateSpec, Watch
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec, GateSpec, Watch, any_object
+
+TRACKING = "batch.kubernetes.io/job-tracking"
+"""The finalizer of pods that have not been counted."""
 
 
 class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +51,9 @@ DESCRIPTOR = Descriptor(
             ),
         ),
     ),
-    watches=(Watch(kind=JOBS, keep_raw=True), Watch(kind=PODS, indexes=("controller",))),
+    watches=(
+        Watch(kind=JOBS, keep_raw=True, wakes=any_object),
+        Watch(kind=PODS, indexes=("controller",), wakes=lambda pod: TRACKING in pod.metadata.finalizers),
+    ),
     factory="pilothouse.controllers.workloads.job.controller:build",
 )

@@ -9,7 +9,8 @@ import msgspec
 
 from pilothouse.api.batch import Job
 from pilothouse.controllers.shared import blueprints as shared
-from pilothouse.controllers.workloads.job.decide import TRACKING, is_indexed
+from pilothouse.controllers.workloads.job import TRACKING
+from pilothouse.controllers.workloads.job.decide import is_indexed
 from pilothouse.controllers.workloads.job.indexes import INDEX
 from pilothouse.env import Log
 from pilothouse.machinery.labels import Selector

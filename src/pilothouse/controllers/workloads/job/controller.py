@@ -15,11 +15,10 @@ from pilothouse.api.meta import Object, ObjectMeta, OwnerReference
 from pilothouse.client import strategic_merge_patch
 from pilothouse.client.errors import ApiError, NotFound, has_cause
 from pilothouse.controllers.shared.own_writes import OwnWrites
-from pilothouse.controllers.workloads.job import JobOptions, backoff, tracking
+from pilothouse.controllers.workloads.job import TRACKING, JobOptions, backoff, tracking
 from pilothouse.controllers.workloads.job.blueprint import Blueprint, Blueprints
 from pilothouse.controllers.workloads.job.decide import (
     COMPLETIONS_REACHED,
-    TRACKING,
     Census,
     CreatePods,
     RemovePods,

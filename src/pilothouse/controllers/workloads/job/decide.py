@@ -18,7 +18,6 @@ from pilothouse.controllers.workloads.job.success_policy import met_rule
 from pilothouse.semantics.jobs import true_condition
 from pilothouse.semantics.pods import is_active, is_ready, is_terminating, max_restart_counts, ready_condition
 
-TRACKING = "batch.kubernetes.io/job-tracking"
 FAILURE_COUNT = "batch.kubernetes.io/job-index-failure-count"
 IGNORED_FAILURE_COUNT = "batch.kubernetes.io/job-index-ignored-failure-count"
 BURST = 500

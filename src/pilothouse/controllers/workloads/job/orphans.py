@@ -6,7 +6,7 @@ Upstream: v1.36 ``pkg/controller/job/job_controller.go`` (``syncOrphanPod``).
 from pilothouse.api.batch import JOBS, Job
 from pilothouse.api.core import Pod
 from pilothouse.api.meta import OwnerReference
-from pilothouse.controllers.workloads.job.decide import TRACKING
+from pilothouse.controllers.workloads.job import TRACKING
 from pilothouse.machinery.owners import controller_of
 from pilothouse.semantics.jobs import is_finished
 

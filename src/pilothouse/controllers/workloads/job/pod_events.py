@@ -9,8 +9,9 @@ from collections.abc import Callable
 from pilothouse.api.batch import JOBS, Job
 from pilothouse.api.core import Pod
 from pilothouse.controllers.shared.pod_events import PodEvents
+from pilothouse.controllers.workloads.job import TRACKING
 from pilothouse.controllers.workloads.job.blueprint import Blueprints
-from pilothouse.controllers.workloads.job.decide import TRACKING, until_deadline
+from pilothouse.controllers.workloads.job.decide import until_deadline
 from pilothouse.controllers.workloads.job.orphans import is_external
 from pilothouse.env import Env, Log
 from pilothouse.machinery.owners import controller_of

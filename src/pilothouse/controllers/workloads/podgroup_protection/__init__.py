@@ -11,7 +11,7 @@ it differs from upstream.
 
 from pilothouse.api.core import PODS
 from pilothouse.api.scheduling import POD_GROUPS
-from pilothouse.runtime.descriptor import Descriptor, Watch
+from pilothouse.runtime.descriptor import Descriptor, Watch, any_object
 
 FINALIZER = "scheduling.k8s.io/podgroup-protection"
 
@@ -19,6 +19,6 @@ DESCRIPTOR = Descriptor(
     name="podgroup-protection-controller",
     client_name="podgroup-protection-controller",
     gates=("GenericWorkload",),
-    watches=(Watch(kind=POD_GROUPS, keep_raw=True), Watch(kind=PODS)),
+    watches=(Watch(kind=POD_GROUPS, keep_raw=True, wakes=any_object), Watch(kind=PODS)),
     factory="pilothouse.controllers.workloads.podgroup_protection.controller:build",
 )

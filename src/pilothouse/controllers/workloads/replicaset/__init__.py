@@ -19,7 +19,7 @@ import msgspec
 from pilothouse.api.apps import REPLICA_SETS
 from pilothouse.api.core import PODS
 from pilothouse.machinery.flags import INT32, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec, GateSpec, Watch
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec, GateSpec, Watch, any_object
 
 
 class ReplicaSetOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +57,7 @@ DESCRIPTOR = Descriptor(
         ),
     ),
     watches=(
-        Watch(kind=REPLICA_SETS, indexes=("controllerUID",), keep_raw=True),
+        Watch(kind=REPLICA_SETS, indexes=("controllerUID",), keep_raw=True, wakes=any_object),
         Watch(kind=PODS, indexes=("controller",)),
     ),
     factory="pilothouse.controllers.workloads.replicaset.controller:build",

@@ -9,7 +9,7 @@ guard, so that a create whose answer was lost is tried again at once. Upstream d
 from pilothouse.api.core import PODS, REPLICATION_CONTROLLERS
 from pilothouse.controllers.workloads.replicaset import ReplicaSetOptions
 from pilothouse.machinery.flags import INT32, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec, GateSpec, Watch
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec, GateSpec, Watch, any_object
 
 
 class ReplicationControllerOptions(ReplicaSetOptions, frozen=True, kw_only=True):
@@ -38,7 +38,7 @@ DESCRIPTOR = Descriptor(
         ),
     ),
     watches=(
-        Watch(kind=REPLICATION_CONTROLLERS, indexes=("controllerUID",), keep_raw=True),
+        Watch(kind=REPLICATION_CONTROLLERS, indexes=("controllerUID",), keep_raw=True, wakes=any_object),
         Watch(kind=PODS, indexes=("controller",)),
     ),
     factory="pilothouse.controllers.workloads.replicationcontroller.controller:build",

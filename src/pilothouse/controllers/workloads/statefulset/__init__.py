@@ -23,7 +23,7 @@ import msgspec
 from pilothouse.api.apps import CONTROLLER_REVISIONS, STATEFUL_SETS
 from pilothouse.api.core import PERSISTENT_VOLUME_CLAIMS, PODS
 from pilothouse.machinery.flags import INT32, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec, GateSpec, Watch
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec, GateSpec, Watch, any_object
 
 
 class StatefulSetOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,7 +59,7 @@ DESCRIPTOR = Descriptor(
         ),
     ),
     watches=(
-        Watch(kind=STATEFUL_SETS, keep_raw=True),
+        Watch(kind=STATEFUL_SETS, keep_raw=True, wakes=any_object),
         Watch(kind=CONTROLLER_REVISIONS, indexes=("controller",), keep_raw=True),
         Watch(kind=PODS, indexes=("controller",)),
         Watch(kind=PERSISTENT_VOLUME_CLAIMS, keep_raw=True),

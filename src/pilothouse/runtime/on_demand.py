@@ -1,0 +1,98 @@
+"""A program that is built with the first object that gives it something to do.
+
+A plane that lives for one test has no use for most controllers: their modules, caches and watches are a good part of
+what its start costs. Descriptors say what gives a controller something to do (``Watch.wakes``). Until there is such an
+object ``OnDemand`` stands in for it. What comes then is to the controller as if its process had just been started: it
+reads what is there.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Protocol
+
+from pilothouse.runtime.descriptor import Watch
+from pilothouse.runtime.informer import InformerFactory, Registration, SharedInformer
+
+
+class Runnable(Protocol):
+    """A controller, or another program of the same kind."""
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        ...
+
+
+class OnDemand:
+    """Runs what ``build`` makes, from when it is needed: once there is an object that one of ``watches`` is woken by.
+
+    To be made before the informers start, or in the same breath.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        watches: Iterable[Watch],
+        informers: InformerFactory,
+        build: Callable[[], Awaitable[Runnable]],
+    ) -> None:
+        self.name = name
+        self._build = build
+        self._needed = asyncio.Event()
+        self._built = asyncio.Event()
+        self._informers: list[SharedInformer[Any]] = []
+        self._handlers: list[Registration[Any]] = []
+        for watch in watches:
+            if watch.wakes is not None:
+                informer = _informer_of(watch, informers)
+                self._informers.append(informer)
+                self._handlers.append(self._listen(informer, watch.wakes))
+
+    def _listen(self, informer: SharedInformer[Any], wakes: Callable[[Any], bool]) -> Registration[Any]:
+        def seen(obj: Any) -> None:
+            if not self._needed.is_set() and wakes(obj):
+                self._needed.set()
+
+        return informer.add_handler(lambda obj, _initial: seen(obj), lambda _old, obj: seen(obj), resync_seconds=0.0)
+
+    async def run(self) -> None:
+        """Wait until there is something to do, then do it until cancelled."""
+        await self._needed.wait()
+        for handler in self._handlers:
+            handler.remove()
+        program = await self._build()
+        self._built.set()
+        await program.run()
+
+    async def settled(self) -> None:
+        """Return once what there is has been seen, and the program is built if that gives it something to do."""
+        for informer in self._informers:
+            await informer.wait_synced()
+        if self._needed.is_set():
+            await self._built.wait()
+
+
+def can_wait(watches: Iterable[Watch]) -> bool:
+    """Whether there is a state of the cluster in which who watches these has nothing to do."""
+    return any(watch.wakes is not None for watch in watches)
+
+
+def keep_raw_for(watches: Iterable[Watch], informers: InformerFactory) -> None:
+    """An informer that runs can't begin to keep raw objects: what somebody wants who comes late is said now."""
+    for watch in watches:
+        if watch.keep_raw:
+            informers.keep_raw(
+                watch.kind,
+                namespace=watch.namespace,
+                label_selector=watch.label_selector,
+                field_selector=watch.field_selector,
+            )
+
+
+def _informer_of(watch: Watch, informers: InformerFactory) -> SharedInformer[Any]:
+    """The one that the program will ask for."""
+    return informers.informer(
+        watch.kind,
+        namespace=watch.namespace,
+        label_selector=watch.label_selector,
+        field_selector=watch.field_selector,
+    )

@@ -1,0 +1,144 @@
+"""Programs that are built with the first object that gives them something to do."""
+
+import asyncio
+
+import pytest
+from tests.runtime.cluster import Cluster
+
+from pilothouse.api.core import CONFIG_MAPS, SECRETS
+from pilothouse.client import merge_patch
+from pilothouse.env import Env, TaskGroup
+from pilothouse.env.virtual import run
+from pilothouse.runtime import InformerFactory
+from pilothouse.runtime.descriptor import Watch, any_object
+from pilothouse.runtime.on_demand import OnDemand, can_wait, keep_raw_for
+
+MARKED = Watch(kind=CONFIG_MAPS, wakes=lambda found: found.metadata.labels.get("wakes") == "yes")
+SLEEP = 1.0
+
+
+class World:
+    """A server with one program that waits, and what became of it."""
+
+    def __init__(self, env: Env, *watches: Watch, error: Exception | None = None) -> None:
+        self.cluster = Cluster(env)
+        self.informers = InformerFactory(self.cluster.client(), env)
+        self.told: list[str] = []
+        self._error = error
+        self.program = OnDemand("sleeper", watches, self.informers, self._build)
+
+    async def _build(self) -> "World":
+        if self._error is not None:
+            raise self._error
+        self.told.append("built")
+        return self
+
+    async def run(self) -> None:
+        self.told.append("runs")
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            self.told.append("ends")
+
+    def start(self, group: TaskGroup) -> None:
+        self.informers.start(group)
+        group.start(self.program.run())
+
+    async def both(self) -> None:
+        """Until one of them fails."""
+        async with TaskGroup("test") as group:
+            self.start(group)
+
+    async def put(self, name: str, *, wakes: str = "") -> None:
+        body = {"metadata": {"name": name, "labels": {"wakes": wakes}}}
+        await self.cluster.admin().create(CONFIG_MAPS.raw, body, "default")
+        await asyncio.sleep(SLEEP)
+
+    async def relabel(self, name: str) -> None:
+        labels = merge_patch({"metadata": {"labels": {"wakes": "yes"}}})
+        await self.cluster.admin().patch(CONFIG_MAPS.raw, name, labels, "default")
+        await asyncio.sleep(SLEEP)
+
+
+def test_it_is_built_with_the_first_object_that_wakes_it_and_ends_when_it_is_cancelled() -> None:
+    async def main(env: Env) -> None:
+        world = World(env, MARKED)
+        async with TaskGroup("test") as group:
+            world.start(group)
+            await world.put("other")
+            assert world.told == []
+            await world.put("first", wakes="yes")
+            await world.put("second", wakes="yes")
+            assert world.told == ["built", "runs"]
+            group.cancel()
+        assert world.told == ["built", "runs", "ends"]
+
+    run(main)
+
+
+def test_an_object_that_changes_wakes_it_too() -> None:
+    async def main(env: Env) -> None:
+        world = World(env, MARKED)
+        async with TaskGroup("test") as group:
+            world.start(group)
+            await world.put("one")
+            await world.relabel("one")
+            assert world.told == ["built", "runs"]
+            group.cancel()
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    ("wakes", "expected"),
+    [
+        pytest.param("yes", ["built"], id="with something to do it is built"),
+        pytest.param("no", [], id="with nothing to do it is not waited for"),
+    ],
+)
+def test_it_is_settled_once_what_there_is_has_been_seen(wakes: str, expected: list[str]) -> None:
+    async def main(env: Env) -> None:
+        world = World(env, MARKED)
+        await world.put("there", wakes=wakes)
+        async with TaskGroup("test") as group:
+            world.start(group)
+            await world.program.settled()
+            assert world.told[:1] == expected
+            group.cancel()
+
+    run(main)
+
+
+def test_a_program_that_cannot_be_built_fails_as_one_that_runs() -> None:
+    async def main(env: Env) -> None:
+        world = World(env, MARKED, error=ArithmeticError("a bug"))
+        await world.put("there", wakes="yes")
+        with pytest.raises(BaseExceptionGroup) as raised:
+            await world.both()
+        assert raised.group_contains(ArithmeticError)
+
+    run(main)
+
+
+def test_who_comes_late_finds_raw_objects_in_an_informer_that_began_without_them() -> None:
+    async def main(env: Env) -> None:
+        world = World(env, MARKED, Watch(kind=SECRETS, keep_raw=True))
+        keep_raw_for((MARKED, Watch(kind=SECRETS, keep_raw=True)), world.informers)
+        early = world.informers.informer(SECRETS)
+        async with TaskGroup("test") as group:
+            world.start(group)
+            await early.wait_synced()
+            late = world.informers.informer(SECRETS, keep_raw=True)
+            assert late is early
+            assert late.cache.keep_raw
+            assert not world.informers.informer(CONFIG_MAPS).cache.keep_raw
+            group.cancel()
+
+    run(main)
+
+
+def test_who_has_something_to_do_whatever_there_is_cannot_wait() -> None:
+    assert can_wait([Watch(kind=SECRETS), MARKED])
+    assert can_wait([Watch(kind=SECRETS, wakes=any_object)])
+    assert not can_wait([Watch(kind=SECRETS)])
+    assert not can_wait([])
