@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import random
 import re
 from collections.abc import Awaitable, Callable
 from itertools import permutations
@@ -10,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.scenarios.test_volumes import CLAIMS, PODS, claim
-from tests.scenarios.users import Doc, User
+from tests.scenarios.users import Doc, Restless
 
 from pilothouse.client.errors import ApiError
 from pilothouse.controllers.volumes.selinux_warning.books import Books
@@ -44,24 +43,15 @@ def pod(name: str, claim_name: str, level: str, policy: str | None) -> Doc:
     }
 
 
-class Owner(User):
+class Owner(Restless):
     """Somebody whose pods share volumes and do not care for labels, and whoever runs the driver."""
 
-    def __init__(self, simulation: Simulation) -> None:
-        super().__init__(simulation.user)
-        self._chance: random.Random = simulation.env.stream("user")
+    PAUSES = (0.0, 0.05, 0.5, 3.0)
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
         """What may be done, the likelier more than once."""
-        often = [self.claim, self.start, self.start, self.start]
-        return [*often, *often, self.stop, self.stop, self.finish, self.change_driver, self.take_driver, self.give_up]
-
-    async def work(self, count: int) -> None:
-        """Do so many things."""
-        for _ in range(count):
-            with contextlib.suppress(ApiError):  # a person shrugs
-                await self._chance.choice(self.actions())()
-            await asyncio.sleep(self._chance.choice((0.0, 0.05, 0.5, 3.0)))
+        often = [self.claim, self.start, self.start, self.start, self.start, self.change_driver]
+        return [*often, *often, self.stop, self.stop, self.finish, self.take_driver, self.give_up]
 
     async def announce(self, mount: bool) -> None:
         """The driver says whether it mounts with labels."""
@@ -72,8 +62,11 @@ class Owner(User):
         await self.ask("POST", CLAIMS, claim(f"c{self._chance.randrange(2)}", 1, "standard"))
 
     async def start(self) -> None:
-        """A pod of one of a few names."""
-        name, of = f"p{self._chance.randrange(5)}", f"c{self._chance.randrange(2)}"
+        """A pod of one of a few names. One that has ended makes room for it."""
+        name, of = f"p{self._chance.randrange(6)}", f"c{self._chance.randrange(2)}"
+        before = await self.get(f"{PODS}/{name}")
+        if before is not None and before["status"]["phase"] in ("Succeeded", "Failed"):
+            await self.ask("DELETE", f"{PODS}/{name}", {"gracePeriodSeconds": 0})
         level = self._chance.choice(("", "s0:c1,c2", "s0:c3,c4"))
         await self.ask(
             "POST", PODS, pod(name, of, level, self._chance.choice((None, None, "MountOption", "Recursive")))
@@ -171,6 +164,8 @@ async def judge(simulation: Simulation, user: Owner) -> None:
     with contextlib.suppress(ApiError):
         await user.take_driver()
     await user.announce(mount=True)
+    await asyncio.sleep(20.0)
+    await compare(simulation, user)
     await user.ask("POST", CLAIMS, claim("last", 1, "standard"))
     await user.ask("POST", PODS, pod("x", "last", "s0:c1,c2", None))
     await user.ask("POST", PODS, pod("y", "last", "s0:c3,c4", None))

@@ -38,8 +38,16 @@ THERE = [
 NEW = "testns/testpod"
 
 
-def books_of(users: Iterable[tuple[str, str, Use]]) -> Books:
+def mounting(*drivers: str) -> Books:
+    """Books in which these drivers mount with labels."""
     books = Books()
+    for name in drivers or ("driver1",):
+        assert books.let_mount(name, mounts=True) == []
+    return books
+
+
+def books_of(users: Iterable[tuple[str, str, Use]]) -> Books:
+    books = mounting()
     for pod, volume, use in users:
         assert books.set(pod, f"uid of {pod}", {at(volume): use}, complete=False) == [], "they get on"
     return books
@@ -130,7 +138,7 @@ def test_what_one_more_use_brings(pod: str, volume: str, use: Use, found: list[C
 
 
 def test_a_new_volume_in_empty_books() -> None:
-    assert Books().set(NEW, "u", {at("vol-new"): mount("l")}, complete=True) == []
+    assert mounting().set(NEW, "u", {at("vol-new"): mount("l")}, complete=True) == []
 
 
 def test_who_differs_in_policy_and_level_differs_in_both() -> None:
@@ -141,7 +149,7 @@ def test_who_differs_in_policy_and_level_differs_in_both() -> None:
 
 
 def test_when_all_pods_are_deleted_nothing_is_left() -> None:
-    books = Books()
+    books = mounting()
     pods = [f"ns{a}/pod{b}" for a in range(4) for b in range(4)]
     for pod in pods:
         uses = {at(f"vol{number}"): mount("label1") for number in range(4)}
@@ -167,7 +175,7 @@ def test_conflicts_over_several_volumes_are_all_there_until_the_pod_goes() -> No
 
 def test_two_pods_that_differ_over_two_volumes_are_one_conflict_in_the_metric() -> None:
     uses = [{at("vol3"): mount(f"u:r:{label}"), at("vol4"): mount(f"u:r:{label}")} for label in "de"]
-    books = Books()
+    books = mounting()
     books.set("ns/d", "d", uses[0], complete=True)
     found = books.set("ns/e", "e", uses[1], complete=True)
     assert len(found) == 4
@@ -209,7 +217,7 @@ A, B = ("ns/a", "vol1", "u:r:a"), ("ns/b", "vol1", "u:r:b")
     ],
 )
 def test_what_is_left_when_a_pod_goes(users: list[tuple[str, str, str]], gone: str, left: set[tuple[str, str]]) -> None:
-    books = Books()
+    books = mounting()
     for pod, volume, label in users:
         books.set(pod, pod, {at(volume): mount(label)}, complete=False)
     for _twice in range(2):  # "delete pod that was already deleted is a no-op"
@@ -218,18 +226,33 @@ def test_what_is_left_when_a_pod_goes(users: list[tuple[str, str, str]], gone: s
         assert pairs == left | {(other, pod) for pod, other in left}
 
 
-def test_the_pods_of_a_driver() -> None:
-    books = Books()
-    for driver, pod, volume in (
-        ("d1", "ns1/pod1", "vol1"),
-        ("d2", "ns2/pod2", "vol2"),
-        ("d2", "ns3/pod3-2", "vol3"),
-        ("d2", "ns3/pod3-1", "vol3"),
+def test_what_a_driver_can_do_counts_for_its_volumes_all_at_once() -> None:
+    """And for nobody else's. Pods that agree are told nothing, however many there are."""
+    books = mounting("d1")
+    for driver, pod, volume, label in (
+        ("d1", "ns1/pod1", "vol1", ":::a"),
+        ("d2", "ns2/pod2", "vol2", ":::a"),
+        ("d2", "ns3/pod3-2", "vol3", ":::a"),
+        ("d2", "ns3/pod3-1", "vol3", ":::b"),
+        ("d2", "ns3/pod3-3", "vol3", ":::b"),
+        ("d3", "ns4/pod4-1", "vol4", ":::a"),
+        ("d3", "ns4/pod4-2", "vol4", ":::b"),
     ):
-        books.set(pod, pod, {Place(volume, driver): mount("l")}, complete=True)
-    assert books.pods_of("d1") == ["ns1/pod1"]
-    assert books.pods_of("d2") == ["ns2/pod2", "ns3/pod3-1", "ns3/pod3-2"]
-    assert books.pods_of("d4") == [], "totally unknown CSI driver"
+        assert books.set(pod, pod, {Place(volume, driver): mount(label)}, complete=True) == []
+    found = books.let_mount("d2", mounts=True)
+    expected = both(*(Conflict(LABEL, f"ns3/pod3-{n}", ":::b", "ns3/pod3-2", ":::a") for n in (1, 3)))
+    assert set(found) == set(books.conflicts()) == set(expected)
+    assert len(found) == len(expected)
+    assert books.let_mount("d2", mounts=True) == [], "that is known"
+    assert books.let_mount("d2", mounts=False) == []
+    assert list(books.conflicts()) == []
+    assert books.let_mount("d4", mounts=True) == [], "totally unknown CSI driver"
+
+
+def test_what_no_driver_mounts_can_be_mounted_with_a_label() -> None:
+    books = Books()
+    books.set("ns/a", "a", {Place("kubernetes.io/iscsi/x", ""): mount(":::a")}, complete=True)
+    assert len(books.set("ns/b", "b", {Place("kubernetes.io/iscsi/x", ""): mount(":::b")}, complete=True)) == 2
 
 
 def test_another_pod_of_the_same_name_uses_nothing_of_the_first_ones() -> None:
@@ -251,7 +274,7 @@ def test_a_volume_that_is_not_used_any_more_is_let_go_if_all_are_known(complete:
 def test_the_books_say_what_comparing_each_with_each_says(number: int) -> None:
     chance = random.Random(number)
     uses = [EACH_FILE, mount("u:r:t:s0"), mount("::t:s0"), mount(":::s1"), mount("v:::s0")]
-    books, known = Books(), dict[str, dict[str, Use]]()
+    books, known = mounting(), dict[str, dict[str, Use]]()
     for _step in range(200):
         pod = f"ns{chance.randrange(2)}/p{chance.randrange(6)}"
         if chance.random() < 0.3:

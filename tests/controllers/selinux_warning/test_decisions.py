@@ -23,6 +23,7 @@ from pilothouse.controllers.volumes.selinux_warning.decide import (
     message_of,
     message_of_several,
     mounted,
+    mounts_with_label,
     reason_of,
 )
 from pilothouse.controllers.volumes.selinux_warning.views import MountingPod
@@ -73,14 +74,11 @@ OF_EBS = bound(awsElasticBlockStore={"volumeID": "pv1"})
 def look(
     found: MountingPod,
     volume: PersistentVolume | None = OF_EBS,
-    mount: bool | None = True,
     claims: tuple[PersistentVolumeClaim, ...] = (claim(),),
 ) -> Used:
-    """With such a volume, whose driver says so of mounting with labels."""
+    """With such a volume."""
     by_key = {f"ns1/{each.metadata.name}": each for each in claims}
-    driver = msgspec.convert({"spec": {"seLinuxMount": mount}}, Driver)
-    volumes = {} if volume is None else {"pv1": volume}
-    return decide(found, by_key.get, volumes.get, {EBS: driver}.get)
+    return decide(found, by_key.get, ({} if volume is None else {"pv1": volume}).get)
 
 
 def used(**uses: Use) -> Used:
@@ -123,15 +121,10 @@ def test_how_a_pod_uses_its_volumes(found: MountingPod, answer: Used) -> None:
     assert look(found) == answer
 
 
-@pytest.mark.parametrize("mount", [False, None], ids=["CSIDriver.SELinuxMount disabled", "it says nothing of it"])
-def test_what_a_driver_cannot_mount_with_a_label_has_each_file_labelled(mount: bool | None) -> None:
-    assert look(pod(BY_CLAIM), mount=mount) == used(pv1=EACH_FILE)
-
-
-def test_a_driver_that_nobody_knows_cannot_mount_with_labels() -> None:
-    volume = bound(csi={"driver": "d.example.com", "volumeHandle": "h"})
-    place = Place("kubernetes.io/csi/d.example.com^h", "d.example.com")
-    assert look(pod(BY_CLAIM), volume).uses == {place: EACH_FILE}
+@pytest.mark.parametrize(("says", "mounts"), [(True, True), (False, False), (None, False)])
+def test_a_driver_mounts_with_labels_if_it_says_so(says: bool | None, mounts: bool) -> None:
+    assert mounts_with_label(msgspec.convert({"spec": {"seLinuxMount": says}}, Driver)) is mounts
+    assert not mounts_with_label(None), "nobody knows it"
 
 
 @pytest.mark.parametrize(

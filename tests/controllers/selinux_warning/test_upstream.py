@@ -38,7 +38,7 @@ COVERED: Cases = {
     "Sync: failed pod is removed from the cache": _ENDED,
     "Sync: deleted pod": _ENDED,
     "Sync: existing pod with fully bound PVC and CSIDriver.SELinuxMount disabled": (
-        "test_what_a_driver_cannot_mount_with_a_label_has_each_file_labelled"
+        "test_a_driver_that_learns_to_mount_with_labels_and_unlearns_it"
     ),
     "TestVolumeCache_DeleteAll": "test_when_all_pods_are_deleted_nothing_is_left",
     "AddVolume: new volume in empty cache": "test_a_new_volume_in_empty_books",
@@ -64,7 +64,7 @@ COVERED: Cases = {
     "DeletePod: delete pod with conflicts on multiple volumes": _LEFT,
     "DeletePod: delete pod preserves conflicts on unrelated volumes": _LEFT,
     "DeletePod: delete pod that was already deleted is a no-op": _LEFT,
-    "TestVolumeCache_GetPodsForCSIDriver": "test_the_pods_of_a_driver",
+    "TestVolumeCache_GetPodsForCSIDriver": "test_what_a_driver_can_do_counts_for_its_volumes_all_at_once",
     "TestSELinuxOptionsToFileLabel: nil options": "test_who_asks_for_no_label_takes_any",
     "TestSELinuxOptionsToFileLabel: all fields set": _LABEL,
     "TestSELinuxOptionsToFileLabel: some fields set": _LABEL,

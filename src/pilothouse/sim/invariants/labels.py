@@ -12,6 +12,7 @@ from pilothouse.api.core import Event, PersistentVolumeClaim
 from pilothouse.api.storage import PersistentVolume
 from pilothouse.controllers.volumes.selinux_warning.controller import COMPONENT
 from pilothouse.controllers.volumes.selinux_warning.views import MountingPod
+from pilothouse.runtime.events import COMBINED
 from pilothouse.sim.invariants import Invariant, Violation
 from pilothouse.sim.story import Origin
 from pilothouse.storage import Change
@@ -69,18 +70,17 @@ class LabelWarnings(Invariant):
         if pod is None:
             raise Violation(f"a warning is about pod {about.name}, which never was")
         self.told += 1
-        near, far = _NEAR.fullmatch(event.message), _FAR.fullmatch(event.message)
+        message = event.message.removeprefix(COMBINED)
+        near, far = _NEAR.fullmatch(message), _FAR.fullmatch(message)
         found = near or far
         if found is None or event.reason != f"{found[1]}Conflict":
             raise Violation(f"nobody knows this warning: {event.reason} {event.message}")
-        if not _may_use(pod, found[1], found[2]):
+        if not _has(pod, found[1], found[2]):
             raise Violation(f"pod {about.name} is told of {found[1]} {found[2]!r}, which is not its own")
         if near is None:
             return
         others = self._named.get(f"{about.namespace}/{near[3]}", [])
-        if near[2] == near[4] or not any(
-            _may_use(other, near[1], near[4]) and self._share(pod, other) for other in others
-        ):
+        if near[2] == near[4] or not any(_has(other, near[1], near[4]) and self._share(pod, other) for other in others):
             raise Violation(f"pod {about.name} is warned of {near[3]}, with which it has no conflict")
 
     def _share(self, one: MountingPod, other: MountingPod) -> bool:
@@ -93,11 +93,13 @@ class LabelWarnings(Invariant):
         return {handle for name in names for handle in self._bound.get(name, ())}
 
 
-def _may_use(pod: MountingPod, about: str, value: str) -> bool:
-    """Whether the pod can have such a label or policy: those that it asks for, or none where none is possible."""
+def _has(pod: MountingPod, about: str, value: str) -> bool:
+    """Whether that is the pod's label or policy, of all its containers. One that asks for no label has each file
+    labelled."""
     context = pod.spec.security_context
-    if about == "SELinuxChangePolicy":
-        return value == "Recursive" or context is None or context.se_linux_change_policy in (None, value)
     options = context.se_linux_options if context is not None else None
-    asked = f"{options.user}:{options.role}:{options.type}:{options.level}" if options is not None else ""
-    return value in ("", asked)
+    asked = f"{options.user}:{options.role}:{options.type}:{options.level}" if options is not None else ":::"
+    policy = (context.se_linux_change_policy if context is not None else None) or "MountOption"
+    if policy == "Recursive" or asked == ":::":
+        return value == ("" if about == "SELinuxLabel" else "Recursive")
+    return value == (asked if about == "SELinuxLabel" else policy)

@@ -1,7 +1,9 @@
 """Who uses which volume, and how: what conflicts are found in. Fed and read by the controller and by its metric.
 
 Upstream: v1.36 ``pkg/controller/volume/selinuxwarning/cache/volumecache.go``. There each pod of a volume is compared
-with each; here pods that use it alike are one, so that a thousand pods which agree cost as much as one.
+with each; here pods that use it alike are one, so that a thousand pods which agree cost as much as one. And there what
+a driver can do is part of what each of its pods does, which are looked at one after the other when it changes, each
+clashing with those that are yet to come; here it belongs to the volume, and changes for all of them at once.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,16 +13,19 @@ from pilothouse.controllers.volumes.selinux_warning.decide import Conflict, Use,
 
 
 class _Volume:
-    """The pods of a volume, by how they use it."""
+    """The pods of a volume, by how they use it. If it is not ``mountable`` with a label all have each file labelled."""
 
-    __slots__ = ("driver", "users")
+    __slots__ = ("driver", "mountable", "users")
 
-    def __init__(self, driver: str) -> None:
+    def __init__(self, driver: str, *, mountable: bool) -> None:
         self.driver = driver
+        self.mountable = mountable
         self.users: dict[Use, dict[str, None]] = {}
 
     def conflicts(self, pod: str, use: Use) -> Iterator[Conflict]:
         """Those of one pod, by the names of the others."""
+        if not self.mountable:
+            return
         rivals: list[tuple[str, list[tuple[str, str, str]]]] = []
         for used, others in self.users.items():
             differences = list(clashes(use, used))
@@ -30,12 +35,21 @@ class _Volume:
             for about, value, other_value in differences:
                 yield Conflict(about, pod, value, other, other_value)
 
+    def all_conflicts(self) -> Iterator[Conflict]:
+        """Those of all pods, so that each is there from both sides."""
+        for use, pods in self.users.items():
+            for pod in pods:
+                yield from self.conflicts(pod, use)
+
 
 class Books:
-    """All volumes of all pods that have not ended. Pods are keys, volumes are ``Place.name``."""
+    """All volumes of all pods that have not ended. Pods are keys, volumes are ``Place.name``. Those that no driver
+    mounts can be mounted with labels; of drivers that has to be told."""
 
     def __init__(self) -> None:
         self._volumes: dict[str, _Volume] = {}
+        self._drivers: set[str] = set()  # never iterated
+        """Those that mount with labels."""
         self._contested: dict[str, None] = {}
         """Volumes that are used in more than one way."""
         self._of_pod: dict[str, tuple[str, dict[str, Use]]] = {}
@@ -79,7 +93,8 @@ class Books:
     def _join(self, pod: str, place: Place, use: Use) -> list[Conflict]:
         volume = self._volumes.get(place.name)
         if volume is None:
-            volume = self._volumes[place.name] = _Volume(place.driver)
+            mountable = not place.driver or place.driver in self._drivers
+            volume = self._volumes[place.name] = _Volume(place.driver, mountable=mountable)
         volume.users.setdefault(use, {})[pod] = None
         if len(volume.users) > 1:
             self._contested[place.name] = None
@@ -95,15 +110,20 @@ class Books:
         if not volume.users:
             del self._volumes[name]
 
-    def pods_of(self, driver: str) -> list[str]:
-        """The pods with volumes of the driver. Drivers change rarely, so that all volumes are looked through."""
-        volumes = [volume for volume in self._volumes.values() if volume.driver == driver]
-        return sorted({pod for volume in volumes for pods in volume.users.values() for pod in pods})
+    def let_mount(self, driver: str, *, mounts: bool) -> list[Conflict]:
+        """The driver mounts with labels from now on, or does not. Tells which conflicts that brings, for both sides of
+        each. Drivers change rarely, so that all volumes are looked through."""
+        if mounts == (driver in self._drivers):
+            return []
+        (self._drivers.add if mounts else self._drivers.remove)(driver)
+        found: list[Conflict] = []
+        for volume in self._volumes.values():
+            if volume.driver == driver:
+                volume.mountable = mounts
+                found += volume.all_conflicts()
+        return found
 
     def conflicts(self) -> Iterator[Conflict]:
         """All that there are, from both sides. Those of pods with several volumes come several times."""
         for name in self._contested:
-            volume = self._volumes[name]
-            for use, pods in volume.users.items():
-                for pod in pods:
-                    yield from volume.conflicts(pod, use)
+            yield from self._volumes[name].all_conflicts()

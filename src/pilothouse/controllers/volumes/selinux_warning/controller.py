@@ -6,7 +6,7 @@ Nothing is asked of the API server but to take down events: all is in caches, an
 import asyncio
 
 from pilothouse.api.core import PERSISTENT_VOLUME_CLAIMS, PODS, PersistentVolumeClaim
-from pilothouse.api.storage import CSI_DRIVERS, PERSISTENT_VOLUMES, Driver, PersistentVolume
+from pilothouse.api.storage import CSI_DRIVERS, PERSISTENT_VOLUMES, PersistentVolume
 from pilothouse.controllers.shared.pods_by_claim import CLAIM_INDEX, index_by_claim
 from pilothouse.controllers.volumes.selinux_warning import DESCRIPTOR
 from pilothouse.controllers.volumes.selinux_warning.books import Books
@@ -32,7 +32,7 @@ def build(context: ControllerContext) -> "SELinuxWarningController":
 
 
 class SELinuxWarningController(Controller):
-    """See the package for the promises. Keys are those of pods."""
+    """See the package for the promises. Keys are those of pods, and the names of drivers, which have no slash."""
 
     def __init__(self, context: ControllerContext) -> None:
         pods = context.informers.informer(MOUNTING_PODS, offer=False)
@@ -71,9 +71,9 @@ class SELinuxWarningController(Controller):
         claims.add_handler(lambda claim, _initial: self._see_claim(claim), self._claim_changed, resync_seconds=0.0)
         volumes.add_handler(lambda volume, _initial: self._see_volume(volume), self._volume_changed, resync_seconds=0.0)
         drivers.add_handler(
-            lambda driver, _initial: self._driver_changed(None, driver),
-            self._driver_changed,
-            lambda driver, _unknown: self._driver_changed(driver, None),
+            lambda driver, _initial: self.queue.add(driver.metadata.name),
+            lambda _old, driver: self.queue.add(driver.metadata.name),
+            lambda driver, _unknown: self.queue.add(driver.metadata.name),
             resync_seconds=0.0,
         )
 
@@ -105,31 +105,30 @@ class SELinuxWarningController(Controller):
         for pod in self._pods.by_index(CLAIM_INDEX, claim):
             self.queue.add(object_key(pod.metadata))
 
-    def _driver_changed(self, old: Driver | None, new: Driver | None) -> None:
-        driver = new if new is not None else old
-        assert driver is not None, "a driver changes from something or to something"
-        if mounts_with_label(old) != mounts_with_label(new):
-            for pod in self._books.pods_of(driver.metadata.name):
-                self.queue.add(pod)
-
     # What it does
 
     async def reconcile(self, key: str) -> Requeue | None:
-        """Take down what the pod uses now, and tell of the conflicts that it brings."""
+        """Take down what the pod uses now, or what the driver can do, and tell of the conflicts that it brings."""
+        for conflict in self._look_at_pod(key) if "/" in key else self._look_at_driver(key):
+            self._tell(conflict)
+        return None
+
+    def _look_at_driver(self, name: str) -> list[Conflict]:
+        return self._books.let_mount(name, mounts=mounts_with_label(self._drivers.get(name)))
+
+    def _look_at_pod(self, key: str) -> list[Conflict]:
         pod = self._pods.get(key)
         if pod is None or _has_ended(pod):
             self._books.forget(key)
-            return None
-        used = decide(pod, self._claims.get, self._volumes.get, self._drivers.get)
+            return []
+        used = decide(pod, self._claims.get, self._volumes.get)
         if used.waits:
             # What is missing wakes the pod when it comes.
             self.log.info("Volumes are not bound yet", v=4, pod=key, volumes=", ".join(used.waits))
         for name in used.mixed:
             about = object_reference(PODS, pod.metadata)
             self._recorder.event(about, WARNING, "MultipleSELinuxLabels", message_of_several(name))
-        for conflict in self._books.set(key, pod.metadata.uid, used.uses, complete=not used.waits):
-            self._tell(conflict)
-        return None
+        return self._books.set(key, pod.metadata.uid, used.uses, complete=not used.waits)
 
     def _tell(self, conflict: Conflict) -> None:
         pod = self._pods.get(conflict.pod)

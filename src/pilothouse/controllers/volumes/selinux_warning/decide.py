@@ -24,8 +24,8 @@ _AFTERMATH = ". If both pods land on the same node, only one of them may access 
 
 
 class Use(msgspec.Struct, frozen=True, gc=False):
-    """How a pod uses a volume: mounted with a label, or with each file labelled by itself, and then the label is
-    empty."""
+    """How a pod uses a volume if its driver mounts with labels: mounted with one, or with each file labelled by itself,
+    and then the label is empty."""
 
     label: str
     policy: str
@@ -80,10 +80,9 @@ def decide(
     pod: MountingPod,
     find_claim: Callable[[str], PersistentVolumeClaim | None],
     find_volume: Callable[[str], PersistentVolume | None],
-    find_driver: Callable[[str], Driver | None],
 ) -> Used:
-    """How a pod uses those of its volumes that could be mounted with a label, if its driver could do so. Claims are
-    found by namespace and name, the others by name."""
+    """How a pod uses those of its volumes that can be mounted with a label, if their drivers do so. Claims are found by
+    namespace and name, volumes by name."""
     uses: dict[Place, Use] = {}
     waits, mixed = [], []
     labels = mounted(pod)
@@ -100,21 +99,18 @@ def decide(
             continue
         place = place_of(found.spec, found.spec.csi) if found is not None else place_of(volume, None)
         if place is not None:
-            mountable = not place.driver or mounts_with_label(find_driver(place.driver))
-            uses[place] = use_of(pod.spec.security_context, wanted[0] if wanted else "", mountable=mountable)
+            uses[place] = use_of(pod.spec.security_context, wanted[0] if wanted else "")
     return Used(uses, tuple(waits), tuple(mixed))
 
 
-def use_of(context: PodSecurityContext | None, label: str, *, mountable: bool) -> Use:
+def use_of(context: PodSecurityContext | None, label: str) -> Use:
     """How a pod whose containers ask for that label uses a volume.
 
     Without a label there is none to mount with, and then each file is labelled, whatever the policy says
     (kubernetes#135629).
     """
     policy = (context.se_linux_change_policy if context is not None else None) or MOUNT_OPTION
-    if policy == RECURSIVE or not mountable or not label:
-        return Use("", RECURSIVE)
-    return Use(label, policy)
+    return Use("", RECURSIVE) if policy == RECURSIVE or not label else Use(label, policy)
 
 
 def clashes(one: Use, other: Use) -> Iterator[tuple[str, str, str]]:
