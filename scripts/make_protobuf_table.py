@@ -38,10 +38,13 @@ _SERVED = {
     "policy.v1": "policy/v1",
     "rbac.v1": "rbac.authorization.k8s.io/v1",
     "resource.v1": "resource.k8s.io/v1",
+    "resource.v1alpha3": "resource.k8s.io/v1alpha3",
     "scheduling.v1": "scheduling.k8s.io/v1",
     "storage.v1": "storage.k8s.io/v1",
     "apiextensions.v1": "apiextensions.k8s.io/v1",
 }
+_OTHERS = ("resource.v1alpha3.DeviceTaintRule", "resource.v1alpha3.DeviceTaintRuleList")
+"""Of those packages, what is not served."""
 _META = (
     "CreateOptions",
     "DeleteOptions",
@@ -144,6 +147,8 @@ def main() -> None:
     queue = ["meta.v1." + name for name in _META]
     for message, fields in messages.items():
         package, _, kind = message.rpartition(".")
+        if message in _OTHERS:
+            continue
         if package in _SERVED and "metadata" in fields and not kind.endswith("TemplateSpec"):
             kinds[f"{_SERVED[package]} {kind}"] = message
             queue.append(message)

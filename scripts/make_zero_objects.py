@@ -25,6 +25,7 @@ _JSON = re.compile(r'json:"([^"]*)"')
 _IMPORT = re.compile(r'^\s*(\w+)\s+"k8s.io/api/([\w/]+)"', re.M)
 _NUMBERS = frozenset({"int", "int32", "int64", "uint16", "float64"})
 _OMITTED = object()
+BEHIND_GATES = (("resource/v1alpha3", "ResourcePoolStatusRequest"),)
 OTHERS = {
     "apiextensions.k8s.io/v1/CustomResourceDefinition": {
         "metadata": {},
@@ -124,6 +125,9 @@ def main(tag: str, api: str, apimachinery: str) -> None:
             continue
         package = f"{group.partition('.')[0] or 'core'}/{version}"
         found[key] = sources.zero(package, kind, "")
+    for package, kind in BEHIND_GATES:
+        group, _, version = package.partition("/")
+        found[f"{group}.k8s.io/{version}/{kind}"] = sources.zero(package, kind, "")
     found["autoscaling/v1/Scale"] = sources.zero("autoscaling/v1", "Scale", "")
     lines = [f" {json.dumps(key)}: {json.dumps(value)}" for key, value in sorted(found.items())]
     print("{\n" + ",\n".join(lines) + "\n}")

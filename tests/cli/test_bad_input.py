@@ -71,6 +71,11 @@ KUBECONFIG = {
         ),
         pytest.param(["apiserver", "--replica-lag=-1s"], "--replica-lag can't be negative", id="a look ahead"),
         pytest.param(["apiserver", "--history-retention=0s"], "--history-retention must be positive", id="no past"),
+        pytest.param(
+            ["apiserver", "--feature-gates=Migration=true"],
+            "--feature-gates: unrecognized feature gate: Migration",
+            id="a gate of no release",
+        ),
         pytest.param(["nodes", "--nodes"], "flag needs an argument: --nodes", id="a flag without its value"),
     ],
 )

@@ -10,7 +10,7 @@ from pilothouse.controllers.registry import DESCRIPTORS
 from pilothouse.runtime.descriptor import Descriptor
 
 DOCS = ROOT / "docs" / "controllers"
-MISSING = {"resourcepoolstatusrequest-controller", "storage-version-migrator-controller"}
+MISSING = {"storage-version-migrator-controller"}
 BY_NAME = {descriptor.name: descriptor for descriptor in DESCRIPTORS}
 
 

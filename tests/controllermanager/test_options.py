@@ -335,7 +335,7 @@ RS, GC, NS = ("replicaset-controller", "garbage-collector-controller", "namespac
         pytest.param(["-replicaset", "replicaset"], set(), id="the first match wins: off"),
         pytest.param(["-replicaset", "replicaset-controller"], set(), id="name and alias are the same"),
         pytest.param([], set(), id="nothing asked, nothing runs"),
-        pytest.param(["resourcepoolstatusrequest-controller"], set(), id="upstream's others are not here"),
+        pytest.param(["storage-version-migrator-controller"], set(), id="upstream's others are not here"),
     ],
 )
 def test_selection(words: list[str], running: set[str]) -> None:
@@ -350,9 +350,9 @@ def test_a_controller_that_is_off_by_default_wants_its_name() -> None:
 
 
 def test_names_that_nobody_knows() -> None:
-    words = ["*", "replicaset", "-what", "resourcepoolstatusrequest-controller", "ever"]
+    words = ["*", "replicaset", "-what", "storage-version-migrator-controller", "ever"]
     assert unknown_names(words, DESCRIPTORS) == ["what", "ever"]
-    assert absent_names([*words, "-job"], DESCRIPTORS) == ["resourcepoolstatusrequest-controller"]
+    assert absent_names([*words, "-job"], DESCRIPTORS) == ["storage-version-migrator-controller"]
     assert "statefulset-controller" in upstream_names()
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from pilothouse.apiserver.server import ApiServer
+from pilothouse.apiserver import ApiServer, ServerOptions
 from pilothouse.client import Client
 from pilothouse.client.discovery import RestMapper
 from pilothouse.client.errors import NotFound
@@ -34,10 +34,10 @@ HEALTHY = {"Ready": "True", "MemoryPressure": "False", "DiskPressure": "False", 
 class World:
     """A cluster of one API server and the controllers under test. No kubelet: the test writes what one would."""
 
-    def __init__(self, env: Env, group: TaskGroup) -> None:
+    def __init__(self, env: Env, group: TaskGroup, server: ServerOptions | None = None) -> None:
         self.env = env
         self.store = MemoryStore(env)
-        self.server = ApiServer(env, self.store)
+        self.server = ApiServer(env, self.store, options=server)
         self.admin = Client(self.server.transport("admin", ["system:masters"]), env)
         self.seen: list[Sent | Answered] = []
         self.faults = Interceptor(self.server.transport("controllers", ["system:masters"]), env, observer=self._observe)
@@ -223,10 +223,10 @@ def no_execute(key: str) -> Doc:
 
 
 @contextlib.asynccontextmanager
-async def world(env: Env) -> AsyncIterator[World]:
+async def world(env: Env, server: ServerOptions | None = None) -> AsyncIterator[World]:
     """A world with the namespaces that every cluster has. Everything ends with the block."""
     async with TaskGroup("world") as group:
-        made = World(env, group)
+        made = World(env, group, server)
         group.start(made.server.run(), name="API server")
         for name in ("default", "kube-node-lease"):
             if await made.get(f"/api/v1/namespaces/{name}") is None:
@@ -237,11 +237,17 @@ async def world(env: Env) -> AsyncIterator[World]:
             group.cancel()
 
 
-def play(story: Callable[[World], Awaitable[None]], *, seed: int = 0, start: datetime.datetime = virtual.START) -> None:
-    """Run a story in virtual time, which begins at ``start``."""
+def play(
+    story: Callable[[World], Awaitable[None]],
+    *,
+    seed: int = 0,
+    start: datetime.datetime = virtual.START,
+    server: ServerOptions | None = None,
+) -> None:
+    """Run a story in virtual time, which begins at ``start``, on an API server with these options."""
 
     async def main(env: Env) -> None:
-        async with world(env) as made:
+        async with world(env, server) as made:
             await story(made)
 
     virtual.run(main, seed=seed, start=start)

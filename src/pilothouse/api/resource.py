@@ -61,6 +61,7 @@ class AllocatedDevice(View, frozen=True):
     driver: str = ""
     pool: str = ""
     device: str = ""
+    admin_access: bool = False
     tolerations: tuple[DeviceToleration, ...] = ()
 
 
@@ -131,10 +132,12 @@ class Device(View, frozen=True):
 
 
 class ResourcePool(View, frozen=True):
-    """The pool that a slice is a part of. Only slices of the highest generation count."""
+    """The pool that a slice is a part of. Only slices of the highest generation count, and the pool is whole when there
+    are as many as it says."""
 
     name: str = ""
     generation: int = 0
+    resource_slice_count: int = 0
 
 
 class ResourceSliceSpec(View, frozen=True):
@@ -142,6 +145,7 @@ class ResourceSliceSpec(View, frozen=True):
 
     driver: str = ""
     pool: ResourcePool = ResourcePool()
+    node_name: str = ""
     devices: tuple[Device, ...] = ()
 
 
@@ -181,9 +185,39 @@ class DeviceTaintRule(View, frozen=True):
     status: DeviceTaintRuleStatus = DeviceTaintRuleStatus()
 
 
+class ResourcePoolStatusRequestSpec(View, frozen=True):
+    """Which pools are asked about."""
+
+    driver: str = ""
+    pool_name: str | None = None
+    limit: int | None = None
+
+
+class ResourcePoolStatusRequestStatus(View, frozen=True):
+    """The answer, as far as it tells since when it is there."""
+
+    conditions: tuple[Condition, ...] = ()
+
+
+class ResourcePoolStatusRequest(View, frozen=True):
+    """A ResourcePoolStatusRequest. It is answered once: without a status it waits for its answer."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ResourcePoolStatusRequestSpec = ResourcePoolStatusRequestSpec()
+    status: ResourcePoolStatusRequestStatus | None = None
+
+
 RESOURCE_CLAIMS = Kind("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", True, ResourceClaim)
 RESOURCE_CLAIM_TEMPLATES = Kind(
     "resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate", True, ResourceClaimTemplate
 )
 RESOURCE_SLICES = Kind("resource.k8s.io", "v1", "resourceslices", "ResourceSlice", False, ResourceSlice)
 DEVICE_TAINT_RULES = Kind("resource.k8s.io", "v1beta2", "devicetaintrules", "DeviceTaintRule", False, DeviceTaintRule)
+RESOURCE_POOL_STATUS_REQUESTS = Kind(
+    "resource.k8s.io",
+    "v1alpha3",
+    "resourcepoolstatusrequests",
+    "ResourcePoolStatusRequest",
+    False,
+    ResourcePoolStatusRequest,
+)

@@ -1,10 +1,10 @@
-"""The roles and bindings that RBAC begins with, as data of v1.36.2 (``data/rbac.json``).
+"""The roles and bindings that RBAC begins with, as data of v1.36.2 (``data/rbac.json``), and those of feature gates.
 
 ``bootstrap`` hands out what is missing: absent objects whole, and for those that are there the rules and subjects that
 they lack; what somebody added stays (kubernetes ``pkg/registry/rbac/rest/storage_rbac.go``, v1.36).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any
 
@@ -20,6 +20,31 @@ _KINDS = {
     "rolebindings": "RoleBinding",
 }
 _UPDATE = "rbac.authorization.kubernetes.io/autoupdate"
+_BEHIND_GATES: dict[str, tuple[str, list[dict[str, list[str]]]]] = {
+    # As KEP-5677 has it (v1.36). The controller sends no events.
+    "DRAResourcePoolStatus": (
+        "resourcepoolstatusrequest-controller",
+        [
+            {
+                "verbs": ["delete", "get", "list", "watch"],
+                "apiGroups": ["resource.k8s.io"],
+                "resources": ["resourcepoolstatusrequests"],
+            },
+            {
+                "verbs": ["patch", "update"],
+                "apiGroups": ["resource.k8s.io"],
+                "resources": ["resourcepoolstatusrequests/status"],
+            },
+            {
+                "verbs": ["get", "list", "watch"],
+                "apiGroups": ["resource.k8s.io"],
+                "resources": ["resourceclaims", "resourceslices"],
+            },
+            {"verbs": ["create", "patch", "update"], "apiGroups": ["", "events.k8s.io"], "resources": ["events"]},
+        ],
+    ),
+}
+"""The controller that a gate switches on, and what it may do."""
 
 
 @cache
@@ -28,10 +53,12 @@ def _table() -> dict[str, dict[str, dict[str, Any]]]:
     return msgspec.json.decode(text, type=dict[str, dict[str, dict[str, Any]]])
 
 
-def bootstrap_objects() -> Iterator[tuple[str, dict[str, Any]]]:
-    """(resource, object) for every role and binding, roles before bindings. Objects are the caller's to change."""
+def bootstrap_objects(gates: Iterable[str] = ()) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(resource, object) for every role and binding, roles before bindings. Objects are the caller's to change.
+    ``gates`` are those that are on beyond the defaults."""
+    more = _of_gates(gates)
     for resource, kind in _KINDS.items():
-        for key, entry in _table()[resource].items():
+        for key, entry in (*_table()[resource].items(), *more.get(resource, {}).items()):
             namespace, _, name = key.rpartition("/")
             metadata: dict[str, Any] = {"name": name}
             if namespace:
@@ -42,6 +69,23 @@ def bootstrap_objects() -> Iterator[tuple[str, dict[str, Any]]]:
             rest = {name: value for name, value in entry.items() if name not in ("labels", "annotations")}
             fresh = msgspec.json.decode(msgspec.json.encode(rest))
             yield resource, {"kind": kind, "apiVersion": f"{RBAC_GROUP}/v1", "metadata": metadata, **fresh}
+
+
+def _of_gates(gates: Iterable[str]) -> dict[str, dict[str, dict[str, Any]]]:
+    roles: dict[str, dict[str, Any]] = {}
+    bindings: dict[str, dict[str, Any]] = {}
+    usual = {"labels": {"kubernetes.io/bootstrapping": "rbac-defaults"}, "annotations": {_UPDATE: "true"}}
+    for gate in gates:
+        if gate in _BEHIND_GATES:
+            account, rules = _BEHIND_GATES[gate]
+            name = f"system:controller:{account}"
+            roles[name] = {**usual, "rules": rules}
+            bindings[name] = {
+                **usual,
+                "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": "kube-system"}],
+                "roleRef": {"apiGroup": RBAC_GROUP, "kind": "ClusterRole", "name": name},
+            }
+    return {"clusterroles": roles, "clusterrolebindings": bindings}
 
 
 @cache

@@ -57,7 +57,7 @@ class Core:
         self.env = env
         self.store = store
         self.options = options
-        self.table = ResourceTable()
+        self.table = ResourceTable(options.gates)
         self.requests = RequestReader(self.table)
         self.time = Timestamps(env)
         self.admission = Chain()

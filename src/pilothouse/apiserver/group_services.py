@@ -1,4 +1,5 @@
 """APIServices of custom groups: each group version that a definition serves is registered, and goes with the last one.
+So does each of feature gates, which may be off when the server is started the next time.
 
 After kube-apiserver's ``crdRegistrationController`` (kubernetes
 ``pkg/controlplane/controller/crdregistration/crdregistration_controller.go``, v1.36). Nothing is routed by them here;
@@ -12,7 +13,7 @@ import msgspec
 
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.objects import with_revision
-from pilothouse.apiserver.resources import storage_prefix
+from pilothouse.apiserver.resources import BEHIND_GATES, gated, storage_prefix
 from pilothouse.apiserver.start_objects import api_service
 from pilothouse.apiserver.startup import stage_object
 from pilothouse.storage import Change, Record, Staged
@@ -82,9 +83,15 @@ class GroupServices:
         for group, name in wanted.values():
             service = api_service(group, name, core.time.now(), automanaged="true")
             staged = stage_object(core, _GROUP, "apiservices", service) or staged
+        of_gates = {f"{info.version}.{info.group}" for info in gated(BEHIND_GATES)}
+        for info in gated(core.options.gates):
+            wanted[f"{info.version}.{info.group}"] = (info.group, info.version)
+            service = api_service(info.group, info.version, core.time.now())
+            staged = stage_object(core, _GROUP, "apiservices", service) or staged
         for record in core.store.list(_SERVICES).records:
             meta = _read_service(record.value).metadata
-            if meta.labels.get(_MANAGED) == "true" and meta.name not in wanted:
+            ours = meta.labels.get(_MANAGED) == "true" or (meta.name in of_gates and _MANAGED in meta.labels)
+            if ours and meta.name not in wanted:
                 current = core.store.staged(record.key)
                 if current is not None:
                     staged = core.store.stage(current.key, None, expected=current.revision, last=_last_state(current))

@@ -30,6 +30,9 @@ class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
     make the accounts."""
     pod_security: PodSecurityOptions = PodSecurityOptions()
     """What the plugin PodSecurity goes by where a namespace has no labels, and for whom nothing holds."""
+    gates: tuple[str, ...] = ()
+    """Feature gates that are on beyond the defaults of v1.36, as far as they add resources
+    (``resources.BEHIND_GATES``)."""
     establish_delay_seconds: float = 0.0
     """How long creates of custom resources wait after their definition is established. Upstream waits two seconds for
     its other replicas; one process has none."""

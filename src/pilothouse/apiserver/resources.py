@@ -1,10 +1,11 @@
 """Which resources are served: the built-in ones of v1.36, and those that custom resource definitions add.
 
-The built-in table is data (``data/resources.json``, as discovery of kube-apiserver v1.36.2 shows it). Routing asks
-it what a path means, handlers ask it where objects are stored, and discovery prints it.
+The built-in table is data (``data/resources.json``, as discovery of kube-apiserver v1.36.2 shows it), and what is there
+only behind a feature gate is ``BEHIND_GATES``. Routing asks it what a path means, handlers ask it where objects are
+stored, and discovery prints it.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -142,17 +143,39 @@ def built_in() -> tuple[ResourceInfo, ...]:
     )
 
 
+_READ_WRITE = ("get", "patch", "update")
+BEHIND_GATES: Mapping[str, tuple[ResourceInfo, ...]] = {
+    "DRAResourcePoolStatus": (
+        ResourceInfo.make(
+            "resource.k8s.io",
+            "v1alpha3",
+            "resourcepoolstatusrequests",
+            "ResourcePoolStatusRequest",
+            namespaced=False,
+            subresources={"status": Subresource("status", "ResourcePoolStatusRequest", "", "", _READ_WRITE)},
+        ),
+    ),
+}
+"""Resources that are served only while a gate of v1.36 is on, by gate. Upstream wants ``--runtime-config`` to name
+their versions as well."""
+
+
+def gated(gates: Iterable[str]) -> tuple[ResourceInfo, ...]:
+    """The resources that these gates add."""
+    return tuple(info for gate in gates for info in BEHIND_GATES.get(gate, ()))
+
+
 class ResourceTable:
-    """What one server serves now: the built-in resources, plus the custom ones.
+    """What one server serves now: the built-in resources, those of its ``gates``, plus the custom ones.
 
     ``generation`` rises with every change, so that what is derived from the table (discovery, OpenAPI) can be kept
     until then. Built-in resources come first and never change.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, gates: Iterable[str] = ()) -> None:
         self.generation = 0
         self._by_path: dict[tuple[str, str, str], ResourceInfo] = {
-            (info.group, info.version, info.resource): info for info in built_in()
+            (info.group, info.version, info.resource): info for info in (*built_in(), *gated(gates))
         }
         self._custom: dict[str, tuple[ResourceInfo, ...]] = {}
         self._group_versions: dict[tuple[str, str], int] = {}

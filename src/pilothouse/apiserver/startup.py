@@ -124,7 +124,7 @@ def stage_roles(core: Core) -> Staged | None:
     staged = _stage_templates(core, templates)
     if not present:
         return staged
-    for resource, wanted in bootstrap_objects():
+    for resource, wanted in bootstrap_objects(core.options.gates):
         info = _info(core, RBAC_GROUP, resource)
         meta = wanted["metadata"]
         record = core.store.staged(info.key(meta.get("namespace", ""), meta["name"]))
@@ -196,9 +196,10 @@ def _made(kind: str) -> list[_Template]:
 
 
 def _role_templates(core: Core) -> list[_Template]:
-    made = _made("roles")
+    gates = core.options.gates
+    made = _made(f"roles with {' '.join(gates)}")
     if not made:
-        made += _templates(core, ((RBAC_GROUP, resource, obj) for resource, obj in bootstrap_objects()))
+        made += _templates(core, ((RBAC_GROUP, resource, obj) for resource, obj in bootstrap_objects(gates)))
     return made
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,9 +10,11 @@ from pilothouse.cli import admission_config
 from pilothouse.cli.clientside import common_flags
 from pilothouse.cli.program import UserError, parse, serve
 from pilothouse.env import Env, TaskGroup
-from pilothouse.machinery.flags import DURATION, INT, STRING, STRINGS, Flag, FlagSet, Parsed
+from pilothouse.machinery.flag_types import MULTIMAP
+from pilothouse.machinery.flags import DURATION, INT, STRING, STRINGS, Flag, FlagError, FlagSet, Parsed
 
 if TYPE_CHECKING:
+    from pilothouse.controllermanager.feature_gates import FeatureGates
     from pilothouse.plane.served import ServedApiServer
 
 USAGE = """An API server for one machine: no etcd, in memory or on one file.
@@ -48,6 +50,13 @@ def server_flags(flags: FlagSet) -> None:
         Flag(
             "service-cluster-ip-range", STRING, "10.0.0.0/24", "Addresses of services: one range, or one of each family"
         ),
+        Flag(
+            "feature-gates",
+            MULTIMAP,
+            {},
+            "Pairs of gate=true|false, by upstream's names. The API server serves what a gate of v1.36 adds, and `up` "
+            "starts its controllers: DRAResourcePoolStatus",
+        ),
         Flag("kubeconfig", STRING, KUBECONFIG, "Where to write a kubeconfig for the administrator"),
     )
 
@@ -69,9 +78,11 @@ def run(program: str, words: Sequence[str]) -> int:
 
 
 async def _serve(parsed: Parsed) -> int:
+    from pilothouse.apiserver.resources import BEHIND_GATES
     from pilothouse.cli.written_kubeconfig import write
 
     served = open_server(Env(), parsed)
+    say_idle_gates(parsed, BEHIND_GATES)
     try:
         async with TaskGroup("API server program") as group:
             await start(served)
@@ -92,6 +103,7 @@ def open_server(env: Env, parsed: Parsed, *, service_accounts: bool = False) -> 
     from pilothouse.apiserver.admission.built_in import missing
     from pilothouse.apiserver.admission.names import DEFAULT, WITHOUT_CONTROLLERS, chosen
     from pilothouse.apiserver.options import ServerOptions
+    from pilothouse.apiserver.resources import BEHIND_GATES
     from pilothouse.plane.served import ServedApiServer, ServedOptions
 
     if parsed["authorization-mode"] not in {"AlwaysAllow", "RBAC"}:
@@ -103,6 +115,7 @@ def open_server(env: Env, parsed: Parsed, *, service_accounts: bool = False) -> 
         raise UserError("--replica-lag can't be negative: nothing is known before it happens", code=2)
     if parsed["history-retention"] <= 0:
         raise UserError("--history-retention must be positive: a watch begins after the list that it follows", code=2)
+    gates = gates_of(parsed)
     ranges = parsed["service-cluster-ip-range"]
     try:
         ranges_of(ranges)
@@ -128,7 +141,9 @@ def open_server(env: Env, parsed: Parsed, *, service_accounts: bool = False) -> 
         authorization="Node,RBAC" if parsed["authorization-mode"] == "RBAC" else parsed["authorization-mode"],
         admission_plugins=admission,
         server=ServerOptions(
-            service_range=ranges, pod_security=admission_config.pod_security_of(parsed[admission_config.FLAG])
+            service_range=ranges,
+            pod_security=admission_config.pod_security_of(parsed[admission_config.FLAG]),
+            gates=tuple(gate for gate in BEHIND_GATES if gates.enabled(gate)),
         ),
         replica_lag=parsed["replica-lag"],
         history=parsed["history-retention"],
@@ -137,6 +152,24 @@ def open_server(env: Env, parsed: Parsed, *, service_accounts: bool = False) -> 
         return ServedApiServer(env, options)
     except (OSError, ValueError) as error:
         raise UserError(f"unable to open the API server's data: {error}") from error
+
+
+def gates_of(parsed: Parsed) -> "FeatureGates":
+    """The gates that ``--feature-gates`` names. Raises ``UserError``."""
+    from pilothouse.controllermanager.feature_gates import gates_from
+
+    try:
+        return gates_from(parsed["feature-gates"])
+    except FlagError as error:
+        raise UserError(f"--feature-gates: {error}", code=2) from error
+
+
+def say_idle_gates(parsed: Parsed, heeded: Iterable[str]) -> None:
+    """Tell of gates that are ageing, or switch nothing; ``heeded`` are those that do."""
+    from pilothouse.controllermanager.feature_gates import warnings_of
+
+    for line in warnings_of(gates_of(parsed), heeded):
+        print(f"warning: {line}", file=sys.stderr)
 
 
 def _check_tokens(path: str) -> None:

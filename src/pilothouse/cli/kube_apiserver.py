@@ -18,6 +18,7 @@ from pilothouse.cli.clientside import common_flags
 from pilothouse.cli.program import UserError, parse, serve
 from pilothouse.cli.tolerant import known_words, warn
 from pilothouse.env import Env, TaskGroup
+from pilothouse.machinery.flag_types import MULTIMAP, Multimap
 from pilothouse.machinery.flags import BOOL, DURATION, INT, STRING, STRINGS, Flag, FlagSet, Parsed
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ def flag_set(program: str) -> FlagSet:
         "misc",
         Flag("service-cluster-ip-range", STRING, "10.0.0.0/24", "A CIDR from which to assign service cluster IPs"),
         Flag("min-request-timeout", INT, 1800, "Least seconds before a watch is ended"),
+        Flag("feature-gates", MULTIMAP, {}, "Pairs of gate=true|false; those that add resources are in force"),
         Flag("allow-privileged", BOOL, False, "Privileged containers are allowed in any case"),
         Flag("controllers", STRINGS, (), "Controllers to run in this process", extra=True),
     )
@@ -169,8 +171,18 @@ def _options(parsed: Parsed, data: dict[str, Any]) -> "ServedOptions":
             min_watch_seconds=parsed["min-request-timeout"],
             service_range=parsed["service-cluster-ip-range"],
             pod_security=admission_config.pod_security_of(parsed[admission_config.FLAG]),
+            gates=_gates(parsed["feature-gates"]),
         ),
     )
+
+
+def _gates(said: Multimap) -> tuple[str, ...]:
+    """Those that are on and add resources. Suites name gates of any release: the others are not looked at."""
+    from pilothouse.apiserver.resources import BEHIND_GATES
+
+    pairs = [pair.partition("=") for listed in said.values() for pair in listed]
+    on = {name.strip(): value.strip().lower() == "true" for name, _sign, value in pairs}
+    return tuple(gate for gate in BEHIND_GATES if on.get(gate))
 
 
 def _check(parsed: Parsed) -> None:

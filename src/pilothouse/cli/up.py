@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pilothouse.cli.apiserver import open_server, server_flags, start
+from pilothouse.cli.apiserver import gates_of, open_server, say_idle_gates, server_flags, start
 from pilothouse.cli.clientside import PATHS, common_flags
 from pilothouse.cli.nodes import node_flags, profile_from, stages_from
 from pilothouse.cli.program import UserError, first_of, parse, serve
@@ -111,12 +111,14 @@ def _makes_accounts(parsed: Parsed) -> bool:
 def _plane(env: Env, served: "ServedApiServer", parsed: Parsed) -> Any:
     import socket
 
-    from pilothouse.controllermanager.options import LeaderElection, Options
+    from pilothouse.apiserver.resources import BEHIND_GATES
+    from pilothouse.controllermanager.options import LeaderElection, Options, effective_gates, with_gates
     from pilothouse.controllermanager.root_authority import with_authority, with_signer, with_signing_authority
     from pilothouse.controllermanager.selection import unknown_names
     from pilothouse.controllers.registry import DESCRIPTORS
     from pilothouse.plane import Plane, PlaneOptions
 
+    say_idle_gates(parsed, {*effective_gates(DESCRIPTORS), *BEHIND_GATES})
     unknown = unknown_names(parsed["controllers"], DESCRIPTORS)
     if unknown:
         raise UserError(f'"{unknown[0]}" is not in the list of known controllers', code=2)
@@ -129,6 +131,7 @@ def _plane(env: Env, served: "ServedApiServer", parsed: Parsed) -> Any:
         # What upstream grants is granted to controllers, not to the manager.
         use_service_account_credentials=parsed["authorization-mode"] == "RBAC",
     )
+    manager = with_gates(manager, gates_of(parsed), DESCRIPTORS)
     if served.authority is not None:
         manager = with_authority(manager, served.authority.certificate)
         manager = with_signing_authority(manager, served.authority)

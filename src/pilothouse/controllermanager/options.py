@@ -173,6 +173,16 @@ def effective_gates(descriptors: Sequence[Descriptor]) -> list[str]:
     return sorted({*EFFECTS, *by_controllers})
 
 
+def with_gates(options: Options, gates: FeatureGates, descriptors: Sequence[Descriptor]) -> Options:
+    """The options of a program that has gates and no other flags of the manager's."""
+    by_gate = {
+        descriptor.name: descriptor.options(**{spec.field: gates.enabled(spec.gate) for spec in descriptor.gate_fields})
+        for descriptor in descriptors
+        if descriptor.options is not None and descriptor.gate_fields
+    }
+    return msgspec.structs.replace(options, gates=gates, controller_options={**by_gate, **options.controller_options})
+
+
 def _controllers_flag(descriptors: Sequence[Descriptor]) -> Flag:
     from pilothouse.controllermanager.compatibility import upstream_controllers
 

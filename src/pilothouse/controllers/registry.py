@@ -10,6 +10,7 @@ from pilothouse.controllers.cloud.node_route import DESCRIPTOR as NODE_ROUTE
 from pilothouse.controllers.cloud.service_lb import DESCRIPTOR as SERVICE_LB
 from pilothouse.controllers.devices.device_taint_eviction import DESCRIPTOR as DEVICE_TAINT_EVICTION
 from pilothouse.controllers.devices.resourceclaim import DESCRIPTOR as RESOURCE_CLAIM
+from pilothouse.controllers.devices.resourcepoolstatusrequest import DESCRIPTOR as RESOURCE_POOL_STATUS
 from pilothouse.controllers.identity.bootstrap_signer import DESCRIPTOR as BOOTSTRAP_SIGNER
 from pilothouse.controllers.identity.certificatesigningrequest_approving import DESCRIPTOR as REQUEST_APPROVING
 from pilothouse.controllers.identity.certificatesigningrequest_cleaner import DESCRIPTOR as REQUEST_CLEANER
@@ -90,6 +91,7 @@ DESCRIPTORS: tuple[Descriptor, ...] = (
     REPLICA_SET,
     REPLICATION_CONTROLLER,
     RESOURCE_CLAIM,
+    RESOURCE_POOL_STATUS,
     RESOURCE_QUOTA,
     ROOT_CA_PUBLISHER,
     SELINUX_WARNING,

@@ -13,9 +13,11 @@ _DNS_1035_LABEL = "[a-z]([-a-z0-9]*[a-z0-9])?"
 _LABEL_KEY = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _LABEL_VALUE = "(" + _LABEL_KEY + ")?"
 _CONFIG_KEY = "[-._a-zA-Z0-9]+"
+_ENDS = "must start and end with an alphanumeric character"
 
 _dns_label = re.compile(_DNS_LABEL)
 _dns_subdomain = re.compile(_DNS_SUBDOMAIN)
+_dns_subdomain_of_any_case = re.compile(_DNS_SUBDOMAIN, re.IGNORECASE | re.ASCII)
 _dns_1035_label = re.compile(_DNS_1035_LABEL)
 _label_key = re.compile(_LABEL_KEY)
 _label_value = re.compile(_LABEL_VALUE)
@@ -58,20 +60,19 @@ def dns_label_errors(text: str) -> list[str]:
     return errors
 
 
-def dns_subdomain_errors(text: str, *, unit: str = "characters") -> list[str]:
-    """Why ``text`` is no DNS-1123 subdomain. Inside label keys the length is counted in ``unit`` "bytes"."""
+def dns_subdomain_errors(text: str, *, unit: str = "characters", any_case: bool = False) -> list[str]:
+    """Why ``text`` is no DNS-1123 subdomain. Inside label keys the length is counted in ``unit`` "bytes". Drivers of
+    devices may have capital letters in their names (``any_case``)."""
     errors = []
     if _size(text) > MAX_SUBDOMAIN:
         errors.append(f"must be no more than {MAX_SUBDOMAIN} {unit}")
-    if not _dns_subdomain.fullmatch(text):
-        errors.append(
-            regex_error(
-                "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and "
-                "must start and end with an alphanumeric character",
-                _DNS_SUBDOMAIN,
-                ("example.com",),
-            )
-        )
+    if any_case:
+        if not _dns_subdomain_of_any_case.fullmatch(text):
+            start = "an RFC 1123 subdomain must consist of alphanumeric characters"
+            errors.append(regex_error(f"{start}, '-' or '.', and {_ENDS}", _DNS_SUBDOMAIN, ("Example.com",)))
+    elif not _dns_subdomain.fullmatch(text):
+        start = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters"
+        errors.append(regex_error(f"{start}, '-' or '.', and {_ENDS}", _DNS_SUBDOMAIN, ("example.com",)))
     return errors
 
 

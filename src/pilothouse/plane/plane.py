@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pilothouse.api.core import PODS
-from pilothouse.apiserver import ApiServer
+from pilothouse.apiserver import ApiServer, ServerOptions
 from pilothouse.client import Client
 from pilothouse.controllermanager.manager import Manager
 from pilothouse.controllermanager.options import LeaderElection, Options
@@ -52,6 +52,9 @@ class PlaneOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Whether those have to be attached; None: if the plane's manager runs the controller that does."""
     cloud: bool = False
     """A simulated cloud, in which Services get load balancers (``pilothouse.controllers.shared.simulated_cloud``)."""
+    gates: tuple[str, ...] = ()
+    """Feature gates of the API server, as in ``ServerOptions``; the manager's are its own. Only for a plane that makes
+    its server."""
     manager: Options | None = Options(leader_election=LeaderElection(enabled=False))
     """None for a plane without a manager."""
     manager_identity: str = ""
@@ -77,7 +80,7 @@ class Plane:
         self.env = env
         self.options = options or PlaneOptions()
         self._descriptors = descriptors
-        self.server = server or ApiServer(env, store)
+        self.server = server or ApiServer(env, store, options=ServerOptions(gates=self.options.gates))
         self.clients = LocalClients(env, self.server, wrap)
         self._outside = LocalClients(env, self.server)
         self.node_names = [f"{self.options.node_prefix}{index}" for index in range(self.options.nodes)]

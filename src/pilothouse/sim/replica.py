@@ -5,7 +5,7 @@ informers are answered from the copy; what must be the truth (writes, reads by n
 (``connection`` chooses).
 """
 
-from pilothouse.apiserver import ApiServer
+from pilothouse.apiserver import ApiServer, ServerOptions
 from pilothouse.env import Env
 from pilothouse.storage import Store
 from pilothouse.storage.replica import ReplicaStore
@@ -14,7 +14,7 @@ from pilothouse.storage.replica import ReplicaStore
 class Replica(ReplicaStore):
     """The copy, and the server over it."""
 
-    def __init__(self, env: Env, primary: Store) -> None:
+    def __init__(self, env: Env, primary: Store, options: ServerOptions | None = None) -> None:
         super().__init__(env, primary)
-        self.server = ApiServer(env, self)
+        self.server = ApiServer(env, self, options=options)
         """Serves this copy. Nothing runs in its background: it writes nothing of its own."""

@@ -29,6 +29,7 @@ from pilothouse.client.interceptor import (
     refuse,
     time_out,
 )
+from pilothouse.controllermanager.feature_gates import FeatureGates
 from pilothouse.controllermanager.manager import Manager
 from pilothouse.controllermanager.options import LeaderElection, Options
 from pilothouse.controllermanager.selection import Selection
@@ -69,6 +70,8 @@ class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
     profile: Profile = CALM
     controllers: tuple[str, ...] = ("*",)
     controller_options: dict[str, msgspec.Struct] = {}
+    gates: tuple[str, ...] = ()
+    """Feature gates that are on, of the API servers and the manager, besides those that are on by default."""
     leader_election: bool = False
     storage: bool = False
     """Whether somebody makes volumes for claims."""
@@ -116,6 +119,7 @@ class Simulation:
                 profile=options.profile,
                 storage=options.storage,
                 attach=Selection(options.controllers).enables(ATTACH_DETACH),
+                gates=options.gates,
                 manager=None,
             ),
             wrap=Marked,
@@ -142,7 +146,7 @@ class Simulation:
             self._group = group
             group.start(self.plane.run(), name="plane")
             await self.plane.wait_ready()
-            self._replica = Replica(self.env, self.store)
+            self._replica = Replica(self.env, self.store, self.plane.server.options)
             self.start_manager()
             self._running.set()
             try:
@@ -178,6 +182,7 @@ class Simulation:
             Options(
                 controllers=self.options.controllers,
                 controller_options=self.options.controller_options,
+                gates=FeatureGates(dict.fromkeys(self.options.gates, True)),
                 leader_election=LeaderElection(enabled=self.options.leader_election),
             ),
             clients.manager(),

@@ -6,7 +6,7 @@ Follows kubernetes' ``pkg/printers/internalversion/printers.go`` (v1.36).
 import datetime
 from typing import Any
 
-from pilothouse.apiserver.presentation.human import NONE, UNSET, format_selector, human_duration, some
+from pilothouse.apiserver.presentation.human import NONE, UNSET, age, format_selector, human_duration, some
 from pilothouse.apiserver.presentation.rows import Cells, Doc, Now, age_of, name_and_age, name_of, part
 from pilothouse.machinery.quantities import Quantity, parse_quantity
 
@@ -313,6 +313,33 @@ def _resource_slice(value: Doc, now: Now) -> list[Any]:
     return [name_of(value), spec.get("nodeName", ""), spec.get("driver", ""), pool, age_of(value, now)]
 
 
+_ANSWERED = ("Complete", "Failed")
+_TOTALS = ("totalDevices", "availableDevices", "allocatedDevices", "unavailableDevices")
+_NOT_YET = "-"
+
+
+def _pool_request(value: Doc, now: Now) -> list[Any]:
+    """The sums over all pools that are told (KEP-5677, v1.36)."""
+    status, driver = part(value, "status"), part(value, "spec", "driver") or ""
+    given = [each for each in part(status, "conditions") or () if each.get("type") in _ANSWERED]
+    if status is None or not given:
+        return [name_of(value), driver, *(_NOT_YET for _ in (*_TOTALS, "errors", "pools")), "Pending", _NOT_YET]
+    pools, count = part(status, "pools") or (), part(status, "poolCount") or 0
+    answered, *_others = given
+    said = answered["type"]
+    if said == "Complete" and len(pools) < count:
+        said = f"Complete ({len(pools)}/{count} pools)"
+    return [
+        name_of(value),
+        driver,
+        *(str(sum(pool.get(field) or 0 for pool in pools)) for field in _TOTALS),
+        str(sum(bool(pool.get("validationError")) for pool in pools)),
+        str(count),
+        said,
+        age(answered.get("lastTransitionTime"), now),
+    ]
+
+
 def _flow_schema(value: Doc, now: Now) -> list[Any]:
     spec = part(value, "spec") or {}
     missing = "?"
@@ -412,6 +439,7 @@ MORE_ROWS: dict[str, Cells] = {
     "resource.k8s.io/v1 ResourceClaim": _resource_claim,
     "resource.k8s.io/v1 ResourceClaimTemplate": name_and_age,
     "resource.k8s.io/v1 ResourceSlice": _resource_slice,
+    "resource.k8s.io/v1alpha3 ResourcePoolStatusRequest": _pool_request,
     "flowcontrol.apiserver.k8s.io/v1 FlowSchema": _flow_schema,
     "flowcontrol.apiserver.k8s.io/v1 PriorityLevelConfiguration": _priority_level,
 }

@@ -20,6 +20,7 @@ from pilothouse.apiserver.strategies import (
     nodes,
     others,
     pods,
+    pool_requests,
     ranges,
     registrations,
     rights,
@@ -47,6 +48,7 @@ _NO_UNCONDITIONAL_UPDATE = {
     "csinodes.storage.k8s.io",
     "csistoragecapacities.storage.k8s.io",
     "volumeattachments.storage.k8s.io",
+    "resourcepoolstatusrequests.resource.k8s.io",
 }
 _CREATE_ON_UPDATE = {
     "leases.coordination.k8s.io",
@@ -80,6 +82,7 @@ _RETURN_DELETED = {
     "resourceclaims.resource.k8s.io",
     "resourceclaimtemplates.resource.k8s.io",
     "resourceslices.resource.k8s.io",
+    "resourcepoolstatusrequests.resource.k8s.io",
 }
 _ORPHAN_BY_DEFAULT = {"jobs.batch", "replicationcontrollers"}
 _TRACK_SPEC = {
@@ -109,6 +112,7 @@ _STATUS_KEEPS_USER_METADATA = {
     "volumeattachments.storage.k8s.io",
     "servicecidrs.networking.k8s.io",
     "resourceclaims.resource.k8s.io",
+    "resourcepoolstatusrequests.resource.k8s.io",
     "validatingadmissionpolicies.admissionregistration.k8s.io",
     "apiservices.apiregistration.k8s.io",
     "flowschemas.flowcontrol.apiserver.k8s.io",
@@ -188,6 +192,7 @@ _SPECIAL: dict[str, type[Strategy]] = {
     "resourceclaims.resource.k8s.io": others.ClaimOfDevicesStrategy,
     "resourceclaimtemplates.resource.k8s.io": others.ClaimTemplateStrategy,
     "resourceslices.resource.k8s.io": others.DeviceSliceStrategy,
+    "resourcepoolstatusrequests.resource.k8s.io": pool_requests.PoolRequestStrategy,
 }
 
 

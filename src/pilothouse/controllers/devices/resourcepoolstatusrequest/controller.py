@@ -1,0 +1,147 @@
+"""What wakes a look at a request, the one write that answers it, and the rounds that clear old ones away."""
+
+import msgspec
+
+from pilothouse.api.resource import (
+    RESOURCE_CLAIMS,
+    RESOURCE_POOL_STATUS_REQUESTS,
+    RESOURCE_SLICES,
+    ResourceClaim,
+    ResourcePoolStatusRequest,
+    ResourceSlice,
+)
+from pilothouse.client.errors import ApiError, Conflict, NotFound
+from pilothouse.controllers.devices.resourcepoolstatusrequest import DESCRIPTOR
+from pilothouse.controllers.devices.resourcepoolstatusrequest.decide import is_over, pools_of
+from pilothouse.controllers.devices.resourcepoolstatusrequest.status import answer, has_incomplete, told
+from pilothouse.machinery.splice import replace_fields
+from pilothouse.runtime import Controller, ControllerContext, Requeue, RetryLater, WorkerPool, WorkQueue
+from pilothouse.runtime.metrics import exponential_buckets
+
+DRIVER_INDEX = "driver"
+ALLOCATED_INDEX = "allocated driver"
+RETRIES = 5
+"""So often a request comes back because slices are missing, before it is told so."""
+PERIOD_SECONDS = 600.0
+ROUND = "round"
+_BUCKETS = exponential_buckets(0.001, 2, 15)
+_json = msgspec.json.Encoder().encode
+
+
+def build(context: ControllerContext) -> "PoolStatusController":
+    """The factory of the descriptor."""
+    return PoolStatusController(context)
+
+
+class PoolStatusController(Controller):
+    """See the package for the promises."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        requests = context.informers.informer(RESOURCE_POOL_STATUS_REQUESTS, keep_raw=True)
+        slices, claims = context.informers.informer(RESOURCE_SLICES), context.informers.informer(RESOURCE_CLAIMS)
+        super().__init__(
+            DESCRIPTOR.name,
+            context.env,
+            waits_for=(requests, slices, claims),
+            metrics=context.metrics,
+            queue_name="resourcepoolstatusrequest",
+            log=context.log,
+        )
+        self._client = context.client
+        self._requests, self._slices, self._claims = requests.cache, slices.cache, claims.cache
+        self._slices.add_index(DRIVER_INDEX, _index_by_driver)
+        self._claims.add_index(ALLOCATED_INDEX, _index_by_allocated)
+        self._rounds: WorkQueue[str] = WorkQueue(context.env, f"{self.name}-rounds")
+        self._rounds.add(ROUND)
+        self.beside_pool(WorkerPool(f"{self.name}-rounds", self._rounds, self._clear_away, log=self.log))
+        subsystem, labels = "resourcepoolstatusrequest_controller", ("driver_name",)
+        self._processed = context.metrics.counter(
+            f"{subsystem}_requests_processed_total",
+            "[ALPHA] Total number of ResourcePoolStatusRequests processed",
+            labels,
+        )
+        self._errors = context.metrics.counter(
+            f"{subsystem}_request_processing_errors_total",
+            "[ALPHA] Total number of errors encountered while processing ResourcePoolStatusRequests",
+            labels,
+        )
+        self._duration = context.metrics.histogram(
+            f"{subsystem}_request_processing_duration_seconds",
+            "[ALPHA] Time taken to process a ResourcePoolStatusRequest",
+            labels,
+            _BUCKETS,
+        )
+        requests.add_handler(on_add=lambda request, _initial: self._seen(request), on_update=self._changed)
+
+    def _seen(self, request: ResourcePoolStatusRequest) -> None:
+        if request.status is None:
+            self.queue.add(request.metadata.name)
+
+    def _changed(self, _old: ResourcePoolStatusRequest, request: ResourcePoolStatusRequest) -> None:
+        self._seen(request)
+
+    async def reconcile(self, key: str) -> Requeue | None:
+        """Answer the request, unless it is answered."""
+        request, raw = self._requests.get(key), self._requests.raw(key)
+        if request is None or request.status is not None:
+            return None
+        assert raw is not None, "what is written back whole is cached with its JSON"
+        began = self.env.monotonic()
+        driver, limit = request.spec.driver, request.spec.limit
+        pools = pools_of(
+            driver,
+            request.spec.pool_name or "",
+            self._slices.by_index(DRIVER_INDEX, driver),
+            self._claims.by_index(ALLOCATED_INDEX, driver),
+        )
+        if has_incomplete(told(pools, limit)) and self.queue.num_requeues(key) < RETRIES:
+            raise RetryLater("incomplete pools detected, requeueing")
+        try:
+            await self._write(request, raw, answer(pools, limit, self.env.now()))
+        except (ApiError, OSError) as error:
+            self._errors.labels_of(driver).inc()
+            self._tried(driver, began)
+            if isinstance(error, Conflict | NotFound):
+                raise RetryLater(
+                    str(error)
+                ) from error  # the cache is about to show it as it is now, or that it is gone
+            raise
+        self._tried(driver, began)
+        self.log.info("Successfully processed ResourcePoolStatusRequest", v=2, request=key, poolCount=len(pools))
+        return None
+
+    def _tried(self, driver: str, began: float) -> None:
+        """A write was sent, whatever has become of it."""
+        self._processed.labels_of(driver).inc()
+        self._duration.labels_of(driver).observe(self.env.monotonic() - began)
+
+    async def _write(self, request: ResourcePoolStatusRequest, raw: bytes, status: dict[str, object]) -> None:
+        """PUT the status. Not a patch: whoever has answered since the cache heard of the request was first."""
+        body = replace_fields(raw, {"status": _json(status)})
+        await self._client.update(RESOURCE_POOL_STATUS_REQUESTS.raw, request.metadata.name, body, subresource="status")
+
+    async def _clear_away(self, _key: str) -> Requeue | None:
+        """Delete what has been there for long enough. What fails is logged and comes up again in the next round."""
+        now = self.env.now()
+        for request in self._requests.list():
+            meta = request.metadata
+            if meta.deletion_timestamp is not None or not is_over(request, now):
+                continue
+            try:
+                await self._client.delete(RESOURCE_POOL_STATUS_REQUESTS, meta.name, uid=meta.uid)
+            except (NotFound, Conflict):
+                continue  # it is gone, or another one of its name is there
+            except (ApiError, OSError) as error:
+                self.log.error("Failed to delete expired ResourcePoolStatusRequest", error=error, request=meta.name)  # fmt: skip  # noqa: E501, TRY400
+            else:
+                self.log.info("Deleted expired ResourcePoolStatusRequest", v=2, request=meta.name)
+        return Requeue(PERIOD_SECONDS)
+
+
+def _index_by_driver(found: ResourceSlice) -> list[str]:
+    return [found.spec.driver]
+
+
+def _index_by_allocated(claim: ResourceClaim) -> list[str]:
+    allocation = claim.status.allocation
+    return sorted({result.driver for result in allocation.devices.results}) if allocation is not None else []

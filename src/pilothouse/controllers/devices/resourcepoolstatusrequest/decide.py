@@ -1,0 +1,107 @@
+"""Counts the devices of a driver's pools, and says whose time is over. Pure. ``status`` tells what is found here.
+
+Upstream: ``calculatePoolStatus`` and ``shouldDeleteRequest``, v1.36
+``pkg/controller/resourcepoolstatusrequest/controller.go``.
+"""
+
+import datetime
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from pilothouse.api.resource import Device, ResourceClaim, ResourcePoolStatusRequest, ResourceSlice
+
+COMPLETE, FAILED = "Complete", "Failed"
+ANSWER_KEPT_FOR = datetime.timedelta(hours=1)
+QUESTION_KEPT_FOR = datetime.timedelta(hours=24)
+_KEEPS_PODS_AWAY = ("NoSchedule", "NoExecute")
+
+
+class Counts(msgspec.Struct, frozen=True):
+    """Of a pool all of whose slices are there."""
+
+    slices: int
+    total: int
+    allocated: int
+    unavailable: int
+    """Devices that nobody has, and that are tainted so that nobody gets them."""
+
+    @property
+    def available(self) -> int:
+        """Devices that can be had. Claims may still have devices that the pool no longer has: never less than none."""
+        return max(0, self.total - self.allocated - self.unavailable)
+
+
+class Incomplete(msgspec.Struct, frozen=True):
+    """Of a pool whose driver has not published all slices of the newest generation."""
+
+    observed: int
+    expected: int
+
+
+class Pool(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of one pool. ``node`` is empty unless all its slices are of one node."""
+
+    driver: str
+    name: str
+    generation: int
+    node: str
+    found: Counts | Incomplete
+
+
+def pools_of(
+    driver: str, name: str, slices: Iterable[ResourceSlice], claims: Iterable[ResourceClaim]
+) -> tuple[Pool, ...]:
+    """The pools of the driver by name, or only the one called ``name``."""
+    published: dict[str, list[ResourceSlice]] = {}
+    for each in slices:
+        if each.spec.driver == driver and name in ("", each.spec.pool.name):
+            published.setdefault(each.spec.pool.name, []).append(each)
+    taken = _taken(driver, claims)
+    return tuple(_pool(driver, pool, published[pool], taken.get(pool, set())) for pool in sorted(published))
+
+
+def _taken(driver: str, claims: Iterable[ResourceClaim]) -> dict[str, set[str]]:
+    """Names of the devices that claims have, by pool. A device that several share is one; who has admin access looks
+    at a device and takes it from nobody."""
+    taken: dict[str, set[str]] = {}
+    for claim in claims:
+        allocation = claim.status.allocation
+        for result in allocation.devices.results if allocation is not None else ():
+            if result.driver == driver and not result.admin_access:
+                taken.setdefault(result.pool, set()).add(result.device)
+    return taken
+
+
+def _pool(driver: str, name: str, slices: Sequence[ResourceSlice], taken: set[str]) -> Pool:
+    newest = max(each.spec.pool.generation for each in slices)
+    current = [each.spec for each in slices if each.spec.pool.generation == newest]
+    nodes = {each.node_name for each in current}
+    # All say the same as a rule. Where they don't, the pool is whole when it is by all of them.
+    expected = max(each.pool.resource_slice_count for each in current)
+    found: Counts | Incomplete
+    if len(current) < expected:
+        found = Incomplete(len(current), expected)
+    else:
+        devices = [device for each in current for device in each.devices]
+        away = sum(is_tainted(device) and device.name not in taken for device in devices)
+        found = Counts(len(current), len(devices), len(taken), away)
+    return Pool(driver=driver, name=name, generation=newest, node=nodes.pop() if len(nodes) == 1 else "", found=found)
+
+
+def is_tainted(device: Device) -> bool:
+    """Whether the device has a taint that keeps pods from it."""
+    return any(taint.effect in _KEEPS_PODS_AWAY for taint in device.taints)
+
+
+def is_over(request: ResourcePoolStatusRequest, now: datetime.datetime) -> bool:
+    """Whether the request has been there for long enough: an answer since it was given, all others since they were
+    made."""
+    since, kept_for = request.metadata.creation_timestamp, QUESTION_KEPT_FOR
+    if request.status is not None:
+        kept_for = ANSWER_KEPT_FOR
+        for condition in request.status.conditions:
+            if condition.type in (COMPLETE, FAILED):
+                since = condition.last_transition_time
+                break
+    return since is not None and now - since > kept_for

@@ -1,0 +1,70 @@
+"""What the answer to a request says. Pure. ``decide`` has counted, ``controller`` writes it.
+
+Upstream: ``calculatePoolStatus``, v1.36 ``pkg/controller/resourcepoolstatusrequest/controller.go``.
+"""
+
+import datetime
+from collections.abc import Sequence
+from typing import assert_never
+
+from pilothouse.controllers.devices.resourcepoolstatusrequest.decide import COMPLETE, Counts, Incomplete, Pool
+from pilothouse.machinery.times import format_time
+
+DEFAULT_LIMIT = 100
+REASON = "CalculationComplete"
+_ERROR_BYTES = 256
+
+
+def told(pools: Sequence[Pool], limit: int | None) -> Sequence[Pool]:
+    """Those of which the answer tells more than that they are there."""
+    return pools[: DEFAULT_LIMIT if limit is None else limit]
+
+
+def has_incomplete(pools: Sequence[Pool]) -> bool:
+    """Whether the answer would be a better one a little later."""
+    return any(isinstance(pool.found, Incomplete) for pool in pools)
+
+
+def answer(pools: Sequence[Pool], limit: int | None, now: datetime.datetime) -> dict[str, object]:
+    """``status`` as JSON. Without pools there is no list of them, as upstream has it."""
+    shown = told(pools, limit)
+    incomplete = sum(isinstance(pool.found, Incomplete) for pool in shown)
+    message = f"Calculated status for {len(shown)} pools"
+    if incomplete:
+        message += f" ({incomplete} incomplete)"
+    condition = {
+        "type": COMPLETE,
+        "status": "True",
+        "lastTransitionTime": format_time(now),
+        "reason": REASON,
+        "message": message,
+    }
+    status: dict[str, object] = {"poolCount": len(pools)}
+    if shown:
+        status["pools"] = [_entry(pool) for pool in shown]
+    status["conditions"] = [condition]
+    return status
+
+
+def _entry(pool: Pool) -> dict[str, object]:
+    entry: dict[str, object] = {"driver": pool.driver, "poolName": pool.name, "generation": pool.generation}
+    if pool.node:
+        entry["nodeName"] = pool.node
+    match pool.found:
+        case Counts() as counts:
+            entry["resourceSliceCount"] = counts.slices
+            entry["totalDevices"] = counts.total
+            entry["allocatedDevices"] = counts.allocated
+            entry["availableDevices"] = counts.available
+            entry["unavailableDevices"] = counts.unavailable
+        case Incomplete(observed, expected):
+            text = (
+                f"pool {pool.driver}/{pool.name} is incomplete: observed {observed}/{expected} slices at generation "
+                f"{pool.generation}"
+            )
+            # The API takes no more bytes. Names of drivers and pools are ASCII; half a character of others would be
+            # refused.
+            entry["validationError"] = text.encode()[:_ERROR_BYTES].decode(errors="ignore")
+        case other:
+            assert_never(other)
+    return entry

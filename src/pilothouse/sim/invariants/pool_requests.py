@@ -1,0 +1,127 @@
+"""What must hold for requests about pools of devices: each is answered once, with numbers that add up, and kept for as
+long as people may want to read it.
+
+Counted anew from what was committed, after every write.
+"""
+
+import datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pilothouse.api.meta import ObjectMeta
+from pilothouse.controllers.devices.resourcepoolstatusrequest.decide import ANSWER_KEPT_FOR, QUESTION_KEPT_FOR
+from pilothouse.env import Env
+from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.story import Origin
+from pilothouse.storage import Change
+
+if TYPE_CHECKING:
+    from pilothouse.sim.simulation import Process
+
+_REQUESTS = "resource.k8s.io/resourcepoolstatusrequests/"
+MANAGER = "resourcepoolstatusrequest-controller"
+
+
+class _Pool(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    pool_name: str
+    total_devices: int | None = None
+    allocated_devices: int | None = None
+    available_devices: int | None = None
+    unavailable_devices: int | None = None
+    validation_error: str | None = None
+
+
+class _Condition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    last_transition_time: datetime.datetime
+
+
+class _Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    pool_count: int
+    pools: tuple[_Pool, ...] = ()
+    conditions: tuple[_Condition, ...] = ()
+
+
+class _Spec(msgspec.Struct, frozen=True):
+    limit: int
+
+
+class _Request(msgspec.Struct, frozen=True):
+    metadata: ObjectMeta
+    spec: _Spec
+    status: _Status | None = None
+
+
+_request = msgspec.json.Decoder(_Request).decode
+
+
+class PoolRequests(Invariant):
+    """All requests of a cluster. ``answered`` counts answers, ``incomplete`` those of them that lack a pool's counts,
+    ``expired`` requests that the manager has deleted."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, None] = {}
+        self._env: Env | None = None
+        self.answered = 0
+        self.incomplete = 0
+        self.expired = 0
+
+    def started(self, process: "Process") -> None:
+        """It knows what time it is."""
+        self._env = process.wire.env
+
+    def committed(self, change: Change, origin: Origin | None) -> None:
+        """A request is new, has changed, or is gone."""
+        if not change.key.startswith(_REQUESTS):
+            return
+        name = change.key.removeprefix(_REQUESTS)
+        before = _request(change.previous) if change.previous is not None else None
+        self._open.pop(name, None)
+        if change.type == "DELETED":
+            if before is not None and origin is not None and origin.controller == MANAGER:
+                self._expired(name, before)
+            return
+        now = _request(change.value)
+        if now.status is None:
+            self._open[name] = None
+        if before is not None and before.status is not None and now.status != before.status:
+            raise Violation(f"request {name} had an answer, and has another one")
+        if now.status is not None and (before is None or before.status is None):
+            self.answered += 1
+            self._judge(name, now.spec.limit, now.status)
+
+    def _judge(self, name: str, limit: int, status: _Status) -> None:
+        names = [pool.pool_name for pool in status.pools]
+        if names != sorted(set(names)):
+            raise Violation(f"request {name} is told of pools {names}")
+        if len(names) != min(limit, status.pool_count):
+            raise Violation(
+                f"request {name} is told of {len(names)} pools of {status.pool_count}, and asked for {limit}"
+            )
+        for pool in status.pools:
+            self.incomplete += pool.validation_error is not None
+            counts = (pool.total_devices, pool.allocated_devices, pool.unavailable_devices, pool.available_devices)
+            known = [count for count in counts if count is not None]
+            if pool.validation_error is not None:
+                if known:
+                    raise Violation(f"request {name} is told {counts} of pool {pool.pool_name}, which is incomplete")
+                continue
+            total, allocated, unavailable, available = (*known, *([-1] * (4 - len(known))))
+            if available != max(0, total - allocated - unavailable) or available < 0:
+                raise Violation(f"request {name} is told {counts} of pool {pool.pool_name}")
+
+    def _expired(self, name: str, request: _Request) -> None:
+        self.expired += 1
+        since, kept_for = request.metadata.creation_timestamp, QUESTION_KEPT_FOR
+        if request.status is not None:
+            since, kept_for = request.status.conditions[0].last_transition_time, ANSWER_KEPT_FOR
+        assert self._env is not None, "who deletes was started"
+        assert since is not None, "the server says when something was made"
+        # Clocks jump in simulations, also between a decision and the write.
+        if self._env.now() - since < kept_for / 2:
+            raise Violation(f"request {name} was deleted after {self._env.now() - since}")
+
+    def settled(self) -> None:
+        """Nobody waits for an answer."""
+        if self._open:
+            raise Violation(f"requests {sorted(self._open)} are not answered")

@@ -1,0 +1,318 @@
+"""What is counted and what the answer says. Rows mirror ``pkg/controller/resourcepoolstatusrequest/controller_test.go``
+of v1.36, and where what is counted differs from it, that of v1.37."""
+
+import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.controllers.resourcepoolstatusrequest.pools import DRIVER, claim_of, slice_of
+from tests.controllers.upstream_coverage import Cases, missing
+
+from pilothouse.api.meta import Condition, ObjectMeta
+from pilothouse.api.resource import (
+    ResourceClaim,
+    ResourcePoolStatusRequest,
+    ResourcePoolStatusRequestStatus,
+    ResourceSlice,
+)
+from pilothouse.controllers.devices.resourcepoolstatusrequest.decide import Counts, Incomplete, Pool, is_over, pools_of
+from pilothouse.controllers.devices.resourcepoolstatusrequest.status import answer, has_incomplete, told
+
+NOW = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
+HOUR = datetime.timedelta(hours=1)
+SECOND = datetime.timedelta(seconds=1)
+
+_COUNTED, _FOUND, _SAID, _OVER = (
+    "test_what_is_counted",
+    "test_which_pools_are_found",
+    "test_what_an_answer_says",
+    "test_whose_time_is_over",
+)
+COVERED: Cases = {
+    "TestCalculatePoolStatus: single-pool-no-allocations": _COUNTED,
+    "TestCalculatePoolStatus: single-pool-with-allocations": _COUNTED,
+    "TestCalculatePoolStatus: multiple-pools": _FOUND,
+    "TestCalculatePoolStatus: filter-by-driver": _FOUND,
+    "TestCalculatePoolStatus: filter-by-pool-name": _FOUND,
+    "TestCalculatePoolStatus: multiple-slices-same-pool": _COUNTED,
+    "TestCalculatePoolStatus: limit-pools": _SAID,
+    "TestCalculatePoolStatus: no-matching-pools": _SAID,
+    "TestCalculatePoolStatus: older-generation-slices-ignored": _COUNTED,
+    "TestCalculatePoolStatus: incomplete-pool-has-validation-error": _SAID,
+    "TestCalculatePoolStatus: mix-of-complete-and-incomplete-pools": _SAID,
+    "TestCalculatePoolStatus: same-node-pool-sets-nodename": "test_whose_pool_it_is",
+    "TestCalculatePoolStatus: mixed-node-pool-clears-nodename": "test_whose_pool_it_is",
+    "TestCalculatePoolStatus: nil-nodename-slices-no-nodename": "test_whose_pool_it_is",
+    "TestCalculatePoolStatus: all-pools-complete-no-validation-errors": _COUNTED,
+    "TestCalculatePoolStatus_CapAtOnePerDevice": _COUNTED,
+    "TestCalculatePoolStatus_SkipAdminAccess": _COUNTED,
+    "TestCalculatePoolStatus_UnavailableFromTaints": _COUNTED,
+    "TestSyncRequest": "test_a_request_is_answered_in_one_write",
+    "TestSyncRequestRequeuesIncompletePool": "test_an_incomplete_pool_is_waited_for_and_then_told_as_such",
+    "TestSkipProcessedRequest": "test_what_is_answered_is_not_answered_again",
+    "TestShouldDeleteRequest: completed-request-not-expired": _OVER,
+    "TestShouldDeleteRequest: completed-request-expired": _OVER,
+    "TestShouldDeleteRequest: pending-request-not-expired": _OVER,
+    "TestShouldDeleteRequest: pending-request-expired": _OVER,
+    "TestCleanupExpiredRequests": "test_answers_go_after_an_hour_and_questions_after_a_day",
+}
+
+
+def test_every_case_of_upstreams_is_somewhere() -> None:
+    assert missing(COVERED, Path(__file__).parent) == []
+
+
+def counts(slices: int = 1, total: int = 4, allocated: int = 0, unavailable: int = 0) -> Counts:
+    return Counts(slices, total, allocated, unavailable)
+
+
+def only(slices: list[ResourceSlice], claims: list[ResourceClaim]) -> Pool:
+    (found,) = pools_of(DRIVER, "", slices, claims)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("slices", "claims", "expected"),
+    [
+        pytest.param([slice_of("a")], [], counts(), id="nothing is taken"),
+        pytest.param([slice_of("a")], [claim_of()], counts(), id="a claim that has got nothing"),
+        pytest.param(
+            [slice_of("a")], [claim_of("device-0"), claim_of("device-1")], counts(allocated=2), id="two are taken"
+        ),
+        pytest.param(
+            [slice_of("a")], [claim_of("device-0", "device-1")], counts(allocated=2), id="two are taken by one claim"
+        ),
+        pytest.param(
+            [slice_of("a")], [claim_of("device-0")] * 3, counts(allocated=1), id="a device that three share is one"
+        ),
+        pytest.param(
+            [slice_of("a")],
+            [claim_of("device-0"), claim_of("device-1", adminAccess=True)],
+            counts(allocated=1),
+            id="who has admin access takes nothing",
+        ),
+        pytest.param(
+            [slice_of("a")],
+            [claim_of("device-0", pool="pool-2"), claim_of("device-1", driver="other.example.com")],
+            counts(),
+            id="devices of other pools and drivers",
+        ),
+        pytest.param(
+            [slice_of("a", expected=2), slice_of("b", expected=2)],
+            [],
+            counts(slices=2, total=8),
+            id="two slices are one pool",
+        ),
+        pytest.param(
+            [slice_of("a", expected=1), slice_of("b", expected=1)],
+            [],
+            counts(slices=2, total=8),
+            id="more than were said",
+        ),
+        pytest.param(
+            [slice_of("old", devices=8), slice_of("a", generation=2), slice_of("b", generation=2)],
+            [],
+            counts(slices=2, total=8),
+            id="slices of an older generation do not count",
+        ),
+        pytest.param(
+            [slice_of("a", taints={0: "NoSchedule", 1: "NoExecute", 2: "None"})],
+            [],
+            counts(unavailable=2),
+            id="devices whose taints keep pods away",
+        ),
+        pytest.param(
+            [slice_of("a", taints={0: "NoExecute"})],
+            [claim_of("device-0")],
+            counts(allocated=1),
+            id="a tainted device that somebody has is his",
+        ),
+        pytest.param([slice_of("a", devices=0)], [], counts(total=0), id="a pool without devices"),
+        pytest.param(
+            [slice_of("a", expected=3), slice_of("b", expected=3)], [], Incomplete(2, 3), id="a slice is missing"
+        ),
+        pytest.param(
+            [slice_of("old", expected=1), slice_of("a", generation=2, expected=2)],
+            [],
+            Incomplete(1, 2),
+            id="half of the next generation",
+        ),
+        pytest.param(
+            [slice_of("a", expected=1), slice_of("b", expected=3)], [], Incomplete(2, 3), id="slices that disagree"
+        ),
+    ],
+)
+def test_what_is_counted(slices: list[ResourceSlice], claims: list[ResourceClaim], expected: object) -> None:
+    assert only(slices, claims).found == expected
+    assert only(slices[::-1], claims[::-1]).found == expected, "whatever the order"
+
+
+def test_there_are_never_less_than_no_devices_to_be_had() -> None:
+    """A claim may still have a device that the pool no longer has."""
+    assert counts(total=1, allocated=3).available == 0
+    assert counts(total=4, allocated=1, unavailable=1).available == 2
+
+
+@pytest.mark.parametrize(
+    ("driver", "name", "expected"),
+    [
+        pytest.param(DRIVER, "", ["pool-1", "pool-2"], id="all of the driver, by name"),
+        pytest.param(DRIVER, "pool-1", ["pool-1"], id="the one that was named"),
+        pytest.param(DRIVER, "pool-3", [], id="one that another driver has"),
+        pytest.param("nonexistent.example.com", "", [], id="a driver that has none"),
+    ],
+)
+def test_which_pools_are_found(driver: str, name: str, expected: list[str]) -> None:
+    slices = [slice_of("b", "pool-2"), slice_of("a", "pool-1"), slice_of("c", "pool-3", driver="other.example.com")]
+    assert [pool.name for pool in pools_of(driver, name, slices, [])] == expected
+
+
+@pytest.mark.parametrize(
+    ("nodes", "expected"),
+    [
+        pytest.param(["node-1", "node-1"], "node-1", id="of one node"),
+        pytest.param(["node-1", "node-2"], "", id="of two nodes"),
+        pytest.param([None, None], "", id="of no node"),
+        pytest.param([None, "node-1"], "", id="of a node in part"),
+    ],
+)
+def test_whose_pool_it_is(nodes: list[str | None], expected: str) -> None:
+    slices = [slice_of(f"slice-{number}", node=node) for number, node in enumerate(nodes)]
+    assert only(slices, []).node == expected
+    assert only(slices[::-1], []).node == expected
+
+
+def pool(name: str = "pool-1", found: Counts | Incomplete | None = None, **more: Any) -> Pool:
+    return Pool(**{"driver": DRIVER, "name": name, "generation": 1, "node": "", "found": found or counts(), **more})
+
+
+def entry(name: str = "pool-1", **more: Any) -> dict[str, Any]:
+    return {"driver": DRIVER, "poolName": name, "generation": 1, **more}
+
+
+FOUR = {
+    "resourceSliceCount": 1,
+    "totalDevices": 4,
+    "allocatedDevices": 0,
+    "availableDevices": 4,
+    "unavailableDevices": 0,
+}
+
+
+@pytest.mark.parametrize(
+    ("pools", "limit", "expected", "message"),
+    [
+        pytest.param([], None, {"poolCount": 0}, "Calculated status for 0 pools", id="no pools: no list of them"),
+        pytest.param(
+            [pool(node="node-1", found=counts(2, 8, 3, 1))],
+            None,
+            {
+                "poolCount": 1,
+                "pools": [
+                    entry(
+                        nodeName="node-1",
+                        resourceSliceCount=2,
+                        totalDevices=8,
+                        allocatedDevices=3,
+                        availableDevices=4,
+                        unavailableDevices=1,
+                    )
+                ],
+            },
+            "Calculated status for 1 pools",
+            id="everything that is known of a pool",
+        ),
+        pytest.param(
+            [pool("pool-1"), pool("pool-2")],
+            1,
+            {"poolCount": 2, "pools": [entry("pool-1", **FOUR)]},
+            "Calculated status for 1 pools",
+            id="more pools than were asked for",
+        ),
+        pytest.param(
+            [pool("pool-1"), pool("pool-2", Incomplete(2, 3), generation=7)],
+            None,
+            {
+                "poolCount": 2,
+                "pools": [
+                    entry("pool-1", **FOUR),
+                    entry(
+                        "pool-2",
+                        generation=7,
+                        validationError=f"pool {DRIVER}/pool-2 is incomplete: observed 2/3 slices at generation 7",
+                    ),
+                ],
+            },
+            "Calculated status for 2 pools (1 incomplete)",
+            id="an incomplete pool has no counts",
+        ),
+        pytest.param(
+            [pool("pool-1"), pool("pool-2", Incomplete(0, 1))],
+            1,
+            {"poolCount": 2, "pools": [entry("pool-1", **FOUR)]},
+            "Calculated status for 1 pools",
+            id="what is not told is not counted as incomplete",
+        ),
+    ],
+)
+def test_what_an_answer_says(pools: list[Pool], limit: int | None, expected: dict[str, Any], message: str) -> None:
+    status: dict[str, Any] = {**answer(pools, limit, NOW)}
+    (condition,) = status.pop("conditions")
+    assert status == expected
+    assert condition == {
+        "type": "Complete",
+        "status": "True",
+        "reason": "CalculationComplete",
+        "message": message,
+        "lastTransitionTime": "2026-01-02T03:04:05Z",
+    }
+
+
+def test_a_hundred_pools_are_told_unless_somebody_wants_more() -> None:
+    pools = [pool(f"pool-{number:03}") for number in range(120)]
+    assert len(told(pools, None)) == 100
+    assert len(told(pools, 110)) == 110
+    assert len(told(pools, 1000)) == 120
+
+
+def test_an_incomplete_pool_that_is_not_told_is_not_waited_for() -> None:
+    pools = [pool("pool-1"), pool("pool-2", Incomplete(0, 1))]
+    assert has_incomplete(told(pools, None))
+    assert not has_incomplete(told(pools, 1))
+
+
+def test_what_is_wrong_is_told_in_no_more_bytes_than_the_api_takes() -> None:
+    status: dict[str, Any] = answer([pool("p" * 300, Incomplete(1, 2))], None, NOW)
+    (said,) = status["pools"]
+    assert len(said["validationError"].encode()) == 256
+
+
+def request(age: datetime.timedelta, *conditions: tuple[str, datetime.timedelta]) -> ResourcePoolStatusRequest:
+    listed = tuple(Condition(type=kind, status="True", last_transition_time=NOW - since) for kind, since in conditions)
+    status = ResourcePoolStatusRequestStatus(conditions=listed)
+    return ResourcePoolStatusRequest(metadata=ObjectMeta(name="r", creation_timestamp=NOW - age), status=status)
+
+
+def pending(age: datetime.timedelta | None) -> ResourcePoolStatusRequest:
+    made = None if age is None else NOW - age
+    return ResourcePoolStatusRequest(metadata=ObjectMeta(name="r", creation_timestamp=made))
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        pytest.param(pending(0 * HOUR), False, id="just asked"),
+        pytest.param(pending(24 * HOUR), False, id="asked a day ago, to the second"),
+        pytest.param(pending(24 * HOUR + SECOND), True, id="asked more than a day ago"),
+        pytest.param(pending(None), False, id="asked at no time"),
+        pytest.param(request(0 * HOUR, ("Complete", 0 * HOUR)), False, id="just answered"),
+        pytest.param(request(48 * HOUR, ("Complete", 1 * HOUR)), False, id="answered an hour ago, to the second"),
+        pytest.param(request(2 * HOUR, ("Complete", 1 * HOUR + SECOND)), True, id="answered more than an hour ago"),
+        pytest.param(request(2 * HOUR, ("Failed", 2 * HOUR)), True, id="given up more than an hour ago"),
+        pytest.param(request(2 * HOUR, ("Odd", 0 * HOUR)), True, id="answered in another way, asked two hours ago"),
+        pytest.param(request(1 * HOUR), False, id="answered without a word, asked an hour ago"),
+    ],
+)
+def test_whose_time_is_over(asked: ResourcePoolStatusRequest, expected: bool) -> None:
+    assert is_over(asked, NOW) is expected

@@ -1,0 +1,187 @@
+"""Requests about pools of devices under faults, while drivers publish and claims come and go: each is answered once,
+the last one with what is really there, and all are gone in the end."""
+
+import asyncio
+import contextlib
+import datetime
+import random
+from collections.abc import Awaitable, Callable
+
+import pytest
+from tests.controllers.resourcepoolstatusrequest.pools import (
+    CLAIM_SPEC,
+    CLAIMS,
+    DRIVER,
+    REQUESTS,
+    SLICES,
+    allocation,
+    slice_doc,
+)
+from tests.scenarios.users import Doc, User
+
+from pilothouse.client.errors import ApiError
+from pilothouse.controllers.devices.resourcepoolstatusrequest import controller
+from pilothouse.machinery.times import parse_time
+from pilothouse.sim import Simulation, SimulationFailed, SimulationOptions, draw, simulate
+from pilothouse.sim.invariants.pool_requests import PoolRequests
+
+OPTIONS = SimulationOptions(
+    nodes=1, controllers=("resourcepoolstatusrequest-controller",), gates=("DRAResourcePoolStatus",)
+)
+RESOURCES = ("resourcepoolstatusrequests", "resourceslices", "resourceclaims")
+SECONDS = 90.0
+HOUR = 3600.0
+EFFECTS = ("NoSchedule", "NoExecute", "None")
+
+
+class Cluster(User):
+    """Drivers, users of devices, and people who ask how many there are."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        super().__init__(simulation.user)
+        self._chance: random.Random = simulation.env.stream("user")
+        self._asked = 0
+        self._generation = 1
+
+    async def work(self, count: int) -> None:
+        """Do so many things."""
+        actions: list[Callable[[], Awaitable[None]]] = [
+            self.publish,
+            self.publish,
+            self.publish,
+            self.withdraw,
+            self.take,
+            self.take,
+            self.give_back,
+            self.ask_about_pools,
+            self.ask_about_pools,
+            self.ask_about_pools,
+        ]
+        for _ in range(count):
+            with contextlib.suppress(ApiError):  # a person shrugs
+                await self._chance.choice(actions)()
+            await asyncio.sleep(self._chance.choice((0.0, 0.05, 0.5, 3.0, 8.0)))
+
+    async def publish(self) -> None:
+        """A slice of one of two pools, sometimes of a newer generation, sometimes one of two."""
+        chance = self._chance
+        self._generation += chance.choice((0, 0, 1))
+        doc = slice_doc(
+            f"s{chance.randrange(6)}",
+            f"pool-{chance.randrange(2)}",
+            chance.randrange(1, 5),
+            generation=self._generation,
+            expected=chance.choice((1, 1, 2)),
+            taints={0: chance.choice(EFFECTS)},
+        )
+        await self.ask("POST", SLICES, doc)
+
+    async def withdraw(self) -> None:
+        """A slice."""
+        await self._delete(SLICES)
+
+    async def take(self) -> None:
+        """A claim gets some devices."""
+        name = f"c{self._chance.randrange(4)}"
+        await self.ask("POST", CLAIMS, {"metadata": {"name": name}, "spec": CLAIM_SPEC})
+        devices = self._chance.sample(["device-0", "device-1", "device-2"], self._chance.randrange(1, 3))
+        got = allocation(*devices, pool=f"pool-{self._chance.randrange(2)}")
+        await self.merge(f"{CLAIMS}/{name}/status", {"status": {"allocation": got}})
+
+    async def give_back(self) -> None:
+        """A claim goes."""
+        await self._delete(CLAIMS)
+
+    async def ask_about_pools(self) -> None:
+        """Of all, or of one; some ask for less."""
+        self._asked += 1
+        spec = {"driver": DRIVER, **self._chance.choice(({}, {}, {"poolName": "pool-1"}, {"limit": 1}))}
+        await self.ask("POST", REQUESTS, {"metadata": {"name": f"r{self._asked}"}, "spec": spec})
+
+    async def _delete(self, path: str) -> None:
+        items = await self.items(path)
+        if items:
+            await self.ask("DELETE", f"{path}/{self._chance.choice(items)['metadata']['name']}")
+
+
+def counted(slices: list[Doc], claims: list[Doc]) -> dict[str, tuple[int, ...] | None]:
+    """Total, allocated and unavailable devices by pool, counted in another way than the controller does; None for a
+    pool that lacks slices."""
+    found: dict[str, tuple[int, ...] | None] = {}
+    for name in sorted({each["spec"]["pool"]["name"] for each in slices}):
+        specs = [each["spec"] for each in slices if each["spec"]["pool"]["name"] == name]
+        newest = max(spec["pool"]["generation"] for spec in specs)
+        specs = [spec for spec in specs if spec["pool"]["generation"] == newest]
+        if any(len(specs) < spec["pool"]["resourceSliceCount"] for spec in specs):
+            found[name] = None
+            continue
+        taken = sorted(
+            {
+                result["device"]
+                for claim in claims
+                for result in ((claim.get("status") or {}).get("allocation") or allocation())["devices"]["results"]
+                if result["pool"] == name
+            }
+        )
+        devices = [device for spec in specs for device in spec["devices"]]
+        tainted = [d["name"] for d in devices if d.get("taints") and d["taints"][0]["effect"] != "None"]
+        found[name] = (len(devices), len(taken), len([each for each in tainted if each not in taken]))
+    return found
+
+
+def told(request: Doc) -> dict[str, tuple[int, ...] | None]:
+    """The same, as the answer has it."""
+    fields = ("totalDevices", "allocatedDevices", "unavailableDevices")
+    return {
+        pool["poolName"]: None if "validationError" in pool else tuple(pool[field] for field in fields)
+        for pool in request["status"].get("pools", ())
+    }
+
+
+async def end(simulation: Simulation, user: Cluster) -> None:
+    """The last answer is true, and none outlives its time."""
+    await asyncio.sleep(60.0)
+    await user.ask("POST", REQUESTS, {"metadata": {"name": "last"}, "spec": {"driver": DRIVER}})
+    await asyncio.sleep(60.0)
+    last = await user.get(f"{REQUESTS}/last")
+    assert last is not None
+    assert told(last) == counted(await user.items(SLICES), await user.items(CLAIMS))
+    await simulation.settle()
+    await asyncio.sleep(1.5 * HOUR)
+    # The clock may have been a day ahead when an answer was given.
+    past = simulation.env.now() - datetime.timedelta(hours=1, minutes=11)
+    left = [each["status"]["conditions"][0]["lastTransitionTime"] for each in await user.items(REQUESTS)]
+    assert [since for since in left if parse_time(since) < past] == []
+
+
+def test_every_request_is_answered_once_and_goes_in_the_end(seed: int) -> None:
+    async def tell(simulation: Simulation) -> None:
+        user = Cluster(simulation)
+        plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
+        await asyncio.gather(simulation.follow(plan), user.work(40))
+        simulation.heal()
+        await end(simulation, user)
+        (judge,) = simulation.invariants
+        assert isinstance(judge, PoolRequests)
+        assert judge.answered
+        assert judge.expired
+
+    simulate(tell, seed=seed, options=OPTIONS, invariants=lambda: (PoolRequests(),))
+
+
+async def story(simulation: Simulation) -> None:
+    """A pool of which a slice is missing."""
+    user = Cluster(simulation)
+    await user.ask("POST", SLICES, slice_doc("a", expected=2))
+    await asyncio.sleep(1.0)
+    await end(simulation, user)
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=["as it is", "as upstream"])
+def test_who_asks_about_an_incomplete_pool_is_told_so(guarded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Upstream's controller gives such requests up after five tries, and nothing wakes them (kubernetes#141883)."""
+    if not guarded:
+        monkeypatch.setattr(controller, "RETRIES", 10**9)
+    expected = contextlib.nullcontext() if guarded else pytest.raises((SimulationFailed, KeyError))
+    with expected:
+        simulate(story, options=OPTIONS, invariants=lambda: (PoolRequests(),))
