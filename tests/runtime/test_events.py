@@ -180,6 +180,26 @@ def test_a_refused_event_is_not_tried_again(code: int, reason: str) -> None:
     assert len(play(scene).log) == 1
 
 
+def test_a_namespace_that_goes_away_is_asked_once_a_second() -> None:
+    """The events of others do not wait for hundreds that would all be refused."""
+
+    async def scene(env: Env, server: Cluster, recorder: EventRecorder) -> None:
+        cause = "NamespaceTerminating"
+        server.before = lambda request: (
+            server.answer(403, "Forbidden", cause=cause) if "/default/" in request.target else None
+        )
+        for number in range(30):
+            for namespace in ("default", "kube-system"):
+                about = ObjectReference(kind="Pod", namespace=namespace, name=f"pod-{number}", uid=str(number))
+                recorder.event(about, "Normal", "R", "m")
+            await asyncio.sleep(0.125)
+
+    server = play(scene)
+    asked = [at for at, _method, _name, body in server.log if body["metadata"]["namespace"] == "default"]
+    assert asked == [0.0, 1.0, 2.0, 3.0]
+    assert len(events(server)) == 30
+
+
 def test_more_than_a_thousand_waiting_events_are_dropped_and_unknown_types_refused() -> None:
     async def scene(env: Env, server: Cluster, recorder: EventRecorder) -> None:
         recorder.event(WEB, "Odd", "R", "no such type")

@@ -31,6 +31,8 @@ SPAM_BURST = 25
 SPAM_REFILL_SECONDS = 300.0
 MAX_TRIES = 12
 RETRY_SECONDS = 10.0
+SKIP_SECONDS = 1.0
+"""How long a namespace is not asked again that has refused an event because it goes away."""
 COMBINED = "(combined from similar events): "
 
 NORMAL = "Normal"
@@ -230,6 +232,7 @@ class EventRecorder:
         self._idle.set()
         self._dropped = 0
         self._tell_at = float("-inf")
+        self._ending: dict[str, float] = {}  # namespaces that take no events, and until when that is taken for granted
 
     def event(self, about: ObjectReference, type_: str, reason: str, message: str) -> None:
         """Something happened to ``about``. ``type_`` is ``Normal`` or ``Warning``, ``reason`` one CamelCase word."""
@@ -277,7 +280,10 @@ class EventRecorder:
         queue = self._queue
         while True:
             while queue:
-                event = self._correlator.correlate(queue.popleft(), self._env.monotonic(), self._env.now())
+                recorded, now = queue.popleft(), self._env.monotonic()
+                if self._ending.get(recorded.namespace, now) > now:
+                    continue
+                event = self._correlator.correlate(recorded, now, self._env.now())
                 if event is not None:
                     await self._deliver(event)
             self._idle.set()
@@ -300,7 +306,10 @@ class EventRecorder:
             try:
                 await self._send(event)
             except ApiError as error:
-                if isinstance(error, AlreadyExists) or has_cause(error, "NamespaceTerminating"):
+                ending = has_cause(error, "NamespaceTerminating")
+                if ending:
+                    self._skip(event.namespace)
+                if isinstance(error, AlreadyExists) or ending:
                     self._log.info("Server rejected event (will not retry!)", v=5, event=about, err=error)
                 else:
                     self._log.error("Server rejected event (will not retry!)", error=error, event=about)
@@ -321,6 +330,13 @@ class EventRecorder:
             share = self._env.stream("event-retry").random() if tries == 1 else 1.0
             await asyncio.sleep(RETRY_SECONDS * share)
         self._log.error("Unable to write event (retry limit exceeded!)", event=about)
+
+    def _skip(self, namespace: str) -> None:
+        """Hundreds of events may wait that a namespace would refuse as it goes away, and those of others behind them.
+        Upstream sends them all."""
+        now = self._env.monotonic()
+        self._ending = {name: until for name, until in self._ending.items() if until > now}
+        self._ending[namespace] = now + SKIP_SECONDS
 
     async def _send(self, event: Occurrence) -> None:
         if event.count > 1:
