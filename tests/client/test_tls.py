@@ -9,13 +9,13 @@ import stat
 import struct
 import sys
 import threading
-import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 from tests.client.certificates import Authority
 from tests.client.scripted_server import Asked, ScriptedServer
+from tests.env.handshakes import connect_at_once, give_up_at_every_step
 
 from pilothouse.api import wire
 from pilothouse.client import dial
@@ -212,52 +212,25 @@ def test_a_connection_that_is_reset_in_the_handshake_leaves_no_socket_with_a_des
 
 
 def test_a_handshake_may_be_given_up_at_any_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a program does that is told to stop while its watches connect. The loop is kept from running after each step,
-    so that the server's part of the handshake is there by the time the caller goes away."""
+    """As a program does that is told to stop while its watches connect."""
     authority = Authority()
-    context = server_context(tmp_path, authority)
-    complaints: list[str] = []
-    outcomes: set[str] = set()
+    monkeypatch.setattr(dial, "connect", connect_at_once)
 
-    async def connect_at_once(loop: asyncio.AbstractEventLoop, host: str, port: int, *_: object) -> socket.socket:
-        sock = socket.create_connection((host, port))
-        dial._prepare(sock)
-        return sock
-
-    monkeypatch.setattr(dial, "_connect", connect_at_once)
-
-    def shake_hands_with_all(listener: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                taken, _address = listener.accept()
-                with contextlib.suppress(OSError), context.wrap_socket(taken, server_side=True) as secured:
-                    while secured.recv(4096):
-                        continue
+    async def watch(port: int) -> None:
+        transport = RemoteTransport(
+            parse_endpoint(f"https://127.0.0.1:{port}", "test"), Env(), tls=TlsSettings(ca_data=authority.pem)
+        )
+        try:
+            await transport.open(GET)
+        finally:
+            await transport.close()
 
     async def main() -> None:
-        loop = asyncio.get_running_loop()
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            thread = threading.Thread(target=shake_hands_with_all, args=[listener], daemon=True)
-            thread.start()
-            endpoint = parse_endpoint(f"https://127.0.0.1:{listener.getsockname()[1]}", "test")
-            loop.set_exception_handler(lambda _, told: complaints.append(str(told["message"])))
-            for steps in range(12):
-                transport = RemoteTransport(endpoint, Env(), tls=TlsSettings(ca_data=authority.pem))
-                watch = loop.create_task(transport.open(GET))
-                for _ in range(steps):
-                    await asyncio.sleep(0)
-                time.sleep(0.03)  # noqa: ASYNC251 - the loop is held on purpose
-                watch.cancel()
-                (outcome,) = await asyncio.gather(watch, return_exceptions=True)
-                outcomes.add(type(outcome).__name__)
-                await transport.close()
-                await asyncio.sleep(0.01)
-            listener.shutdown(socket.SHUT_RDWR)
-            await asyncio.to_thread(thread.join, 5)
+        outcomes, complaints = await give_up_at_every_step(server_context(tmp_path, authority), watch)
+        assert outcomes == {"CancelledError"}
+        assert complaints == []
 
     run(main)
-    assert outcomes == {"CancelledError"}
-    assert complaints == []
 
 
 def test_https_goes_through_a_tunnel(tmp_path: Path) -> None:

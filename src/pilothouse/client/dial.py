@@ -5,16 +5,16 @@ v0.36: dial 30 s, TLS handshake 10 s, dead peers found within 45 s as HTTP/2's p
 """
 
 import asyncio
-import contextlib
 import ipaddress
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 
 from pilothouse.client.connection import Connection
 from pilothouse.client.endpoint import Endpoint, Proxy
 from pilothouse.client.errors import ConfigError, ConnectFailed, ConnectionRefused
 from pilothouse.client.metrics import ConnectionMetrics
+from pilothouse.env.dialing import NotConnected, connect, handed_over, shake_hands
 
 CONNECT_SECONDS = 30.0
 TLS_SECONDS = 10.0
@@ -70,7 +70,7 @@ class Dialer:
         self, loop: asyncio.AbstractEventLoop, sock: socket.socket, context: ssl.SSLContext | None
     ) -> Connection:
         if context is None:
-            with _handed_over(loop, sock):
+            with handed_over(loop, sock):
                 _transport, connection = await loop.create_connection(lambda: Connection(loop), sock=sock)
             return connection
         return await _hello(loop, sock, context, self._server_name, str(self._endpoint))
@@ -89,10 +89,11 @@ class Dialer:
         secured: asyncio.Transport | None = None
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                with _handed_over(loop, sock):
-                    transport, _ = await loop.create_connection(
-                        lambda: tunnel, sock=sock, ssl=over_tls, server_hostname=proxy.host if over_tls else None
-                    )
+                if over_tls is not None:
+                    transport, _ = await shake_hands(loop, sock, lambda: tunnel, over_tls, proxy.host, TLS_SECONDS)
+                else:
+                    with handed_over(loop, sock):
+                        transport, _ = await loop.create_connection(lambda: tunnel, sock=sock)
                 transport.write(f"{head}\r\n".encode("latin-1"))
                 await tunnel.opened
             connection = Connection(loop)
@@ -153,22 +154,11 @@ async def _connect(
                 raise ConnectFailed(f"cannot find {where}: {error.strerror or error}") from error
             if metrics is not None and not _is_address(host):
                 metrics.resolved(host, loop.time() - began)
-            failures: list[OSError] = []
-            for family, kind, protocol, _name, address in addresses:
-                sock = socket.socket(family, kind, protocol)
-                try:
-                    _prepare(sock)
-                    await loop.sock_connect(sock, address)
-                except OSError as error:
-                    sock.close()
-                    failures.append(error)
-                except BaseException:
-                    sock.close()
-                    raise
-                else:
-                    return sock
+            return await connect(loop, addresses, _prepare)
     except TimeoutError:
         raise ConnectFailed(f"no connection to {where} within {CONNECT_SECONDS:.0f} s") from None
+    except NotConnected as error:
+        failures = error.failures
     if failures and all(isinstance(error, ConnectionRefusedError) for error in failures):
         raise ConnectionRefused(f"connection refused by {where}") from failures[0]
     reasons = "; ".join(error.strerror or str(error) for error in failures) or "the name has no address"
@@ -183,24 +173,7 @@ def _is_address(host: str) -> bool:
     return True
 
 
-@contextlib.contextmanager
-def _handed_over(loop: asyncio.AbstractEventLoop, sock: socket.socket) -> Iterator[None]:
-    """While the loop makes a transport of the socket. Should that fail, the descriptor is the loop's to close.
-
-    uvloop (0.21 ``create_connection``) tells the socket so only when the transport stands. If the peer resets the
-    connection before that, libuv closes the descriptor, and the socket would close it once more when it is collected:
-    whatever connection has the number by then would lose it, and the next one to get it would be refused by the loop.
-    """
-    try:
-        yield
-    except BaseException:
-        if type(loop).__module__.startswith("uvloop"):
-            sock.detach()
-        raise
-
-
 def _prepare(sock: socket.socket) -> None:
-    sock.setblocking(False)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _KEEP_ALIVE:
@@ -212,42 +185,15 @@ def _prepare(sock: socket.socket) -> None:
 async def _hello(
     loop: asyncio.AbstractEventLoop, sock: socket.socket, context: ssl.SSLContext, server_name: str, what: str
 ) -> Connection:
-    shaking = loop.create_task(_shake_hands(loop, sock, context, server_name), name="handshake")
     try:
-        return await asyncio.shield(shaking)
-    except asyncio.CancelledError:
-        # uvloop (0.23 ``create_connection``), cancelled between two steps, closes the socket under a handshake that has
-        # just succeeded, whose last message then meets a closed transport. Without its socket it fails by itself.
-        if not shaking.done():
-            with contextlib.suppress(OSError):
-                sock.shutdown(socket.SHUT_RDWR)
-        shaking.add_done_callback(_hang_up)
-        await asyncio.shield(asyncio.gather(shaking, return_exceptions=True))
-        raise
+        _transport, connection = await shake_hands(
+            loop, sock, lambda: Connection(loop), context, server_name, TLS_SECONDS
+        )
     except ssl.SSLError as error:
         raise _tls_failure(error, what) from error
     except OSError as error:
         raise ConnectFailed(f"TLS with {what}: {str(error) or 'the server closed the connection'}") from error
-
-
-async def _shake_hands(
-    loop: asyncio.AbstractEventLoop, sock: socket.socket, context: ssl.SSLContext, server_name: str
-) -> Connection:
-    with _handed_over(loop, sock):
-        _transport, connection = await loop.create_connection(
-            lambda: Connection(loop),
-            sock=sock,
-            ssl=context,
-            server_hostname=server_name,
-            ssl_handshake_timeout=TLS_SECONDS,
-        )
     return connection
-
-
-def _hang_up(shaking: asyncio.Task[Connection]) -> None:
-    """Nobody waits any more for what came of a handshake."""
-    if not shaking.cancelled() and shaking.exception() is None:
-        shaking.result().abort()
 
 
 def _tls_failure(error: ssl.SSLError, what: str) -> ConnectFailed:

@@ -20,9 +20,11 @@ import msgspec
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.objects import Object, decode
 from pilothouse.apiserver.resources import storage_prefix
+from pilothouse.env.dialing import NotConnected, connect, shake_hands
 from pilothouse.machinery.go_text import quote
 
 _LARGEST = 16 << 20
+_TLS_SECONDS = 10.0  # client-go's; the webhook's own time is seldom longer
 
 
 class CallError(Exception):
@@ -101,11 +103,11 @@ async def send(target: Target, body: bytes) -> tuple[int, bytes]:
         "Connection: close\r\n\r\n"
     ).encode()
     try:
-        reader, writer = await asyncio.open_connection(
-            target.host, target.port, ssl=_context(target.ca_bundle), server_hostname=target.server_name
-        )
+        reader, writer = await _open(target)
     except NotImplementedError:
         raise _failed(target, "webhooks are called over the network, and this event loop has none") from None
+    except NotConnected as error:
+        raise _failed(target, _words(target, error.failures[0])) from None
     except OSError as error:
         raise _failed(target, _words(target, error)) from None
     try:
@@ -115,6 +117,21 @@ async def send(target: Target, body: bytes) -> tuple[int, bytes]:
         raise _failed(target, str(error) or "EOF") from None
     finally:
         writer.close()
+
+
+async def _open(target: Target) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection to the webhook. The caller's clock may run out at any moment."""
+    loop, context = asyncio.get_running_loop(), _context(target.ca_bundle)
+    sock = await connect(loop, await loop.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM), _at_once)
+    reader = asyncio.StreamReader(loop=loop)
+    transport, protocol = await shake_hands(
+        loop, sock, lambda: asyncio.StreamReaderProtocol(reader, loop=loop), context, target.server_name, _TLS_SECONDS
+    )
+    return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
+
+
+def _at_once(sock: socket.socket) -> None:
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 class _Answer:
