@@ -1,6 +1,7 @@
 """Services: addresses, families, ports, and what becomes of them (facts from kube-apiserver v1.36.2)."""
 
 import asyncio
+import re
 from typing import Any
 
 import pytest
@@ -316,6 +317,19 @@ def test_services_that_are_refused(spec: Object, message: str) -> None:
 
     answer = on(main)
     assert (answer.status, answer.message) == (422, f'Service "s" is invalid: {message}')
+
+
+def test_a_refusal_has_the_name_that_the_service_would_have_got() -> None:
+    """Names are generated before addresses are looked for, since v1.30."""
+
+    async def main(api: Api) -> Answer:
+        body = {"metadata": {"generateName": "made-"}, "spec": {"ports": [{"port": 80}], "clusterIP": "10.9.9.9"}}
+        return await api.post(SERVICES, body)
+
+    answer = on(main)
+    name = answer.body["details"]["name"]
+    assert re.fullmatch("made-[a-z0-9]{5}", name)
+    assert answer.message.startswith(f'Service "{name}" is invalid: spec.clusterIPs: Invalid value: ["10.9.9.9"]: ')
 
 
 def test_ports_are_told_apart() -> None:

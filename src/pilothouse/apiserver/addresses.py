@@ -1,6 +1,6 @@
 """Cluster addresses, families and node ports of services: what a service asked for, and what it gets.
 
-Runs as the last admission plugin, because giving an address means looking at all services (``address_pools``). After
+Runs as an admission plugin, because giving an address means looking at all services (``address_pools``). After
 kubernetes' ``pkg/registry/core/service/storage/alloc.go`` and ``pkg/registry/core/service/strategy.go`` (v1.36).
 """
 
@@ -106,7 +106,7 @@ class ServiceAddresses(Plugin):
                     found.append(network)
         return found
 
-    def admit(self, write: Admission) -> None:
+    def allot(self, write: Admission) -> None:
         obj = write.obj
         if not _concerns(write) or obj is None:
             return
@@ -136,7 +136,7 @@ class ServiceAddresses(Plugin):
             self._give_health_check_port(spec, before, key)
 
     def review(self, write: Admission) -> None:
-        # Between admit and here others may have had their turn.
+        # Between allot and here others may have had their turn.
         obj = write.obj
         if not _concerns(write) or obj is None or not needs_addresses(obj["spec"]):
             return

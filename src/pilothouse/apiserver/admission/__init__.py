@@ -1,6 +1,7 @@
 """Admission: an ordered chain of small plugins between decoding and validation.
 
-A plugin may change an object (``admit``) or only judge it (``review``). All ``admit`` run first, in order, then all
+A plugin may change an object (``admit``), give it what the server has to give (``allot``) or only judge it
+(``review``). All ``admit`` run first, in order, then the object gets its name, then all ``allot`` run, then all
 ``review``. A plugin that never waits returns None; one that must ask somebody returns an awaitable.
 """
 
@@ -44,7 +45,7 @@ def refused(write: Admission, why: str) -> errors.StatusError:
 
 
 class Plugin:
-    """Does nothing; plugins override one or both. A refusal is a raised ``StatusError``."""
+    """Does nothing; plugins override what they need. A refusal is a raised ``StatusError``."""
 
     concerns: frozenset[str] | None = None
     """The resources that the plugin has to do with (``pods``, ``ingresses.networking.k8s.io``), None for all. It is not
@@ -58,14 +59,17 @@ class Plugin:
         """``admit`` once more, after webhooks have changed the object."""
         return self.admit(write)
 
+    def allot(self, write: Admission) -> None:
+        """Refuse the write, or give ``write.obj`` what is scarce. Its name is known now, also one that is generated."""
+
     def review(self, write: Admission) -> Awaitable[None] | None:
         """Refuse the write, or let it pass unchanged."""
         return None
 
 
 Step = Callable[[Admission], Awaitable[None] | None]
-Steps = tuple[tuple[Step, ...], tuple[Step, ...]]
-"""What admits and what reviews the writes of one resource."""
+Steps = tuple[tuple[Step, ...], tuple[Callable[[Admission], None], ...], tuple[Step, ...]]
+"""What admits, what allots and what reviews the writes of one resource."""
 
 
 class Chain:
@@ -83,9 +87,14 @@ class Chain:
             if pending is not None:
                 await pending
 
+    def allot(self, write: Admission) -> None:
+        """Run the plugins that give the object what is scarce."""
+        for step in self._of(write)[1]:
+            step(write)
+
     async def review(self, write: Admission) -> None:
         """Run the plugins that only judge."""
-        for step in self._of(write)[1]:
+        for step in self._of(write)[2]:
             pending = step(write)
             if pending is not None:
                 await pending
@@ -101,6 +110,7 @@ class Chain:
             asked = [one for one in self.plugins if one.concerns is None or resource in one.concerns]
             steps = self._steps[resource] = (
                 tuple(one.admit for one in asked if type(one).admit is not Plugin.admit),
+                tuple(one.allot for one in asked if type(one).allot is not Plugin.allot),
                 tuple(one.review for one in asked if type(one).review is not Plugin.review),
             )
         return steps

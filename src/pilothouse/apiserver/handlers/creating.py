@@ -54,6 +54,11 @@ async def create_object(
         warnings=call.warnings,
     )
     await core.admission.admit(write)
+    generated = not meta.get("name") and bool(meta.get("generateName"))
+    if generated:
+        meta["name"] = generated_name(meta["generateName"], core.env.name_suffix())
+    write.name = meta.get("name") or ""  # which a kind may still give in its own way
+    core.admission.allot(write)
 
     has_status = "status" in info.subresources
     if has_status and not strategy.keeps_status_on_create:
@@ -63,9 +68,6 @@ async def create_object(
             meta["generation"] = 1
         else:
             meta.pop("generation", None)
-    generated = not meta.get("name") and bool(meta.get("generateName"))
-    if generated:
-        meta["name"] = generated_name(meta["generateName"], core.env.name_suffix())
     strategy.note_requester(obj, call.identity)
     strategy.stamp(obj, core.time.now())
     strategy.prepare_create(obj, core.time.now())

@@ -205,6 +205,7 @@ async def _replace(
         warnings=call.warnings,
     )
     await core.admission.admit(write)
+    core.admission.allot(write)
     if owners != known and same_but_for_times(obj, old, owners, known):
         obj["metadata"]["managedFields"] = old_meta["managedFields"]
     if prepare is not None:
