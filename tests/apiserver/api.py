@@ -83,6 +83,14 @@ class Api:
         assert answer.status == 201, answer.text
         return answer.body
 
+    async def rewrite(self, key: str, old: str, new: str) -> None:
+        """Change a stored object as somebody does who writes the store past the server."""
+        record = self.store.staged(key)
+        assert record is not None
+        assert old in record.value.decode()
+        value = record.value.decode().replace(old, new).encode()
+        await self.store.commit(self.store.stage(key, lambda _revision: value))
+
     async def watch(self, target: str) -> "Events":
         """Open a watch; the target may have a query of its own."""
         separator = "&" if "?" in target else "?"

@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 from tests.apiserver.api import CONFIG_MAPS, Answer, Api, Object, on
 
+from pilothouse.apiserver import ApiServer
+
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 BINDINGS = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
 SCALERS = "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers"
@@ -336,3 +338,82 @@ def test_policies_that_are_refused(spec: Object, problem: str) -> None:
     answer = on(main)
     assert answer.status == 422
     assert problem in answer.message
+
+
+# Objects that somebody else has written into the store
+
+KEY = "admissionregistration.k8s.io/validatingadmissionpolicies/p"
+BINDING_KEY = "admissionregistration.k8s.io/validatingadmissionpolicybindings/b"
+
+
+SELECTED: Object = {"objectSelector": {"matchExpressions": [{"key": "x", "operator": "Exists"}]}}
+NO_OPERATOR = 'Internal error occurred: "Is" is not a valid label selector operator'
+
+
+@pytest.mark.parametrize(
+    ("key", "failure_policy", "message"),
+    [
+        pytest.param(
+            KEY,
+            "Fail",
+            "ValidatingAdmissionPolicy 'p' denied request: failed to configure policy: " + NO_OPERATOR,
+            id="a policy",
+        ),
+        pytest.param(
+            BINDING_KEY,
+            "Fail",
+            "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: failed to configure binding: "
+            + NO_OPERATOR,
+            id="a binding",
+        ),
+        pytest.param(KEY, "Ignore", "", id="a policy whose failures are ignored"),
+        pytest.param(BINDING_KEY, "Ignore", "", id="a binding of such a policy"),
+    ],
+)
+def test_a_selector_that_is_none_fails_as_the_policy_says(key: str, failure_policy: str, message: str) -> None:
+    """And only those writes that the rules are about."""
+
+    async def main(api: Api) -> list[Answer]:
+        constraints = {"resourceRules": [RULE], **SELECTED}
+        given = policy({"expression": "true"}, failurePolicy=failure_policy, constraints=constraints)
+        await api.made(POLICIES, given)
+        await api.made(BINDINGS, binding(matchResources=SELECTED))
+        before = await api.post(CONFIG_MAPS, config_map("before"))
+        await api.rewrite(key, '"Exists"', '"Is"')
+        other = await api.post(CONFIG_MAPS.replace("configmaps", "secrets"), {"metadata": {"name": "s"}})
+        return [before, other, await api.post(CONFIG_MAPS, config_map())]
+
+    before, other, judged = on(main)
+    assert (before.status, other.status, judged.status) == (201, 201, 422 if message else 201)
+    assert not message or judged.message == f'configmaps "c" is forbidden: {message}'
+
+
+def test_what_a_policy_was_stays_in_force_when_nobody_can_read_it_any_more() -> None:
+    async def main(api: Api) -> list[Answer]:
+        await api.made(POLICIES, policy(ONE))
+        await api.made(BINDINGS, binding())
+        await api.rewrite(KEY, '"validations":[', '"validations":"x","was":[')
+        refused = await api.post(CONFIG_MAPS, config_map(a="2"))
+        granted = await api.post(CONFIG_MAPS, config_map("d", a="1"))
+        await api.delete(POLICIES + "/p")
+        return [refused, granted, await api.post(CONFIG_MAPS, config_map(a="2"))]
+
+    assert [answer.status for answer in on(main)] == [422, 201, 201]
+
+
+@pytest.mark.parametrize("key", [KEY, BINDING_KEY])
+def test_a_server_that_cannot_read_what_is_stored_is_not_ready_until_that_is_gone(key: str) -> None:
+    async def main(api: Api) -> list[Answer]:
+        await api.made(POLICIES, policy(ONE))
+        await api.made(BINDINGS, binding())
+        await api.rewrite(key, '"spec":{', '"spec":[],"was":{')
+        api.transport = ApiServer(api.env, api.store).transport("admin", ("system:masters",))
+        refused = await api.post(CONFIG_MAPS, config_map(a="1"))
+        read = await api.get(CONFIG_MAPS)
+        gone = await api.delete((POLICIES if key == KEY else BINDINGS) + key[key.rindex("/") :])
+        return [refused, read, gone, await api.post(CONFIG_MAPS, config_map(a="2"))]
+
+    refused, read, gone, granted = on(main)
+    assert refused.status == 403
+    assert refused.message == 'configmaps "c" is forbidden: not yet ready to handle request'
+    assert [read.status, gone.status, granted.status] == [200, 200, 201]

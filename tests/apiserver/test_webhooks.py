@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 from tests.apiserver.api import CONFIG_MAPS, Answer, Api, Object, on
+from tests.env.handshakes import connect_at_once, give_up_at_every_step
 
 from pilothouse.apiserver.admission.built_in import Unconfigured
-from pilothouse.apiserver.admission.dynamic.webhook_calls import Target
+from pilothouse.apiserver.admission.dynamic import webhook_calls
+from pilothouse.apiserver.admission.dynamic.webhook_calls import Target, send
 from pilothouse.apiserver.admission.dynamic.webhooks import Webhooks
 from pilothouse.env import Env
 from pilothouse.env.loops import run as run_real
@@ -296,6 +298,22 @@ def test_configurations_are_never_sent_to_webhooks() -> None:
     assert on(main) == 200
 
 
+def test_a_selector_that_is_none_refuses_whatever_the_webhook_says() -> None:
+    """Unlike a policy's, whose failures may be ignored (apiserver ``webhook/generic/webhook.go``, v0.36)."""
+
+    async def main(api: Api) -> list[Answer]:
+        Hooks(api, lambda _name, _request: {})
+        selected = {"matchExpressions": [{"key": "x", "operator": "Exists"}]}
+        await api.made(VALIDATING, configuration(webhook(failurePolicy="Ignore", objectSelector=selected)))
+        before = await api.post(CONFIG_MAPS, config_map())
+        await api.rewrite("admissionregistration.k8s.io/validatingwebhookconfigurations/w", '"Exists"', '"Is"')
+        return [before, await api.delete(CONFIG_MAPS + "/c")]
+
+    before, refused = on(main)
+    assert (before.status, refused.status) == (201, 500)
+    assert refused.message == 'Internal error occurred: "Is" is not a valid label selector operator'
+
+
 def test_virtual_time_has_no_network() -> None:
     async def main(api: Api) -> Answer:
         await api.made(VALIDATING, configuration(webhook()))
@@ -338,12 +356,12 @@ class RealHook:
         pair = issue_server(authority, names, env.now())
         pair.save(directory / "tls.crt", directory / "tls.key")
         self.ca_bundle = base64.b64encode(authority.certificate).decode()
-        self._context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        self._context.load_cert_chain(directory / "tls.crt", directory / "tls.key")
+        self.context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        self.context.load_cert_chain(directory / "tls.crt", directory / "tls.key")
         self.port = 0
 
     async def start(self) -> asyncio.Server:
-        server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._context)
+        server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self.context)
         self.port = server.sockets[0].getsockname()[1]
         return server
 
@@ -392,3 +410,16 @@ def test_webhooks_are_called_over_tls(tmp_path: Path) -> None:
         "by unknown authority",
         failed + '"https://127.0.0.1:1/x?timeout=10s": dial tcp 127.0.0.1:1: connect: connection refused',
     ]
+
+
+def test_a_call_may_be_given_up_at_any_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A webhook's time may run out while its server shakes hands."""
+    hook = RealHook(tmp_path, ["localhost"])
+    monkeypatch.setattr(webhook_calls, "connect", connect_at_once)
+
+    async def call(port: int) -> None:
+        await send(Target("https://localhost", "127.0.0.1", port, "localhost", "/", hook.ca_bundle), b"{}")
+
+    outcomes, complaints = run_real(give_up_at_every_step(hook.context, call))
+    assert outcomes == {"CancelledError"}
+    assert complaints == []

@@ -11,6 +11,7 @@ from pilothouse.api.meta import LabelSelector
 from pilothouse.apiserver.admission import Admission
 from pilothouse.apiserver.admission.dynamic.matching import Criteria
 from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.errors import StatusError
 from pilothouse.apiserver.objects import Object, decode
 from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.machinery.labels import selector_from
@@ -32,6 +33,8 @@ class Binding:
 class Bound(msgspec.Struct, frozen=True):
     """A policy is to be evaluated for this binding with these parameters, None without any."""
 
+    info: ResourceInfo
+    """The version of the resource that the policy is about."""
     binding: Binding
     parameters: Object | None
 
@@ -52,26 +55,29 @@ def by_policy(bindings: Iterable[Binding]) -> dict[str, list[Binding]]:
 
 
 def bound(
-    core: Core, write: Admission, param_kind: Object | None, bindings: Iterable[Binding]
+    core: Core, write: Admission, criteria: Criteria, param_kind: Object | None, bindings: Iterable[Binding]
 ) -> Iterator[Bound | Misconfigured]:
-    """What a policy is to be evaluated with for this write, in the order of its bindings. The parameters of a binding
-    are looked up when it is its turn."""
-    if param_kind is not None:
-        try:
-            _parameter_resource(core, param_kind)
-        except _ParameterError as error:
-            yield Misconfigured("", f"failed to configure policy: {error}")
+    """What a policy is to be evaluated with for this write, in the order of its bindings; nothing where it is not about
+    the write. The parameters of a binding are looked up when it is its turn."""
+    try:
+        info = criteria.match(core, write)
+        if info is None:
             return
+        if param_kind is not None:
+            _parameter_resource(core, param_kind)
+    except (StatusError, _ParameterError) as error:
+        yield Misconfigured("", f"failed to configure policy: {error}")
+        return
     for binding in bindings:
-        if binding.criteria is not None and binding.criteria.match(core, write) is None:
-            continue
         try:
+            if binding.criteria is not None and binding.criteria.match(core, write) is None:
+                continue
             parameters = list(_find_parameters(core, param_kind, binding.param_ref, write.namespace))
-        except _ParameterError as error:
+        except (StatusError, _ParameterError) as error:
             yield Misconfigured(binding.name, f"failed to configure binding: {error}")
             continue
         for found in parameters:
-            yield Bound(binding, found)
+            yield Bound(info, binding, found)
 
 
 class _ParameterError(ValueError):

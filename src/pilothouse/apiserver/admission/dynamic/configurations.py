@@ -31,13 +31,20 @@ def prefix_of(resource: str) -> str:
 
 
 class Configurations(Generic[T]):
-    """The stored objects of one resource, made into something by ``make``, in the order of their names."""
+    """The stored objects of one resource, made into something by ``make``, in the order of their names.
+
+    This server lets no object in that it cannot read, so that somebody else has written the store when there is one.
+    What upstream's informers do with it follows from what they know: the state before stays in force; where there is
+    none, because the server has just started, they are not ready, and nothing is written that may be concerned.
+    """
 
     def __init__(self, store: Store, resource: str, make: Callable[[Object], T]) -> None:
         self._prefix, self._make = prefix_of(resource), make
         self._made: dict[str, T] = {}
+        self._unread: set[str] = set()
         for record in store.list(self._prefix).records:
-            self._take(record.key, record.value)
+            if not self._read(record.key, record.value):
+                self._unread.add(record.key)
         store.follow(self._prefix, self._follow)
 
     @property
@@ -45,21 +52,28 @@ class Configurations(Generic[T]):
         """Everything there is."""
         return [self._made[key] for key in sorted(self._made)] if self._made else []
 
+    @property
+    def ready(self) -> bool:
+        """Whether everything has been read that was stored when the server started."""
+        return not self._unread
+
     def __bool__(self) -> bool:
         return bool(self._made)
+
+    def _read(self, key: str, value: bytes) -> bool:
+        try:
+            self._made[key] = self._make(decode(value))
+        except (StatusError, RecursionError, AttributeError, TypeError, ValueError) as error:
+            # The write itself has happened, and everybody else must hear of it.
+            _log.error("A stored configuration of admission can't be read", key=key, err=error)
+            return False
+        self._unread.discard(key)
+        return True
 
     def _follow(self, changes: list[Change]) -> None:
         for change in changes:
             if change.type == "DELETED":
                 self._made.pop(change.key, None)
+                self._unread.discard(change.key)
             else:
-                self._take(change.key, change.value)
-
-    def _take(self, key: str, value: bytes) -> None:
-        try:
-            self._made[key] = self._make(decode(value))
-        except (StatusError, RecursionError, AttributeError, TypeError, ValueError) as error:
-            # This server lets no such object in, so that somebody else has written the store. What it would have
-            # admitted nobody can know; the write itself has happened, and everybody else must hear of it.
-            _log.error("A stored configuration of admission can't be read, and is left out", key=key, err=error)
-            self._made.pop(key, None)
+                self._read(change.key, change.value)

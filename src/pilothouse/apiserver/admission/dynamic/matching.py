@@ -11,24 +11,37 @@ import msgspec
 
 from pilothouse.api.meta import LabelSelector
 from pilothouse.apiserver import errors
-from pilothouse.apiserver.admission import Admission
-from pilothouse.apiserver.admission.dynamic.configurations import EXEMPT, GROUP
+from pilothouse.apiserver.admission import Admission, refused
+from pilothouse.apiserver.admission.dynamic.configurations import EXEMPT, GROUP, Configurations
 from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.errors import StatusError
 from pilothouse.apiserver.objects import Object, decode
 from pilothouse.apiserver.resources import ResourceInfo
-from pilothouse.machinery.labels import EVERYTHING, Selector, selector_from
+from pilothouse.machinery.labels import EVERYTHING, Selector, SelectorError, selector_from
 
 _ANY = "*"
 
 
-def is_exempt(write: Admission) -> bool:
+def _is_exempt(write: Admission) -> bool:
     """Whether no configuration may be about the write."""
     return write.info.group == GROUP and write.info.resource in EXEMPT
 
 
-def selector(given: Any) -> Selector:
+def may_concern(write: Admission, *configured: Configurations[Any]) -> bool:
+    """Whether there is something of all of these, and the write may be about it. Refuses it while that is not known."""
+    if _is_exempt(write):
+        return False
+    if not all(each.ready for each in configured):
+        raise refused(write, "not yet ready to handle request")
+    return all(configured)
+
+
+def _selector(given: Any) -> Selector | SelectorError:
     """The selector in a configuration; absent selects everything, as its default ``{}`` does."""
-    return selector_from(msgspec.convert(given, LabelSelector)) if given else EVERYTHING
+    try:
+        return selector_from(msgspec.convert(given, LabelSelector)) if given else EVERYTHING
+    except SelectorError as error:
+        return error  # for those writes that the rules are about
 
 
 class Criteria:
@@ -45,7 +58,7 @@ class Criteria:
         without_rules: bool = False,
     ) -> None:
         self._rules, self._excluded = tuple(rules), tuple(excluded)
-        self._namespaces, self._objects = selector(namespaces), selector(objects)
+        self._namespaces, self._objects = _selector(namespaces), _selector(objects)
         self._equivalent = policy != "Exact"
         self._without_rules = without_rules
 
@@ -64,11 +77,21 @@ class Criteria:
     def match(self, core: Core, write: Admission) -> ResourceInfo | None:
         """The version of the resource in which the write matches; None when it does not.
 
-        Raises ``StatusError`` for a namespace that is not there.
+        Raises ``StatusError`` where that cannot be said: a selector is none, or the namespace is not there. A write
+        that does not match for another reason is none of its business.
         """
         found = self._resource(core, write)
-        if found is None or not self._namespace_matches(core, write) or not self._object_matches(write):
+        if found is None:
             return None
+        unknown: StatusError | None = None
+        for matches in (self._namespace_matches, self._object_matches):
+            try:
+                if not matches(core, write):
+                    return None
+            except StatusError as error:
+                unknown = unknown or error
+        if unknown is not None:
+            raise unknown
         return found
 
     def _resource(self, core: Core, write: Admission) -> ResourceInfo | None:
@@ -86,14 +109,21 @@ class Criteria:
         return next((info for rule in self._rules for info in others if _rule_matches(rule, write, info)), None)
 
     def _namespace_matches(self, core: Core, write: Admission) -> bool:
-        if self._namespaces == EVERYTHING:
+        if self._namespaces == EVERYTHING or not _has_namespace(write):
             return True
-        return not _has_namespace(write) or self._namespaces.matches(_namespace_labels(core, write))
+        return _known(self._namespaces).matches(_namespace_labels(core, write))
 
-    def _object_matches(self, write: Admission) -> bool:
+    def _object_matches(self, _core: Core, write: Admission) -> bool:
         if self._objects == EVERYTHING:
             return True
-        return any(obj is not None and self._objects.matches(_labels(obj)) for obj in (write.obj, write.old))
+        matches = _known(self._objects).matches
+        return any(obj is not None and matches(_labels(obj)) for obj in (write.obj, write.old))
+
+
+def _known(selector: Selector | SelectorError) -> Selector:
+    if isinstance(selector, SelectorError):
+        raise errors.internal(str(selector))
+    return selector
 
 
 def _is_namespace(write: Admission) -> bool:

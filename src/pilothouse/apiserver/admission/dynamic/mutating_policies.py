@@ -22,7 +22,7 @@ from pilothouse.apiserver.admission.dynamic.expressions import (
     MatchConditions,
     Scope,
 )
-from pilothouse.apiserver.admission.dynamic.matching import Criteria, is_exempt
+from pilothouse.apiserver.admission.dynamic.matching import Criteria, may_concern
 from pilothouse.apiserver.admission.dynamic.requests import convert, converted
 from pilothouse.apiserver.cel.initializers import as_maps
 from pilothouse.apiserver.core import Core
@@ -141,7 +141,7 @@ class MutatingAdmissionPolicy(Plugin):
         self._run(write, again=True)
 
     def _run(self, write: Admission, *, again: bool) -> None:
-        if not self._bindings or not self._policies or write.obj is None or is_exempt(write):
+        if write.obj is None or not may_concern(write, self._policies, self._bindings):
             return
         bindings = by_policy(self._bindings.all)
         policies = [policy for policy in self._policies.all if policy.name in bindings and (policy.again or not again)]
@@ -163,16 +163,13 @@ class MutatingAdmissionPolicy(Plugin):
             if not policy.fails_open:
                 failures.append(_Failure(policy.name, binding, message, reason))
 
-        info = policy.criteria.match(self._core, write)
-        if info is None:
-            return False
         changed = False
-        for each in bound(self._core, write, policy.param_kind, bindings):
+        for each in bound(self._core, write, policy.criteria, policy.param_kind, bindings):
             if not isinstance(each, Bound):
                 failed(each.binding, each.message)
                 continue
             try:
-                changed |= self._mutate(write, policy, info, each.parameters)
+                changed |= self._mutate(write, policy, each.info, each.parameters)
             except ExpressionError as error:
                 failed(each.binding.name, str(error), "Invalid")
         return changed

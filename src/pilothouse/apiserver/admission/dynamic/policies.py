@@ -18,7 +18,7 @@ from pilothouse.apiserver.admission.dynamic.expressions import (
     MatchConditions,
     Scope,
 )
-from pilothouse.apiserver.admission.dynamic.matching import Criteria, is_exempt
+from pilothouse.apiserver.admission.dynamic.matching import Criteria, may_concern
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.objects import Object
 from pilothouse.env.logging import Log
@@ -96,7 +96,7 @@ class ValidatingAdmissionPolicy(Plugin):
         self._bindings = Configurations(core.store, "validatingadmissionpolicybindings", Binding)
 
     def review(self, write: Admission) -> None:
-        if not self._bindings or not self._policies or is_exempt(write):
+        if not may_concern(write, self._policies, self._bindings):
             return
         bindings = by_policy(self._bindings.all)
         denied: list[Decision] = []
@@ -107,12 +107,10 @@ class ValidatingAdmissionPolicy(Plugin):
             raise _refusal(write, denied[0])
 
     def _judge(self, write: Admission, policy: Policy, bindings: list[Binding]) -> Iterator[Decision]:
-        info = policy.criteria.match(self._core, write)
-        if info is None:
-            return
-        for each in bound(self._core, write, policy.param_kind, bindings):
+        for each in bound(self._core, write, policy.criteria, policy.param_kind, bindings):
             if isinstance(each, Bound):
-                yield from self._evaluate(write, policy, each.binding, Inputs(self._core, write, info, each.parameters))
+                inputs = Inputs(self._core, write, each.info, each.parameters)
+                yield from self._evaluate(write, policy, each.binding, inputs)
             elif not policy.fails_open:
                 yield Decision(policy.name, each.binding, each.message)
 

@@ -19,7 +19,7 @@ from pilothouse.apiserver.admission import Admission, Plugin
 from pilothouse.apiserver.admission.dynamic.adopting import adopt
 from pilothouse.apiserver.admission.dynamic.configurations import Configurations
 from pilothouse.apiserver.admission.dynamic.expressions import ExpressionError, Inputs, MatchConditions, Scope
-from pilothouse.apiserver.admission.dynamic.matching import Criteria, is_exempt
+from pilothouse.apiserver.admission.dynamic.matching import Criteria, may_concern
 from pilothouse.apiserver.admission.dynamic.requests import admission_request, convert, converted
 from pilothouse.apiserver.admission.dynamic.webhook_calls import (
     CallError,
@@ -181,7 +181,7 @@ class ValidatingWebhooks(Webhooks):
 
     def review(self, write: Admission) -> Any:
         """Ask all that are about the write, at the same time."""
-        if not self._configured or is_exempt(write):
+        if not may_concern(write, self._configured):
             return None
         return self._review(write)
 
@@ -206,7 +206,7 @@ class MutatingWebhooks(Webhooks):
 
     def admit(self, write: Admission) -> Any:
         """Ask those that are about the write, one after the other."""
-        if not self._configured or is_exempt(write):
+        if not may_concern(write, self._configured):
             return None
         return self._admit(write)
 
