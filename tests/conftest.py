@@ -20,7 +20,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("pilothouse")
     group.addoption("--seeds", type=int, default=5, help="how many seeds each simulation is tried with (default 5)")
     group.addoption("--seed", default="", help="only this seed, or these: 17 or 300-599")
-    group.addoption("--fuzz-seed", default="", help="tell one story of generated requests again, and print it")
+    group.addoption(
+        "--fuzz-seed", default="", help="tell one story of generated requests, and print it: 17; or many: 300-599"
+    )
     group.addoption("--soak", action="store_true", help="run the long versions of tests that have one")
     group.addoption("--soak-minutes", type=float, default=30, help="how long the soak itself then takes (default 30)")
 

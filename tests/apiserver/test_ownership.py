@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.apiserver.api import CONFIG_MAPS, LEASES, MERGE, PODS, REPLICA_SETS, STRATEGIC, Answer, Api, on
+from tests.apiserver.api import CONFIG_MAPS, JSON_PATCH, LEASES, MERGE, PODS, REPLICA_SETS, STRATEGIC, Answer, Api, on
 
 from pilothouse.apiserver.ownership import split
 
@@ -101,6 +101,24 @@ def test_a_write_that_changes_nothing_writes_nothing() -> None:
 
     first, second = on(main)
     assert second.body == first.body
+
+
+def test_an_owner_that_is_sent_twice_is_one_before_anybody_owns_it() -> None:
+    """But for patches: those are followed first, and tidied after admission."""
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u1"}
+
+    async def main(api: Api) -> list[Answer]:
+        first = await api.post(CONFIG_MAPS, {"metadata": {"name": "c", "ownerReferences": [owner]}})
+        first.body["metadata"]["ownerReferences"] *= 2
+        second = await api.put(CONFIG_MAPS + "/c?fieldManager=other", first.body)
+        patch = [{"op": "add", "path": "/metadata/ownerReferences/-", "value": owner}]
+        return [second, await api.ask("PATCH", CONFIG_MAPS + "/c?fieldManager=third", patch, JSON_PATCH)]
+
+    put, patched = on(main)
+    assert list(owners(put)) == ["test/Update"]
+    assert "contains duplicate entries; API server" in put.headers["warning"]
+    assert "third/Update" in owners(patched)
+    assert "contains duplicate entries after mutating admission happens; API server" in patched.headers["warning"]
 
 
 def test_times_move_with_what_a_manager_changes() -> None:

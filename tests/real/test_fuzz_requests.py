@@ -1,7 +1,8 @@
 """Generated requests, to the real kube-apiserver and to ours: both answer the same.
 
 Each story (``fuzz.stories``) follows from its seed. What differs must be one of the rows in ``fuzz.known``, which say
-since which release it is so. ``--fuzz-seed N`` tells one story again and prints every request of it.
+since which release it is so. ``--fuzz-seed N`` tells one story again and prints every request of it, and
+``--fuzz-seed N-M`` tells many and prints what they found.
 """
 
 import ssl
@@ -48,8 +49,12 @@ def test_generated_requests_get_the_same_answers(
 ) -> None:
     chosen: str = pytestconfig.getoption("--fuzz-seed")
     if chosen:
+        first, many, last = chosen.partition("-")
+        for seed in range(int(first), int(last or first) + 1):
+            with capsys.disabled():
+                teller.tell(seed, None if many else _print)
         with capsys.disabled():
-            teller.tell(int(chosen), _print)
+            print(f"\n{teller.report.summary()}")
         _judge(teller.report)
         return
     seed = 1

@@ -22,9 +22,9 @@ _KEPT_ON_UPDATE = (
     "generation",
 )
 _GONE_ALREADY = ("deletionTimestamp", "deletionGracePeriodSeconds")
-DUPLICATE_OWNERS = (
-    ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject "
-    "such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}"
+_DUPLICATE_OWNERS = (
+    ".metadata.ownerReferences contains duplicate entries{}; API server dedups owner references in 1.20+, and may "
+    "reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}"
 )
 
 
@@ -50,8 +50,12 @@ def keep_user_fields(metadata: Object, old: Object, names: Sequence[str]) -> Non
             metadata.pop(name, None)
 
 
-def without_duplicate_owners(metadata: Object) -> list[str]:
-    """Drop repeated owner references; the warnings to send."""
+def without_duplicate_owners(metadata: Object, *, admitted: bool) -> list[str]:
+    """Drop repeated owner references; the warnings to send. ``admitted``: admission has had its turn.
+
+    Upstream does this twice, before it notes who owns what and after admission, but for patches, whose owners it notes
+    first (apiserver ``pkg/endpoints/handlers/{create,update,patch}.go``, v0.36).
+    """
     owners = metadata.get("ownerReferences")
     if not owners or len(owners) == 1:
         return []
@@ -65,7 +69,8 @@ def without_duplicate_owners(metadata: Object) -> list[str]:
     if not repeated:
         return []
     metadata["ownerReferences"] = kept
-    return [DUPLICATE_OWNERS.format(", ".join(dict.fromkeys(repeated)))]
+    when = " after mutating admission happens" if admitted else ""
+    return [_DUPLICATE_OWNERS.format(when, ", ".join(repeated))]
 
 
 def validate(

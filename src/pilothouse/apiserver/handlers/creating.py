@@ -39,6 +39,7 @@ async def create_object(
     obj["kind"], obj["apiVersion"] = info.kind, info.api_version
     strategy.default(obj)
     if owners is None:
+        call.warnings += metadata.without_duplicate_owners(meta, admitted=False)
         core.ownership.created(call, obj, options, sent)
     else:
         put_entries(obj, owners)
@@ -71,7 +72,7 @@ async def create_object(
     strategy.note_requester(obj, call.identity)
     strategy.stamp(obj, core.time.now())
     strategy.prepare_create(obj, core.time.now())
-    call.warnings += metadata.without_duplicate_owners(meta)
+    call.warnings += metadata.without_duplicate_owners(meta, admitted=True)
     problems = metadata.validate(meta, strategy.name_problems, strategy.judgements)
     found = strategy.validate(obj)
     if found:

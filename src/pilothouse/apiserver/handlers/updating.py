@@ -186,6 +186,8 @@ async def _replace(
     strategy.default(obj)
     metadata.keep_system_fields(meta, old_meta)
     meta["resourceVersion"] = old_meta["resourceVersion"]
+    if call.request.method == "PUT":
+        call.warnings += metadata.without_duplicate_owners(meta, admitted=False)
     if after is not None:
         owners = after
     else:
@@ -214,7 +216,7 @@ async def _replace(
         _prepare_status(core, call, obj, old)
     else:
         _prepare(core, call, obj, old)
-    call.warnings += metadata.without_duplicate_owners(meta)
+    call.warnings += metadata.without_duplicate_owners(meta, admitted=True)
     meta = obj["metadata"] = ordered_metadata(obj["metadata"])
     judged = ONCE if subresource == "status" and strategy.judgements.finalizers else strategy.judgements
     problems = metadata.validate_update(meta, old_meta, judged)
