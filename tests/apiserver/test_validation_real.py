@@ -14,6 +14,7 @@ import ssl
 from typing import Any
 
 from tests.apiserver.api import Api, on
+from tests.apiserver.test_volume_sources import PERSISTENT, REFERENCES, SOURCES
 from tests.real_cluster import ADMIN_TOKEN, RealCluster
 
 Object = dict[str, Any]
@@ -93,12 +94,19 @@ GOOD: dict[str, Object] = {
         "spec": {"serviceName": "s", "selector": SELECTOR, "template": TEMPLATE}
     },
     "/api/v1/namespaces/judged/services": {"spec": {"ports": [{"port": 80}]}},
+    "/api/v1/namespaces/judged/pods": {"spec": POD},
     "/api/v1/namespaces/judged/secrets": {"stringData": {"a": "b"}},
 }
 
 Change = tuple[str, str, Any]
 """(the end of the collection's path, where in the object, the value; None takes it away)."""
 BAD: list[Change] = [
+    *(("/pods", "spec.volumes", [{"name": "v", **source}]) for source, _causes in SOURCES),
+    *(("/pods", "spec.containers.0.env", [{"name": "A", "valueFrom": asked}]) for asked, _causes in REFERENCES),
+    *(
+        ("persistentvolumes", "spec", {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], **source})
+        for source, _causes in PERSISTENT
+    ),
     ("jobs", "spec.parallelism", -1),
     ("jobs", "spec.completions", -1),
     ("jobs", "spec.backoffLimit", -1),

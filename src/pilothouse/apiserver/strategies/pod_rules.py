@@ -1,4 +1,4 @@
-"""Pod specs, the rarer parts: affinity, spreading, security, DNS, sources of volumes and variables.
+"""Pod specs, the rarer parts: affinity, spreading, security, DNS, sources of variables.
 
 After ``validatePodSpec`` and what it calls in kubernetes' ``pkg/apis/core/validation/validation.go`` (v1.36).
 ``pod_templates`` has the common parts and calls the two functions at the end of each half here.
@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.strategies.field_references import OF_VARIABLES, field_problems, resource_problems
 from pilothouse.apiserver.strategies.selectors import selector_problems
 from pilothouse.machinery.names import dns_subdomain_errors, label_value_errors, qualified_name_errors
 
@@ -19,18 +20,6 @@ _MOST_NAMESERVERS = 3
 _MOST_SEARCHES = 32
 _UNSATISFIABLE = ("DoNotSchedule", "ScheduleAnyway")
 _NODE_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
-_REQUIRED_OF_SOURCE = {
-    "configMap": ("name",),
-    "secret": ("secretName",),
-    "persistentVolumeClaim": ("claimName",),
-    "hostPath": ("path",),
-    "nfs": ("server", "path"),
-    "csi": ("driver",),
-}
-_HOST_PATHS = (
-    *("", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate"),
-    *("File", "FileOrCreate", "Socket"),
-)
 _HANDLERS = ("exec", "httpGet", "sleep", "tcpSocket")
 
 
@@ -51,7 +40,7 @@ def _is_address(text: object) -> bool:
 
 _PARTS = frozenset(
     (
-        *("volumes", "dnsConfig", "affinity", "topologySpreadConstraints", "readinessGates", "schedulingGates"),
+        *("dnsConfig", "affinity", "topologySpreadConstraints", "readinessGates", "schedulingGates"),
         *("hostAliases", "runtimeClassName", "preemptionPolicy", "shareProcessNamespace"),
     )
 )
@@ -63,8 +52,6 @@ def pod_problems(spec: Object, path: str) -> list[FieldError]:
         # Most pods have none of them, and pods are created by the thousand.
         return []
     problems: list[FieldError] = []
-    for position, volume in enumerate(spec.get("volumes") or ()):
-        problems += _source_problems(volume, f"{path}.volumes[{position}]")
     problems += _security_problems(spec, path) + _dns_problems(spec, path)
     if spec.get("affinity"):
         problems += _affinity_problems(spec["affinity"], f"{path}.affinity")
@@ -85,22 +72,6 @@ def pod_problems(spec: Object, path: str) -> list[FieldError]:
     if policy not in (None, "Never", "PreemptLowerPriority"):
         problems.append(errors.not_supported(f"{path}.preemptionPolicy", policy, ("Never", "PreemptLowerPriority")))
     return problems
-
-
-def _source_problems(volume: Object, path: str) -> list[FieldError]:
-    problems: list[FieldError] = []
-    for source, fields in _REQUIRED_OF_SOURCE.items():
-        found = volume.get(source)
-        if found is not None:
-            problems += [errors.required(f"{path}.{source}.{field}") for field in fields if not found.get(field)]
-    return problems + host_path_problems(volume.get("hostPath"), f"{path}.hostPath")
-
-
-def host_path_problems(source: Object | None, path: str) -> list[FieldError]:
-    """What is wrong with the type of a ``hostPath``."""
-    if source is None or (source.get("type") or "") in _HOST_PATHS:
-        return []
-    return [errors.not_supported(f"{path}.type", source["type"], _HOST_PATHS)]
 
 
 def _security_problems(spec: Object, path: str) -> list[FieldError]:
@@ -345,6 +316,10 @@ def _value_problems(variable: Object, path: str) -> list[FieldError]:
     if len(given) > 1:
         return [errors.invalid_value(where, "", "may not have more than one field specified at a time")]
     problems: list[FieldError] = []
+    if source.get("fieldRef") is not None:
+        problems += field_problems(source["fieldRef"], f"{where}.fieldRef", OF_VARIABLES)
+    if source.get("resourceFieldRef") is not None:
+        problems += resource_problems(source["resourceFieldRef"], f"{where}.resourceFieldRef", in_file=False)
     for field in ("configMapKeyRef", "secretKeyRef"):
         reference = source.get(field)
         if reference is not None:

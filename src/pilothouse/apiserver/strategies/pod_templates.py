@@ -17,6 +17,7 @@ from pilothouse.apiserver.strategies.amounts import requirement_problems
 from pilothouse.apiserver.strategies.filling import number_problems
 from pilothouse.apiserver.strategies.pod_rules import container_problems, pod_problems
 from pilothouse.apiserver.strategies.selectors import label_problems_in
+from pilothouse.apiserver.strategies.volume_sources import pod_source_problems
 from pilothouse.machinery.names import (
     dns_label_errors,
     dns_subdomain_errors,
@@ -121,39 +122,22 @@ def validate_pod_spec(spec: Object, path: str, claims: Iterable[str] = ()) -> li
     return problems
 
 
-_SOURCES = {
-    name: name
-    for name in (
-        *("emptyDir", "hostPath", "gitRepo", "gcePersistentDisk", "awsElasticBlockStore", "secret", "nfs", "iscsi"),
-        *("glusterfs", "flocker", "persistentVolumeClaim", "rbd", "cinder", "cephfs", "quobyte", "downwardAPI", "fc"),
-        *("flexVolume", "configMap", "azureFile", "vsphereVolume", "photonPersistentDisk", "portworxVolume"),
-        *("azureDisk", "storageos", "projected", "scaleIO", "csi", "ephemeral", "image"),
-    )
-} | {"cephfs": "cephFS", "downwardAPI": "downwarAPI"}
-"""Where volumes come from, in the order in which upstream looks, and what errors call it, misspelt or not."""
-
-
 def _validate_volumes(volumes: Iterable[Object], path: str, problems: list[FieldError]) -> set[str]:
+    """The names of the volumes that there is nothing to be said against; others can't be mounted."""
     names: set[str] = set()
     for position, volume in enumerate(volumes):
         where = f"{path}[{position}]"
         name = volume.get("name") or ""
+        found = pod_source_problems(volume, where)
         if not name:
-            problems.append(errors.required(f"{where}.name"))
+            found.append(errors.required(f"{where}.name"))
         else:
-            problems += [errors.invalid_value(f"{where}.name", name, text) for text in dns_label_errors(name)]
-            if name in names:
-                problems.append(errors.duplicate(f"{where}.name", name))
+            found += [errors.invalid_value(f"{where}.name", name, text) for text in dns_label_errors(name)]
+        if name in names:
+            found.append(errors.duplicate(f"{where}.name", name))
+        problems += found
+        if not found:
             names.add(name)
-        sources = [field for field in volume if field != "name"]
-        if len(sources) > 1:
-            sources = [field for field in _SOURCES if field in volume]
-        if not sources:
-            problems.append(errors.required(where, "must specify a volume type"))
-        problems += [
-            errors.not_allowed(f"{where}.{_SOURCES[field]}", "may not specify more than 1 volume type")
-            for field in sources[1:]
-        ]
     return names
 
 

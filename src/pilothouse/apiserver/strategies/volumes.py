@@ -4,6 +4,7 @@ After kubernetes' ``pkg/apis/{core,storage}/{v1/defaults.go,validation}`` and ``
 """
 
 from collections.abc import Sequence
+from posixpath import normpath
 from typing import Any
 
 from pilothouse.apiserver import errors
@@ -11,7 +12,7 @@ from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.base import Strategy
 from pilothouse.apiserver.strategies.filling import IMMUTABLE, child, fill, fixed
-from pilothouse.apiserver.strategies.pod_rules import host_path_problems
+from pilothouse.apiserver.strategies.volume_sources import volume_source_problems
 from pilothouse.machinery.names import dns_subdomain_errors, qualified_name_errors
 from pilothouse.machinery.quantities import QuantityError, canonical, canonicalize, parse_quantity
 
@@ -32,15 +33,6 @@ _NOT_A_SOURCE = (
     "volumeAttributesClassName",
     "volumeMode",
 )
-_SOURCES = {
-    name: name
-    for name in (
-        *("hostPath", "gcePersistentDisk", "awsElasticBlockStore", "glusterfs", "flocker", "nfs", "rbd", "quobyte"),
-        *("cephfs", "iscsi", "cinder", "fc", "flexVolume", "azureFile", "vsphereVolume", "photonPersistentDisk"),
-        *("portworxVolume", "azureDisk", "scaleIO", "local", "storageos", "csi"),
-    )
-} | {"cephfs": "cephFS"}
-"""Where volumes come from, in the order in which upstream looks, and what errors call it."""
 _POSITIVE = "must be greater than zero"
 _IMMUTABLE_CLAIM = (
     "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
@@ -60,6 +52,20 @@ def _mode_problems(spec: Object, why: str = "") -> list[FieldError]:
     volume_mode = spec.get("volumeMode")
     if volume_mode not in _VOLUME_MODES:
         problems.append(errors.not_supported("spec.volumeMode", volume_mode, _VOLUME_MODES))
+    return problems
+
+
+def _class_problems(spec: Object) -> list[FieldError]:
+    problems: list[FieldError] = []
+    for field in ("storageClassName", "volumeAttributesClassName"):
+        if spec.get(field):
+            told = dns_subdomain_errors(spec[field])
+            problems += [errors.invalid_value(f"spec.{field}", spec[field], text) for text in told]
+    attributes = spec.get("volumeAttributesClassName")
+    if attributes == "":
+        problems.append(errors.required("spec.volumeAttributesClassName", "an empty string is disallowed"))
+    if attributes is not None and spec.get("csi") is None:
+        problems.append(errors.required("spec.csi", "has to be specified when using volumeAttributesClassName"))
     return problems
 
 
@@ -112,22 +118,12 @@ class VolumeStrategy(Strategy):
         policy = spec.get("persistentVolumeReclaimPolicy")
         if policy not in _RECLAIM:
             problems.append(errors.not_supported("spec.persistentVolumeReclaimPolicy", policy, _RECLAIM))
-        sources = [name for name in _SOURCES if spec.get(name) is not None]
-        if not sources:
-            problems.append(errors.required("spec", "must specify a volume type"))
-        problems += [
-            errors.not_allowed(f"spec.{_SOURCES[name]}", "may not specify more than 1 volume type")
-            for name in sources[1:]
-            if name != "flexVolume"  # upstream counts it and does not ask
-        ]
-        # What is wrong with a source is only said of the first.
-        if sources[:1] == ["hostPath"]:
-            if not spec["hostPath"].get("path"):
-                problems.append(errors.required("spec.hostPath.path"))
-            problems += host_path_problems(spec["hostPath"], "spec.hostPath")
-        if "local" in sources and not (spec.get("nodeAffinity") or {}).get("required"):
-            problems.append(errors.required("spec.nodeAffinity", "Local volume requires node affinity"))
-        return problems
+        problems += volume_source_problems(spec, obj["metadata"].get("name") or "")
+        path = (spec.get("hostPath") or {}).get("path") or ""
+        if policy == "Recycle" and path.startswith("/") and normpath(path).strip("/") == "":
+            told = "may not be 'recycle' for a hostPath mount of '/'"
+            problems.append(errors.not_allowed("spec.persistentVolumeReclaimPolicy", told))
+        return problems + _class_problems(spec)
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
         spec, before = obj["spec"], old["spec"]

@@ -1,0 +1,212 @@
+"""What is wrong with the sources of volumes, and with what pods ask about themselves.
+
+``test_validation_real`` asks a real kube-apiserver the same.
+"""
+
+from typing import Any
+
+import pytest
+from tests.apiserver.api import PODS, Answer, Api, Object, on, pod
+
+VOLUMES = "/api/v1/persistentvolumes"
+REQUIRED, INVALID, UNSUPPORTED, FORBIDDEN = (
+    f"FieldValue{word}" for word in ("Required", "Invalid", "NotSupported", "Forbidden")
+)
+Causes = list[tuple[str, str]]
+IQN = "iqn.2001-04.com.example:storage.x"
+AT = "spec.volumes[0]"
+
+
+def causes(answer: Answer) -> Causes:
+    if answer.status == 201:
+        return []
+    assert answer.status == 422, answer.text
+    return [(cause["field"], cause["reason"]) for cause in answer.body["details"]["causes"]]
+
+
+SOURCES: list[tuple[Object, Causes]] = [
+    ({}, []),
+    ({"emptyDir": {"sizeLimit": "-1"}}, [(f"{AT}.emptyDir.sizeLimit", FORBIDDEN)]),
+    ({"emptyDir": {}, "hostPath": {}}, [(f"{AT}.hostPath", FORBIDDEN)]),
+    ({"hostPath": {"path": "/a/../b"}}, [(f"{AT}.hostPath.path", INVALID)]),
+    ({"hostPath": {"path": "/a", "type": "X"}}, [(f"{AT}.hostPath.type", UNSUPPORTED)]),
+    ({"gitRepo": {"repository": "r", "directory": "/x"}}, [(f"{AT}.gitRepo.directory", INVALID)]),
+    ({"gcePersistentDisk": {"pdName": "d", "partition": 256}}, [(f"{AT}.persistentDisk.partition", INVALID)]),
+    ({"awsElasticBlockStore": {"volumeID": ""}}, [(f"{AT}.awsElasticBlockStore.volumeID", REQUIRED)]),
+    ({"secret": {"secretName": "s", "defaultMode": 512}}, [(f"{AT}.secret.defaultMode", INVALID)]),
+    (
+        {"configMap": {"name": "c", "items": [{"key": "", "path": "../x"}, {"key": "k", "path": "..x", "mode": -1}]}},
+        [
+            (f"{AT}.configMap.items[0].key", REQUIRED),
+            (f"{AT}.configMap.items[0].path", INVALID),
+            (f"{AT}.configMap.items[1].path", INVALID),
+            (f"{AT}.configMap.items[1].mode", INVALID),
+        ],
+    ),
+    ({"nfs": {"server": "s", "path": "x"}}, [(f"{AT}.nfs.path", INVALID)]),
+    ({"nfs": {}}, [(f"{AT}.nfs.server", REQUIRED), (f"{AT}.nfs.path", REQUIRED), (f"{AT}.nfs.path", INVALID)]),
+    ({"iscsi": {"targetPortal": "p", "iqn": IQN, "lun": 0}}, []),
+    (
+        {"iscsi": {"targetPortal": "p", "iqn": "x", "lun": 256}},
+        [(f"{AT}.iscsi.iqn", INVALID), (f"{AT}.iscsi.lun", INVALID)],
+    ),
+    (
+        {"iscsi": {"targetPortal": "p", "iqn": IQN, "lun": 0, "chapAuthSession": True, "initiatorName": "naa.1"}},
+        [(f"{AT}.iscsi.secretRef", REQUIRED), (f"{AT}.iscsi.initiatorname", INVALID)],
+    ),
+    (
+        {"iscsi": {"targetPortal": "p" * 64, "iqn": IQN, "lun": 0, "initiatorName": IQN}},
+        [(f"{AT}.name", INVALID)],
+    ),
+    ({"glusterfs": {}}, [(f"{AT}.glusterfs.endpoints", REQUIRED), (f"{AT}.glusterfs.path", REQUIRED)]),
+    ({"flocker": {}}, [(f"{AT}.flocker", REQUIRED)]),
+    (
+        {"flocker": {"datasetName": "a/b", "datasetUUID": "u"}},
+        [(f"{AT}.flocker", INVALID), (f"{AT}.flocker.datasetName", INVALID)],
+    ),
+    ({"rbd": {"monitors": []}}, [(f"{AT}.rbd.monitors", REQUIRED), (f"{AT}.rbd.image", REQUIRED)]),
+    ({"cinder": {"volumeID": "v", "secretRef": {}}}, [(f"{AT}.cinder.secretRef.name", REQUIRED)]),
+    ({"cephfs": {}}, [(f"{AT}.cephfs.monitors", REQUIRED)]),
+    ({"quobyte": {"registry": "h:1,[::1]:2", "volume": "v"}}, []),
+    (
+        {"quobyte": {"registry": "h,[::1]", "volume": ""}},
+        [(f"{AT}.quobyte.registry", INVALID)] * 2 + [(f"{AT}.quobyte.volume", REQUIRED)],
+    ),
+    ({"quobyte": {"registry": "h:1", "volume": "v", "tenant": "t" * 65}}, [(f"{AT}.quobyte.tenant", REQUIRED)]),
+    ({"fc": {}}, [(f"{AT}.fc.targetWWNs", REQUIRED)]),
+    ({"fc": {"targetWWNs": ["w"]}}, [(f"{AT}.fc.lun", REQUIRED)]),
+    (
+        {"fc": {"targetWWNs": ["w"], "wwids": ["w"], "lun": 999}},
+        [(f"{AT}.fc.targetWWNs", INVALID), (f"{AT}.fc.lun", INVALID)],
+    ),
+    (
+        {"flexVolume": {"driver": "d", "options": {"x.kubernetes.io/a": "b"}}},
+        [(f"{AT}.flexVolume.options[x.kubernetes.io/a]", INVALID)],
+    ),
+    (
+        {"azureDisk": {"diskName": "d", "diskURI": "x", "cachingMode": "Y"}},
+        [(f"{AT}.azureDisk.cachingMode", UNSUPPORTED), (f"{AT}.azureDisk.diskURI", UNSUPPORTED)],
+    ),
+    (
+        {"storageos": {"volumeName": "A", "secretRef": {}}},
+        [(f"{AT}.storageos.volumeName", INVALID), (f"{AT}.storageos.secretRef.name", REQUIRED)],
+    ),
+    ({"csi": {"driver": "a_b"}}, [(f"{AT}.csi.driver", INVALID)]),
+    ({"ephemeral": {}}, [(f"{AT}.ephemeral.volumeClaimTemplate", REQUIRED)]),
+    (
+        {"downwardAPI": {"items": [{"path": "/x"}, {"path": "y", "fieldRef": {"fieldPath": "spec.nodeName"}}]}},
+        [
+            (f"{AT}.downwardAPI.path", INVALID),
+            (f"{AT}.downwardAPI", REQUIRED),
+            (f"{AT}.downwardAPI.fieldRef.fieldPath", UNSUPPORTED),
+        ],
+    ),
+    (
+        {
+            "projected": {
+                "sources": [
+                    {"secret": {"name": "a", "items": [{"key": "k", "path": "p"}]}},
+                    {"configMap": {"items": [{"key": "k", "path": "p"}]}, "secret": {"name": "b"}},
+                    {"serviceAccountToken": {"path": "", "expirationSeconds": 599}},
+                ]
+            }
+        },
+        [
+            (f"{AT}.projected.sources[1].configMap.name", REQUIRED),
+            (f"{AT}.projected", INVALID),
+            (f"{AT}.projected.sources[1]", FORBIDDEN),
+            (f"{AT}.projected.sources[2].serviceAccountToken.expirationSeconds", INVALID),
+            (f"{AT}.projected.path", REQUIRED),
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(("source", "expected"), SOURCES, ids=[str(source)[:60] for source, _ in SOURCES])
+def test_volumes_of_pods(source: Object, expected: Causes) -> None:
+    async def main(api: Api) -> Answer:
+        return await api.post(PODS, pod(volumes=[{"name": "v", **source}]))
+
+    assert causes(on(main)) == expected
+
+
+def test_a_volume_that_is_wrong_can_not_be_mounted() -> None:
+    async def main(api: Api) -> Answer:
+        mounts = [{"name": "v", "mountPath": "/v"}]
+        container = {"name": "c", "image": "i", "volumeMounts": mounts}
+        return await api.post(
+            PODS, pod(volumes=[{"name": "v", "nfs": {"server": "s", "path": "x"}}], containers=[container])
+        )
+
+    assert causes(on(main)) == [
+        (f"{AT}.nfs.path", INVALID),
+        ("spec.containers[0].volumeMounts[0].name", "FieldValueNotFound"),
+    ]
+
+
+PERSISTENT: list[tuple[Object, Causes]] = [
+    (
+        {"hostPath": {"path": "//"}, "persistentVolumeReclaimPolicy": "Recycle"},
+        [("spec.persistentVolumeReclaimPolicy", FORBIDDEN)],
+    ),
+    ({"csi": {"driver": "d"}}, [("spec.csi.volumeHandle", REQUIRED)]),
+    (
+        {"csi": {"driver": "d", "volumeHandle": "h", "nodePublishSecretRef": {"name": "_"}}},
+        [("spec.csi.nodePublishSecretRef.namespace", REQUIRED), ("spec.csi.nodePublishSecretRef.name", INVALID)],
+    ),
+    ({"local": {"path": "/a/.."}}, [("spec.local.path", INVALID), ("spec.nodeAffinity", REQUIRED)]),
+    (
+        {"glusterfs": {"endpoints": "e", "path": "p", "endpointsNamespace": ""}},
+        [("spec.glusterfs.endpointsNamespace", INVALID)],
+    ),
+    (
+        {"azureFile": {"secretName": "s", "shareName": "s", "secretNamespace": ""}},
+        [("spec.azureFile.secretNamespace", REQUIRED)],
+    ),
+    (
+        {"iscsi": {"targetPortal": "p" * 64, "iqn": IQN, "lun": 0, "initiatorName": IQN}},
+        [("spec.iscsi.targetportal", INVALID)],
+    ),
+    (
+        {"nfs": {"server": "s", "path": "/"}, "flexVolume": {"driver": ""}, "csi": {}},
+        [("spec.flexVolume.driver", REQUIRED), ("spec.csi", FORBIDDEN)],
+    ),
+    ({"nfs": {"server": "s", "path": "/"}, "storageClassName": "A"}, [("spec.storageClassName", INVALID)]),
+]
+
+
+@pytest.mark.parametrize(("source", "expected"), PERSISTENT, ids=[str(source)[:60] for source, _ in PERSISTENT])
+def test_persistent_volumes(source: Object, expected: Causes) -> None:
+    async def main(api: Api) -> Answer:
+        spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], **source}
+        return await api.post(VOLUMES, {"metadata": {"name": "pv"}, "spec": spec})
+
+    assert causes(on(main)) == expected
+
+
+ENV = "spec.containers[0].env[0].valueFrom"
+
+
+REFERENCES: list[tuple[Object, Causes]] = [
+    ({"fieldRef": {"fieldPath": "metadata.labels['a/b']"}}, []),
+    ({"fieldRef": {"fieldPath": "metadata.labels['a b']"}}, [(f"{ENV}.fieldRef", INVALID)]),
+    ({"fieldRef": {"fieldPath": "metadata.labels"}}, [(f"{ENV}.fieldRef.fieldPath", UNSUPPORTED)]),
+    ({"fieldRef": {"fieldPath": "metadata.name['x']"}}, [(f"{ENV}.fieldRef.fieldPath", INVALID)]),
+    ({"fieldRef": {"fieldPath": "spec.x"}}, [(f"{ENV}.fieldRef.fieldPath", INVALID)]),
+    ({"fieldRef": {"fieldPath": "spec.host"}}, []),
+    ({"resourceFieldRef": {"resource": "limits.cpu", "divisor": "1m"}}, []),
+    ({"resourceFieldRef": {"resource": "cpu"}}, [(f"{ENV}.resourceFieldRef.resource", UNSUPPORTED)]),
+    (
+        {"resourceFieldRef": {"resource": "limits.memory", "divisor": "2"}},
+        [(f"{ENV}.resourceFieldRef.divisor", INVALID)],
+    ),
+]
+
+
+@pytest.mark.parametrize(("given", "expected"), REFERENCES, ids=[str(given)[:60] for given, _ in REFERENCES])
+def test_what_a_pod_asks_about_itself(given: Any, expected: Causes) -> None:
+    async def main(api: Api) -> Answer:
+        container = {"name": "c", "image": "i", "env": [{"name": "A", "valueFrom": given}]}
+        return await api.post(PODS, pod(containers=[container]))
+
+    assert causes(on(main)) == expected
