@@ -54,7 +54,7 @@ def test_generated_requests_get_the_same_answers(
             with capsys.disabled():
                 teller.tell(seed, None if many else _print)
         with capsys.disabled():
-            print(f"\n{teller.report.summary()}")
+            print(f"\n{teller.report.causes_text()}\n{teller.report.summary()}")
         _judge(teller.report)
         return
     seed = 1

@@ -61,9 +61,17 @@ class Report:
         """For people."""
         lines = [self.summary()]
         for exchange in (*self.broken, *self.unexplained):
-            lines.append(f"--fuzz-seed {exchange.seed} ({exchange.resource})\n    {exchange.ours.asked[:1500]}")
-            lines += [f"    {difference}" for difference in exchange.differences]
+            lines += _told_aloud(exchange)
         return "\n".join(lines)
+
+    def causes_text(self) -> str:
+        """The refusals whose causes no row explains."""
+        return "\n".join(line for exchange in self.details for line in _told_aloud(exchange))
+
+
+def _told_aloud(exchange: Exchange) -> list[str]:
+    lines = [f"--fuzz-seed {exchange.seed} ({exchange.resource})\n    {exchange.ours.asked[:1500]}"]
+    return lines + [f"    {difference}" for difference in exchange.differences]
 
 
 class Teller:
