@@ -45,6 +45,26 @@ def test_what_is_applied_no_more_goes_unless_others_own_it() -> None:
     assert owners(answer) == {"m2/Apply": {"f:data": {"f:a": {}}}}
 
 
+def test_a_list_that_is_applied_as_null_keeps_what_others_own() -> None:
+    """Its items are references, each of which is one value."""
+    path = "/api/v1/namespaces/default/serviceaccounts"
+
+    def account(secrets: Any) -> Any:
+        return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "a"}, "secrets": secrets}
+
+    async def main(api: Api) -> Answer:
+        await api.made(path, account([{"name": "one"}]))
+        await applied(api, f"{path}/a", account([{"name": "two"}]))
+        return await applied(api, f"{path}/a", account(None))
+
+    answer = on(main)
+    assert answer.body["secrets"] == [{"name": "one"}]
+    assert owners(answer) == {
+        "m1/Apply": {"f:secrets": {}},
+        "test/Update": {"f:secrets": {".": {}, 'k:{"name":"one"}': {}}},
+    }
+
+
 def test_a_conflict_names_managers_and_fields() -> None:
     async def main(api: Api) -> Answer:
         await applied(api, C, config_map(a="1"))

@@ -312,6 +312,15 @@ CHANGED = {
 }
 
 
+CHANGED_SOURCES = {
+    "ephemeral": "the field was behind a feature gate",
+    "projected": "one source too many is told of in other words now",
+    "metadata.labels'}": "addresses of nodes are newer",
+    "nodePublishSecretRef": "a secret of a driver is named by its own field now, and may be a subdomain",
+}
+"""By what stands in the value."""
+
+
 def sent(change: Change) -> tuple[str, Object]:
     """The collection and the invalid object."""
     end, where, value = change
@@ -382,6 +391,7 @@ def test_the_same_objects_are_refused_for_the_same_reasons(real_cluster: RealClu
     differences = []
     changes = [*((path, "metadata.name", "good") for path in GOOD if not path.endswith("apiservices")), *BAD]
     for change, theirs, ours in zip(changes, real_answers(real_cluster), our_answers(), strict=True):
-        if theirs != ours and change[:2] not in CHANGED:
+        told = any(each in str(change[2]) for each in CHANGED_SOURCES)
+        if theirs != ours and change[:2] not in CHANGED and not told:
             differences.append(f"{change}\n  real {theirs}\n  ours {ours}")
     assert not differences, "\n".join(differences)

@@ -117,6 +117,7 @@ SOURCES: list[tuple[Object, Causes]] = [
             (f"{AT}.projected.sources[1]", FORBIDDEN),
             (f"{AT}.projected.sources[2].serviceAccountToken.expirationSeconds", INVALID),
             (f"{AT}.projected.path", REQUIRED),
+            (f"{AT}.projected.sources[2].serviceAccountToken", FORBIDDEN),
         ],
     ),
 ]

@@ -38,8 +38,8 @@ async def give_up_at_every_step(context: ssl.SSLContext, dial: Callable[[int], A
                 await asyncio.sleep(0)
             time.sleep(0.03)  # noqa: ASYNC251 - the loop is held on purpose
             call.cancel()
-            (outcome,) = await asyncio.gather(call, return_exceptions=True)
-            outcomes.add(type(outcome).__name__)
+            answers: list[object] = await asyncio.gather(call, return_exceptions=True)
+            outcomes.add(type(answers[0]).__name__)
             await asyncio.sleep(0.01)
         listener.shutdown(socket.SHUT_RDWR)
         await asyncio.to_thread(thread.join, 5)

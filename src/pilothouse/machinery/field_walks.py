@@ -356,7 +356,8 @@ def _map_set(value: dict[str, Any], shape: MapType) -> FieldSet:
 def _list_set(value: list[Any], shape: ListType) -> FieldSet:
     result: FieldSet = {}
     for element, items in _by_element(value, shape).items():
-        below = field_set(items[0], shape.element) if len(items) == 1 else NOTHING
+        one = len(items) == 1 and not _is_leaf(items[0], shape.element)
+        below = field_set(items[0], shape.element) if one else NOTHING
         result[element] = {".": LEAF, **below} if below else LEAF
     return result
 

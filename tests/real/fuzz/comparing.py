@@ -36,7 +36,7 @@ _MADE_NAME = re.compile(r"^(made-)[a-z0-9]{5}$")
 @dataclass(frozen=True)
 class Difference:
     """One place where the answers differ. ``path`` begins with ``code``, ``reason``, ``message``, ``causes`` or
-    ``body``; positions in lists are ``*``."""
+    ``body``, or is ``written``; positions in lists are ``*``."""
 
     path: str
     theirs: Json
@@ -109,6 +109,13 @@ class Comparison:
             return
         elif theirs != ours or type(theirs) is not type(ours):
             yield Difference(path, theirs, ours)
+
+
+def wrote(answer: Answer, known: Known) -> bool:
+    """Whether a granted write has given its object another revision."""
+    meta = answer.body.get("metadata") or {} if isinstance(answer.body, dict) else {}
+    before = known.objects.get(meta.get("name") or "", {}).get("metadata") or {}
+    return bool(before) and before.get("resourceVersion") != meta.get("resourceVersion")
 
 
 def both_just_written(theirs: Json, ours: Json) -> bool:

@@ -150,6 +150,12 @@ def _late_class(seen: Seen) -> bool:
     return seen.theirs.code == 422 and seen.ours.accepted and "StorageClassName: nil" in told
 
 
+def _has_null(body: object) -> bool:
+    if isinstance(body, list):
+        return any(_has_null(item) for item in body)
+    return body is None or (isinstance(body, dict) and any(_has_null(value) for value in body.values()))
+
+
 def _has_null_item(body: object) -> bool:
     if isinstance(body, list):
         return any(item is None or _has_null_item(item) for item in body)
@@ -161,12 +167,16 @@ def _applied(seen: Seen) -> bool:
     theirs = seen.theirs.body.get("message", "") if seen.theirs.code == 500 else ""
     if seen.request.kind_of_patch == "apply" and _matches("duplicate entries for key", theirs):
         return True
+    if seen.theirs.code == 409 and "before-first-apply" in str(seen.theirs.body):
+        return True  # what is there twice lost its object all of its owners
     if seen.request.kind_of_patch == "apply" and seen.ours.code != 500:
         return _matches("expected string, got &value.valueUnstructured{Value:[0-9]|omits key field", theirs)
     return _said(refused, refused, "message")(seen)
 
 
-def _job_labels(seen: Seen) -> bool:
+def _jobs(seen: Seen) -> bool:
+    if _new("spec.ttlSecondsAfterFinished", "spec.manualSelector")(seen):
+        return True
     if re.search("controller-uid|batch.kubernetes.io/", f"{seen.path}{seen.difference.ours}") is not None:
         return True
     if seen.request.kind_of_patch == "json" and "/controller-uid" in _pointers(seen.request.body):
@@ -181,6 +191,8 @@ def _pointers(patch: object) -> str:
 
 
 def _owners_of_writes(seen: Seen) -> bool:
+    if seen.path == "written":
+        return bool(seen.difference.theirs)
     if seen.theirs.code == 409 and seen.ours.accepted:
         return _matches("has been modified|Apply failed", str(seen.theirs.body["message"]))
     found = re.fullmatch(r"body\.metadata\.(?:labels\.(.*)|generateName)", seen.path)
@@ -247,20 +259,11 @@ ROWS: tuple[Row, ...] = (
         _both("services", applies=_families),
     ),
     Row(
-        "labels of jobs",
-        "v1.27",
-        "what the server says of a job in its labels is there under `batch.kubernetes.io/` too",
-        _both(
-            "jobs.batch",
-            applies=_job_labels,
-        ),
-    ),
-    Row(
-        "fields of jobs",
+        "jobs",
         "v1.21-v1.31",
-        "`ttlSecondsAfterFinished` is there without a feature gate (v1.21), `manualSelector` is false where it is not "
-        "given (v1.31)",
-        _both("jobs.batch", applies=_new("spec.ttlSecondsAfterFinished", "spec.manualSelector")),
+        "`ttlSecondsAfterFinished` is there without a feature gate (v1.21), what the server says of a job in labels "
+        "is there under `batch.kubernetes.io/` too (v1.27), `manualSelector` is false where it is not given (v1.31)",
+        _both("jobs.batch", applies=_jobs),
     ),
     Row(
         "bootstrap roles",
@@ -413,7 +416,7 @@ ROWS: tuple[Row, ...] = (
         "types of applied objects",
         "v1.26",
         "an applied object that its type does not allow is told of with its name; quantities may be numbers, and keys "
-        "have their defaults; (v1.29) an object that has a key twice may be applied to",
+        "have their defaults; (v1.29) an object that has a key twice may be applied to, and keeps its owners",
         _applied,
     ),
     Row(
@@ -441,6 +444,18 @@ ROWS: tuple[Row, ...] = (
             seen.request.kind_of_patch == "merge"
             and (seen.theirs.accepted or seen.ours.accepted)
             and _has_null_item(seen.request.body)
+        ),
+        diverges=True,
+    ),
+    Row(
+        "owned nulls",
+        "v1.21",
+        "what is applied as null is owned, also where it is a struct, a list or a map",
+        lambda seen: (
+            seen.request.kind_of_patch == "apply"
+            and _has_null(seen.request.body)
+            and seen.path == "written"
+            and bool(seen.difference.ours)
         ),
         diverges=True,
     ),

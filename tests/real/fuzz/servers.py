@@ -118,7 +118,8 @@ class Asked:
         body = request.body
         if request.own is not None:
             body = request.own(copy.deepcopy(known.objects.get(request.name, {})))
-        text = None if body is None else known.fill(json.dumps(body))
+        # Without spaces, as clients write it: fieldsV1 in the metadata of a template is the text that came.
+        text = None if body is None else known.fill(json.dumps(body, separators=(",", ":")))
         headers = {"Authorization": f"Bearer {self._token}", "Accept": request.accept, "User-Agent": "fuzz/1"}
         if text is not None:
             headers["Content-Type"] = request.content_type

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from tests.real.fuzz.comparing import Comparison, Difference
+from tests.real.fuzz.comparing import Comparison, Difference, wrote
 from tests.real.fuzz.known import Row, Seen, explain
 from tests.real.fuzz.known_causes import explain_cause
 from tests.real.fuzz.servers import Answer, Asked, Known, Request
@@ -94,6 +94,10 @@ class Teller:
             answers = self.real.ask(request, theirs), self.ours.ask(request, ours)
             exchange = Exchange(seed, story.info.group_resource, request, *answers)
             exchange.differences = self.comparison.differences(*answers, (theirs, ours))
+            if request.method in ("PUT", "PATCH") and exchange.accepted and ("dryRun", "All") not in request.query:
+                written = wrote(answers[0], theirs), wrote(answers[1], ours)
+                if written[0] != written[1]:
+                    exchange.differences.append(Difference("written", *written))
             for _ in range(20):
                 if not (exchange.differences and any(name == "resourceVersion" for name, _value in request.query)):
                     break

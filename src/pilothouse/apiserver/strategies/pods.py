@@ -27,6 +27,19 @@ _BAD_ADDRESS = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 _FINISHED = ("Succeeded", "Failed")
 
 
+def _pod_problems(spec: Object) -> list[FieldError]:
+    """What is wrong with the spec of a pod. Not all of it is said of templates (``validatePodMetadataAndSpec``)."""
+    problems = validate_pod_spec(spec, "spec")
+    if spec.get("serviceAccountName"):
+        return problems
+    for at, volume in enumerate(spec.get("volumes") or ()):
+        for position, source in enumerate((volume.get("projected") or {}).get("sources") or ()):
+            if source.get("serviceAccountToken") is not None:
+                field = f"spec.volumes[{at}].projected.sources[{position}].serviceAccountToken"
+                problems.append(errors.not_allowed(field, "must not be specified when serviceAccountName is not set"))
+    return problems
+
+
 class PodStrategy(Strategy):
     """The one kind with a grace period."""
 
@@ -85,7 +98,7 @@ class PodStrategy(Strategy):
 
     def validate(self, obj: Object) -> list[FieldError]:
         spec = obj["spec"]
-        problems = validate_pod_spec(spec, "spec")
+        problems = _pod_problems(spec)
         if spec.get("ephemeralContainers"):
             problems.append(errors.not_allowed("spec.ephemeralContainers", "cannot be set on create"))
         return problems
@@ -94,7 +107,7 @@ class PodStrategy(Strategy):
         spec, before = obj["spec"], old["spec"]
         if spec == before:
             return []
-        problems = validate_pod_spec(spec, "spec")
+        problems = _pod_problems(spec)
         for field in ("containers", "initContainers"):
             if len(spec.get(field) or ()) != len(before.get(field) or ()):
                 # Upstream looks no further: the rest could not be compared.

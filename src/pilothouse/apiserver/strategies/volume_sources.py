@@ -313,7 +313,7 @@ def _channel(given: Object, where: str) -> Problems:
         problems.append(errors.invalid_value(f"{where}.targetWWNs", names, told))
     if names and lun is None:
         problems.append(errors.required(f"{where}.lun", "lun is required if targetWWNs is specified"))
-    elif names and not 0 <= lun <= 255:
+    elif names and not 0 <= int(lun or 0) <= 255:
         problems.append(errors.invalid_value(f"{where}.lun", lun, _BYTE))
     return problems
 
