@@ -286,3 +286,13 @@ def test_a_namespace_of_another_revision_is_not_deleted() -> None:
 def test_tolerations_have_keys_that_are_names() -> None:
     pod = {"metadata": {"name": "p"}, "spec": {**TEMPLATE["spec"], "tolerations": [{"key": "-x"}]}}
     assert "spec.tolerations[0].key" in asked("POST", PODS, pod).message
+
+
+@pytest.mark.parametrize(("operator", "code"), [("DoesNotExist", 201), ("Exists", 422)])
+def test_the_selector_of_a_job_may_ask_for_what_its_pods_have_anyway(operator: str, code: int) -> None:
+    asked_too = {"matchExpressions": [{"key": "tier", "operator": operator}]}
+
+    async def main(api: Api) -> Answer:
+        return await api.post(JOBS, {"metadata": {"name": "j"}, "spec": {**JOB["spec"], "selector": asked_too}})
+
+    assert on(main).status == code

@@ -209,10 +209,8 @@ class JobStrategy(Strategy):
                 problems.append(errors.required(f"{where}[{key}]", f"must be '{value}'"))
             elif labels[key] != value:
                 problems.append(errors.invalid_value(f"{where}[{key}]", labels, f"must be '{value}'"))
-        generated = [{_PREFIX + "controller-uid": uid}, {"controller-uid": uid}]
-        selector = spec["selector"]
-        if selector.get("matchExpressions") or (selector.get("matchLabels") or {}) not in generated:
-            problems.append(errors.invalid_value("spec.selector", selector, "`selector` not auto-generated"))
+        if not _matches(spec["selector"], expected):
+            problems.append(errors.invalid_value("spec.selector", spec["selector"], "`selector` not auto-generated"))
         return problems
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
