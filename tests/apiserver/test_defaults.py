@@ -77,6 +77,9 @@ def test_stored_as_upstream_stores_it(row: str) -> None:
         await api.made("/api/v1/namespaces", {"metadata": {"name": "d1"}})
         if sent["kind"] == "TokenRequest":
             await api.made("/api/v1/namespaces/d1/serviceaccounts", {"metadata": {"name": "x"}})
+        if sent["kind"] == "Pod":
+            # Admission gives it an account, without which it may have no token.
+            sent["spec"]["serviceAccountName"] = "default"
         body = json.dumps(sent).encode()
         request = Request("POST", _collection(api, sent), {"content-type": "application/json"}, body)
         response = await api.server.handle(request, _ADMIN)

@@ -38,6 +38,13 @@ def _looks(seen: Seen) -> bool:
     return any(cause["field"] == field and cause["message"].endswith(text[-20:]) for cause in causes)
 
 
+def _owner_references(seen: Seen) -> bool:
+    if not _cause(seen, r"metadata\.ownerReferences\..*", "must not be empty"):
+        return False
+    field = seen.path.removeprefix("cause ")
+    return any(cause["field"] == field for cause in (seen.ours.body.get("details") or {}).get("causes") or ())
+
+
 CAUSES: tuple[Row, ...] = (
     Row(
         "types in patches",
@@ -118,13 +125,19 @@ CAUSES: tuple[Row, ...] = (
         "owner references",
         "v1.34",
         "what is missing in an owner reference is not named twice",
-        _of(r"metadata\.ownerReferences\..*", "must not be empty", "must not be empty"),
+        _owner_references,
     ),
     Row(
         "addresses of endpoints",
         "v1.33",
         "what is no address of an endpoint is told of once",
         _of(r"subsets.*\.ip", "valid IP address"),
+    ),
+    Row(
+        "signers",
+        "v1.27",
+        "a certificate request without a signer is told of in fewer words",
+        _of(r"spec\.signerName", "signerName must be provided", "Required"),
     ),
     Row(
         "shrinking claims",

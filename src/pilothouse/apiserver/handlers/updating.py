@@ -128,11 +128,6 @@ async def change(
             raise errors.plain(f"strconv.ParseUint: parsing {errors.shown(insists)}: invalid syntax")
         if insists not in ("", "0") and insists != old["metadata"]["resourceVersion"]:
             raise errors.modified(call.info, call.name)
-        if is_another:
-            # A PUT names the uid as a precondition; to a patch it is a field like others, judged with them.
-            problem = errors.invalid_value("metadata.uid", uid, "field is immutable")
-            problems = [problem] * (1 + call.strategy.judgements.change)
-            raise errors.invalid(call.info.group, call.info.kind, call.name, problems)
         try:
             return await _replace(
                 core,
@@ -146,6 +141,7 @@ async def change(
                 owners,
                 tracked,
                 after,
+                uid if is_another else "",
             )
         except Mismatch:
             if insists not in ("", "0") or attempt == _ATTEMPTS - 1:
@@ -179,6 +175,7 @@ async def _replace(
     known: bytes,
     tracked: bool,
     after: bytes | None,
+    uid: str,
 ) -> ObjectResult:
     info, strategy = call.info, call.strategy
     meta, old_meta = obj["metadata"], old["metadata"]
@@ -225,6 +222,10 @@ async def _replace(
     elif prepare is None:
         problems += strategy.validate_update(obj, old)
         call.warnings += strategy.warnings(obj)
+    if uid:
+        # A PUT names the uid as a precondition; to a patch it is a field like others, judged with them.
+        problem = errors.invalid_value("metadata.uid", uid, "field is immutable")
+        problems = [problem] * (1 + strategy.judgements.change) + problems
     if problems:
         raise errors.invalid(strategy.error_group(info), info.kind, call.name, problems)
     await core.admission.review(write)

@@ -107,7 +107,8 @@ class AutoscalerStrategy(Strategy):
         low, high = spec["minReplicas"], spec.get("maxReplicas") or 0
         if low < 1:
             problems.append(errors.invalid_value("spec.minReplicas", low, "must be greater than or equal to 1"))
-            if not any(metric.get("type") in ("Object", "External") for metric in spec.get("metrics") or ()):
+            others = any(metric.get("type") in ("Object", "External") for metric in spec.get("metrics") or ())
+            if low == 0 and not others:
                 text = "must specify at least one Object or External metric to support scaling to zero replicas"
                 problems.append(errors.not_allowed("spec.metrics", text))
         if high < 1:

@@ -11,6 +11,8 @@ from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object, decode, encode_object
 from pilothouse.apiserver.resources import ResourceInfo, built_in
 from pilothouse.apiserver.strategies.base import Strategy
+from pilothouse.apiserver.strategies.filling import IMMUTABLE
+from pilothouse.machinery.names import qualified_name_errors
 
 
 def no_name_problems(_name: str) -> list[str]:
@@ -29,6 +31,12 @@ _TO_CORE = {
     "deprecatedCount": "count",
 }
 _SYSTEM = ("default", "kube-system")
+_FIXED = (
+    *("involvedObject", "reason", "message", "source", "firstTimestamp", "lastTimestamp", "count", "reason", "type"),
+    *("eventTime", "action", "related", "reportingComponent", "reportingInstance"),
+)
+"""What no update through the newer API may change, in upstream's order, which names one twice."""
+_SHOWN = {"reportingComponent": "reportingController"}
 _FROM_CORE = {core: event for event, core in _TO_CORE.items()}
 
 
@@ -53,37 +61,47 @@ class CoreEventStrategy(Strategy):
             obj.setdefault(field, "")
 
     def validate(self, obj: Object) -> list[FieldError]:
-        involved = obj.get("involvedObject") or {}
-        namespace = involved.get("namespace") or ""
-        if obj.get("eventTime"):
-            return _new_style_problems(obj)
-        if namespace != obj["metadata"].get("namespace") and not (
-            not namespace and obj["metadata"].get("namespace") == "default"
-        ):
-            return [errors.invalid_value("involvedObject.namespace", namespace, "does not match event.namespace")]
-        return []
+        return _common_problems(obj)
 
     def refuses_field(self, path: str) -> str:
         return f"field label not supported: {path}"
 
 
-def _new_style_problems(obj: Object) -> list[FieldError]:
+def _common_problems(obj: Object) -> list[FieldError]:
+    """What is wrong with an event, whatever its version, as ``v1`` has it (``legacyValidateEvent``)."""
+    involved, namespace = obj.get("involvedObject") or {}, obj["metadata"].get("namespace") or ""
+    place = involved.get("namespace") or ""
+    elsewhere = errors.invalid_value("involvedObject.namespace", place, "does not match event.namespace")
+    if not obj.get("eventTime"):
+        fits = place == namespace or (not place and namespace == "default")
+        return [] if fits else [elsewhere]
     problems: list[FieldError] = []
-    if not (obj.get("involvedObject") or {}).get("namespace") and obj["metadata"].get("namespace") not in _SYSTEM:
-        problems.append(errors.invalid_value("involvedObject.namespace", "", "does not match event.namespace"))
-    for field, shown, limit in (
-        ("reportingComponent", "reportingController", 0),
-        ("reportingInstance", "reportingInstance", 128),
-        ("action", "action", 128),
-        ("reason", "reason", 128),
-    ):
+    if not place and namespace not in _SYSTEM:
+        problems.append(elsewhere)
+    controller = obj.get("reportingComponent") or ""
+    if not controller:
+        problems.append(errors.required("reportingController"))
+    told = qualified_name_errors(controller)
+    problems += [errors.invalid_value("reportingController", controller, text) for text in told]
+    for field in ("reportingInstance", "action", "reason"):
         value = obj.get(field) or ""
         if not value:
-            problems.append(errors.required(shown))
-        elif limit and len(value) > limit:
-            problems.append(errors.invalid_value(shown, "", f"can have at most {limit} characters"))
-    if len(obj.get("message") or "") > 1024:
+            problems.append(errors.required(field))
+        if len(value.encode()) > 128:
+            problems.append(errors.invalid_value(field, "", "can have at most 128 characters"))
+    if len((obj.get("message") or "").encode()) > 1024:
         problems.append(errors.invalid_value("message", "", "can have at most 1024 characters"))
+    return problems
+
+
+def _series_problems(series: Object | None) -> list[FieldError]:
+    if series is None:
+        return []
+    problems: list[FieldError] = []
+    if (series.get("count") or 0) < 2:
+        problems.append(errors.invalid_value("series.count", "", "should be at least 2"))
+    if not series.get("lastObservedTime"):
+        problems.append(errors.required("series.lastObservedTime"))
     return problems
 
 
@@ -115,26 +133,27 @@ class EventStrategy(Strategy):
             obj.setdefault(field, "")
 
     def validate(self, obj: Object) -> list[FieldError]:
-        problems: list[FieldError] = []
+        problems = _common_problems(_renamed(obj, _TO_CORE)) + _series_problems(obj.get("series"))
         if not obj.get("eventTime"):
             problems.append(errors.required("eventTime"))
         if obj.get("type") not in ("Normal", "Warning"):
             problems.append(errors.invalid_value("type", "", f"has invalid value: {obj.get('type') or ''}"))
         for field in ("deprecatedFirstTimestamp", "deprecatedLastTimestamp", "deprecatedCount", "deprecatedSource"):
             if obj.get(field):
-                problems.append(errors.invalid_value(field, "", "needs to be unset"))
-        return problems + _new_style_problems(_renamed(obj, _TO_CORE))
+                problems.append(errors.invalid_value(_TO_CORE[field], "", "needs to be unset"))
+        return problems
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        if not old.get("eventTime"):
-            return []
-        changed = [
-            name
-            for name in {**obj, **old}
-            if name not in ("metadata", "series", "kind", "apiVersion")
-            and (obj.get(name) or None) != (old.get(name) or None)
+        now, before = _renamed(obj, _TO_CORE), _renamed(old, _TO_CORE)
+        problems = _common_problems(now)
+        if now.get("series") != before.get("series"):
+            problems += _series_problems(now.get("series"))
+        problems += [
+            errors.invalid_value(_SHOWN.get(field, field), now.get(field), IMMUTABLE)
+            for field in _FIXED
+            if (now.get(field) or None) != (before.get(field) or None)
         ]
-        return [errors.invalid_value(name, obj.get(name), "field is immutable") for name in changed]
+        return problems
 
     def stored_as(self, info: ResourceInfo) -> ResourceInfo:
         return _core()
