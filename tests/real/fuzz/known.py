@@ -61,9 +61,9 @@ def _namespace_label(seen: Seen) -> bool:
     theirs, ours = seen.difference.theirs, seen.difference.ours
     if seen.path.endswith("metadata.labels.kubernetes.io/metadata.name"):
         return True
-    if seen.resource == "namespaces" and seen.request.kind_of_patch == "json" and seen.ours.accepted:
+    if seen.resource == "namespaces" and seen.request.kind_of_patch == "json" and seen.theirs.code == 422:
         # There are labels to add to.
-        return seen.theirs.code == 422 and "/metadata/labels/" in _pointers(seen.request.body)
+        return seen.ours.accepted and "/metadata/labels/" in _pointers(seen.request.body)
     return seen.path.endswith("metadata.labels") and theirs is ABSENT and list(ours) == ["kubernetes.io/metadata.name"]
 
 
@@ -94,6 +94,8 @@ def _generations(seen: Seen) -> bool:
 
 
 def _families(seen: Seen) -> bool:
+    if seen.theirs.code == 422 and seen.ours.accepted and "more than 1 protocol" in str(seen.theirs.body):
+        return True
     gated = "ipFamil|allocateLoadBalancerNodePorts"
     if re.search(gated, seen.path):
         return True
@@ -193,7 +195,7 @@ def _pointers(patch: object) -> str:
 def _owners_of_writes(seen: Seen) -> bool:
     if seen.path == "written":
         return bool(seen.difference.theirs)
-    if seen.theirs.code == 409 and seen.ours.accepted:
+    if seen.theirs.code == 409 and seen.ours.code != 409:
         return _matches("has been modified|Apply failed", str(seen.theirs.body["message"]))
     found = re.fullmatch(r"body\.metadata\.(?:labels\.(.*)|generateName)", seen.path)
     if found is None or seen.difference.theirs is not ABSENT:
@@ -255,7 +257,8 @@ ROWS: tuple[Row, ...] = (
     Row(
         "families of services",
         "v1.21",
-        "services have IP families and (v1.24) `allocateLoadBalancerNodePorts`, which took feature gates before",
+        "services have IP families, and (v1.24) `allocateLoadBalancerNodePorts` and load balancers of several "
+        "protocols, which took feature gates before",
         _both("services", applies=_families),
     ),
     Row(

@@ -134,6 +134,12 @@ CAUSES: tuple[Row, ...] = (
         _of(r"subsets.*\.ip", "valid IP address"),
     ),
     Row(
+        "ranges",
+        "v1.30",
+        "what is no range of addresses is told of in other words",
+        _of(r".*\.ipBlock\.cidr", "not a valid CIDR", "must be a valid CIDR value"),
+    ),
+    Row(
         "signers",
         "v1.27",
         "a certificate request without a signer is told of in fewer words",
@@ -159,9 +165,11 @@ CAUSES: tuple[Row, ...] = (
     ),
     Row(
         "init containers",
-        "v1.28",
-        "probes and hooks of init containers are forbidden but for those that go on; before they were invalid",
+        "v1.25-v1.28",
+        "the name of an init container that is there already is told of once (v1.25); probes and hooks of init "
+        "containers are forbidden but for those that go on (v1.28), before they were invalid",
         _any(
+            _of(r".*\.initContainers\[\d+\]\.name", "FieldValueDuplicate"),
             _of(r".*\.initContainers\[\d+\]\..*", "must not be set for init containers"),
             _of(r".*\.initContainers\[\d+\]\..*", "", "may not be set for init containers"),
         ),

@@ -12,7 +12,7 @@ from pilothouse.apiserver.objects import Object, decode, encode_object
 from pilothouse.apiserver.resources import ResourceInfo, built_in
 from pilothouse.apiserver.strategies.base import Strategy
 from pilothouse.apiserver.strategies.filling import IMMUTABLE
-from pilothouse.machinery.names import qualified_name_errors
+from pilothouse.machinery.names import dns_subdomain_errors, qualified_name_errors
 
 
 def no_name_problems(_name: str) -> list[str]:
@@ -122,7 +122,7 @@ class EventStrategy(Strategy):
         "reportingController": ("reportingComponent",),
         "type": ("type",),
     }
-    name_problems = staticmethod(no_name_problems)
+    name_problems = staticmethod(dns_subdomain_errors)
 
     def finish(self, obj: Object) -> None:
         # As it will be read back, so that an update that changes nothing is seen to.

@@ -69,7 +69,7 @@ def daemon_set_strategy_problems(strategy: Object) -> list[FieldError]:
     if strategy["type"] == "OnDelete":
         return []
     if strategy["type"] != "RollingUpdate":
-        supported = ("OnDelete", "RollingUpdate")
+        supported = ("RollingUpdate", "OnDelete")
         return [errors.not_supported("spec.updateStrategy", _shown(strategy), supported)]
     path = "spec.updateStrategy.rollingUpdate"
     rolling = strategy.get("rollingUpdate") or {}

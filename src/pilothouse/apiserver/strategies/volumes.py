@@ -12,9 +12,10 @@ from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.base import Strategy
 from pilothouse.apiserver.strategies.filling import IMMUTABLE, child, fill, fixed
+from pilothouse.apiserver.strategies.selectors import selector_problems
 from pilothouse.apiserver.strategies.volume_sources import volume_source_problems
-from pilothouse.machinery.names import dns_subdomain_errors, qualified_name_errors
-from pilothouse.machinery.quantities import QuantityError, canonical, canonicalize, parse_quantity
+from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors, qualified_name_errors
+from pilothouse.machinery.quantities import Quantity, QuantityError, canonical, canonicalize, parse_quantity
 
 _MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _RECLAIM = ("Delete", "Recycle", "Retain")
@@ -186,7 +187,13 @@ class ClaimStrategy(Strategy):
             problems.append(errors.required("spec.resources[storage]"))
         elif not _is_positive(requests["storage"]):
             problems.append(errors.invalid_value("spec.resources[storage]", requests["storage"], _POSITIVE))
-        return problems
+        if spec.get("selector") is not None:
+            problems += selector_problems(spec["selector"], "spec.selector")
+        for field in ("storageClassName", "volumeAttributesClassName"):
+            if spec.get(field):
+                told = dns_subdomain_errors(spec[field])
+                problems += [errors.invalid_value(f"spec.{field}", spec[field], text) for text in told]
+        return problems + _data_source_problems(spec)
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
         spec, before = obj["spec"], old["spec"]
@@ -196,16 +203,54 @@ class ClaimStrategy(Strategy):
         amounts = [_requests(each) for each in (spec, before)]
         is_bound = (old.get("status") or {}).get("phase") == "Bound"
         if _fixed_claim(spec, before) != _fixed_claim(before, before) or (not is_bound and amounts[0] != amounts[1]):
-            return [*problems, errors.not_allowed("spec", _IMMUTABLE_CLAIM)]
-        wanted = amounts[0].get("storage")
-        was = amounts[1].get("storage")
-        if wanted != was and wanted and was and parse_quantity(wanted) < parse_quantity(was):
-            given = ((old.get("status") or {}).get("capacity") or {}).get("storage")
-            if given is None or parse_quantity(wanted) <= parse_quantity(given):
-                problems.append(
-                    errors.not_allowed("spec.resources.requests.storage", "field can not be less than status.capacity")
-                )
+            problems.append(errors.not_allowed("spec", _IMMUTABLE_CLAIM))
+        wanted, was = (_amount(each) for each in amounts)
+        if wanted < was and wanted <= _amount((old.get("status") or {}).get("capacity") or {}):
+            told = "field can not be less than status.capacity"
+            problems.append(errors.not_allowed("spec.resources.requests.storage", told))
+        problems += fixed(spec, before, "", ("volumeMode",))
+        had, has = before.get("volumeAttributesClassName"), spec.get("volumeAttributesClassName")
+        if had is not None and not has:
+            told = f"update from non-nil value to {'nil' if has is None else 'an empty string'} is forbidden"
+            problems.append(errors.not_allowed("spec.volumeAttributesClassName", told))
         return problems
+
+
+def _amount(amounts: Object) -> Quantity:
+    """Of storage; zero where none is named."""
+    try:
+        return parse_quantity(str(amounts.get("storage") or "0"))
+    except QuantityError:
+        return _ZERO  # which its type tells
+
+
+def _data_source_problems(spec: Object) -> list[FieldError]:
+    """Where the data of a claim comes from: two fields, which say the same unless the newer one names a namespace."""
+    problems: list[FieldError] = []
+    for field in ("dataSource", "dataSourceRef"):
+        source, path = spec.get(field), f"spec.{field}"
+        if source is None:
+            continue
+        problems += [errors.required(f"{path}.{part}") for part in ("name", "kind") if not source.get(part)]
+        group, kind = source.get("apiGroup") or "", source.get("kind") or ""
+        if not group and kind != "PersistentVolumeClaim":
+            told = "must be 'PersistentVolumeClaim' when referencing the default apiGroup"
+            problems.append(errors.invalid_value(path, kind, told))
+        if group:
+            told_of = dns_subdomain_errors(group)
+            problems += [errors.invalid_value(f"{path}.apiGroup", group, text) for text in told_of]
+        namespace = source.get("namespace")
+        if namespace:
+            told_of = dns_label_errors(namespace)
+            problems += [errors.invalid_value(f"{path}.namespace", namespace, text) for text in told_of]
+    older, newer = spec.get("dataSource"), spec.get("dataSourceRef")
+    if older is not None and newer is not None:
+        if newer.get("namespace"):
+            told = "may not be specified when dataSourceRef.namespace is specified"
+            problems.append(errors.invalid_value("spec", "spec.dataSource", told))
+        elif any((older.get(part) or None) != (newer.get(part) or None) for part in ("apiGroup", "kind", "name")):
+            problems.append(errors.invalid_value("spec", "spec.dataSource", "must match dataSourceRef"))
+    return problems
 
 
 def _requests(spec: Object) -> Object:
@@ -339,6 +384,7 @@ class DriverNodeStrategy(Strategy):
             seen.append(name)
             if not driver.get("nodeID"):
                 problems.append(errors.required(f"{path}.nodeID"))
+            problems += _topology_key_problems(driver.get("topologyKeys") or (), path)
         return problems
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
@@ -349,6 +395,17 @@ class DriverNodeStrategy(Strategy):
             if known is not None and _fixed_driver(driver) != _fixed_driver(known):
                 problems.append(errors.invalid_value("spec.drivers", _fixed_driver(driver), IMMUTABLE))
         return problems
+
+
+def _topology_key_problems(keys: Sequence[str], path: str) -> list[FieldError]:
+    problems: list[FieldError] = []
+    for position, key in enumerate(keys):
+        if not key:
+            problems.append(errors.required(path))
+        if key in keys[:position]:
+            problems.append(errors.duplicate(path, key))
+        problems += [errors.invalid_value(path, keys, text) for text in qualified_name_errors(key)]
+    return problems
 
 
 def _fixed_driver(driver: Object) -> Object:
