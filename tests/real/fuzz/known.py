@@ -194,7 +194,7 @@ def _pointers(patch: object) -> str:
 
 def _owners_of_writes(seen: Seen) -> bool:
     if seen.path == "written":
-        return bool(seen.difference.theirs)
+        return bool(seen.difference.theirs) or seen.request.path.endswith(("/status", "/approval", "/finalize"))
     if seen.theirs.code == 409 and seen.ours.code != 409:
         return _matches("has been modified|Apply failed", str(seen.theirs.body["message"]))
     found = re.fullmatch(r"body\.metadata\.(?:labels\.(.*)|generateName)", seen.path)
@@ -472,8 +472,8 @@ ROWS: tuple[Row, ...] = (
     Row(
         "writes that change nothing",
         "v1.22",
-        "a write that changes nothing but who wrote when is not stored, and a status write does not own what it "
-        "leaves; what is applied to a status is not taken back by what the same manager applies to the whole",
+        "a write that changes nothing but who wrote when is not stored; managers of subresources are told apart: a "
+        "status write does not own what it leaves, and keeps what its manager does not apply to the whole",
         _owners_of_writes,
     ),
     Row(

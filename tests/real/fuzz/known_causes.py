@@ -134,10 +134,19 @@ CAUSES: tuple[Row, ...] = (
         _of(r"subsets.*\.ip", "valid IP address"),
     ),
     Row(
+        "events of the new group",
+        "v1.21",
+        "what an event of events.k8s.io is about does not change",
+        _of(".*", "", "field is immutable", resources="events.events.k8s.io"),
+    ),
+    Row(
         "ranges",
         "v1.30",
-        "what is no range of addresses is told of in other words",
-        _of(r".*\.ipBlock\.cidr", "not a valid CIDR", "must be a valid CIDR value"),
+        "what is no range of addresses, or no address of an alias, is told of in other words",
+        _any(
+            _of(r".*\.ipBlock\.cidr", "not a valid CIDR", "must be a valid CIDR value"),
+            _of(r".*\.hostAliases(\[\d+\])?\.ip"),
+        ),
     ),
     Row(
         "signers",

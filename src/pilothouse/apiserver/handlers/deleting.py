@@ -134,12 +134,13 @@ def check_preconditions(call: Call, obj: Object, options: DeleteOptions) -> None
 
 def _mismatch(call: Call, why: str) -> errors.StatusError:
     """The 409 of a precondition. It names the kind where all others name the resource."""
-    info = call.info
-    details = {"name": call.name, "kind": info.kind}
-    if info.group:
-        details = {"name": call.name, "group": info.group, "kind": info.kind}
+    info, group = call.info, call.strategy.error_group(call.info)
+    details = (
+        {"name": call.name, "group": group, "kind": info.kind} if group else {"name": call.name, "kind": info.kind}
+    )
+    kind = f"{info.kind}.{group}" if group else info.kind
     return errors.StatusError(
-        409, "Conflict", f'Operation cannot be fulfilled on {info.group_kind} "{call.name}": {why}', details=details
+        409, "Conflict", f'Operation cannot be fulfilled on {kind} "{call.name}": {why}', details=details
     )
 
 

@@ -18,7 +18,7 @@ from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors, p
 _PROTOCOLS = ("SCTP", "TCP", "UDP")
 _ADDRESS_TYPES = ("FQDN", "IPv4", "IPv6")
 _PATH_TYPES = ("Exact", "ImplementationSpecific", "Prefix")
-_POLICY_TYPES = ("Egress", "Ingress")
+_POLICY_TYPES = ("Ingress", "Egress")
 _NOT_AN_ADDRESS = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 _WILDCARD = (
     "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of "
