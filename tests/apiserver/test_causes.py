@@ -9,6 +9,18 @@ from tests.apiserver.api import PODS, Answer, Api, Object, on, pod
 APPS = "/apis/apps/v1/namespaces/default/"
 STORAGE = "/apis/storage.k8s.io/v1/"
 VOLUMES = "/api/v1/persistentvolumes"
+CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
+CLAIM: Object = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+NEW_EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
+EVENT: Object = {
+    "regarding": {"kind": "Pod", "name": "p", "apiVersion": "v1", "namespace": "default"},
+    "reason": "R",
+    "type": "Normal",
+    "action": "A",
+    "reportingController": "c.example.com/x",
+    "reportingInstance": "i",
+    "eventTime": "2026-01-01T00:00:00.000000Z",
+}
 CONTAINER: Object = {"name": "c", "image": "x"}
 VOLUME: Object = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}
 DEVICES = [{"name": "v", "devicePath": "/x"}, {"name": "v", "devicePath": "/x"}]
@@ -84,6 +96,36 @@ def causes(answer: Answer) -> list[tuple[str, str]]:
             {"spec": {"drivers": [{"name": "d.example.com", "nodeID": ""}]}},
             [("spec.drivers[0].nodeID", "Required"), ("spec.drivers[0].nodeID", "Required")],
             id="new CSINodes are judged twice",
+        ),
+        pytest.param(
+            STORAGE + "csinodes",
+            {"spec": {"drivers": [{"name": "d.example.com", "nodeID": "n", "topologyKeys": ["a", "a"]}]}},
+            [("spec.drivers[0]", "Duplicate"), ("spec.drivers[0]", "Duplicate")],
+            id="keys of a driver are told apart",
+        ),
+        pytest.param(
+            CLAIMS,
+            {"spec": {**CLAIM, "storageClassName": "A", "dataSource": {"kind": "Pod", "name": ""}}},
+            [
+                ("spec.storageClassName", "Invalid"),
+                ("spec.dataSource.name", "Required"),
+                ("spec.dataSource", "Invalid"),
+                ("spec.dataSourceRef.name", "Required"),
+                ("spec.dataSourceRef", "Invalid"),
+            ],
+            id="where the data of a claim comes from",
+        ),
+        pytest.param(
+            NEW_EVENTS,
+            {**EVENT, "deprecatedCount": 2, "series": {"count": 1}},
+            [("series.count", "Invalid"), ("series.lastObservedTime", "Required"), ("count", "Invalid")],
+            id="fields of a new event by the names under which it is stored",
+        ),
+        pytest.param(
+            NEW_EVENTS,
+            {**EVENT, "metadata": {"name": "x", "generateName": "Bad_"}},
+            [("metadata.generateName", "Invalid")],
+            id="new events have names like others",
         ),
         pytest.param(
             STORAGE + "volumeattachments",
@@ -188,3 +230,33 @@ def test_how_much_a_driver_can_attach_may_change() -> None:
     more, other = on(main)
     assert more.status == 200
     assert causes(other) == [("spec.drivers", "Invalid")]
+
+
+def test_a_claim_is_told_all_that_may_not_change() -> None:
+    async def main(api: Api) -> Answer:
+        await api.made(CLAIMS, {"metadata": {"name": "c"}, "spec": CLAIM})
+        less = {"volumeMode": "Block", "resources": {"requests": {"storage": "1Mi"}}}
+        return await api.patch(CLAIMS + "/c", {"spec": less})
+
+    found = causes(on(main))
+    assert [one for one in dict.fromkeys(found) if one[1] != "Required"] == [
+        ("spec", "Forbidden"),
+        ("volumeMode", "Invalid"),
+    ]
+
+
+def test_a_patch_is_told_of_its_uid_with_all_the_rest() -> None:
+    async def main(api: Api) -> Answer:
+        await api.made(PODS, pod())
+        owner = {"apiVersion": "v1", "name": "o", "uid": "u"}
+        return await api.patch(PODS + "/p", {"metadata": {"uid": "another", "ownerReferences": [owner]}})
+
+    assert set(causes(on(main))) == {("metadata.uid", "Invalid"), ("metadata.ownerReferences.kind", "Invalid")}
+
+
+def test_a_conflict_about_a_new_event_names_the_core_one() -> None:
+    async def main(api: Api) -> Answer:
+        await api.made(NEW_EVENTS, {"metadata": {"name": "e"}, **EVENT})
+        return await api.delete(NEW_EVENTS + "/e", {"preconditions": {"resourceVersion": "12345"}})
+
+    assert on(main).message.startswith('Operation cannot be fulfilled on Event "e": ')
