@@ -38,11 +38,15 @@ def _looks(seen: Seen) -> bool:
     return any(cause["field"] == field and cause["message"].endswith(text[-20:]) for cause in causes)
 
 
+def _fields_of(seen: Seen) -> set[str]:
+    """What ours has causes about."""
+    return {cause["field"] for cause in (seen.ours.body.get("details") or {}).get("causes") or ()}
+
+
 def _owner_references(seen: Seen) -> bool:
     if not _cause(seen, r"metadata\.ownerReferences\..*", "must not be empty"):
         return False
-    field = seen.path.removeprefix("cause ")
-    return any(cause["field"] == field for cause in (seen.ours.body.get("details") or {}).get("causes") or ())
+    return seen.path.removeprefix("cause ") in _fields_of(seen)
 
 
 CAUSES: tuple[Row, ...] = (
@@ -50,7 +54,7 @@ CAUSES: tuple[Row, ...] = (
         "types in patches",
         "v1.23",
         "what is wrong with the types in a patch is said in the words of Go's decoder",
-        _of("patch"),
+        lambda seen: _cause(seen, "patch") or _fields_of(seen) == {"patch"},
     ),
     Row(
         "differences",
@@ -145,14 +149,26 @@ CAUSES: tuple[Row, ...] = (
         "what is no range of addresses, or no address of an alias, is told of in other words",
         _any(
             _of(r".*\.ipBlock\.cidr", "not a valid CIDR", "must be a valid CIDR value"),
-            _of(r".*\.hostAliases(\[\d+\])?\.ip"),
+            _of(r".*\.hostAliases(\[\d+\])?\.ip|spec\.podCIDRs\[\d+\]"),
         ),
     ),
     Row(
-        "signers",
+        "fewer words",
+        "v1.34",
+        "what is missing in a certificate request, or in the service of a webhook, is told of in fewer words",
+        _of(r"spec\.signerName|.*\.service\.name(space)?", "Required value: ", "Required value'"),
+    ),
+    Row(
+        "access modes",
+        "v1.22",
+        "volumes may be for one pod only",
+        _of(r"spec\.accessModes", "Unsupported value", '"ReadWriteOncePod"'),
+    ),
+    Row(
+        "names of StatefulSets",
         "v1.27",
-        "a certificate request without a signer is told of in fewer words",
-        _of(r"spec\.signerName", "signerName must be provided", "Required"),
+        "the name of a StatefulSet has no dots",
+        _of(r"metadata\.(generateN|n)ame", "Invalid value", "label|63 characters", resources="statefulsets.apps"),
     ),
     Row(
         "shrinking claims",

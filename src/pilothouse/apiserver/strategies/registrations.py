@@ -4,6 +4,8 @@ After kubernetes' ``pkg/apis/admissionregistration/{v1/defaults.go,validation}``
 ``pkg/apis/apiregistration`` (v1.36).
 """
 
+from urllib.parse import urlsplit
+
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
@@ -125,17 +127,59 @@ class WebhooksStrategy(Strategy):
         if (config.get("url") is None) == (config.get("service") is None):
             problems.append(errors.required(f"{path}.clientConfig", "exactly one of url or service is required"))
         elif config.get("service") is not None:
-            problems += [
-                errors.required(f"{path}.clientConfig.service.{field}", f"service {field} is required")
-                for field in ("name", "namespace")
-                if not config["service"].get(field)
-            ]
-        elif not config["url"].startswith("https://"):
-            where = f"{path}.clientConfig.url"
-            text = "'https' is the only allowed URL scheme; desired format: https://host[/path]"
-            scheme = config["url"].partition("://")[0] if "://" in config["url"] else ""
-            problems.append(errors.invalid_value(where, scheme, text))
+            problems += _service_problems(config["service"], f"{path}.clientConfig.service")
+        else:
+            problems += _url_problems(config["url"], f"{path}.clientConfig.url")
         return problems
+
+
+def _service_problems(service: Object, path: str) -> list[FieldError]:
+    """After apiserver's ``pkg/util/webhook/validation.go`` (v0.36), whose caller gives it name and namespace the other
+    way round: each is told of as the other."""
+    problems = [
+        errors.required(f"{path}.{told}")
+        for told, field in (("name", "namespace"), ("namespace", "name"))
+        if not service.get(field)
+    ]
+    port, target = service.get("port"), service.get("path") or ""
+    if port is not None and not 1 <= port <= 65535:
+        told = "port is not valid: must be between 1 and 65535, inclusive"
+        problems.append(errors.invalid_value(f"{path}.port", port, told))
+    if target in ("", "/"):
+        return problems
+    if target == "//":
+        return [*problems, errors.invalid_value(f"{path}.path", target, "segment[0] may not be empty")]
+    if not target.startswith("/"):
+        problems.append(errors.invalid_value(f"{path}.path", target, "must start with a '/'"))
+    for position, step in enumerate(target[1:].removesuffix("/").split("/")):
+        told_of = dns_subdomain_errors(step) if step else ()
+        texts = (
+            [f"segment[{position}]: {text}" for text in told_of] if step else [f"segment[{position}] may not be empty"]
+        )
+        problems += [errors.invalid_value(f"{path}.path", target, text) for text in texts]
+    return problems
+
+
+def _url_problems(url: str, path: str) -> list[FieldError]:
+    form = "; desired format: https://host[/path]"
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        return [errors.required(path, f"url must be a valid URL: {error}{form}")]
+    problems: list[FieldError] = []
+    if parts.scheme != "https":
+        told = f"'https' is the only allowed URL scheme{form}"
+        problems.append(errors.invalid_value(path, parts.scheme, told))
+    user, _at, host = parts.netloc.rpartition("@")
+    for wrong, value, text in (
+        (not host, host, f"host must be specified{form}"),
+        ("@" in parts.netloc, user, "user information is not permitted in the URL"),
+        (bool(parts.fragment), parts.fragment, "fragments are not permitted in the URL"),
+        (bool(parts.query), parts.query, "query parameters are not permitted in the URL"),
+    ):
+        if wrong:
+            problems.append(errors.invalid_value(path, value, text))
+    return problems
 
 
 class MutatingWebhooksStrategy(WebhooksStrategy):

@@ -432,7 +432,7 @@ class AttachmentStrategy(Strategy):
         problems += [] if attacher else [errors.required("spec.attacher")]
         told = dns_subdomain_errors(attacher.lower())
         problems += [errors.invalid_value("spec.attacher", attacher, text) for text in told]
-        if name:
+        if name is not None:
             told = dns_subdomain_errors(name)
             problems += [errors.invalid_value("spec.source.persistentVolumeName", name, text) for text in told]
         return problems

@@ -82,7 +82,7 @@ def _selector_and_template_problems(
     claims = [(claim.get("metadata") or {}).get("name") or "" for claim in spec.get("volumeClaimTemplates") or ()]
     problems += validate_template(template, "spec.template", restart_policies=restart_policies, claims=claims)
     if (template.get("spec") or {}).get("activeDeadlineSeconds") is not None:
-        kind_name = {"deployment": "ReplicaSet"}.get(kind, kind)
+        kind_name = {"daemonset": "DaemonSet", "statefulset": "StatefulSet"}.get(kind, "ReplicaSet")
         problems.append(
             errors.not_allowed(
                 "spec.template.spec.activeDeadlineSeconds", f"activeDeadlineSeconds in {kind_name} is not Supported"
