@@ -54,6 +54,11 @@ WAKES: dict[str, tuple[str, dict[str, Any]]] = {
     "daemonset-controller": (f"{APPS}/daemonsets", {"spec": OWNED}),
     "deployment-controller": (f"{APPS}/deployments", {"spec": OWNED}),
     "disruption-controller": ("/apis/policy/v1/namespaces/default/poddisruptionbudgets", {"spec": {"minAvailable": 0}}),
+    "endpointslice-controller": (f"{CORE}/services", {"spec": {"selector": LABELS, "ports": [{"port": 80}]}}),
+    "endpointslice-mirroring-controller": (
+        f"{CORE}/endpoints",
+        {"subsets": [{"addresses": [{"ip": "10.1.2.3"}], "ports": [{"port": 80}]}]},
+    ),
     "ephemeral-volume-controller": (f"{CORE}/pods", {"spec": {**TEMPLATE["spec"], "volumes": [SCRATCH]}}),
     "horizontal-pod-autoscaler-controller": (
         "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers",

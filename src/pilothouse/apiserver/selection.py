@@ -4,6 +4,7 @@ Judging decodes only labels and the fields that the kind lets callers select by,
 """
 
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -58,13 +59,16 @@ class AttributeReader:
     def __init__(self, fields: Fields, defaults: Mapping[str, str]) -> None:
         self.fields = {label: (path, defaults.get(label, "")) for label, path in fields.items()}
         """By label: the path in the object, and what counts where there is nothing."""
+
+    @cached_property
+    def _decode(self) -> Callable[[bytes], Any]:
         tree: dict[str, Any] = {}
-        for path in (("metadata", "labels"), *fields.values()):
+        for path in (("metadata", "labels"), *(path for path, _default in self.fields.values())):
             node = tree
             for part in path[:-1]:
                 node = node.setdefault(part, {})
             node.setdefault(path[-1], None)
-        self._decode: Callable[[bytes], Any] = msgspec.json.Decoder(_struct("Selectable", tree)).decode
+        return msgspec.json.Decoder(_struct("Selectable", tree)).decode
 
     def read(self, value: bytes) -> Attributes:
         """The attributes of a stored object."""

@@ -7,6 +7,7 @@ An object that still does not fit becomes ``UndecodableObject``, which names it.
 
 import re
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -49,15 +50,22 @@ _object = msgspec.json.Decoder(Object)
 
 
 class Decoders(Generic[T]):
-    """The decoders of one view, made once (making one costs more than using it)."""
-
-    __slots__ = ("_list", "_one", "is_raw", "view")
+    """The decoders of one view, made once (making one costs more than using it), when there is something to decode."""
 
     def __init__(self, view: type[T]) -> None:
         self.view = view
         self.is_raw = view is msgspec.Raw
-        self._one = msgspec.json.Decoder(view)
-        self._list: msgspec.json.Decoder[ObjectList[T]] | None = None
+
+    @cached_property
+    def _one(self) -> msgspec.json.Decoder[T]:
+        return msgspec.json.Decoder(self.view)
+
+    @cached_property
+    def _list(self) -> msgspec.json.Decoder[ObjectList[T]]:
+        view = self.view
+        return msgspec.json.Decoder(
+            ObjectList[view]  # type: ignore[valid-type]  # msgspec makes a decoder of the view given at run time
+        )
 
     def one(self, body: bytes | memoryview, what: Callable[[], str]) -> T:
         """One object. ``what`` names it should it not fit."""
@@ -69,12 +77,6 @@ class Decoders(Generic[T]):
     def list(self, kind: Kind[Any], body: bytes, on_undecodable: OnUndecodable | None) -> ObjectList[T]:
         """A whole list."""
         if not self.is_raw:
-            if self._list is None:
-                # Not before: informers read lists item by item, or as a stream.
-                view = self.view
-                self._list = msgspec.json.Decoder(
-                    ObjectList[view]  # type: ignore[valid-type]  # msgspec makes a decoder of the view given at run time
-                )
             try:
                 return self._list.decode(body)
             except UNREADABLE:

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 from pilothouse.api.core import EndpointAddress, Endpoints, EndpointsPort, EndpointSubset, ObjectReference
 from pilothouse.api.discovery import Endpoint, EndpointConditions, EndpointPort, EndpointSlice
 from pilothouse.api.meta import ObjectMeta, OwnerReference
+from pilothouse.controllers.network.endpointslice_mirroring import SKIP
 from pilothouse.controllers.network.endpointslice_mirroring.decide import (
     LAST_APPLIED,
     MANAGER,
-    SKIP,
     Group,
     Plan,
     decide,

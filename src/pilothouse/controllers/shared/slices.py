@@ -48,3 +48,8 @@ def service_key_of(each: EndpointSlice) -> str:
 def manager_of(each: EndpointSlice) -> str:
     """Who says that they look after the slice."""
     return each.metadata.labels.get(MANAGED_BY, "")
+
+
+def is_managed(each: EndpointSlice) -> bool:
+    """Whether somebody looks after the slice."""
+    return MANAGED_BY in each.metadata.labels

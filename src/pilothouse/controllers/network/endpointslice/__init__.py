@@ -17,6 +17,7 @@ import msgspec
 
 from pilothouse.api.core import NODES, PODS, SERVICES
 from pilothouse.api.discovery import ENDPOINT_SLICES
+from pilothouse.controllers.shared.slices import is_managed
 from pilothouse.machinery.flags import DURATION, INT32, Flag
 from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch
 
@@ -71,10 +72,10 @@ DESCRIPTOR = Descriptor(
         ),
     ),
     watches=(
-        Watch(kind=SERVICES),
+        Watch(kind=SERVICES, wakes=lambda service: bool(service.spec.selector)),
         Watch(kind=PODS),
         Watch(kind=NODES),
-        Watch(kind=ENDPOINT_SLICES, keep_raw=True),
+        Watch(kind=ENDPOINT_SLICES, keep_raw=True, wakes=is_managed),
     ),
     factory="pilothouse.controllers.network.endpointslice.controller:build",
 )

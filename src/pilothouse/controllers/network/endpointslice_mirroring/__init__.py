@@ -17,8 +17,12 @@ import msgspec
 
 from pilothouse.api.core import ENDPOINTS, SERVICES
 from pilothouse.api.discovery import ENDPOINT_SLICES
+from pilothouse.controllers.shared.slices import is_managed
 from pilothouse.machinery.flags import DURATION, INT32, Flag
 from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch
+
+SKIP = "endpointslice.kubernetes.io/skip-mirror"
+"""The label of Endpoints that are not to be mirrored."""
 
 
 class MirroringOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,6 +76,10 @@ DESCRIPTOR = Descriptor(
             ),
         ),
     ),
-    watches=(Watch(kind=ENDPOINTS), Watch(kind=ENDPOINT_SLICES), Watch(kind=SERVICES)),
+    watches=(
+        Watch(kind=ENDPOINTS, wakes=lambda endpoints: endpoints.metadata.labels.get(SKIP) != "true"),
+        Watch(kind=ENDPOINT_SLICES, wakes=is_managed),
+        Watch(kind=SERVICES),
+    ),
     factory="pilothouse.controllers.network.endpointslice_mirroring.controller:build",
 )

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from pilothouse.api.core import ENDPOINTS, EndpointAddress, Endpoints, EndpointsPort, Service
 from pilothouse.api.discovery import Endpoint, EndpointConditions, EndpointPort, EndpointSlice
 from pilothouse.api.meta import ObjectMeta
+from pilothouse.controllers.network.endpointslice_mirroring import SKIP
 from pilothouse.controllers.shared.slices import (
     MANAGED_BY,
     SERVICE_NAME,
@@ -26,7 +27,6 @@ from pilothouse.semantics.services import TRIGGER_TIME, canonical_ip, slice_name
 from pilothouse.semantics.subsets import is_lock, repack
 
 MANAGER = "endpointslicemirroring-controller.k8s.io"
-SKIP = "endpointslice.kubernetes.io/skip-mirror"
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 FAMILIES = ("IPv4", "IPv6")
 
