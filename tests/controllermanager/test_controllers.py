@@ -10,7 +10,7 @@ from pilothouse.controllers.registry import DESCRIPTORS
 from pilothouse.runtime.descriptor import Descriptor
 
 DOCS = ROOT / "docs" / "controllers"
-MISSING = {"storage-version-migrator-controller"}
+MISSING: set[str] = set()
 BY_NAME = {descriptor.name: descriptor for descriptor in DESCRIPTORS}
 
 

@@ -7,7 +7,7 @@ a cache lags behind. What the test does goes past it.
 import asyncio
 import contextlib
 import datetime
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -50,10 +50,14 @@ class World:
             assert isinstance(seen, Sent | Answered)
             self.seen.append(seen)
 
-    async def start(self, descriptor: Descriptor, options: object = None) -> asyncio.Task[None]:
-        """Start a controller with informers of its own. Cancel the task to stop it."""
+    async def start(
+        self, descriptor: Descriptor, options: object = None, *, beside: Sequence[Descriptor] = ()
+    ) -> asyncio.Task[None]:
+        """Start a controller with informers of its own, which it shares with those ``beside`` it. Cancel the task to
+        stop it. What is served is asked every 30 s, as a manager does."""
         client = Client(self.faults, self.env)
         informers = InformerFactory(client, self.env)
+        mapper = RestMapper(client)
         context = ControllerContext(
             env=self.env,
             client=client,
@@ -61,13 +65,23 @@ class World:
             metadata_informers=informers,
             metrics=self.metrics,
             options=options,
-            rest_mapper=RestMapper(client),
+            rest_mapper=mapper,
         )
         controller = descriptor.build(context)
+        others = [other.build(msgspec.structs.replace(context, options=None)) for other in beside]
+
+        async def ask_anew() -> None:
+            while True:
+                await asyncio.sleep(30.0)
+                mapper.reset()
 
         async def live() -> None:
             async with TaskGroup("informers") as running:
                 informers.start(running)
+                if others:
+                    running.start(ask_anew(), name="REST mapper")
+                for other in others:
+                    running.start(other.run(), name=other.name)
                 try:
                     await controller.run()
                 finally:

@@ -43,6 +43,25 @@ _BEHIND_GATES: dict[str, tuple[str, list[dict[str, list[str]]]]] = {
             {"verbs": ["create", "patch", "update"], "apiGroups": ["", "events.k8s.io"], "resources": ["events"]},
         ],
     ),
+    # plugin/pkg/auth/authorizer/rbac/bootstrappolicy/controller_policy.go, v1.36. Applying to an object that is gone
+    # counts as creating it, and ends in a conflict over its uid.
+    "StorageVersionMigrator": (
+        "storage-version-migrator-controller",
+        [
+            {"verbs": ["create", "list", "patch"], "apiGroups": ["*"], "resources": ["*"]},
+            {"verbs": ["get"], "apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"]},
+            {
+                "verbs": ["patch"],
+                "apiGroups": ["apiextensions.k8s.io"],
+                "resources": ["customresourcedefinitions/status"],
+            },
+            {
+                "verbs": ["update"],
+                "apiGroups": ["storagemigration.k8s.io"],
+                "resources": ["storageversionmigrations/status"],
+            },
+        ],
+    ),
 }
 """The controller that a gate switches on, and what it may do."""
 

@@ -155,6 +155,16 @@ BEHIND_GATES: Mapping[str, tuple[ResourceInfo, ...]] = {
             subresources={"status": Subresource("status", "ResourcePoolStatusRequest", "", "", _READ_WRITE)},
         ),
     ),
+    "StorageVersionMigrator": (
+        ResourceInfo.make(
+            "storagemigration.k8s.io",
+            "v1beta1",
+            "storageversionmigrations",
+            "StorageVersionMigration",
+            namespaced=False,
+            subresources={"status": Subresource("status", "StorageVersionMigration", "", "", _READ_WRITE)},
+        ),
+    ),
 }
 """Resources that are served only while a gate of v1.36 is on, by gate. Upstream wants ``--runtime-config`` to name
 their versions as well."""

@@ -49,6 +49,7 @@ _GROUP_PRIORITIES: dict[str, int] = {
     "discovery.k8s.io": 16200,
     "resource.k8s.io": 16200,
     "flowcontrol.apiserver.k8s.io": 16100,
+    "storagemigration.k8s.io": 15800,
 }
 _VERSION_PRIORITIES = {("", "v1"): 1, ("autoscaling", "v2"): 30, ("resource.k8s.io", "v1"): 20, (_FLOW, "v1"): 21}
 _VERSION_PRIORITY = 15

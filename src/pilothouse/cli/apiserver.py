@@ -55,7 +55,7 @@ def server_flags(flags: FlagSet) -> None:
             MULTIMAP,
             {},
             "Pairs of gate=true|false, by upstream's names. The API server serves what a gate of v1.36 adds, and `up` "
-            "starts its controllers: DRAResourcePoolStatus",
+            "starts its controllers: DRAResourcePoolStatus, StorageVersionMigrator",
         ),
         Flag("kubeconfig", STRING, KUBECONFIG, "Where to write a kubeconfig for the administrator"),
     )

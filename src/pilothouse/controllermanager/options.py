@@ -220,7 +220,8 @@ def options_from(parsed: Parsed, descriptors: Sequence[Descriptor], flags: FlagS
     for descriptor in descriptors:
         wanted = options.controller_options.get(descriptor.name)
         # Upstream finds out when the controller is built, with the lease already in its hands.
-        if isinstance(wanted, CheckedOptions) and chosen.enables(descriptor):
+        runs = chosen.enables(descriptor) and all(map(gates.enabled, descriptor.gates))
+        if isinstance(wanted, CheckedOptions) and runs:
             problems += wanted.problems()
     if problems:
         raise FlagError(problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]")

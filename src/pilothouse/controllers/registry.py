@@ -3,6 +3,7 @@
 from pilothouse.controllers.cleanup.garbage_collector import DESCRIPTOR as GARBAGE_COLLECTOR
 from pilothouse.controllers.cleanup.namespace import DESCRIPTOR as NAMESPACE
 from pilothouse.controllers.cleanup.pod_garbage_collector import DESCRIPTOR as POD_GARBAGE_COLLECTOR
+from pilothouse.controllers.cleanup.storage_version_migrator import DESCRIPTOR as STORAGE_VERSION_MIGRATOR
 from pilothouse.controllers.cleanup.storageversion_garbage_collector import DESCRIPTOR as STORAGE_VERSION_GC
 from pilothouse.controllers.cleanup.ttl_after_finished import DESCRIPTOR as TTL_AFTER_FINISHED
 from pilothouse.controllers.cloud.cloud_node_lifecycle import DESCRIPTOR as CLOUD_NODE_LIFECYCLE
@@ -101,6 +102,7 @@ DESCRIPTORS: tuple[Descriptor, ...] = (
     SERVICE_LB,
     STATEFUL_SET,
     STORAGE_VERSION_GC,
+    STORAGE_VERSION_MIGRATOR,
     TAINT_EVICTION,
     TOKEN_CLEANER,
     TTL,

@@ -5,7 +5,7 @@ A kind grows by getting a class of its own in a module here; until then it is st
 
 from functools import cache
 
-from pilothouse.apiserver.resources import built_in
+from pilothouse.apiserver.resources import BEHIND_GATES, built_in, gated
 from pilothouse.apiserver.strategies import (
     autoscalers,
     certificates,
@@ -15,6 +15,7 @@ from pilothouse.apiserver.strategies import (
     jobs,
     leases,
     limits,
+    migrations,
     namespaces,
     networking,
     nodes,
@@ -49,6 +50,7 @@ _NO_UNCONDITIONAL_UPDATE = {
     "csistoragecapacities.storage.k8s.io",
     "volumeattachments.storage.k8s.io",
     "resourcepoolstatusrequests.resource.k8s.io",
+    "storageversionmigrations.storagemigration.k8s.io",
 }
 _CREATE_ON_UPDATE = {
     "leases.coordination.k8s.io",
@@ -193,6 +195,7 @@ _SPECIAL: dict[str, type[Strategy]] = {
     "resourceclaimtemplates.resource.k8s.io": others.ClaimTemplateStrategy,
     "resourceslices.resource.k8s.io": others.DeviceSliceStrategy,
     "resourcepoolstatusrequests.resource.k8s.io": pool_requests.PoolRequestStrategy,
+    "storageversionmigrations.storagemigration.k8s.io": migrations.MigrationStrategy,
 }
 
 
@@ -215,7 +218,8 @@ def strategy_for(group: str, resource: str) -> Strategy:
     if name in _EMPTY_STATUS:
         strategy.empty_status = _EMPTY_STATUS[name]
     strategy.has_status = any(
-        info.resource == resource and info.group == group and "status" in info.subresources for info in built_in()
+        info.resource == resource and info.group == group and "status" in info.subresources
+        for info in (*built_in(), *gated(BEHIND_GATES))
     )
     if name == "csidrivers.storage.k8s.io":
         strategy.generation_on_create = False

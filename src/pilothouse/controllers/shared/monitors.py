@@ -18,6 +18,7 @@ from pilothouse.client import Client
 from pilothouse.client.discovery import Discovery, Resource
 from pilothouse.client.errors import ApiError
 from pilothouse.env import Log
+from pilothouse.runtime.context import ControllerContext
 from pilothouse.runtime.informer import InformerFactory, Registration, SharedInformer
 
 SYNC_SECONDS = 30.0
@@ -179,6 +180,16 @@ class ResourceMonitors(ABC):
     def _failed(self, message: str, error: BaseException | None) -> None:
         self._count_failure()
         self._log.error(message, error=error)
+
+
+def shared_informer(context: ControllerContext, resource: Resource) -> SharedInformer[Any] | None:
+    """The informer of all objects of a resource, in this version, that others have: controllers that watch it whole, or
+    those that monitor everything. For who wants to know what they know, and is not to watch it once more."""
+    for factory in (context.informers, context.metadata_informers):
+        found = factory.existing(resource.group, resource.version, resource.name)
+        if found is not None and not found.stopped:
+            return found
+    return None
 
 
 def wanted_resources(discovery: Discovery, chosen: Callable[[Resource], bool]) -> dict[ResourceKey, Resource]:

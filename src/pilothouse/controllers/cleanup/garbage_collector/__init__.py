@@ -16,7 +16,8 @@ docs/controllers/garbage_collector.md has what wakes it and where it differs fro
 
 import msgspec
 
-from pilothouse.machinery.flags import BOOL, INT32, Flag
+from pilothouse.controllers.shared.collector_flags import ENABLE_GARBAGE_COLLECTOR
+from pilothouse.machinery.flags import INT32, Flag
 from pilothouse.runtime.descriptor import Descriptor, FlagSpec
 
 
@@ -47,13 +48,7 @@ DESCRIPTOR = Descriptor(
         ),
         FlagSpec(
             field="enabled",
-            flag=Flag(
-                "enable-garbage-collector",
-                BOOL,
-                True,
-                "Enables the generic garbage collector. MUST be synced with the corresponding flag of the "
-                "kube-apiserver.",
-            ),
+            flag=ENABLE_GARBAGE_COLLECTOR,
         ),
     ),
     factory="pilothouse.controllers.cleanup.garbage_collector.controller:build",

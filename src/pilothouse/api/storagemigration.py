@@ -1,0 +1,43 @@
+"""``storagemigration.k8s.io``: objects of a resource that are to be stored anew, in the version of today. Beta and off
+by default."""
+
+from pilothouse.api.kinds import Kind
+from pilothouse.api.meta import Condition, ObjectMeta, View
+
+
+class GroupResource(View, frozen=True):
+    """A resource, whatever its version."""
+
+    group: str = ""
+    resource: str = ""
+
+
+class StorageVersionMigrationSpec(View, frozen=True):
+    """Whose objects."""
+
+    resource: GroupResource = GroupResource()
+
+
+class StorageVersionMigrationStatus(View, frozen=True):
+    """How far it is. ``resource_version`` is the newest that the resource had when the migration was begun."""
+
+    conditions: tuple[Condition, ...] = ()
+    resource_version: str = ""
+
+
+class StorageVersionMigration(View, frozen=True):
+    """One migration."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: StorageVersionMigrationSpec = StorageVersionMigrationSpec()
+    status: StorageVersionMigrationStatus = StorageVersionMigrationStatus()
+
+
+STORAGE_VERSION_MIGRATIONS = Kind(
+    "storagemigration.k8s.io",
+    "v1beta1",
+    "storageversionmigrations",
+    "StorageVersionMigration",
+    False,
+    StorageVersionMigration,
+)

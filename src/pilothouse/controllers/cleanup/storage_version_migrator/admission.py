@@ -1,0 +1,91 @@
+"""Lets the migrations of each resource run one after the other, and tells the definition of a custom resource.
+
+Woken by the informer of migrations; ``checkpoint`` goes on with what was let run, ``controller`` brings it to its end.
+
+What the cache shows is confirmed by a live list before anything is said: a process that has just begun, with an older
+list than its predecessor had, would let a second migration run beside the first, or tell a definition of the end of the
+wrong one, which forgets stored versions that are in use.
+"""
+
+from pilothouse.api.apiextensions import CUSTOM_RESOURCE_DEFINITIONS
+from pilothouse.api.storagemigration import STORAGE_VERSION_MIGRATIONS, GroupResource, StorageVersionMigration
+from pilothouse.client import Client, apply_patch
+from pilothouse.client.errors import NotFound
+from pilothouse.controllers.cleanup.storage_version_migrator.decide import (
+    SUCCEEDED,
+    Turn,
+    as_ended,
+    as_running,
+    definition_of,
+    migrated,
+    migrating,
+    turn_of,
+)
+from pilothouse.controllers.cleanup.storage_version_migrator.writes import write_status
+from pilothouse.controllers.shared.conflicts import RETRY, retry_on_conflict
+from pilothouse.env import Env
+from pilothouse.machinery.conditions import is_condition_true
+from pilothouse.machinery.splice import replace_fields
+from pilothouse.runtime import Requeue
+from pilothouse.runtime.cache import Cache
+
+FIELD_MANAGER = "migration-runner-controller"
+
+
+class Admission:
+    """Keys are resources."""
+
+    def __init__(self, client: Client, env: Env, migrations: Cache[StorageVersionMigration]) -> None:
+        self._client = client
+        self._env = env
+        self._migrations = migrations
+
+    async def reconcile(self, resource: GroupResource) -> Requeue | None:
+        """Take note of what is over, then let the next one run."""
+        if turn_of(one for one in self._migrations.list() if one.spec.resource == resource) == Turn():
+            return None
+        live = (await self._client.list_all(STORAGE_VERSION_MIGRATIONS, keep_raw=True)).items
+        raw = {
+            entry.object.metadata.name: replace_fields(entry.raw, {"metadata.managedFields": None}) for entry in live
+        }
+        turn = turn_of(entry.object for entry in live if entry.object.spec.resource == resource)
+        for migration in turn.ended:
+            name, succeeded = migration.metadata.name, is_condition_true(migration.status.conditions, SUCCEEDED)
+            await self._tell_definition(migration, is_over=True, succeeded=succeeded)
+            await write_status(self._client, name, as_ended(raw[name], migration, self._env.now()))
+        if turn.next is not None:
+            name = turn.next.metadata.name
+            await self._tell_definition(turn.next, is_over=False)
+            await write_status(self._client, name, as_running(raw[name], turn.next, self._env.now()))
+        return None
+
+    async def _tell_definition(
+        self, migration: StorageVersionMigration, *, is_over: bool, succeeded: bool = False
+    ) -> None:
+        name = definition_of(migration.spec.resource)
+        if not name:
+            return
+
+        async def tell(_attempt: int) -> None:
+            # A definition that was redefined since the look must not be told of that look.
+            definition = await self._client.get(CUSTOM_RESOURCE_DEFINITIONS, name)
+            now, configuration = self._env.now(), None
+            if is_over:
+                configuration = migrated(definition, succeeded=succeeded, now=now)
+            else:
+                configuration = migrating(definition, migration.metadata.name, now)
+            if configuration is None:
+                return
+            await self._client.patch(
+                CUSTOM_RESOURCE_DEFINITIONS,
+                name,
+                apply_patch(configuration),
+                subresource="status",
+                field_manager=FIELD_MANAGER,
+                force=True,
+            )
+
+        try:
+            await retry_on_conflict(tell, RETRY)
+        except NotFound:
+            return  # built in, or its definition has gone

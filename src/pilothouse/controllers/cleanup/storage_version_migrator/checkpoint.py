@@ -1,0 +1,72 @@
+"""Notes the version that a resource has when its migration begins: what is newer was stored by an API server that
+already knew the storage version of today.
+
+``admission`` has let the migration run; ``controller`` waits for this note.
+"""
+
+from pilothouse.api.storagemigration import StorageVersionMigration
+from pilothouse.client import Client
+from pilothouse.client.discovery import Resource, RestMapper
+from pilothouse.controllers.cleanup.storage_version_migrator.decide import (
+    as_failed,
+    from_version,
+    is_new,
+    is_over,
+    is_running,
+    is_unknown,
+    lacks_verbs,
+    named,
+    resource_of,
+)
+from pilothouse.controllers.cleanup.storage_version_migrator.writes import write_status
+from pilothouse.env import Env
+from pilothouse.machinery.resource_versions import compare
+from pilothouse.runtime import Requeue, RetryLater
+from pilothouse.runtime.cache import Cache
+
+NOWHERE = "@fake:svm_ns!"
+"""No namespace can have this name: listing there reads nothing but the version."""
+
+
+class Checkpoints:
+    """Keys are names of migrations."""
+
+    def __init__(
+        self, client: Client, env: Env, mapper: RestMapper, migrations: Cache[StorageVersionMigration]
+    ) -> None:
+        self._client = client
+        self._env = env
+        self._mapper = mapper
+        self._migrations = migrations
+
+    async def reconcile(self, key: str) -> Requeue | None:
+        """Note the version, if the migration runs and has none; or say why there is none."""
+        migration, raw = self._migrations.get(key), self._migrations.raw(key)
+        if migration is None or not is_running(migration) or is_over(migration) or migration.status.resource_version:
+            return None
+        assert raw is not None, "the informer was asked to keep it"
+        discovery = await self._mapper.discovery()
+        resource = resource_of(discovery, migration.spec.resource)
+        why = ""
+        if resource is None:
+            if is_unknown(discovery, migration.spec.resource) or is_new(migration, self._env.now()):
+                raise RetryLater("resource does not exist in our rest mapper, requeuing to attempt again")
+            why = "resource does not exist in discovery"
+        else:
+            why = lacks_verbs(resource)
+        version = ""
+        if resource is not None and not why:
+            version = await self._version_of(resource)
+            if compare(version, version) is None:
+                why = (
+                    f"latest resourceVersion for {named(resource)} is not valid: resource version is not well formed: "
+                    f"{version}"
+                )
+        body = as_failed(raw, migration, why, self._env.now()) if why else from_version(raw, version)
+        await write_status(self._client, key, body)
+        return None
+
+    async def _version_of(self, resource: Resource) -> str:
+        kind = resource.as_kind().metadata
+        found = await self._client.list(kind, NOWHERE if resource.namespaced else "", limit=1)
+        return found.metadata.resource_version

@@ -1,0 +1,193 @@
+"""Writes every object of a resource as it is, so that it is stored in the storage version of today.
+
+The base's queue has the migrations whose objects are to be written; ``admission`` and ``checkpoint`` work on queues of
+their own and bring them there.
+"""
+
+from typing import Any
+
+from pilothouse.api.storagemigration import STORAGE_VERSION_MIGRATIONS, GroupResource, StorageVersionMigration
+from pilothouse.client import apply_patch
+from pilothouse.client.discovery import Resource
+from pilothouse.client.errors import (
+    ApiError,
+    Conflict,
+    InternalError,
+    ServerTimeout,
+    ServiceUnavailable,
+    Timeout,
+    TooManyRequests,
+)
+from pilothouse.controllers.cleanup.storage_version_migrator import DESCRIPTOR
+from pilothouse.controllers.cleanup.storage_version_migrator.admission import Admission
+from pilothouse.controllers.cleanup.storage_version_migrator.checkpoint import Checkpoints
+from pilothouse.controllers.cleanup.storage_version_migrator.decide import (
+    GRACE_SECONDS,
+    as_failed,
+    as_succeeded,
+    is_new,
+    is_over,
+    is_unknown,
+    named,
+    resource_of,
+    same_again,
+)
+from pilothouse.controllers.cleanup.storage_version_migrator.writes import write_status
+from pilothouse.controllers.shared.monitors import shared_informer
+from pilothouse.machinery.resource_versions import compare
+from pilothouse.runtime import Controller, ControllerContext, Requeue, RetryLater, WorkerPool, WorkQueue
+from pilothouse.runtime.cache import Cache
+
+WORKERS = 5
+OTHER_QUEUES = "resource-version-controller"
+"""Of both other queues: upstream gives both the same name."""
+LOOK_SECONDS = 1.0
+"""How often to look whether a cache has come so far; no request is made for that."""
+PASSING = (ServerTimeout, TooManyRequests, ServiceUnavailable, InternalError, Timeout, OSError)
+"""What says nothing of the object (``isRetriableError``, and every connection that fails)."""
+
+
+class Hopeless(Exception):
+    """The migration cannot go on; the text says why."""
+
+
+def build(context: ControllerContext) -> "StorageVersionMigrator":
+    """The factory of the descriptor."""
+    return StorageVersionMigrator(context)
+
+
+class StorageVersionMigrator(Controller):
+    """See the package for the promises. Keys are names of migrations."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        migrations = context.informers.informer(STORAGE_VERSION_MIGRATIONS, keep_raw=True)
+        super().__init__(
+            DESCRIPTOR.name,
+            context.env,
+            workers=WORKERS,
+            waits_for=(migrations,),
+            metrics=context.metrics,
+            log=context.log,
+        )
+        assert context.rest_mapper is not None, "whoever builds controllers has one"
+        self._client = context.client
+        self._mapper = context.rest_mapper
+        self._context = context
+        self._migrations = migrations.cache
+        self._missed: dict[str, float] = {}
+        """Since when nobody watches the resource of a migration."""
+        self._admissions: WorkQueue[GroupResource] = WorkQueue(context.env, OTHER_QUEUES, context.metrics)
+        self._checkpoints: WorkQueue[str] = WorkQueue(context.env, OTHER_QUEUES, context.metrics)
+        admission = Admission(context.client, context.env, migrations.cache)
+        checkpoints = Checkpoints(context.client, context.env, context.rest_mapper, migrations.cache)
+        metrics, log = context.metrics, context.log
+        self.beside_pool(
+            WorkerPool(f"{self.name}-admission", self._admissions, admission.reconcile, metrics=metrics, log=log)
+        )
+        self.beside_pool(
+            WorkerPool(f"{self.name}-checkpoints", self._checkpoints, checkpoints.reconcile, metrics=metrics, log=log)
+        )
+        migrations.add_handler(
+            on_add=lambda migration, _initial: self._seen(migration),
+            on_update=lambda _old, migration: self._seen(migration),
+            on_delete=lambda migration, _unknown: self._gone(migration),
+        )
+
+    def _seen(self, migration: StorageVersionMigration) -> None:
+        self._admissions.add(migration.spec.resource)
+        self._checkpoints.add(migration.metadata.name)
+        self.queue.add(migration.metadata.name)
+
+    def _gone(self, migration: StorageVersionMigration) -> None:
+        self._admissions.add(migration.spec.resource)
+        self._missed.pop(migration.metadata.name, None)
+
+    async def reconcile(self, key: str) -> Requeue | None:
+        """Migrate, once the garbage collector's cache has come to where the migration begins."""
+        migration = self._migrations.get(key)
+        if migration is None or is_over(migration) or not migration.status.resource_version:
+            return None
+        try:
+            resource = await self._resource(migration)
+            cache = self._cache(key, resource)
+            if cache is None or not _has_come_to(cache, migration.status.resource_version):
+                return Requeue(LOOK_SECONDS)
+            await self._migrate(resource, cache, migration.status.resource_version)
+        except Hopeless as error:
+            await self._end(key, f"migration encountered unhandled error: {error}")
+        except PASSING as error:
+            pause = error.retry_after_seconds if isinstance(error, ApiError) else 0
+            if pause:
+                return Requeue(float(pause))
+            raise RetryLater(str(error)) from error
+        else:
+            await self._end(key)
+        return None
+
+    async def _resource(self, migration: StorageVersionMigration) -> Resource:
+        discovery = await self._mapper.discovery()
+        found = resource_of(discovery, migration.spec.resource)
+        if found is not None:
+            return found
+        if is_unknown(discovery, migration.spec.resource) or is_new(migration, self.env.now()):
+            raise RetryLater("resource does not exist in rest mapper, requeuing to attempt again")
+        raise Hopeless("unable to obtain GVR from discovery")
+
+    def _cache(self, key: str, resource: Resource) -> Cache[Any] | None:
+        """What the garbage collector knows of the resource, once it has read all of it; None until then."""
+        informer = shared_informer(self._context, resource)
+        if informer is not None:
+            self._missed.pop(key, None)
+            return informer.cache if informer.has_synced else None
+        since = self._missed.setdefault(key, self.env.monotonic())
+        if self.env.monotonic() - since < GRACE_SECONDS:
+            return None
+        del self._missed[key]
+        raise Hopeless(f"no monitor found for resource {named(resource)}")
+
+    async def _migrate(self, resource: Resource, cache: Cache[Any], begun: str) -> None:
+        """Write what was there when the migration began. Who begins again after an error sees what is written already
+        as newer, or writes it once more for nothing."""
+        kind = resource.as_kind().metadata
+        for known in cache.list():
+            meta = known.metadata
+            order = compare(meta.resource_version, begun)
+            if order is None:
+                raise Hopeless(f"resource version is not well formed: {meta.resource_version}")
+            if order > 0:
+                continue
+            body = same_again(resource, meta.uid, meta.resource_version)
+            try:
+                await self._client.patch(
+                    kind, meta.name, apply_patch(body), meta.namespace, field_manager=DESCRIPTOR.name
+                )
+            except Conflict:
+                # Changed or made anew, and so stored anew; or gone.
+                continue
+            except PASSING:
+                raise
+            except ApiError as error:
+                raise Hopeless(str(error)) from error
+
+    async def _end(self, key: str, why: str = "") -> None:
+        """Say that the migration is over, and why it failed if it did."""
+        # It may have been a long time: labels, say, may have changed meanwhile.
+        migration, raw = self._migrations.get(key), self._migrations.raw(key)
+        if migration is None or is_over(migration):
+            return
+        assert raw is not None, "the informer was asked to keep it"
+        now = self.env.now()
+        body = as_failed(raw, migration, why, now) if why else as_succeeded(raw, migration, now)
+        await write_status(self._client, key, body)
+        self.log.info("A migration is over", v=2, migration=key, failure=why or None)
+
+
+def _has_come_to(cache: Cache[Any], begun: str) -> bool:
+    """Whether the cache has everything that there was when the migration began."""
+    order = compare(cache.resource_version, begun)
+    if order is None:
+        odd = begun if compare(begun, begun) is None else cache.resource_version
+        raise Hopeless(
+            f"error comparing resource versions between GC and SVM resource: resource version is not well formed: {odd}"
+        )
+    return order >= 0

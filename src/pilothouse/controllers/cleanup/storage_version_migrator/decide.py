@@ -1,0 +1,228 @@
+"""Which migration may run, which objects it concerns, and what is said of it. Pure.
+
+Upstream: ``migrationrunner.go``, ``resourceversion.go``, ``storageversionmigrator.go`` and ``util.go`` in
+``pkg/controller/storageversionmigrator``, v1.36.
+"""
+
+import datetime
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from pilothouse.api.apiextensions import CUSTOM_RESOURCE_DEFINITIONS, CustomResourceDefinition
+from pilothouse.api.meta import Condition
+from pilothouse.api.storagemigration import GroupResource, StorageVersionMigration
+from pilothouse.client.discovery import Discovery, Resource
+from pilothouse.machinery.conditions import find_condition, is_condition_true, with_condition
+from pilothouse.machinery.splice import replace_fields
+from pilothouse.machinery.times import format_time
+
+RUNNING, SUCCEEDED, FAILED = "Running", "Succeeded", "Failed"
+STORAGE_MIGRATING = "StorageMigrating"
+"""The condition of a definition whose objects are being migrated."""
+NEEDED_VERBS = ("update", "patch", "list")
+GRACE_SECONDS = 60.0
+"""A resource that is not known yet may be a new one: what is served is asked every 30 s, and this is twice that."""
+
+_json = msgspec.json.Encoder().encode
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+# Which one runs -----------------------------------------------------------------------------------------------------
+
+
+def is_over(migration: StorageVersionMigration) -> bool:
+    """Whether it has succeeded or failed."""
+    conditions = migration.status.conditions
+    return is_condition_true(conditions, SUCCEEDED) or is_condition_true(conditions, FAILED)
+
+
+def is_running(migration: StorageVersionMigration) -> bool:
+    """Whether it was let run. One that is over still runs, until note is taken of that."""
+    return is_condition_true(migration.status.conditions, RUNNING)
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """What is to be done about the migrations of one resource."""
+
+    ended: tuple[StorageVersionMigration, ...] = ()
+    """Note is to be taken that these are over."""
+    next: StorageVersionMigration | None = None
+    """Then this one may run."""
+
+
+def turn_of(migrations: Iterable[StorageVersionMigration]) -> Turn:
+    """One at a time, the oldest first, by name where they are of one second."""
+    known = sorted(migrations, key=lambda one: (one.metadata.creation_timestamp or _EPOCH, one.metadata.name))
+    ended = tuple(one for one in known if is_running(one) and is_over(one))
+    if any(is_running(one) and not is_over(one) for one in known):
+        return Turn(ended)
+    return Turn(ended, next((one for one in known if not is_running(one) and not is_over(one)), None))
+
+
+# What it is about ---------------------------------------------------------------------------------------------------
+
+
+def resource_of(discovery: Discovery, wanted: GroupResource) -> Resource | None:
+    """The resource in its preferred version, if it is served."""
+    return next(
+        (one for one in discovery.resources() if (one.group, one.name) == (wanted.group, wanted.resource)), None
+    )
+
+
+def is_unknown(discovery: Discovery, wanted: GroupResource) -> bool:
+    """Whether nobody can say if the resource is served: some of its group could not be asked for."""
+    return any(name.rpartition("/")[0] == wanted.group for name in discovery.failures)
+
+
+def is_new(migration: StorageVersionMigration, now: datetime.datetime) -> bool:
+    """Whether it was made so lately that its resource may be unknown for being new."""
+    made = migration.metadata.creation_timestamp or _EPOCH
+    return (now - made).total_seconds() < GRACE_SECONDS
+
+
+def named(resource: Resource) -> str:
+    """As upstream's texts name a resource: ``apps/v1, Resource=deployments``."""
+    return f"{resource.group}/{resource.version}, Resource={resource.name}"
+
+
+def lacks_verbs(resource: Resource) -> str:
+    """Why its objects cannot be migrated at all, if so."""
+    if resource.supports(*NEEDED_VERBS):
+        return ""
+    return f'resource "{named(resource)}" does not support discovery operations: [{" ".join(NEEDED_VERBS)}]'
+
+
+def same_again(resource: Resource, uid: str, resource_version: str) -> bytes:
+    """The configuration that changes nothing, and has the object stored anew.
+
+    With the uid an object that is gone meanwhile is not made again, and with the version one that was changed or
+    replaced is left alone: both end in a conflict.
+    """
+    meta = {"uid": uid, "resourceVersion": resource_version}
+    return _json({"kind": resource.kind, "apiVersion": resource.api_version, "metadata": meta})
+
+
+# What is said of a migration ----------------------------------------------------------------------------------------
+
+
+def with_first(
+    raw: bytes, migration: StorageVersionMigration, type_: str, reason: str, message: str, now: datetime.datetime
+) -> bytes:
+    """The object with a condition that holds. None is said twice: one that is there stays as it is."""
+    known = migration.status.conditions
+    if find_condition(known, type_) is not None:
+        return raw
+    new = Condition(type=type_, status="True", reason=reason, message=message, last_transition_time=now)
+    return _with_conditions(raw, (*known, new))
+
+
+def as_running(raw: bytes, migration: StorageVersionMigration, now: datetime.datetime) -> bytes:
+    """Let run."""
+    return with_first(raw, migration, RUNNING, "MigrationRunning", "The migration is running", now)
+
+
+def as_succeeded(raw: bytes, migration: StorageVersionMigration, now: datetime.datetime) -> bytes:
+    """Done."""
+    return with_first(raw, migration, SUCCEEDED, "StorageVersionMigrationSucceeded", "", now)
+
+
+def as_failed(raw: bytes, migration: StorageVersionMigration, why: str, now: datetime.datetime) -> bytes:
+    """Given up."""
+    return with_first(raw, migration, FAILED, "StorageVersionMigrationFailed", why, now)
+
+
+def as_ended(raw: bytes, migration: StorageVersionMigration, now: datetime.datetime) -> bytes:
+    """No longer running, whatever became of it."""
+    ended = Condition(
+        type=RUNNING,
+        status="False",
+        reason="MigrationCompleted",
+        message="Migration completed",
+        observed_generation=migration.metadata.generation,
+        last_transition_time=now,
+    )
+    return _with_conditions(raw, with_condition(migration.status.conditions, ended))
+
+
+def from_version(raw: bytes, resource_version: str) -> bytes:
+    """Begun when the resource was at this version."""
+    return replace_fields(raw, {"status.resourceVersion": _json(resource_version)})
+
+
+def _with_conditions(raw: bytes, conditions: Iterable[Condition]) -> bytes:
+    return replace_fields(raw, {"status.conditions": _json([_shown(one) for one in conditions])})
+
+
+def _shown(condition: Condition) -> dict[str, Any]:
+    # The message is required, even where there is none.
+    shown: dict[str, Any] = {"type": condition.type, "status": condition.status}
+    if condition.observed_generation:
+        shown["observedGeneration"] = condition.observed_generation
+    if condition.last_transition_time is not None:
+        shown["lastTransitionTime"] = format_time(condition.last_transition_time)
+    return {**shown, "reason": condition.reason, "message": condition.message}
+
+
+# What is said of a definition ---------------------------------------------------------------------------------------
+
+
+def definition_of(wanted: GroupResource) -> str:
+    """The name of the definition of a custom resource; empty for a group that cannot have any."""
+    return f"{wanted.resource}.{wanted.group}" if "." in wanted.group else ""
+
+
+def migrating(definition: CustomResourceDefinition, migration: str, now: datetime.datetime) -> dict[str, Any]:
+    """What to apply to the definition when a migration of its objects begins."""
+    message = f"Migration {migration} is running"
+    return _configuration(definition, "True", "MigrationRunning", message, definition.status.stored_versions, now)
+
+
+def migrated(definition: CustomResourceDefinition, *, succeeded: bool, now: datetime.datetime) -> dict[str, Any] | None:
+    """What to apply when it is over; None if that was done, and only the answer was lost.
+
+    Objects are known to be in the storage version only if that is the one with which the migration began: whoever
+    redefines the resource raises the generation. After a failure nothing is known. Neither is it when this is said for
+    the second time: the generation that it then finds is that of the end.
+    """
+    begun = find_condition(definition.status.conditions, STORAGE_MIGRATING)
+    if begun is not None and begun.status != "True":
+        return None
+    is_same = begun is not None and begun.observed_generation == definition.metadata.generation
+    stored = definition.status.stored_versions
+    if not succeeded:
+        return _configuration(definition, "False", "MigrationFailed", "The migration has failed", stored, now)
+    if is_same:
+        stored = tuple(version.name for version in definition.spec.versions if version.storage)
+        how = "and the stored versions have been updated"
+    else:
+        how = "but the stored versions have not been updated due to a generation mismatch"
+    return _configuration(definition, "False", "MigrationSucceeded", f"The migration has succeeded {how}", stored, now)
+
+
+def _configuration(
+    definition: CustomResourceDefinition,
+    status: str,
+    reason: str,
+    message: str,
+    stored: tuple[str, ...],
+    now: datetime.datetime,
+) -> dict[str, Any]:
+    meta = definition.metadata
+    condition = {
+        "type": STORAGE_MIGRATING,
+        "status": status,
+        "lastTransitionTime": format_time(now),
+        "reason": reason,
+        "message": message,
+        "observedGeneration": meta.generation,
+    }
+    return {
+        "kind": CUSTOM_RESOURCE_DEFINITIONS.kind,
+        "apiVersion": CUSTOM_RESOURCE_DEFINITIONS.api_version,
+        # The version: nothing may have happened to the definition since it was looked at.
+        "metadata": {"name": meta.name, "resourceVersion": meta.resource_version},
+        # Also where they stay as they are: who has applied them once and leaves them out takes them away.
+        "status": {"conditions": [condition], "storedVersions": list(stored)},
+    }

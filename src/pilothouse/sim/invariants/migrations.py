@@ -1,0 +1,109 @@
+"""What must hold for migrations of stored versions: no version is forgotten in which something is stored, nothing comes
+back that was deleted, and what objects say stays as it is.
+
+Judged by what was committed, in the version in which it was stored.
+"""
+
+from typing import Any
+
+import msgspec
+
+from pilothouse.api.apiextensions import CUSTOM_RESOURCE_DEFINITIONS, CustomResourceDefinition
+from pilothouse.api.storagemigration import STORAGE_VERSION_MIGRATIONS, GroupResource, StorageVersionMigration
+from pilothouse.client.decode import decoders_of
+from pilothouse.machinery.conditions import is_condition_true
+from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.story import Origin
+from pilothouse.storage import Change
+
+_migration = msgspec.json.Decoder(StorageVersionMigration).decode
+_definition = decoders_of(CustomResourceDefinition)
+_object = msgspec.json.Decoder(dict[str, Any]).decode
+
+_MIGRATIONS = f"{STORAGE_VERSION_MIGRATIONS.group}/{STORAGE_VERSION_MIGRATIONS.resource}/"
+_DEFINITIONS = f"{CUSTOM_RESOURCE_DEFINITIONS.group}/{CUSTOM_RESOURCE_DEFINITIONS.resource}/"
+_OWN = ("resourceVersion", "managedFields")
+CONTROLLER = "storage-version-migrator-controller"
+
+
+class Migrations(Invariant):
+    """Those of one custom resource. ``stored_anew`` and ``forgotten`` count objects and versions, so that a story can
+    tell that something happened."""
+
+    def __init__(self, resource: GroupResource) -> None:
+        self._resource = resource
+        self._prefix = f"{resource.group}/{resource.resource}/"
+        self._objects: dict[str, dict[str, Any]] = {}
+        self._migrations: dict[str, StorageVersionMigration] = {}
+        self._stored: tuple[str, ...] = ()
+        self.stored_anew = 0
+        self.forgotten = 0
+
+    def committed(self, change: Change, origin: Origin | None) -> None:
+        """Objects, their definition and their migrations."""
+        gone = change.type == "DELETED"
+        if change.key.startswith(self._prefix):
+            self._see(change.key, None if gone else _object(change.value), origin)
+        elif change.key == f"{_DEFINITIONS}{self._resource.resource}.{self._resource.group}" and not gone:
+            self._see_definition(_definition.one(change.value, lambda: change.key), origin)
+        elif change.key.startswith(_MIGRATIONS):
+            self._see_migration(change.key.removeprefix(_MIGRATIONS), None if gone else _migration(change.value))
+
+    def _see(self, key: str, now: dict[str, Any] | None, origin: Origin | None) -> None:
+        before = self._objects.pop(key, None)
+        if now is not None:
+            self._objects[key] = now
+        if origin is None or origin.controller != CONTROLLER:
+            return
+        if before is None or now is None:
+            raise Violation(f"{key} was made or deleted by the migrator")
+        if _said(before) != _said(now):
+            raise Violation(f"{key} says something else since it was migrated")
+        if before["apiVersion"] == now["apiVersion"]:
+            raise Violation(f"{key} was stored anew in the version that it was stored in")
+        self.stored_anew += 1
+
+    def _see_definition(self, now: CustomResourceDefinition, origin: Origin | None) -> None:
+        forgotten = [version for version in self._stored if version not in now.status.stored_versions]
+        for key, found in self._objects.items():
+            version = found["apiVersion"].rpartition("/")[2]
+            if version in forgotten:
+                raise Violation(f"{version} is forgotten, in which {key} is stored: {origin}")
+        if self._stored and not now.status.stored_versions:
+            raise Violation(f"every version is forgotten: {origin}")
+        self.forgotten += len(forgotten)
+        self._stored = now.status.stored_versions
+
+    def _see_migration(self, name: str, now: StorageVersionMigration | None) -> None:
+        before = self._migrations.pop(name, None)
+        if now is None:
+            return
+        self._migrations[name] = now
+        if before is not None and before.metadata.uid == now.metadata.uid:
+            begun, begins = before.status.resource_version, now.status.resource_version
+            if begun and begun != begins:
+                raise Violation(f"migration {name} began at {begun}, and now at {begins}")
+        runs = sorted(one for one, found in self._migrations.items() if _runs(found))
+        if len(runs) > 1:
+            raise Violation(f"migrations {runs} run together")
+
+    def settled(self) -> None:
+        """None waits or runs."""
+        for name, found in self._migrations.items():
+            conditions = found.status.conditions
+            if is_condition_true(conditions, "Running"):
+                raise Violation(f"migration {name} runs for ever")
+            if not (is_condition_true(conditions, "Succeeded") or is_condition_true(conditions, "Failed")):
+                raise Violation(f"migration {name} waits for ever")
+
+
+def _runs(found: StorageVersionMigration) -> bool:
+    conditions = found.status.conditions
+    over = is_condition_true(conditions, "Succeeded") or is_condition_true(conditions, "Failed")
+    return is_condition_true(conditions, "Running") and not over
+
+
+def _said(found: dict[str, Any]) -> dict[str, Any]:
+    """All but the version that it is stored in."""
+    meta = {name: value for name, value in found["metadata"].items() if name not in _OWN}
+    return {**{name: value for name, value in found.items() if name != "apiVersion"}, "metadata": meta}

@@ -1,0 +1,403 @@
+"""Migrations of widgets beside the garbage collector, in virtual time."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import msgspec
+import pytest
+from tests.controllers.node_world import World, play
+from tests.controllers.storage_version_migrator.widgets import (
+    DEFINITION,
+    DEFINITIONS,
+    MIGRATIONS,
+    definition,
+    migration,
+    stored_version,
+    versions,
+    widget,
+    widgets,
+)
+
+from pilothouse.api.wire import Response
+from pilothouse.apiserver import ServerOptions
+from pilothouse.client.interceptor import Action, Answer, Rule, fail, lose_answer, refuse
+from pilothouse.controllers.cleanup.garbage_collector import DESCRIPTOR as GARBAGE_COLLECTOR
+from pilothouse.controllers.cleanup.storage_version_migrator import DESCRIPTOR
+
+SERVER = ServerOptions(gates=("StorageVersionMigrator",))
+A_LOOK, UNTIL_DONE = 35.0, 100.0
+"""Until the collector has found a new resource; and until a cache is told that nothing has happened."""
+
+
+async def stale(world: World) -> None:
+    """Two widgets that are stored in v1, where v2 is the version of today."""
+    await world.request("POST", DEFINITIONS, definition())
+    for name in ("a", "b"):
+        await world.request("POST", widgets("v1"), widget(name))
+    await world.merge(DEFINITION, {"spec": {"versions": versions("v2")}})
+
+
+async def prepare(world: World) -> None:
+    """Those, and both controllers at work."""
+    await stale(world)
+    await world.start(DESCRIPTOR, beside=(GARBAGE_COLLECTOR,))
+    await asyncio.sleep(A_LOOK)
+    world.seen.clear()
+
+
+def running(story: Callable[[World], Awaitable[None]]) -> None:
+    async def with_controller(world: World) -> None:
+        await prepare(world)
+        await story(world)
+
+    play(with_controller, server=SERVER)
+
+
+def stored(world: World) -> dict[str, str]:
+    """The version that each widget is stored in."""
+    prefix = "example.com/widgets/default/"
+    return {
+        record.key.removeprefix(prefix): stored_version(record.value) for record in world.store.list(prefix).records
+    }
+
+
+async def said(world: World, name: str = "m") -> dict[str, tuple[str, str, str]]:
+    """The conditions of a migration."""
+    found = await world.conditions(f"{MIGRATIONS}/{name}")
+    return {type_: (one["status"], one["reason"], one["message"]) for type_, one in found.items()}
+
+
+async def how_it_ended(world: World, name: str = "m") -> tuple[str, str]:
+    """``Succeeded`` or ``Failed``, and why."""
+    over = {type_: one for type_, one in (await said(world, name)).items() if type_ != "Running"}
+    assert len(over) == 1, over
+    [(type_, (status, _reason, message))] = over.items()
+    assert status == "True"
+    return type_, message
+
+
+def patched(world: World) -> list[str]:
+    """Which widgets were written."""
+    return [text.rpartition(" ")[2] for text in world.requests() if text.startswith("patch widgets ")]
+
+
+def test_every_object_is_stored_in_the_version_of_today() -> None:
+    async def story(world: World) -> None:
+        await world.request("POST", widgets("v1"), widget("c"))
+        assert stored(world) == {"a": "v1", "b": "v1", "c": "v2"}
+        before = await world.see(f"{widgets('v2')}/a")
+        await world.request("POST", MIGRATIONS, migration())
+        await asyncio.sleep(UNTIL_DONE)
+        assert stored(world) == {"a": "v2", "b": "v2", "c": "v2"}
+        assert await said(world) == {
+            "Running": ("False", "MigrationCompleted", "Migration completed"),
+            "Succeeded": ("True", "StorageVersionMigrationSucceeded", ""),
+        }
+        after = await world.see(f"{widgets('v2')}/a")
+        assert after["metadata"].pop("resourceVersion") != before["metadata"].pop("resourceVersion")
+        assert after == before, "nothing else is another one, nor has anybody become its manager"
+        found = await world.see(DEFINITION)
+        assert found["status"]["storedVersions"] == ["v2"]
+        told = (await world.conditions(DEFINITION))["StorageMigrating"]
+        assert (told["status"], told["reason"]) == ("False", "MigrationSucceeded")
+        assert told["message"] == "The migration has succeeded and the stored versions have been updated"
+        asked = [text for text in world.requests() if text.split()[1:]]  # the collector looks at what is served
+        assert asked == [
+            "get customresourcedefinitions widgets.example.com",
+            "patch customresourcedefinitions/status widgets.example.com",
+            "update storageversionmigrations/status m",
+            "update storageversionmigrations/status m",
+            *(f"patch widgets {name}" for name in ("a", "b", "c")),
+            "update storageversionmigrations/status m",
+            "get customresourcedefinitions widgets.example.com",
+            "patch customresourcedefinitions/status widgets.example.com",
+            "update storageversionmigrations/status m",
+        ]
+
+    running(story)
+
+
+def test_a_version_that_nothing_is_stored_in_can_be_taken_away() -> None:
+    async def story(world: World) -> None:
+        await world.request("POST", MIGRATIONS, migration())
+        await asyncio.sleep(UNTIL_DONE)
+        await world.merge(DEFINITION, {"spec": {"versions": versions("v2", served=("v2",))}})
+        items = (await world.see(widgets("v2")))["items"]
+        assert [item["spec"] for item in items] == [{"size": 1}, {"size": 1}]
+
+    running(story)
+
+
+def test_a_second_migration_writes_nothing_anew_and_forgets_no_version() -> None:
+    """Upstream's takes ``storedVersions`` away when it begins, having applied them before."""
+
+    async def story(world: World) -> None:
+        await world.request("POST", MIGRATIONS, migration("first"))
+        await asyncio.sleep(UNTIL_DONE)
+        revisions = [record.revision for record in world.store.list("example.com/widgets/").records]
+        seen: list[list[str]] = []
+        world.store.on_commit.append(
+            lambda changes: seen.extend(
+                msgspec.json.decode(change.value)["status"]["storedVersions"]
+                for change in changes
+                if change.key.endswith("/widgets.example.com")
+            )
+        )
+        await world.request("POST", MIGRATIONS, migration("second"))
+        await asyncio.sleep(UNTIL_DONE)
+        assert await how_it_ended(world, "second") == ("Succeeded", "")
+        assert [record.revision for record in world.store.list("example.com/widgets/").records] == revisions
+        assert len(seen) >= 2
+        assert all(versions == ["v2"] for versions in seen)
+
+    running(story)
+
+
+def test_built_in_resources_are_migrated_too() -> None:
+    async def story(world: World) -> None:
+        await world.request("POST", "/api/v1/namespaces/default/secrets", {"metadata": {"name": "s"}})
+        await world.request("POST", MIGRATIONS, migration(resource="secrets", group=""))
+        await asyncio.sleep(UNTIL_DONE)
+        assert await how_it_ended(world) == ("Succeeded", "")
+        assert "patch secrets s" in world.requests()
+        assert not [text for text in world.requests() if "customresourcedefinitions" in text]
+
+    running(story)
+
+
+def test_those_of_one_resource_run_one_after_the_other_and_others_beside_them() -> None:
+    async def story(world: World) -> None:
+        for name in ("b", "a"):
+            await world.request("POST", MIGRATIONS, migration(name))
+            await asyncio.sleep(2)
+        await world.request("POST", MIGRATIONS, migration("other", resource="secrets", group=""))
+        await asyncio.sleep(2)
+        assert [(await said(world, name)).keys() for name in ("b", "a", "other")] == [{"Running"}, set(), {"Running"}]
+        await asyncio.sleep(2 * UNTIL_DONE)
+        assert [await how_it_ended(world, name) for name in ("b", "a", "other")] == [("Succeeded", "")] * 3
+        versions = [int((await world.see(f"{MIGRATIONS}/{name}"))["status"]["resourceVersion"]) for name in ("b", "a")]
+        assert versions[0] < versions[1]
+
+    running(story)
+
+
+def test_one_that_is_deleted_makes_room_for_the_next() -> None:
+    async def story(world: World) -> None:
+        with world.faults.hold(resource="widgets"):
+            for name in ("a", "b"):
+                await world.request("POST", MIGRATIONS, migration(name))
+                await asyncio.sleep(2)
+            await world.delete(f"{MIGRATIONS}/a")
+            await asyncio.sleep(2)
+            assert (await said(world, "b")).keys() == {"Running"}
+        await asyncio.sleep(UNTIL_DONE)
+        assert await how_it_ended(world, "b") == ("Succeeded", "")
+
+    running(story)
+
+
+def test_it_waits_for_the_cache() -> None:
+    async def story(world: World) -> None:
+        with world.faults.hold(resource="widgets"):
+            await world.request("POST", widgets("v1"), widget("c"))
+            await world.request("POST", MIGRATIONS, migration())
+            await asyncio.sleep(2 * UNTIL_DONE)
+            assert patched(world) == []
+            assert (await said(world)).keys() == {"Running"}
+        await asyncio.sleep(UNTIL_DONE)
+        assert patched(world) == ["a", "b", "c"]
+
+    running(story)
+
+
+def test_what_was_changed_or_deleted_meanwhile_is_left_alone() -> None:
+    """``a`` is changed, ``b`` deleted, and ``c`` made anew, while the migration is on the way to them."""
+
+    async def story(world: World) -> None:
+        await world.request("POST", widgets("v1"), widget("c"))
+        await asyncio.sleep(1)
+
+        busy = world.faults.add(Rule(fail(503), verb="patch", resource="widgets"))
+        await world.request("POST", MIGRATIONS, migration())
+        await asyncio.sleep(UNTIL_DONE)
+        assert set(patched(world)) == {"a"}, "it has begun, and tries again and again"
+        with world.faults.hold(resource="widgets"):
+            await world.merge(f"{widgets('v1')}/a", {"spec": {"size": 2}})
+            for name in ("b", "c"):
+                await world.delete(f"{widgets('v1')}/{name}")
+            await world.request("POST", widgets("v1"), widget("c", 3))
+            world.faults.remove(busy)
+            await asyncio.sleep(2 * UNTIL_DONE)
+        assert patched(world)[-3:] == ["a", "b", "c"]
+        assert await how_it_ended(world) == ("Succeeded", "")
+        assert stored(world) == {"a": "v2", "c": "v2"}
+        items = (await world.see(widgets("v2")))["items"]
+        assert [item["spec"]["size"] for item in items] == [2, 3]
+
+    running(story)
+
+
+def test_a_write_that_is_refused_fails_the_migration() -> None:
+    async def story(world: World) -> None:
+        world.faults.add(Rule(fail(403, "Forbidden", "not this one"), verb="patch", resource="widgets", name="b"))
+        await world.request("POST", MIGRATIONS, migration())
+        await asyncio.sleep(UNTIL_DONE)
+        assert await how_it_ended(world) == ("Failed", "migration encountered unhandled error: not this one")
+        found = await world.see(DEFINITION)
+        assert found["status"]["storedVersions"] == ["v1", "v2"], "upstream forgets v1, in which b is stored"
+        told = (await world.conditions(DEFINITION))["StorageMigrating"]
+        assert (told["status"], told["reason"], told["message"]) == (
+            "False",
+            "MigrationFailed",
+            "The migration has failed",
+        )
+        assert patched(world) == ["a", "b"]
+
+    running(story)
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        pytest.param(fail(500), id="an error"),
+        pytest.param(fail(503), id="not available"),
+        pytest.param(fail(504, "Timeout"), id="out of time"),
+        pytest.param(refuse(), id="nobody listens"),
+        pytest.param(lose_answer(), id="the answer is lost"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["patch", "update", "list", "get"])
+def test_an_api_server_that_fails_for_a_while_fails_no_migration(action: Action, verb: str) -> None:
+    async def story(world: World) -> None:
+        world.faults.add(Rule(action, verb=verb, times=3))
+        await world.request("POST", MIGRATIONS, migration())
+        await asyncio.sleep(UNTIL_DONE)
+        assert await how_it_ended(world) == ("Succeeded", "")
+        assert stored(world) == {"a": "v2", "b": "v2"}
+        assert (await world.see(DEFINITION))["status"]["storedVersions"] == ["v2"]
+
+    running(story)
+
+
+def test_an_api_server_that_is_busy_is_asked_when_it_says() -> None:
+    async def story(world: World) -> None:
+        busy = world.faults.add(Rule(fail(429, "TooManyRequests", retry_after=20), verb="patch", resource="widgets"))
+        await world.request("POST", MIGRATIONS, migration())
+        await asyncio.sleep(600)
+        assert (await said(world)).keys() == {"Running"}
+        assert 10 < len(patched(world)) < 35, "every 20 s"
+        world.faults.remove(busy)
+        await asyncio.sleep(60)
+        assert await how_it_ended(world) == ("Succeeded", "")
+
+    running(story)
+
+
+@pytest.mark.parametrize(
+    ("resource", "group", "expected"),
+    [
+        pytest.param("gadgets", "example.com", "resource does not exist in discovery", id="a resource nobody serves"),
+        pytest.param("widgets", "", "resource does not exist in discovery", id="a group that it is not in"),
+    ],
+)
+def test_what_is_not_served_fails_after_a_minute(resource: str, group: str, expected: str) -> None:
+    async def story(world: World) -> None:
+        await world.request("POST", MIGRATIONS, migration(resource=resource, group=group))
+        await asyncio.sleep(50)
+        assert (await said(world)).keys() == {"Running"}, "it may be a new one"
+        await asyncio.sleep(100)
+        assert await how_it_ended(world) == ("Failed", expected)
+
+    running(story)
+
+
+def test_a_resource_that_comes_a_little_later_is_migrated() -> None:
+    async def story(world: World) -> None:
+        other = definition()
+        other["metadata"]["name"] = "gadgets.example.com"
+        other["spec"]["names"] = {"plural": "gadgets", "kind": "Gadget"}
+        await world.request("POST", MIGRATIONS, migration(resource="gadgets"))
+        await asyncio.sleep(10)
+        await world.request("POST", DEFINITIONS, other)
+        await asyncio.sleep(2 * UNTIL_DONE)
+        assert await how_it_ended(world) == ("Succeeded", "")
+
+    running(story)
+
+
+def test_what_cannot_be_written_fails_at_once() -> None:
+    async def story(world: World) -> None:
+        await world.request("POST", MIGRATIONS, migration(resource="bindings", group=""))
+        await asyncio.sleep(1)
+        type_, message = await how_it_ended(world)
+        assert type_ == "Failed"
+        assert message == (
+            'resource "/v1, Resource=bindings" does not support discovery operations: [update patch list]'
+        )
+
+    running(story)
+
+
+def test_what_nobody_watches_fails_after_a_minute() -> None:
+    """The garbage collector leaves out events. Upstream tries for ever."""
+
+    async def story(world: World) -> None:
+        await world.request("POST", MIGRATIONS, migration(resource="events", group=""))
+        await asyncio.sleep(50)
+        assert (await said(world)).keys() == {"Running"}
+        await asyncio.sleep(50)
+        text = "migration encountered unhandled error: no monitor found for resource /v1, Resource=events"
+        assert await how_it_ended(world) == ("Failed", text)
+
+    running(story)
+
+
+def test_versions_that_have_no_order_fail_the_migration() -> None:
+    async def story(world: World) -> None:
+        world.faults.add(Rule(_odd_versions(), verb="list", resource="widgets", times=1))
+        await world.request("POST", MIGRATIONS, migration())
+        await asyncio.sleep(2)
+        why = "is not valid: resource version is not well formed: 1a"
+        text = f"latest resourceVersion for example.com/v2, Resource=widgets {why}"
+        assert await how_it_ended(world) == ("Failed", text)
+
+    running(story)
+
+
+def _odd_versions() -> Answer:
+    body = {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": {"resourceVersion": "1a"}}
+    return Answer(Response(200, {"content-type": "application/json"}, msgspec.json.encode(body)))
+
+
+def test_a_resource_that_is_redefined_meanwhile_keeps_its_stored_versions() -> None:
+    async def story(world: World) -> None:
+        await world.request("POST", MIGRATIONS, migration())
+        await asyncio.sleep(1)
+        await world.merge(DEFINITION, {"spec": {"names": {"shortNames": ["wd"]}}})
+        await asyncio.sleep(UNTIL_DONE)
+        assert await how_it_ended(world) == ("Succeeded", "")
+        found = await world.see(DEFINITION)
+        assert found["status"]["storedVersions"] == ["v1", "v2"]
+        told = (await world.conditions(DEFINITION))["StorageMigrating"]
+        text = "The migration has succeeded but the stored versions have not been updated due to a generation mismatch"
+        assert told["message"] == text
+
+    running(story)
+
+
+def test_another_manager_brings_to_its_end_what_one_began() -> None:
+    async def story(world: World) -> None:
+        await stale(world)
+        first = await world.start(DESCRIPTOR, beside=(GARBAGE_COLLECTOR,))
+        rule = world.faults.add(Rule(fail(500), verb="patch", resource="widgets"))
+        await world.request("POST", MIGRATIONS, migration())
+        await asyncio.sleep(3 * UNTIL_DONE)
+        first.cancel()
+        world.faults.remove(rule)
+        await world.start(DESCRIPTOR, beside=(GARBAGE_COLLECTOR,))
+        await asyncio.sleep(UNTIL_DONE)
+        assert await how_it_ended(world) == ("Succeeded", ""), "its cache was not there at once"
+        assert stored(world) == {"a": "v2", "b": "v2"}
+        assert (await world.see(DEFINITION))["status"]["storedVersions"] == ["v2"]
+
+    play(story, server=SERVER)

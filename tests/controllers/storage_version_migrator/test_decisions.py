@@ -1,0 +1,265 @@
+"""Which migration runs, which objects it concerns, and what is said of it."""
+
+import datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from pilothouse.api.apiextensions import CustomResourceDefinition
+from pilothouse.api.storagemigration import GroupResource, StorageVersionMigration
+from pilothouse.client.discovery import Discovery, GroupVersion, Resource
+from pilothouse.controllermanager.feature_gates import FeatureGates
+from pilothouse.controllers.cleanup.storage_version_migrator import DESCRIPTOR, MigratorOptions
+from pilothouse.controllers.cleanup.storage_version_migrator.decide import (
+    Turn,
+    as_ended,
+    as_failed,
+    as_running,
+    as_succeeded,
+    definition_of,
+    from_version,
+    is_new,
+    is_unknown,
+    lacks_verbs,
+    migrated,
+    migrating,
+    resource_of,
+    same_again,
+    turn_of,
+)
+
+NOW = datetime.datetime(2026, 5, 1, 12, tzinfo=datetime.UTC)
+SECOND = datetime.timedelta(seconds=1)
+WIDGETS = GroupResource(group="example.com", resource="widgets")
+
+
+def one(name: str, *true: str, age: int = 0, **status: Any) -> StorageVersionMigration:
+    """A migration for which these conditions hold."""
+    conditions = [{"type": type_, "status": "True", "reason": "R", "message": "m"} for type_ in true]
+    return msgspec.convert(
+        {
+            "metadata": {"name": name, "generation": 1, "creationTimestamp": NOW - age * SECOND},
+            "spec": {"resource": {"group": "example.com", "resource": "widgets"}},
+            "status": {"conditions": conditions, **status},
+        },
+        StorageVersionMigration,
+    )
+
+
+@pytest.mark.parametrize(
+    ("migrations", "expected"),
+    [
+        pytest.param([], ([], None), id="none"),
+        pytest.param([one("a")], ([], "a"), id="one that is new may run"),
+        pytest.param([one("a", "Running")], ([], None), id="one that runs goes on"),
+        pytest.param([one("a", "Running"), one("b", age=5)], ([], None), id="an older one waits for it, too"),
+        pytest.param([one("a"), one("b", age=5)], ([], "b"), id="the oldest goes first"),
+        pytest.param([one("b"), one("a")], ([], "a"), id="of one second the first by name"),
+        pytest.param([one("a", "Running", "Succeeded"), one("b")], (["a"], "b"), id="note is taken of the end first"),
+        pytest.param([one("a", "Running", "Failed")], (["a"], None), id="of a failure as well"),
+        pytest.param([one("a", "Succeeded"), one("b", "Failed")], ([], None), id="what is over stays over"),
+        pytest.param(
+            [one("a", "Running", "Succeeded"), one("b", "Running"), one("c")],
+            (["a"], None),
+            id="while another one runs",
+        ),
+    ],
+)
+def test_one_runs_at_a_time(migrations: list[StorageVersionMigration], expected: tuple[list[str], str | None]) -> None:
+    turn = turn_of(migrations)
+    assert turn_of(reversed(migrations)) == turn
+    next_ = turn.next.metadata.name if turn.next is not None else None
+    assert ([ended.metadata.name for ended in turn.ended], next_) == expected
+    assert isinstance(turn, Turn)
+
+
+ALL = ("create", "delete", "get", "list", "patch", "update", "watch")
+
+
+def served(group: str, version: str, name: str, *verbs: str) -> GroupVersion:
+    """A version in which one resource is served."""
+    return GroupVersion(group, version, (Resource(group, version, name, name.title(), True, verbs or ALL),))
+
+
+@pytest.mark.parametrize(
+    ("group", "name", "expected"),
+    [
+        pytest.param("", "pods", "/v1, Resource=pods", id="of the core group"),
+        pytest.param("apps", "foo", "apps/v2, Resource=foo", id="in the version that comes first"),
+        pytest.param("bar", "foo", "bar/v1alpha1, Resource=foo", id="of its own group only"),
+        pytest.param("", "foo", None, id="no group is a group, not any"),
+        pytest.param("bar", "pods", None, id="of another group"),
+        pytest.param("apps", "foos", None, id="one that is not served"),
+    ],
+)
+def test_which_resource_is_meant(group: str, name: str, expected: str | None) -> None:
+    versions = [served("", "v1", "pods"), served("apps", "v2", "foo"), served("apps", "v1", "foo")]
+    found = resource_of(
+        Discovery((*versions, served("bar", "v1alpha1", "foo"))), GroupResource(group=group, resource=name)
+    )
+    assert (f"{found.group}/{found.version}, Resource={found.name}" if found is not None else None) == expected
+
+
+def test_nobody_knows_what_a_group_has_that_cannot_be_asked_for() -> None:
+    discovery = Discovery((served("apps", "v1", "foo"),), {"metrics.k8s.io/v1beta1": "no endpoints", "v1": "down"})
+    for group, expected in (("metrics.k8s.io", True), ("apps", False), ("", True), ("v1", False)):
+        assert is_unknown(discovery, GroupResource(group=group, resource="nodes")) is expected
+
+
+@pytest.mark.parametrize(
+    ("verbs", "expected"),
+    [
+        pytest.param(ALL, "", id="one with all verbs can"),
+        pytest.param(("list", "patch"), "no update", id="update is needed"),
+        pytest.param(("list", "update"), "no patch", id="patch is needed"),
+        pytest.param(("patch", "update"), "no list", id="list is needed"),
+    ],
+)
+def test_some_resources_cannot_be_migrated(verbs: tuple[str, ...], expected: str) -> None:
+    said = lacks_verbs(Resource("apps", "v1", "deployments", "Deployment", True, verbs))
+    needed = "does not support discovery operations: [update patch list]"
+    assert said == (f'resource "apps/v1, Resource=deployments" {needed}' if expected else "")
+
+
+def test_a_minute_is_allowed_for_a_resource_to_come() -> None:
+    assert is_new(one("a", age=59), NOW)
+    assert not is_new(one("a", age=60), NOW)
+
+
+def test_what_is_written_names_the_object_and_the_version_that_was_seen_and_nothing_else() -> None:
+    resource = Resource("apps", "v1", "deployments", "Deployment", True)
+    assert same_again(resource, "uid-1", "90") == (
+        b'{"kind":"Deployment","apiVersion":"apps/v1","metadata":{"uid":"uid-1","resourceVersion":"90"}}'
+    )
+
+
+def said(raw: bytes) -> Any:
+    """The status."""
+    return msgspec.json.decode(raw)["status"]
+
+
+def test_what_is_said_of_a_migration() -> None:
+    raw = b'{"metadata":{"name":"m","resourceVersion":"7"},"spec":{"later":1},"status":{}}'
+    first = as_running(raw, one("m"), NOW)
+    assert msgspec.json.decode(first)["spec"] == {"later": 1}
+    running = {
+        "type": "Running",
+        "status": "True",
+        "lastTransitionTime": "2026-05-01T12:00:00Z",
+        "reason": "MigrationRunning",
+        "message": "The migration is running",
+    }
+    assert said(first) == {"conditions": [running]}
+    known = msgspec.json.decode(first, type=StorageVersionMigration)
+    assert said(from_version(first, "100")) == {"conditions": [running], "resourceVersion": "100"}
+    over = as_succeeded(first, known, NOW + SECOND)
+    succeeded = {**running, "type": "Succeeded", "reason": "StorageVersionMigrationSucceeded", "message": ""}
+    succeeded["lastTransitionTime"] = "2026-05-01T12:00:01Z"
+    assert said(over) == {"conditions": [running, succeeded]}, "what runs is ended by whoever let it run"
+    failed = said(as_failed(first, known, "why", NOW))["conditions"][1]
+    assert (failed["type"], failed["reason"], failed["message"]) == ("Failed", "StorageVersionMigrationFailed", "why")
+    known = msgspec.json.decode(over, type=StorageVersionMigration)
+    assert as_succeeded(over, known, NOW + 2 * SECOND) == over, "it is said once"
+    ended = said(as_ended(over, known, NOW + 2 * SECOND))["conditions"]
+    assert ended == [
+        {
+            "type": "Running",
+            "status": "False",
+            "lastTransitionTime": "2026-05-01T12:00:02Z",
+            "reason": "MigrationCompleted",
+            "message": "Migration completed",
+        },
+        succeeded,
+    ]
+
+
+def definition(storage: str, generation: int = 1, seen: int | None = None) -> CustomResourceDefinition:
+    """Of two versions, both of which have been stored."""
+    conditions = [] if seen is None else [{"type": "StorageMigrating", "status": "True", "observedGeneration": seen}]
+    return msgspec.convert(
+        {
+            "metadata": {"name": "widgets.example.com", "generation": generation, "resourceVersion": "5"},
+            "spec": {"versions": [{"name": name, "storage": name == storage} for name in ("v1", "v2")]},
+            "status": {"conditions": conditions, "storedVersions": ["v1", "v2"]},
+        },
+        CustomResourceDefinition,
+    )
+
+
+def test_what_a_definition_is_told_at_the_beginning() -> None:
+    assert migrating(definition("v2", 3), "m", NOW) == {
+        "kind": "CustomResourceDefinition",
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "metadata": {"name": "widgets.example.com", "resourceVersion": "5"},
+        "status": {
+            "conditions": [
+                {
+                    "type": "StorageMigrating",
+                    "status": "True",
+                    "lastTransitionTime": "2026-05-01T12:00:00Z",
+                    "reason": "MigrationRunning",
+                    "message": "Migration m is running",
+                    "observedGeneration": 3,
+                }
+            ],
+            "storedVersions": ["v1", "v2"],
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("seen", "succeeded", "reason", "message", "stored"),
+    [
+        pytest.param(
+            1, True, "MigrationSucceeded", "has succeeded and the stored versions have been updated", ["v2"],
+            id="what was migrated is in one version"
+        ),
+        pytest.param(
+            0, True, "MigrationSucceeded",
+            "has succeeded but the stored versions have not been updated due to a generation mismatch", ["v1", "v2"],
+            id="it was redefined meanwhile"
+        ),
+        pytest.param(
+            None, True, "MigrationSucceeded",
+            "has succeeded but the stored versions have not been updated due to a generation mismatch", ["v1", "v2"],
+            id="it was not told of the beginning"
+        ),
+        pytest.param(
+            1, False, "MigrationFailed", "has failed", ["v1", "v2"], id="after a failure nothing is known"
+        ),
+    ],
+)  # fmt: skip
+def test_what_a_definition_is_told_at_the_end(
+    seen: int | None, succeeded: bool, reason: str, message: str, stored: list[str]
+) -> None:
+    configuration = migrated(definition("v2", 1, seen), succeeded=succeeded, now=NOW)
+    assert configuration is not None
+    told = configuration["status"]
+    condition = told["conditions"][0]
+    assert (condition["status"], condition["reason"]) == ("False", reason)
+    assert condition["message"] == f"The migration {message}"
+    assert told["storedVersions"] == stored
+
+
+def test_a_definition_is_told_of_the_end_once() -> None:
+    """Said again after a lost answer, it would find the generation of the end."""
+    known = definition("v2", 2, seen=2)
+    ended = msgspec.structs.replace(known.status.conditions[0], status="False")
+    status = msgspec.structs.replace(known.status, conditions=(ended,))
+    assert migrated(msgspec.structs.replace(known, status=status), succeeded=True, now=NOW) is None
+
+
+def test_only_groups_with_a_dot_are_custom() -> None:
+    assert definition_of(WIDGETS) == "widgets.example.com"
+    assert definition_of(GroupResource(group="", resource="secrets")) == ""
+    assert definition_of(GroupResource(group="apps", resource="deployments")) == ""
+
+
+def test_it_is_off_unless_both_gates_are_on() -> None:
+    assert [FeatureGates().enabled(gate) for gate in DESCRIPTOR.gates] == [False, True]
+
+
+def test_it_needs_the_garbage_collector() -> None:
+    assert MigratorOptions().problems() == []
+    assert MigratorOptions(collects=False).problems() == ["storage version migrator requires garbage collector"]

@@ -1,0 +1,59 @@
+"""Every request is one that v1.36's role for this controller allows, and each of its rights is used."""
+
+import asyncio
+
+import msgspec
+from tests.controllers.node_world import World, play
+from tests.controllers.storage_version_migrator.test_component import SERVER, UNTIL_DONE, how_it_ended, prepare
+from tests.controllers.storage_version_migrator.widgets import MIGRATIONS, migration, widgets
+
+from pilothouse.apiserver.authorization import Attributes, RbacAuthorizer
+from pilothouse.apiserver.bootstrap_roles import bootstrap_objects
+from pilothouse.apiserver.identity import Identity
+from pilothouse.client.interceptor import Rule, fail
+from pilothouse.controllers.cleanup.storage_version_migrator import DESCRIPTOR
+
+ACCOUNT = Identity(f"system:serviceaccount:kube-system:{DESCRIPTOR.client_name}", ("system:serviceaccounts",))
+INFORMERS = ("list", "watch")
+"""Of the shared informers, which are the manager's own; but one list is the controller's."""
+
+
+def test_its_role_suffices() -> None:
+    stored: dict[str, list[bytes]] = {}
+    for resource, found in bootstrap_objects(DESCRIPTOR.gates):
+        stored.setdefault(resource, []).append(msgspec.json.encode(found))
+    judge = RbacAuthorizer(lambda resource: stored.get(resource, []))
+
+    async def story(world: World) -> None:
+        await prepare(world)
+        # One that is deleted meanwhile counts as created by who applies something to it.
+        world.faults.add(Rule(fail(503), verb="patch", resource="widgets", name="b", times=1))
+        with world.faults.hold(resource="widgets"):
+            await world.request("POST", MIGRATIONS, migration())
+            await asyncio.sleep(5)
+            await world.delete(f"{widgets('v1')}/b")
+        await asyncio.sleep(UNTIL_DONE)
+        assert await how_it_ended(world) == ("Succeeded", "")
+        asked = {
+            Attributes(
+                sent.call.verb,
+                sent.call.group,
+                sent.call.version,
+                sent.call.resource,
+                sent.call.subresource,
+                sent.call.namespace,
+                sent.call.name,
+            )
+            for sent in world.seen
+            if sent.call.resource and (sent.call.verb not in INFORMERS or "@fake" in sent.call.namespace)
+        }
+        assert {f"{each.verb} {each.full_resource}" for each in asked} == {
+            "get customresourcedefinitions",
+            "list widgets",
+            "patch customresourcedefinitions/status",
+            "patch widgets",
+            "update storageversionmigrations/status",
+        }
+        assert [each for each in asked if not judge.decide(ACCOUNT, each).allowed] == []
+
+    play(story, server=SERVER)

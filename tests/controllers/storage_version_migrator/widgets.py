@@ -1,0 +1,54 @@
+"""Widgets: a custom resource of two versions, one of which is stored."""
+
+from typing import Any
+
+Doc = dict[str, Any]
+
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+NAME = "widgets.example.com"
+DEFINITION = f"{DEFINITIONS}/{NAME}"
+MIGRATIONS = "/apis/storagemigration.k8s.io/v1beta1/storageversionmigrations"
+
+
+def versions(storage: str, *, served: tuple[str, ...] = ("v1", "v2")) -> list[Doc]:
+    """Those that are served, and which one is stored."""
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    return [{"name": name, "served": True, "storage": name == storage, "schema": schema} for name in served]
+
+
+def definition(storage: str = "v1") -> Doc:
+    """The definition, with both versions."""
+    return {
+        "metadata": {"name": NAME},
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"plural": "widgets", "kind": "Widget"},
+            "versions": versions(storage),
+        },
+    }
+
+
+def widgets(version: str) -> str:
+    """Where those of a version are."""
+    return f"/apis/example.com/{version}/namespaces/default/widgets"
+
+
+def widget(name: str, size: int = 1, version: str = "v1") -> Doc:
+    """As who knows that version writes it."""
+    return {
+        "apiVersion": f"example.com/{version}",
+        "kind": "Widget",
+        "metadata": {"name": name},
+        "spec": {"size": size},
+    }
+
+
+def migration(name: str = "m", resource: str = "widgets", group: str = "example.com") -> Doc:
+    """Of all widgets, unless told otherwise."""
+    return {"metadata": {"name": name}, "spec": {"resource": {"group": group, "resource": resource}}}
+
+
+def stored_version(value: bytes) -> str:
+    """The version that a stored widget is in."""
+    return value.partition(b'"apiVersion":"example.com/')[2].partition(b'"')[0].decode()
