@@ -210,8 +210,10 @@ def test_a_pod_is_not_taken_for_the_one_whose_name_it_has(guarded: bool, monkeyp
     if not guarded:
         whole = Books.set
 
-        def forgetful(books: Books, name: str, _uid: str, uses: Any, *, complete: bool) -> Any:
-            return whole(books, name, "", uses, complete=False)
+        def forgetful(books: Books, name: str, uid: str, uses: Any, *, complete: bool) -> Any:
+            _before, known = books._of_pod.get(name, (uid, {}))
+            books._of_pod[name] = (uid, known)
+            return whole(books, name, uid, uses, complete=complete and not known)
 
         monkeypatch.setattr(Books, "set", forgetful)
     expectation = (

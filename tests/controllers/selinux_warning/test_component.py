@@ -40,22 +40,28 @@ async def claim(world: World, name: str = "data", namespace: str = "default") ->
     return await world.request("POST", path, {"metadata": {"name": name}, "spec": spec})
 
 
-async def volume(world: World, owner: Doc, handle: str = "h") -> None:
-    meta = owner["metadata"]
-    spec = {
-        "accessModes": ["ReadWriteMany"],
-        "capacity": {"storage": "1Gi"},
-        "csi": {"driver": DRIVER, "volumeHandle": handle},
-        "claimRef": {"namespace": meta["namespace"], "name": meta["name"], "uid": meta["uid"]},
-    }
-    name = f"pv-{meta['namespace']}-{meta['name']}"
-    await world.request("POST", VOLUMES, {"metadata": {"name": name}, "spec": spec})
+def volume_name(owner: Doc) -> str:
+    return f"pv-{owner['metadata']['namespace']}-{owner['metadata']['name']}"
+
+
+async def volume(world: World, owner: Doc, handle: str = "h", *, given: bool = True) -> None:
+    source = {"driver": DRIVER, "volumeHandle": handle}
+    spec = {"accessModes": ["ReadWriteMany"], "capacity": {"storage": "1Gi"}, "csi": source}
+    await world.request("POST", VOLUMES, {"metadata": {"name": volume_name(owner)}, "spec": spec})
+    if given:
+        await give(world, owner)
+
+
+async def give(world: World, owner: Doc) -> None:
+    """The volume is the claim's."""
+    reference = {field: owner["metadata"][field] for field in ("namespace", "name", "uid")}
+    await world.merge(f"{VOLUMES}/{volume_name(owner)}", {"spec": {"claimRef": reference}})
 
 
 async def bind(world: World, owner: Doc) -> None:
     meta = owner["metadata"]
     path = f"{CLAIMS.replace('default', meta['namespace'])}/{meta['name']}"
-    await world.merge(path, {"spec": {"volumeName": f"pv-{meta['namespace']}-{meta['name']}"}})
+    await world.merge(path, {"spec": {"volumeName": volume_name(owner)}})
     await world.merge(f"{path}/status", {"status": {"phase": "Bound"}})
 
 
@@ -219,6 +225,27 @@ def test_of_two_pods_the_one_that_is_still_there_is_told() -> None:
     with_controller(story, before=before)
 
 
+def test_a_pod_is_not_told_of_the_label_of_the_one_whose_place_it_took() -> None:
+    """The books speak of that one until its key has had its turn."""
+
+    async def story(world: World) -> None:
+        await soon()
+        with world.faults.hold(resource="pods"):
+            await pod(world, "aa", OTHER)
+            await world.delete(f"{PODS}/a", grace=0)
+            await pod(world, "a", OTHER)
+        await soon()
+        told = [line for line in await world.events() if line.startswith("Pod/a ")]
+        assert (told, pairs(world)) == ([], [])
+
+    async def before(world: World) -> None:
+        await driver(world)
+        await disk(world)
+        await pod(world, "a")
+
+    with_controller(story, before=before)
+
+
 def test_of_another_namespace_nothing_is_told_but_that_there_is_a_pod() -> None:
     async def before(world: World) -> None:
         await world.request("POST", "/api/v1/namespaces", {"metadata": {"name": "secret"}})
@@ -239,7 +266,7 @@ def test_of_another_namespace_nothing_is_told_but_that_there_is_a_pod() -> None:
     with_controller(story, before=before)
 
 
-@pytest.mark.parametrize("last", ["volume", "binding", "phase", "pods"])
+@pytest.mark.parametrize("last", ["volume", "reference", "binding", "phase", "pods"])
 def test_whatever_comes_last_shows_the_conflict(last: str) -> None:
     async def story(world: World) -> None:
         await driver(world)
@@ -247,11 +274,12 @@ def test_whatever_comes_last_shows_the_conflict(last: str) -> None:
         name = f"{CLAIMS}/data"
         steps: dict[str, Callable[[], Awaitable[Any]]] = {
             "pods": lambda: two(world),
-            "volume": lambda: volume(world, owner),
+            "volume": lambda: volume(world, owner, given=last == "volume"),
+            "reference": lambda: give(world, owner),
             "binding": lambda: world.merge(name, {"spec": {"volumeName": "pv-default-data"}}),
             "phase": lambda: world.merge(f"{name}/status", {"status": {"phase": "Bound"}}),
         }
-        for step in [*(each for each in steps if each != last), last]:
+        for step in [*(each for each in steps if each != last and (each, last) != ("reference", "volume")), last]:
             await soon()
             assert await world.events() == []
             await steps[step]()

@@ -90,6 +90,10 @@ class Books:
         for name, use in known.items():
             self._leave(pod, name, use)
 
+    def uid_of(self, pod: str) -> str:
+        """Of whom the books speak by that name, or nothing."""
+        return self._of_pod.get(pod, ("", {}))[0]
+
     def _join(self, pod: str, place: Place, use: Use) -> list[Conflict]:
         volume = self._volumes.get(place.name)
         if volume is None:

@@ -132,8 +132,9 @@ class SELinuxWarningController(Controller):
 
     def _tell(self, conflict: Conflict) -> None:
         pod = self._pods.get(conflict.pod)
-        # One that went a moment ago need not be told. (Upstream tells nobody of the other conflicts then, either.)
-        if pod is not None:
+        # One that went a moment ago need not be told, and one that took its place has its own turn to come. (Upstream
+        # tells the latter, and for the former's sake nobody of the conflicts that are left.)
+        if pod is not None and pod.metadata.uid == self._books.uid_of(conflict.pod):
             about = object_reference(PODS, pod.metadata)
             self._recorder.event(about, NORMAL, reason_of(conflict), message_of(conflict))
 
