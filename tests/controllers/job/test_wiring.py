@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.controllers.node_world import PODS, Doc, World, play
 
-from pilothouse.client.interceptor import Rule, fail
+from pilothouse.client.interceptor import Rule, fail, namespace_ends
 from pilothouse.controllers.workloads.job import DESCRIPTOR, TRACKING
 
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
@@ -222,5 +222,18 @@ def test_a_failure_is_tried_again_later_each_time() -> None:
         await asyncio.sleep(10.0)
         assert len(world.bodies("create", "pods")) == 4
         assert len(await world.pods()) == 1
+
+    working(story)
+
+
+def test_in_a_namespace_that_goes_away_one_pod_is_tried() -> None:
+    """No event, and nothing more for five minutes."""
+
+    async def story(world: World) -> None:
+        refused = world.faults.add(Rule(namespace_ends(), verb="create", resource="pods"))
+        await make(world, parallelism=5, completions=5)
+        await asyncio.sleep(200)
+        assert refused.hits == 1
+        assert (await world.see("/api/v1/namespaces/default/events"))["items"] == []
 
     working(story)
