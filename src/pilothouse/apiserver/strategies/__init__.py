@@ -5,7 +5,7 @@ A kind grows by getting a class of its own in a module here; until then it is st
 
 from functools import cache
 
-from pilothouse.apiserver.resources import BEHIND_GATES, built_in, gated
+from pilothouse.apiserver.resources import built_in
 from pilothouse.apiserver.strategies import (
     autoscalers,
     certificates,
@@ -217,9 +217,8 @@ def strategy_for(group: str, resource: str) -> Strategy:
         strategy.status_keeps = "user metadata"
     if name in _EMPTY_STATUS:
         strategy.empty_status = _EMPTY_STATUS[name]
-    strategy.has_status = any(
-        info.resource == resource and info.group == group and "status" in info.subresources
-        for info in (*built_in(), *gated(BEHIND_GATES))
+    strategy.has_status = strategy.has_status or any(
+        info.resource == resource and info.group == group and "status" in info.subresources for info in built_in()
     )
     if name == "csidrivers.storage.k8s.io":
         strategy.generation_on_create = False

@@ -28,6 +28,8 @@ class MigrationStrategy(Strategy):
     """``storagemigration.k8s.io/v1beta1`` StorageVersionMigrations: the wish never changes, what is said of it only
     goes forward."""
 
+    has_status = True
+
     def validate(self, obj: Object) -> list[FieldError]:
         wanted = (obj.get("spec") or {}).get("resource") or {}
         resource, group = wanted.get("resource") or "", wanted.get("group") or ""
