@@ -85,8 +85,7 @@ class Owner(Restless):
     async def end(self, simulation: Simulation) -> None:
         """All is deleted: nothing may stay."""
         for path in (CLAIMS, PODS):
-            for found in await self.items(path):
-                await self.ask("DELETE", f"{path}/{found['metadata']['name']}")
+            await self.delete_all(path)
         await asyncio.sleep(300.0)
         await simulation.settle()
         for path in (PODS, CLAIMS, VOLUMES, ATTACHMENTS):
@@ -111,9 +110,7 @@ def test_volumes_go_where_their_pods_are(seed: int) -> None:
         await asyncio.gather(simulation.follow(plan), user.work(30))
         simulation.heal()
         # Claims that are deleted, and those of two nodes, would have pods wait for ever.
-        for found in await user.items(PODS):
-            if found["status"]["phase"] == "Pending":
-                await user.ask("DELETE", f"{PODS}/{found['metadata']['name']}")
+        await user.delete_all(PODS, lambda found: bool(found["status"]["phase"] == "Pending"))
         await asyncio.sleep(300.0)
         for found in await user.items(CLAIMS):
             if "deletionTimestamp" not in found["metadata"]:

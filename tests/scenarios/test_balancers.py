@@ -117,8 +117,7 @@ async def end(simulation: Simulation, cloud: SimulatedCloud, user: Owner) -> Non
     """All is judged, deleted, and judged again."""
     await asyncio.sleep(600.0)
     await simulation.settle()
-    for found in await user.items(SERVICES):
-        await user.ask("DELETE", f"{SERVICES}/{found['metadata']['name']}")
+    await user.delete_all(SERVICES)
     await asyncio.sleep(600.0)
     await simulation.settle()
     assert cloud.balancers == {}

@@ -143,8 +143,7 @@ async def end(simulation: Simulation, user: Owner) -> None:
     await asyncio.sleep(60.0)
     await simulation.settle()
     for path in (CLAIMS, PODS):
-        for found in await user.items(path):
-            await user.ask("DELETE", f"{path}/{found['metadata']['name']}")
+        await user.delete_all(path)
     await asyncio.sleep(120.0)
     await simulation.settle()
     for path in (PODS, CLAIMS):

@@ -1,6 +1,7 @@
 """Pods with ephemeral volumes that come and go, under faults: their claims come and go with them."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from tests.scenarios.test_volumes import CLAIMS, PODS, VOLUMES, claim
 from tests.scenarios.users import Restless
 
+from pilothouse.controllers.volumes.persistentvolumeclaim_protection.controller import ClaimProtectionController
 from pilothouse.sim import Simulation, SimulationFailed, SimulationOptions, draw, simulate
 from pilothouse.sim.invariants.ephemeral import EphemeralClaims
 from pilothouse.sim.invariants.protection import Protection
@@ -63,12 +65,11 @@ class Owner(Restless):
 
 async def end(user: Owner, simulation: Simulation) -> None:
     """The pods are deleted; what was theirs goes by itself."""
-    for found in await user.items(PODS):
-        await user.ask("DELETE", f"{PODS}/{found['metadata']['name']}")
+    await user.delete_all(PODS)
     await asyncio.sleep(120.0)
     for found in await user.items(CLAIMS):
         assert "ownerReferences" not in found["metadata"], "it has outlived its pod"
-        await user.ask("DELETE", f"{CLAIMS}/{found['metadata']['name']}")
+    await user.delete_all(CLAIMS)
     await asyncio.sleep(120.0)
     await simulation.settle()
     for path in (PODS, CLAIMS, VOLUMES):
@@ -82,9 +83,7 @@ def test_claims_come_and_go_with_their_pods(seed: int) -> None:
         await asyncio.gather(simulation.follow(plan), user.work(30))
         simulation.heal()
         # Whose names are taken must wait, and be told so for ever.
-        for found in await user.items(CLAIMS):
-            if "ownerReferences" not in found["metadata"]:
-                await user.ask("DELETE", f"{CLAIMS}/{found['metadata']['name']}")
+        await user.delete_all(CLAIMS, lambda found: "ownerReferences" not in found["metadata"])
         await asyncio.sleep(300.0)
         await simulation.settle()
         for found in await user.items(PODS):
@@ -109,6 +108,28 @@ async def taken(simulation: Simulation) -> None:
 
 def test_a_pod_does_not_get_the_claim_of_somebody_else() -> None:
     simulate(taken, options=OPTIONS, invariants=lambda: (EphemeralClaims(),))
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=["as it is", "without a look at pods"])
+def test_a_claim_is_kept_for_the_pod_that_it_was_made_for(guarded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(simulation: Simulation) -> None:
+        user = Owner(simulation)
+        await user.ask("POST", PODS, pod("p", "scratch"))
+        await asyncio.sleep(20.0)
+        await user.ask("DELETE", f"{CLAIMS}/p-scratch")
+        await asyncio.sleep(60.0)
+        await simulation.settle()
+        assert await user.get(f"{CLAIMS}/p-scratch") is not None
+        await end(user, simulation)
+
+    async def nobody(*_args: object) -> bool:
+        return False
+
+    if not guarded:
+        monkeypatch.setattr(ClaimProtectionController, "is_used", nobody)
+    expected = contextlib.nullcontext() if guarded else pytest.raises(SimulationFailed, match="was let go while")
+    with expected:
+        simulate(story, options=OPTIONS, invariants=lambda: (EphemeralClaims(), Protection(), Volumes()))
 
 
 def test_the_judge_notices_a_volume_without_claim() -> None:

@@ -72,8 +72,7 @@ class Owner(Restless):
 async def end(simulation: Simulation, user: Owner) -> None:
     """All is deleted, the pods last: nothing may stay."""
     for path in (CLAIMS, VOLUMES, PODS):
-        for found in await user.items(path):
-            await user.ask("DELETE", f"{path}/{found['metadata']['name']}")
+        await user.delete_all(path)
     await asyncio.sleep(120.0)
     await simulation.settle()
     for path in (PODS, CLAIMS, VOLUMES):

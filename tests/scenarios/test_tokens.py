@@ -149,8 +149,7 @@ async def end(simulation: Simulation, user: Owner) -> None:
     await user.touch()
     await simulation.settle()
     await judge(simulation, user)
-    for found in await user.items(ACCOUNTS):
-        await user.ask("DELETE", f"{ACCOUNTS}/{found['metadata']['name']}")
+    await user.delete_all(ACCOUNTS)
     await simulation.settle()
     left = [found["metadata"] for found in await user.items(SECRETS)]
     assert [meta for meta in left if meta["annotations"][ACCOUNT_NAME] != "default"] == []

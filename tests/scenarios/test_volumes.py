@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.scenarios.users import NAMESPACE, Restless
 
-from pilothouse.client.errors import ApiError, NotFound
+from pilothouse.client.errors import ApiError
 from pilothouse.controllers.volumes.persistentvolume_binder.writes import Writes
 from pilothouse.sim import Simulation, SimulationFailed, SimulationOptions, draw, simulate
 from pilothouse.sim.invariants.volumes import Volumes
@@ -86,10 +86,9 @@ async def tell(simulation: Simulation) -> None:
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
     await asyncio.gather(simulation.follow(plan), user.work(25))
     # Whoever cannot be served would be told so for ever.
-    for found in await user.items(CLAIMS):
-        if found["status"]["phase"] == "Pending" and found["spec"]["storageClassName"] != "standard":
-            with contextlib.suppress(NotFound):
-                await user.ask("DELETE", f"{CLAIMS}/{found['metadata']['name']}")
+    await user.delete_all(
+        CLAIMS, lambda found: found["status"]["phase"] == "Pending" and found["spec"]["storageClassName"] != "standard"
+    )
     await asyncio.sleep(300.0)
     simulation.heal()
     await simulation.settle()

@@ -48,6 +48,13 @@ class User:
         """JSON merge patch."""
         await self.ask("PATCH", path, changes, "application/merge-patch+json")
 
+    async def delete_all(self, path: str, which: Callable[[Doc], bool] | None = None) -> None:
+        """Delete the objects of a collection, or some of them: what is still there when its turn comes."""
+        for found in await self.items(path):
+            if which is None or which(found):
+                with contextlib.suppress(NotFound):
+                    await self.ask("DELETE", f"{path}/{found['metadata']['name']}")
+
 
 class Restless(User, ABC):
     """A user who does one thing after the other, drawn from the seed."""

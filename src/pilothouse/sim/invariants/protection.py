@@ -8,6 +8,7 @@ import msgspec
 from pilothouse.api.core import PersistentVolumeClaim, Pod
 from pilothouse.api.meta import ObjectMeta
 from pilothouse.api.storage import PersistentVolume
+from pilothouse.semantics.volumes import claim_names, is_made_for
 from pilothouse.sim.invariants import Invariant, Violation
 from pilothouse.sim.story import Origin
 from pilothouse.storage import Change
@@ -31,8 +32,8 @@ class Protection(Invariant):
         self._clock = 0
         self._claims: dict[str, PersistentVolumeClaim] = {}
         self._volumes: dict[str, PersistentVolume] = {}
-        self._users: dict[str, dict[str, int]] = {}
-        """By claim: the pods with a node that name it, and when they got that node."""
+        self._pods: dict[str, tuple[int, Pod]] = {}
+        """Those with a node, and when they got it."""
         self._deleted: dict[str, int] = {}
         self.kept = 0
 
@@ -50,14 +51,18 @@ class Protection(Invariant):
             self._see_volume(name, None if gone else _volume(change.value))
 
     def _see_pod(self, key: str, pod: Pod | None) -> None:
-        if pod is None:
-            for users in self._users.values():
-                users.pop(key, None)
-        elif pod.spec.node_name:
-            for volume in pod.spec.volumes:
-                if volume.persistent_volume_claim is not None:
-                    claim = f"{pod.metadata.namespace}/{volume.persistent_volume_claim.claim_name}"
-                    self._users.setdefault(claim, {}).setdefault(key, self._clock)
+        before = self._pods.pop(key, None)
+        if pod is not None and pod.spec.node_name:
+            self._pods[key] = (before[0] if before is not None else self._clock, pod)
+
+    def _users(self, key: str, claim: PersistentVolumeClaim) -> dict[str, int]:
+        """The pods with a node that use a claim, and when they got that node."""
+        namespace = key.partition("/")[0]
+        return {
+            name: since
+            for name, (since, pod) in self._pods.items()
+            if pod.metadata.namespace == namespace and _uses(pod, claim)
+        }
 
     def _see_claim(self, key: str, now: PersistentVolumeClaim | None) -> None:
         before = self._claims.pop(key, None)
@@ -68,11 +73,11 @@ class Protection(Invariant):
         if before.metadata.deletion_timestamp is None:
             if now is not None and now.metadata.deletion_timestamp is not None:
                 self._deleted[key] = self._clock
-                self.kept += bool(self._users.get(key))
+                self.kept += bool(self._users(key, now))
             return
         if CLAIM in before.metadata.finalizers and not _has(now, CLAIM):
             deleted = self._deleted.pop(key)
-            users = sorted(pod for pod, since in self._users.get(key, {}).items() if since < deleted)
+            users = sorted(pod for pod, since in self._users(key, before).items() if since < deleted)
             if users:
                 raise Violation(f"claim {key} was let go while {users} use it")
 
@@ -88,7 +93,7 @@ class Protection(Invariant):
     def settled(self) -> None:
         """What lives is protected, and nothing that nobody uses is kept."""
         for key, claim in self._claims.items():
-            self._judge(f"claim {key}", claim.metadata, CLAIM, used=bool(self._users.get(key)))
+            self._judge(f"claim {key}", claim.metadata, CLAIM, used=bool(self._users(key, claim)))
         for name, volume in self._volumes.items():
             self._judge(f"volume {name}", volume.metadata, VOLUME, used=volume.status.phase == "Bound")
 
@@ -98,6 +103,17 @@ class Protection(Invariant):
                 raise Violation(f"{what} lives without protection")
         elif finalizer in meta.finalizers and not used:
             raise Violation(f"{what} is being deleted, nobody uses it, and it is kept")
+
+
+def _uses(pod: Pod, claim: PersistentVolumeClaim) -> bool:
+    """By name, or because it was made for an ephemeral volume of the pod: as long as that is not deleted for good."""
+    name, meta = claim.metadata.name, pod.metadata
+    if any(
+        v.persistent_volume_claim is not None and v.persistent_volume_claim.claim_name == name for v in pod.spec.volumes
+    ):
+        return True
+    over = meta.deletion_timestamp is not None and meta.deletion_grace_period_seconds == 0
+    return name in claim_names(pod) and is_made_for(claim, pod) and not over
 
 
 def _has(obj: PersistentVolumeClaim | PersistentVolume | None, finalizer: str) -> bool:
