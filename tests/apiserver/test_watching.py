@@ -225,6 +225,16 @@ def test_a_plain_watch_waits_for_its_revision() -> None:
     assert on(main) == ("ADDED", "c", "9")
 
 
+def test_a_plain_watch_whose_revision_never_comes_ends_without_a_word() -> None:
+    """It has no last bookmark: waiting for that, it woke up again and again in one instant."""
+
+    async def main(api: Api) -> tuple[list[tuple[str, Object]], float]:
+        events = await api.watch(CONFIG_MAPS + "?resourceVersion=1000&timeoutSeconds=300&allowWatchBookmarks=true")
+        return await events.rest(), api.env.monotonic()
+
+    assert on(main) == ([], 300)
+
+
 def test_a_watch_with_initial_events_does_not_wait_long_for_its_revision() -> None:
     async def main(api: Api) -> list[tuple[str, Object]]:
         query = "resourceVersion=99&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"

@@ -181,7 +181,8 @@ class Watch:
         if now < self._deadline and not self._has_news:
             # Nothing is written anywhere. Until that changes nobody has to wake up each minute just to see it.
             self._core.quiet[self.stir] = None
-            self._bookmark_at = self._last_bookmark
+            # One that waits for a revision of the future has no news at the last bookmark either, and just ends.
+            self._bookmark_at = self._last_bookmark if now < self._last_bookmark else self._deadline
             self._set_alarm(self._bookmark_at)
         elif self._watcher is not None:
             self._watcher.nudge()
