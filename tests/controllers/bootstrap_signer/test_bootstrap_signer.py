@@ -207,7 +207,7 @@ def test_a_write_that_met_a_newer_map_is_made_for_that_one() -> None:
         world.faults.add(Rule(conflict(), verb="update", resource="configmaps", nth=1))
         await make_token(world, "abc123", "tokenSecret")
         await asyncio.sleep(5)
-        assert world.requests() == ["update configmaps cluster-info"] * 2
+        assert world.requests() == ["update configmaps cluster-info"] * 3
         await world.merge(f"{MAPS}/cluster-info", {"data": {"kubeconfig": "newer"}})
         await asyncio.sleep(1)
         assert is_good("newer", (await seen(world))[KEY], "tokenSecret")

@@ -10,7 +10,7 @@ import pytest
 from tests.controllers.node_world import World, play
 from tests.controllers.upstream_coverage import Cases, missing
 
-from pilothouse.client.interceptor import Rule, conflict, fail
+from pilothouse.client.interceptor import Action, Rule, conflict, fail
 from pilothouse.controllers.identity.token_cleaner import DESCRIPTOR
 from pilothouse.machinery.times import format_time
 
@@ -133,11 +133,12 @@ def test_another_token_of_the_same_name_is_not_meant() -> None:
     running(story)
 
 
-def test_what_fails_is_tried_again() -> None:
+@pytest.mark.parametrize("fault", [fail(500), conflict()], ids=["error", "conflict"])
+def test_what_fails_is_tried_again(fault: Action) -> None:
     """Upstream shrugs, and the token stays until something of it changes."""
 
     async def story(world: World) -> None:
-        world.faults.add(Rule(fail(500), verb="delete", resource="secrets", nth=1))
+        world.faults.add(Rule(fault, verb="delete", resource="secrets", nth=1))
         await token(world, "2020-01-01T00:00:00Z")
         await asyncio.sleep(5)
         assert await world.get(f"{SYSTEM}/{NAME}") is None

@@ -7,7 +7,7 @@ from pilothouse.client.errors import Conflict, NotFound
 from pilothouse.controllers.identity.bootstrap_signer import DESCRIPTOR, MAP_SELECTOR, NAME, PUBLIC, SECRET_SELECTOR
 from pilothouse.controllers.identity.bootstrap_signer.decide import signed
 from pilothouse.machinery.splice import replace_fields
-from pilothouse.runtime import Controller, ControllerContext, Requeue
+from pilothouse.runtime import Controller, ControllerContext, Requeue, RetryLater
 from pilothouse.semantics.bootstrap_tokens import NAMESPACE
 
 KEY = f"{PUBLIC}/{NAME}"
@@ -61,6 +61,9 @@ class BootstrapSigner(Controller):
         body = replace_fields(raw, {"data": msgspec.json.encode(wanted)})
         try:
             await self._client.update(CONFIG_MAPS, NAME, body, PUBLIC)
-        except (Conflict, NotFound):
-            return None  # the cache will show the newer one, or that it is gone
+        except NotFound:
+            return None
+        except Conflict as error:
+            # A newer one is about to be shown, as a rule. Nobody else comes by for who waits for nothing.
+            raise RetryLater(str(error)) from error
         return None

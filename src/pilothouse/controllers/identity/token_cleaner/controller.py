@@ -4,7 +4,7 @@
 from pilothouse.api.core import SECRETS, Secret
 from pilothouse.client.errors import Conflict, NotFound
 from pilothouse.controllers.identity.token_cleaner import DESCRIPTOR, SELECTOR
-from pilothouse.runtime import Controller, ControllerContext, Requeue, object_key
+from pilothouse.runtime import Controller, ControllerContext, Requeue, RetryLater, object_key
 from pilothouse.semantics.bootstrap_tokens import EXPIRATION, NAMESPACE, seconds_left, text_of
 
 
@@ -49,6 +49,9 @@ class TokenCleaner(Controller):
         self.log.info("Deleting expired secret", v=3, secret=key)
         try:
             await self._client.delete(SECRETS, secret.metadata.name, NAMESPACE, uid=secret.metadata.uid)
-        except (NotFound, Conflict):
-            return None  # it is gone, and perhaps another one has its name
+        except NotFound:
+            return None
+        except Conflict as error:
+            # Another one has its name, and is about to be shown; or the server would not say what it was about.
+            raise RetryLater(str(error)) from error
         return None
