@@ -296,3 +296,38 @@ def test_the_selector_of_a_job_may_ask_for_what_its_pods_have_anyway(operator: s
         return await api.post(JOBS, {"metadata": {"name": "j"}, "spec": {**JOB["spec"], "selector": asked_too}})
 
     assert on(main).status == code
+
+
+@pytest.mark.parametrize(
+    ("query", "count"),
+    [
+        pytest.param("fieldSelector=metadata.name%3Dc", 1, id="one name, as it is now"),
+        pytest.param("labelSelector=!x", 0, id="a list, exactly as it was then"),
+    ],
+)
+def test_a_limit_and_a_revision_mean_the_past_but_for_one_name(query: str, count: int) -> None:
+    async def main(api: Api) -> Answer:
+        before = api.store.revision
+        await api.made(CONFIG_MAPS, config_map())
+        return await api.get(f"{CONFIG_MAPS}?{query}&limit=1&resourceVersion={before}")
+
+    assert len(on(main).body["items"]) == count
+
+
+def test_what_is_wrong_without_a_reason_ends_with_the_value() -> None:
+    async def main(api: Api) -> Answer:
+        spec = {"selector": {"matchLabels": {"a b": "x"}}, "serviceName": "s", "template": TEMPLATE}
+        return await api.post(
+            "/apis/apps/v1/namespaces/default/statefulsets", {"metadata": {"name": "x"}, "spec": spec}
+        )
+
+    assert 'spec.selector: Invalid value: {"matchLabels":{"a b":"x"}}]' in on(main).message
+
+
+def test_images_of_a_changed_pod_are_looked_at_once_more() -> None:
+    async def main(api: Api) -> Answer:
+        await api.made(PODS, {"metadata": {"name": "p"}, "spec": TEMPLATE["spec"]})
+        return await api.patch(f"{PODS}/p", [{"op": "remove", "path": "/spec/containers/0/image"}], JSON_PATCH)
+
+    fields = [cause["field"] for cause in on(main).body["details"]["causes"]]
+    assert fields == ["spec.containers[0].image"] * 2

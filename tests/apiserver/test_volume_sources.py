@@ -9,8 +9,8 @@ import pytest
 from tests.apiserver.api import PODS, Answer, Api, Object, on, pod
 
 VOLUMES = "/api/v1/persistentvolumes"
-REQUIRED, INVALID, UNSUPPORTED, FORBIDDEN = (
-    f"FieldValue{word}" for word in ("Required", "Invalid", "NotSupported", "Forbidden")
+REQUIRED, INVALID, UNSUPPORTED, FORBIDDEN, NOT_FOUND = (
+    f"FieldValue{word}" for word in ("Required", "Invalid", "NotSupported", "Forbidden", "NotFound")
 )
 Causes = list[tuple[str, str]]
 IQN = "iqn.2001-04.com.example:storage.x"
@@ -209,5 +209,39 @@ def test_what_a_pod_asks_about_itself(given: Any, expected: Causes) -> None:
     async def main(api: Api) -> Answer:
         container = {"name": "c", "image": "i", "env": [{"name": "A", "valueFrom": given}]}
         return await api.post(PODS, pod(containers=[container]))
+
+    assert causes(on(main)) == expected
+
+
+MOUNT = "spec.containers[0].volumeMounts"
+
+
+@pytest.mark.parametrize(
+    ("mount", "expected"),
+    [
+        pytest.param(
+            {},
+            [(f"{MOUNT}[0].name", REQUIRED), (f"{MOUNT}[0].name", NOT_FOUND), (f"{MOUNT}[0].mountPath", REQUIRED)],
+            id="nothing",
+        ),
+        pytest.param({"subPath": "/x"}, [(f"{MOUNT}.subPath", INVALID)], id="a part of the volume by an absolute path"),
+        pytest.param(
+            {"subPath": "x", "subPathExpr": "y/.."},
+            [(f"{MOUNT}.subPathExpr", INVALID), (f"{MOUNT}.subPathExpr", INVALID)],
+            id="a part of the volume in two ways",
+        ),
+        pytest.param(
+            {"mountPropagation": "Up"}, [(f"{MOUNT}.mountPropagation", UNSUPPORTED)], id="no way to propagate"
+        ),
+        pytest.param(
+            {"mountPropagation": "Bidirectional"}, [(f"{MOUNT}.mountPropagation", FORBIDDEN)], id="propagation for all"
+        ),
+    ],
+)
+def test_mounts(mount: Object, expected: Causes) -> None:
+    async def main(api: Api) -> Answer:
+        whole = {"name": "v", "mountPath": "/v", **mount} if mount else {}
+        container = {"name": "c", "image": "i", "volumeMounts": [whole]}
+        return await api.post(PODS, pod(volumes=[{"name": "v"}], containers=[container]))
 
     assert causes(on(main)) == expected

@@ -286,7 +286,8 @@ def shown(value: object) -> str:
 
 def invalid_value(field: str, value: object, detail: str) -> FieldError:
     """``Invalid value``."""
-    return FieldError(field, "FieldValueInvalid", f"Invalid value: {shown(value)}: {detail}")
+    text = f"Invalid value: {shown(value)}"
+    return FieldError(field, "FieldValueInvalid", f"{text}: {detail}" if detail else text)
 
 
 def invalid_type(field: str, value: object, detail: str) -> FieldError:

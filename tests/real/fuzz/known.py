@@ -219,6 +219,13 @@ def _cached_lists(seen: Seen) -> bool:
 def _owned_whole(seen: Seen) -> bool:
     if seen.request.kind_of_patch != "apply":
         return False
+    if seen.theirs.accepted and seen.ours.accepted:
+        # Not taken away, because somebody who owns the map around it owns it again.
+        updates = [
+            each for each in seen.theirs.body["metadata"].get("managedFields", ()) if each["operation"] != "Apply"
+        ]
+        owned = re.findall(r"'f:([^']*)'", str([each["fieldsV1"] for each in updates]))
+        return seen.difference.ours is ABSENT and any(seen.path.endswith(f".{name}") for name in owned)
     if seen.resource == "ingresses.networking.k8s.io" and seen.ours.accepted:
         return "cannot set both port name & port number" in str(seen.theirs.body)
     if seen.resource == "ingresses.networking.k8s.io" and seen.theirs.accepted and seen.ours.code == 409:
@@ -466,8 +473,9 @@ ROWS: tuple[Row, ...] = (
         "owned whole",
         "v1.22-v1.31",
         "references, owner references and selectors (v1.22), and ports of an Ingress (v1.31), have one owner for all "
-        "of their fields",
+        "of their fields; and who owns a map whose members others have taken does not get them back (v1.22)",
         _owned_whole,
+        diverges=True,
     ),
     Row(
         "writes that change nothing",

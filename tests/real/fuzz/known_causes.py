@@ -202,8 +202,8 @@ CAUSES: tuple[Row, ...] = (
     Row(
         "labels of jobs",
         "v1.27",
-        "a job's labels are there twice, so that a name that is no label is told of twice",
-        _of(r"spec\.template\.labels", resources="jobs.batch"),
+        "a job's labels are there twice, so that a name that is no label is told of twice; its selector is another",
+        _of(r"spec\.template\.(metadata\.)?labels", resources="jobs.batch"),
     ),
     Row(
         "conflicts",

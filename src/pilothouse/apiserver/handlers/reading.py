@@ -76,7 +76,8 @@ async def list_objects(core: Core, call: Call) -> ListResult:
     selection = selection_of(core, call)
     options = read_list_options(call.asked.query, watch=False)
     prefix = call.info.list_prefix(call.namespace)
-    after, revision = await _start(core, options, prefix)
+    single = bool(selection.name) and bool(call.namespace or not call.info.namespaced)
+    after, revision = await _start(core, options, prefix, single=single)
     info, store = call.info, core.store
     limit = options.limit
     if selection.empty:
@@ -140,8 +141,8 @@ def keys_selected(core: Core, call: Call, selection: Selection) -> list[str] | N
     return None if keys is None else list(keys)
 
 
-async def _start(core: Core, options: ListOptions, prefix: str) -> tuple[str, int]:
-    """The key to begin after, and the revision to list at; 0 for the newest."""
+async def _start(core: Core, options: ListOptions, prefix: str, *, single: bool = False) -> tuple[str, int]:
+    """The key to begin after, and the revision to list at; 0 for the newest. ``single``: one name is asked for."""
     wanted = options.resource_version
     if options.continue_:
         revision, start = decode_token(options.continue_)
@@ -154,8 +155,9 @@ async def _start(core: Core, options: ListOptions, prefix: str) -> tuple[str, in
         raise errors.bad_request(f"invalid resource version: {_unreadable(wanted)}")
     number = int(wanted)
     await wait_for(core, number)
-    # Without a match, a limit makes N mean exactly N ("legacy exact", apiserver pkg/storage/etcd3/store.go v0.36).
-    exact = options.match == "Exact" or (not options.match and options.limit > 0)
+    # Without a match, a limit makes N mean exactly N, but for one name ("legacy case" in ``ValidateListOptions``,
+    # apiserver pkg/storage/interfaces.go v0.36).
+    exact = options.match == "Exact" or (not options.match and options.limit > 0 and not single)
     return "", number if exact else 0
 
 

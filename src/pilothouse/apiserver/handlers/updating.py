@@ -215,6 +215,9 @@ async def _replace(
         _prepare(core, call, obj, old)
     call.warnings += metadata.without_duplicate_owners(meta, admitted=True)
     meta = obj["metadata"] = ordered_metadata(obj["metadata"])
+    if uid:
+        # A PUT names the uid as a precondition; to a patch it is a field like others, judged with them.
+        meta["uid"] = uid
     judged = ONCE if subresource == "status" and strategy.judgements.finalizers else strategy.judgements
     problems = metadata.validate_update(meta, old_meta, judged)
     if subresource == "status":
@@ -223,7 +226,6 @@ async def _replace(
         problems += strategy.validate_update(obj, old)
         call.warnings += strategy.warnings(obj)
     if uid:
-        # A PUT names the uid as a precondition; to a patch it is a field like others, judged with them.
         problem = errors.invalid_value("metadata.uid", uid, "field is immutable")
         problems = [problem] * (1 + strategy.judgements.change) + problems
     if problems:

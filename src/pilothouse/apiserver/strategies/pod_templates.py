@@ -17,7 +17,7 @@ from pilothouse.apiserver.strategies.amounts import requirement_problems
 from pilothouse.apiserver.strategies.filling import number_problems
 from pilothouse.apiserver.strategies.pod_rules import container_problems, pod_problems
 from pilothouse.apiserver.strategies.selectors import label_problems_in
-from pilothouse.apiserver.strategies.volume_sources import pod_source_problems
+from pilothouse.apiserver.strategies.volume_sources import descending_path_problems, pod_source_problems
 from pilothouse.machinery.names import (
     dns_label_errors,
     dns_subdomain_errors,
@@ -29,8 +29,9 @@ from pilothouse.semantics.pod_defaults import PROBES
 
 _HANDLERS = ("exec", "grpc", "httpGet", "sleep", "tcpSocket")
 _RESTART_POLICIES = ("Always", "OnFailure", "Never")
-_DNS_POLICIES = ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")
+_DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
+_PROPAGATIONS = ("Bidirectional", "HostToContainer", "None")
 _PROTOCOLS = ("SCTP", "TCP", "UDP")
 _TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _ENV_NAME = re.compile(r"^[ -<>-~]+$")
@@ -165,7 +166,7 @@ def _validate_container(
     text = b"" if "volumeDevices" in container else _encode({**container, "volumeMounts": None})
     if text in _right:
         if container.get("volumeMounts"):
-            _validate_mounts(container["volumeMounts"], f"{path}.volumeMounts", volumes, problems)
+            _validate_mounts(container, f"{path}.volumeMounts", volumes, problems)
         if container["name"] in names:
             problems.append(errors.duplicate(f"{path}.name", container["name"]))
         names.add(container["name"])
@@ -217,7 +218,7 @@ def _validate_whole_container(
                 )
             )
     if container.get("volumeMounts"):
-        _validate_mounts(container["volumeMounts"], f"{path}.volumeMounts", volumes, problems)
+        _validate_mounts(container, f"{path}.volumeMounts", volumes, problems)
     if container.get("imagePullPolicy") not in _PULL_POLICIES:
         problems.append(
             errors.not_supported(f"{path}.imagePullPolicy", container.get("imagePullPolicy"), _PULL_POLICIES)
@@ -242,19 +243,50 @@ def _validate_whole_container(
                 )
 
 
-def _validate_mounts(mounts: Iterable[Object], path: str, volumes: set[str], problems: list[FieldError]) -> None:
+def _validate_mounts(container: Object, path: str, volumes: set[str], problems: list[FieldError]) -> None:
     mounted: set[str] = set()
-    for position, mount in enumerate(mounts):
+    devices = container.get("volumeDevices") or ()
+    for position, mount in enumerate(container.get("volumeMounts") or ()):
         where = f"{path}[{position}]"
-        if not mount.get("name"):
+        name, target = mount.get("name") or "", mount.get("mountPath") or ""
+        if not name:
             problems.append(errors.required(f"{where}.name"))
-        elif mount["name"] not in volumes:
-            problems.append(errors.value_not_found(f"{where}.name", mount["name"]))
-        if not mount.get("mountPath"):
+        if name not in volumes:
+            problems.append(errors.value_not_found(f"{where}.name", name))
+        if not target:
             problems.append(errors.required(f"{where}.mountPath"))
-        elif mount["mountPath"] in mounted:
-            problems.append(errors.invalid_value(f"{where}.mountPath", mount["mountPath"], "must be unique"))
-        mounted.add(mount.get("mountPath") or "")
+        if target in mounted:
+            problems.append(errors.invalid_value(f"{where}.mountPath", target, "must be unique"))
+        mounted.add(target)
+        for device in devices:
+            if device.get("name") == name:
+                told = "must not already exist in volumeDevices"
+                problems.append(errors.invalid_value(f"{where}.name", name, told))
+            if device.get("devicePath") == target:
+                told = "must not already exist as a path in volumeDevices"
+                problems.append(errors.invalid_value(f"{where}.mountPath", target, told))
+        if len(mount) > 2:
+            problems += _mount_problems(container, mount, path)
+
+
+def _mount_problems(container: Object, mount: Object, path: str) -> list[FieldError]:
+    """The rarer parts of a mount. Upstream does not say of which one."""
+    problems: list[FieldError] = []
+    below, expanded = mount.get("subPath") or "", mount.get("subPathExpr") or ""
+    if below:
+        problems += descending_path_problems(below, f"{path}.subPath")
+    if expanded:
+        if below:
+            told = "subPathExpr and subPath are mutually exclusive"
+            problems.append(errors.invalid_value(f"{path}.subPathExpr", expanded, told))
+        problems += descending_path_problems(expanded, f"{path}.subPathExpr")
+    propagation = mount.get("mountPropagation")
+    if propagation is not None and propagation not in _PROPAGATIONS:
+        problems.append(errors.not_supported(f"{path}.mountPropagation", propagation, _PROPAGATIONS))
+    if propagation == "Bidirectional" and (container.get("securityContext") or {}).get("privileged") is not True:
+        told = "Bidirectional mount propagation is available only to privileged containers"
+        problems.append(errors.not_allowed(f"{path}.mountPropagation", told))
+    return problems
 
 
 def _validate_ports(

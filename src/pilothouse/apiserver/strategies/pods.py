@@ -27,6 +27,19 @@ _BAD_ADDRESS = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 _FINISHED = ("Succeeded", "Failed")
 
 
+def _image_problems(containers: Iterable[Object], path: str) -> list[FieldError]:
+    """Images are what of a container may change, so that upstream looks at them once more."""
+    problems: list[FieldError] = []
+    for position, container in enumerate(containers):
+        image = container.get("image") or ""
+        if not image:
+            problems.append(errors.required(f"{path}[{position}].image"))
+        if image != image.strip():
+            told = "must not have leading or trailing whitespace"
+            problems.append(errors.invalid_value(f"{path}[{position}].image", image, told))
+    return problems
+
+
 def _pod_problems(spec: Object) -> list[FieldError]:
     """What is wrong with the spec of a pod. Not all of it is said of templates (``validatePodMetadataAndSpec``)."""
     problems = validate_pod_spec(spec, "spec")
@@ -113,6 +126,7 @@ class PodStrategy(Strategy):
                 # Upstream looks no further: the rest could not be compared.
                 told = "pod updates may not add or remove containers"
                 return [*problems, errors.not_allowed(f"spec.{field}", told)]
+            problems += _image_problems(spec.get(field) or (), f"spec.{field}")
         problems += _deadline_problems(spec, before)
         problems += _toleration_problems(spec, before)
         problems += _gate_problems(spec, before)

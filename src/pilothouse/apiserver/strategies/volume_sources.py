@@ -137,14 +137,15 @@ def _steps_back(text: str, field: str) -> Problems:
     return [errors.invalid_value(field, text, "must not contain '..'")] if ".." in text.split("/") else []
 
 
-def _relative_path(text: str, field: str) -> Problems:
+def descending_path_problems(text: str, field: str) -> Problems:
+    """What is wrong with a path that leads down from where it is used."""
     problems = [errors.invalid_value(field, text, "must be a relative path")] if text.startswith("/") else []
     return problems + _steps_back(text, field)
 
 
 def _own_path(text: str, field: str) -> Problems:
     """A path below the volume that is not one of the kubelet's own."""
-    problems = _relative_path(text, field)
+    problems = descending_path_problems(text, field)
     if text.startswith("..") and not text.startswith("../"):
         problems.append(errors.invalid_value(field, text, "must not start with '..'"))
     return problems
@@ -430,7 +431,7 @@ def _empty(given: Object, where: str) -> Problems:
 _CHECKS: Mapping[str, Check] = {
     "emptyDir": _empty,
     "hostPath": _host_path,
-    "gitRepo": lambda given, where: _relative_path(given.get("directory") or "", f"{where}.directory"),
+    "gitRepo": lambda given, where: descending_path_problems(given.get("directory") or "", f"{where}.directory"),
     "gcePersistentDisk": _partition,
     "awsElasticBlockStore": _partition,
     "secret": _files,

@@ -70,6 +70,13 @@ def _class_problems(spec: Object) -> list[FieldError]:
     return problems
 
 
+def _is_negative(text: Any) -> bool:
+    try:
+        return parse_quantity(str(text)) < _ZERO
+    except QuantityError:
+        return False  # which its type tells
+
+
 def _is_positive(text: Any) -> bool:
     try:
         return parse_quantity(str(text)) > _ZERO
@@ -111,11 +118,12 @@ class VolumeStrategy(Strategy):
             problems.append(errors.required("spec.capacity"))
         if "storage" not in capacity or len(capacity) > 1:
             problems.append(errors.not_supported("spec.capacity", capacity, ("storage",)))
-        problems += [
-            errors.invalid_value(f"spec.capacity[{name}]", amount, _POSITIVE)
-            for name, amount in capacity.items()
-            if not _is_positive(amount)
-        ]
+        for name, amount in capacity.items():
+            if _is_negative(amount):
+                told = "must be a valid resource quantity"
+                problems.append(errors.invalid_value(f"spec.capacity[{name}]", parse_quantity(amount).value, told))
+            if not _is_positive(amount):
+                problems.append(errors.invalid_value(f"spec.capacity[{name}]", amount, _POSITIVE))
         policy = spec.get("persistentVolumeReclaimPolicy")
         if policy not in _RECLAIM:
             problems.append(errors.not_supported("spec.persistentVolumeReclaimPolicy", policy, _RECLAIM))
