@@ -128,6 +128,24 @@ def causes(answer: Answer) -> list[tuple[str, str]]:
             id="new events have names like others",
         ),
         pytest.param(
+            "/api/v1/namespaces/default/endpoints",
+            {"subsets": [{"addresses": [{"ip": "10.1.2.3", "hostname": "a b"}]}]},
+            [("subsets[0].addresses[0].hostname", "Invalid")],
+            id="names of endpoints",
+        ),
+        pytest.param(
+            VOLUMES,
+            {
+                "spec": {
+                    "accessModes": ["ReadWriteOnce"],
+                    "capacity": {"storage": "-1"},
+                    "nfs": {"server": "s", "path": "/"},
+                }
+            },
+            [("spec.capacity[storage]", "Invalid"), ("spec.capacity[storage]", "Invalid")],
+            id="a volume of less than nothing",
+        ),
+        pytest.param(
             STORAGE + "volumeattachments",
             {"spec": {"attacher": "", "nodeName": "n", "source": {"persistentVolumeName": "p"}}},
             [("spec.attacher", "Required"), ("spec.attacher", "Required"), ("spec.attacher", "Invalid")],
@@ -260,3 +278,13 @@ def test_a_conflict_about_a_new_event_names_the_core_one() -> None:
         return await api.delete(NEW_EVENTS + "/e", {"preconditions": {"resourceVersion": "12345"}})
 
     assert on(main).message.startswith('Operation cannot be fulfilled on Event "e": ')
+
+
+def test_what_a_quota_counts_has_a_name() -> None:
+    path = "/api/v1/namespaces/default/resourcequotas"
+
+    async def main(api: Api) -> Answer:
+        await api.made(path, {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "1"}}})
+        return await api.patch(path + "/q/status", {"status": {"used": {"fresh": "1"}}})
+
+    assert set(causes(on(main))) == {("status.used[fresh]", "Invalid")}

@@ -33,9 +33,9 @@ def _looks(seen: Seen) -> bool:
     """StatefulSets and quotas: causes that both have, one time less."""
     if seen.resource not in ("statefulsets.apps", "resourcequotas") or seen.difference.theirs is ABSENT:
         return False
-    field, text = seen.path.removeprefix("cause "), seen.difference.theirs[1]
+    field, reason = seen.path.removeprefix("cause "), seen.difference.theirs[0]
     causes = (seen.ours.body.get("details") or {}).get("causes") or ()
-    return any(cause["field"] == field and cause["message"].endswith(text[-20:]) for cause in causes)
+    return any((cause["field"], cause["reason"]) == (field, reason) for cause in causes)
 
 
 def _fields_of(seen: Seen) -> set[str]:
@@ -69,7 +69,10 @@ CAUSES: tuple[Row, ...] = (
         "what stays in a StatefulSet",
         "v1.33",
         "more of a StatefulSet may change, which the error lists",
-        _of("spec", "updates to statefulset spec"),
+        _any(
+            _of("spec", "updates to statefulset spec"),
+            _of(r"spec\.revisionHistoryLimit", resources="statefulsets.apps"),
+        ),
     ),
     Row(
         "looks",
@@ -148,9 +151,15 @@ CAUSES: tuple[Row, ...] = (
         "v1.30",
         "what is no range of addresses, or no address of an alias, is told of in other words",
         _any(
-            _of(r".*\.ipBlock\.cidr", "not a valid CIDR", "must be a valid CIDR value"),
+            _of(r".*\.ipBlock\.(cidr|except\[\d+\])", "", "must be a valid CIDR value"),
             _of(r".*\.hostAliases(\[\d+\])?\.ip|spec\.podCIDRs\[\d+\]"),
         ),
+    ),
+    Row(
+        "labels of namespaces",
+        "v1.21",
+        "namespaces carry their names in a label",
+        _of(r"metadata\.labels", "", "no more than 63", resources="namespaces"),
     ),
     Row(
         "fewer words",

@@ -136,11 +136,7 @@ class QuotaStrategy(Strategy):
         canonicalize(child(obj, "spec").get("hard"))
 
     def validate(self, obj: Object) -> list[FieldError]:
-        problems: list[FieldError] = []
-        for name, amount in (obj["spec"].get("hard") or {}).items():
-            where = f"spec.hard[{name}]"
-            problems += _quota_name_problems(name, where)
-            problems += amount_problems(name, amount, where)
+        problems = _quota_problems(obj["spec"].get("hard"), "spec.hard")
         scopes = obj["spec"].get("scopes") or []
         problems += _scope_problems(obj["spec"], scopes)
         return problems
@@ -151,6 +147,17 @@ class QuotaStrategy(Strategy):
         if sorted(spec.get("scopes") or ()) != sorted(before.get("scopes") or ()):
             problems.append(errors.invalid_value("spec.scopes", spec.get("scopes"), IMMUTABLE))
         return problems
+
+    def validate_status(self, obj: Object, old: Object) -> list[FieldError]:
+        status = obj.get("status") or {}
+        return [one for field in ("hard", "used") for one in _quota_problems(status.get(field), f"status.{field}")]
+
+
+def _quota_problems(amounts: Object | None, path: str) -> list[FieldError]:
+    problems: list[FieldError] = []
+    for name, amount in (amounts or {}).items():
+        problems += _quota_name_problems(name, f"{path}[{name}]") + amount_problems(name, amount, f"{path}[{name}]")
+    return problems
 
 
 _OF_PODS = ("cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory")

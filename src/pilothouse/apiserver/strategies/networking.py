@@ -92,7 +92,10 @@ class EndpointsStrategy(Strategy):
                         problems.append(errors.invalid_value(where, ip, _NOT_AN_ADDRESS))
                     else:
                         problems += _endpoint_problems(ip, where)
-                    node = address.get("nodeName")
+                    host, node = address.get("hostname"), address.get("nodeName")
+                    if host:
+                        told = f"{path}.{field}[{index}].hostname"
+                        problems += [errors.invalid_value(told, host, text) for text in dns_label_errors(host)]
                     if node is not None:
                         where = f"{path}.{field}[{index}].nodeName"
                         problems += [errors.invalid_value(where, node, text) for text in dns_subdomain_errors(node)]
