@@ -174,3 +174,13 @@ def test_requests_that_are_refused(spec: Object, message: str) -> None:
     answer = on(main)
     assert answer.status == 422
     assert message in answer.message
+
+
+def test_labels_of_a_status_are_judged_as_often_as_those_of_a_request() -> None:
+    async def main(api: Api) -> list[Answer]:
+        await api.made(REQUESTS, _request())
+        bad = {"metadata": {"labels": {"a": "b c"}}}
+        return [await api.patch(f"{REQUESTS}/r{part}", bad) for part in ("/status", "")]
+
+    counts = [len(answer.body["details"]["causes"]) for answer in on(main)]
+    assert counts == [4, 4]

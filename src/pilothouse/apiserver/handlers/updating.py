@@ -218,7 +218,9 @@ async def _replace(
     if uid:
         # A PUT names the uid as a precondition; to a patch it is a field like others, judged with them.
         meta["uid"] = uid
-    judged = ONCE if subresource == "status" and strategy.judgements.finalizers else strategy.judgements
+    judged = strategy.judgements
+    if subresource == "status" and judged.finalizers and not judged.status:
+        judged = ONCE
     problems = metadata.validate_update(meta, old_meta, judged)
     if subresource == "status":
         problems += strategy.validate_status(obj, old)

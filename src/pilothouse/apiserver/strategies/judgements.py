@@ -13,17 +13,19 @@ import msgspec
 class Judgements(msgspec.Struct, frozen=True):
     """Of one kind. ``created``: its own looks at a new object, none if they leave out the metadata. ``whole`` and
     ``change``: those at the metadata of an update, as that of an object and as that of a change. ``spec``: looks at
-    all the rest on an update. ``finalizers``: whether its own looks know which finalizers are the server's."""
+    all the rest on an update. ``finalizers``: whether its own looks know which finalizers are the server's.
+    ``status``: whether a write to the status is judged like that of an object."""
 
     created: int = 1
     whole: int = 0
     change: int = 1
     spec: int = 1
     finalizers: bool = True
+    status: bool = False
 
 
 ONCE = Judgements()
-"""Most kinds, and every write to a status."""
+"""Most kinds, and nearly every write to a status."""
 GENERIC = Judgements(finalizers=False)
 
 _AGAIN = Judgements(whole=1)
@@ -53,7 +55,7 @@ OF_KIND: dict[str, Judgements] = {
     "replicasets.apps": _SPEC_AGAIN,
     "jobs.batch": _SPEC_AGAIN,
     "leases.coordination.k8s.io": GENERIC,
-    "certificatesigningrequests.certificates.k8s.io": _AGAIN,
+    "certificatesigningrequests.certificates.k8s.io": Judgements(whole=1, status=True),
     "endpointslices.discovery.k8s.io": _WHOLE,
     "flowschemas.flowcontrol.apiserver.k8s.io": _WHOLE,
     "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": _WHOLE,
