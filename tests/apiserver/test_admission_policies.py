@@ -417,3 +417,18 @@ def test_a_server_that_cannot_read_what_is_stored_is_not_ready_until_that_is_gon
     assert refused.status == 403
     assert refused.message == 'configmaps "c" is forbidden: not yet ready to handle request'
     assert [read.status, gone.status, granted.status] == [200, 200, 201]
+
+
+@pytest.mark.parametrize("key", [KEY, BINDING_KEY])
+def test_a_first_one_that_nobody_can_read_stops_no_server_that_runs(key: str) -> None:
+    """It was known that there is none, and that stays in force."""
+
+    async def main(api: Api) -> list[Answer]:
+        before = await api.post(CONFIG_MAPS, config_map("before"))
+        kind = "ValidatingAdmissionPolicy" if key == KEY else "ValidatingAdmissionPolicyBinding"
+        name = key[key.rindex("/") + 1 :]
+        text = '{"kind":"%s","apiVersion":"admissionregistration.k8s.io/v1","metadata":{"name":"%s"},"spec":"x"}'
+        await api.store.commit(api.store.stage(key, lambda _revision: (text % (kind, name)).encode(), expected=0))
+        return [before, await api.post(CONFIG_MAPS, config_map())]
+
+    assert [answer.status for answer in on(main)] == [201, 201]

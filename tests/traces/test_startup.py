@@ -26,7 +26,8 @@ def watches(records: list[Record]) -> list[Record]:
 
 def test_every_informer_starts_with_a_watch_that_asks_for_the_initial_events() -> None:
     ours, theirs = start_up().records, recorded("14-startup")
-    assert not [record for record in ours if record.verb == "list"]
+    # What the manager before it attached, a cache that is behind may not show (docs/controllers).
+    assert [record.resource for record in ours if record.verb == "list"] == ["volumeattachments"]
     for record in watches(ours):
         assert set(record.query) == set(watches(theirs)[0].query)
         limit = int(record.query["timeoutSeconds"])

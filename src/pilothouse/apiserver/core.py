@@ -57,6 +57,8 @@ class Core:
         self.env = env
         self.store = store
         self.options = options
+        self.begun_at = store.revision
+        """The revision that the server found when it started."""
         self.table = ResourceTable(options.gates)
         self.requests = RequestReader(self.table)
         self.time = Timestamps(env)

@@ -3,11 +3,12 @@
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.errors import StatusError
 from pilothouse.apiserver.objects import Object, decode
 from pilothouse.apiserver.resources import storage_prefix
 from pilothouse.env import Log
-from pilothouse.storage import Change, Store
+from pilothouse.storage import Change
 
 GROUP = "admissionregistration.k8s.io"
 EXEMPT = (
@@ -38,14 +39,15 @@ class Configurations(Generic[T]):
     none, because the server has just started, they are not ready, and nothing is written that may be concerned.
     """
 
-    def __init__(self, store: Store, resource: str, make: Callable[[Object], T]) -> None:
+    def __init__(self, core: Core, resource: str, make: Callable[[Object], T]) -> None:
         self._prefix, self._make = prefix_of(resource), make
         self._made: dict[str, T] = {}
         self._unread: set[str] = set()
-        for record in store.list(self._prefix).records:
-            if not self._read(record.key, record.value):
+        for record in core.store.list(self._prefix).records:
+            # The plugin may be there only since something is configured; before that it was known that nothing is.
+            if not self._read(record.key, record.value) and record.revision <= core.begun_at:
                 self._unread.add(record.key)
-        store.follow(self._prefix, self._follow)
+        core.store.follow(self._prefix, self._follow)
 
     @property
     def all(self) -> list[T]:

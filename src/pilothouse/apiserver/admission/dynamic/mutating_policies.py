@@ -131,8 +131,8 @@ class MutatingAdmissionPolicy(Plugin):
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._policies = Configurations(core.store, "mutatingadmissionpolicies", Policy)
-        self._bindings = Configurations(core.store, "mutatingadmissionpolicybindings", Binding)
+        self._policies = Configurations(core, "mutatingadmissionpolicies", Policy)
+        self._bindings = Configurations(core, "mutatingadmissionpolicybindings", Binding)
 
     def admit(self, write: Admission) -> None:
         self._run(write, again=False)

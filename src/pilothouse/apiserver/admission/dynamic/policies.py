@@ -92,8 +92,8 @@ class ValidatingAdmissionPolicy(Plugin):
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._policies = Configurations(core.store, "validatingadmissionpolicies", Policy)
-        self._bindings = Configurations(core.store, "validatingadmissionpolicybindings", Binding)
+        self._policies = Configurations(core, "validatingadmissionpolicies", Policy)
+        self._bindings = Configurations(core, "validatingadmissionpolicybindings", Binding)
 
     def review(self, write: Admission) -> None:
         if not may_concern(write, self._policies, self._bindings):

@@ -75,7 +75,7 @@ class Webhooks(Plugin):
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._configured = Configurations(core.store, self.resource, _webhooks)
+        self._configured = Configurations(core, self.resource, _webhooks)
         self.send: Send = send
         """How a webhook is reached; a test without sockets puts its own here."""
 
