@@ -41,6 +41,7 @@ _SERVED = {
     "resource.v1alpha3": "resource.k8s.io/v1alpha3",
     "scheduling.v1": "scheduling.k8s.io/v1",
     "storage.v1": "storage.k8s.io/v1",
+    "storagemigration.v1beta1": "storagemigration.k8s.io/v1beta1",
     "apiextensions.v1": "apiextensions.k8s.io/v1",
 }
 _OTHERS = ("resource.v1alpha3.DeviceTaintRule", "resource.v1alpha3.DeviceTaintRuleList")
@@ -118,7 +119,9 @@ def _go_fields(git_dirs: list[str]) -> dict[str, dict[int, tuple[str, str]]]:
             ["git", "-C", git_dir, "ls-tree", "-r", "--name-only", "HEAD"], check=True, capture_output=True, text=True
         ).stdout.split()
         for name in names:
-            if not re.search(r"/(types\w*|time|micro_time|quantity|intstr|duration|generated)\.go$", name):
+            if not re.search(
+                r"/(types\w*|time|micro_time|quantity|intstr|duration|generated|group_version)\.go$", name
+            ):
                 continue
             package = ".".join(name.split("/")[-3:-1]).removeprefix("pkg.")
             text = subprocess.run(

@@ -25,7 +25,10 @@ _JSON = re.compile(r'json:"([^"]*)"')
 _IMPORT = re.compile(r'^\s*(\w+)\s+"k8s.io/api/([\w/]+)"', re.M)
 _NUMBERS = frozenset({"int", "int32", "int64", "uint16", "float64"})
 _OMITTED = object()
-BEHIND_GATES = (("resource/v1alpha3", "ResourcePoolStatusRequest"),)
+BEHIND_GATES = (
+    ("resource/v1alpha3", "ResourcePoolStatusRequest"),
+    ("storagemigration/v1beta1", "StorageVersionMigration"),
+)
 OTHERS = {
     "apiextensions.k8s.io/v1/CustomResourceDefinition": {
         "metadata": {},
@@ -48,7 +51,8 @@ class Sources:
         self._structs: dict[tuple[str, str], str] = {}
         self._named: dict[tuple[str, str], str] = {}
         self._imports: dict[str, dict[str, str]] = {}
-        self._add("meta", self._read(apimachinery, "pkg/apis/meta/v1/types.go"))
+        for name in ("types", "group_version"):
+            self._add("meta", self._read(apimachinery, f"pkg/apis/meta/v1/{name}.go"))
 
     def _read(self, repository: str, path: str) -> str:
         command = ["git", "-C", repository, "show", f"{self._tag}:{path}"]

@@ -19,6 +19,7 @@ from tests.controllers.storage_version_migrator.widgets import (
 from pilothouse.api.wire import Request
 from pilothouse.apiserver import ApiServer, ServerOptions
 from pilothouse.apiserver.bootstrap_roles import bootstrap_objects
+from pilothouse.apiserver.presentation import protobuf
 from pilothouse.apiserver.resources import BEHIND_GATES
 from pilothouse.env import Env, TaskGroup
 from pilothouse.env.virtual import run
@@ -220,6 +221,24 @@ def test_its_controller_may_write_whatever_there_is_only_behind_the_gate() -> No
         ("ClusterRoleBinding", ROLE),
     ]
     assert added[1]["roleRef"]["name"] == ROLE
+
+
+def test_protobuf_says_the_same_as_json() -> None:
+    condition = {
+        "type": "Running",
+        "status": "True",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+        "reason": "Running",
+        "message": "m",
+    }
+    document = {
+        "kind": "StorageVersionMigration",
+        "apiVersion": "storagemigration.k8s.io/v1beta1",
+        **migration(),
+        "status": {"conditions": [condition], "resourceVersion": "5"},
+    }
+    found = protobuf.decode_object(protobuf.encode_object(document))
+    assert (found["spec"], found["status"]) == (document["spec"], document["status"])
 
 
 def test_every_gate_that_adds_a_resource_is_one() -> None:
