@@ -59,6 +59,8 @@ EXPECTED = "|".join(
         "is invalid: .*Only one reference can have Controller set to true",
         # Its owner was deleted while the watch that would have told so was broken.
         "can't adopt .* has just been deleted at",
+        # A pod went while the patch about it was carried out: this server's words for that are not "not found".
+        'Precondition failed: UID in precondition: [-0-9a-f]+, UID in object meta: "',
         # Its node was silent, and somebody else wrote its status first.
         "Failed to mark a pod NotReady.* the object has been modified",
         # An API server that has just started does not list all its groups yet. Who asks then knows no better until the
