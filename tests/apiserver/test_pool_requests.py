@@ -228,6 +228,16 @@ def _pool(**more: Any) -> Object:
             'status.conditions[0].status: Unsupported value: "Yes"',
             id="neither true nor false",
         ),
+        pytest.param(
+            {"poolCount": 0, "conditions": [CONDITION, CONDITION]},
+            'status.conditions[1].type: Duplicate value: "Complete"',
+            id="the same twice",
+        ),
+        pytest.param(
+            {"poolCount": 0, "conditions": [{**CONDITION, "reason": "all is counted"}]},
+            "a condition reason must start with alphabetic character",
+            id="a reason in words",
+        ),
     ],
 )
 def test_what_cannot_be_answered(status: Object, message: str) -> None:

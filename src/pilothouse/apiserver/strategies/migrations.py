@@ -3,25 +3,14 @@
 After kubernetes' ``pkg/apis/storagemigration/validation`` and ``pkg/registry/storagemigration`` (v1.36).
 """
 
-import re
-from typing import Any
-
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.base import Strategy
+from pilothouse.apiserver.strategies.conditions import condition_problems
 from pilothouse.apiserver.strategies.filling import IMMUTABLE
-from pilothouse.machinery.names import dns_1035_label_errors, dns_subdomain_errors, qualified_name_errors, regex_error
+from pilothouse.machinery.names import dns_1035_label_errors, dns_subdomain_errors
 from pilothouse.machinery.resource_versions import compare
-
-_STATUSES = ("False", "True", "Unknown")
-_REASON = "[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?"
-_REASON_TEXT = (
-    "a condition reason must start with alphabetic character, optionally followed by a string of alphanumeric "
-    "characters or '_,:', and must end with an alphanumeric character or '_'"
-)
-_REASON_EXAMPLES = ("my_name", "MY_NAME", "MyName", "ReasonA,ReasonB", "ReasonA:ReasonB")
-_MAX_REASON, _MAX_MESSAGE = 1024, 32768
 
 
 class MigrationStrategy(Strategy):
@@ -61,7 +50,7 @@ class MigrationStrategy(Strategy):
             told = f"resource version is not well formed: {version}"
             problems.append(errors.invalid_value("status.resourceVersion", version, told))
         conditions = status.get("conditions") or []
-        problems += _condition_problems(conditions)
+        problems += condition_problems(conditions, "status.conditions")
         if known and version != known:
             problems.append(errors.invalid_value("status.resourceVersion", version, IMMUTABLE))
         if _holds(status, "Succeeded") and _holds(status, "Failed"):
@@ -76,36 +65,3 @@ class MigrationStrategy(Strategy):
 
 def _holds(status: Object, type_: str) -> bool:
     return any(one.get("type") == type_ and one.get("status") == "True" for one in status.get("conditions") or ())
-
-
-def _condition_problems(conditions: list[Any]) -> list[FieldError]:
-    """What ``metav1.Condition`` asks of every condition (apimachinery ``pkg/apis/meta/v1/validation``, v0.36)."""
-    problems: list[FieldError] = []
-    seen: list[str] = []
-    for position, condition in enumerate(conditions):
-        path = f"status.conditions[{position}]"
-        type_, reason = condition.get("type") or "", condition.get("reason") or ""
-        if type_ in seen:
-            problems.append(errors.duplicate(f"{path}.type", type_))
-        seen.append(type_)
-        problems += [errors.invalid_value(f"{path}.type", type_, text) for text in qualified_name_errors(type_)]
-        if condition.get("status") not in _STATUSES:
-            problems.append(errors.not_supported(f"{path}.status", condition.get("status") or "", _STATUSES))
-        observed = condition.get("observedGeneration") or 0
-        if observed < 0:
-            problems.append(
-                errors.invalid_value(f"{path}.observedGeneration", observed, "must be greater than or equal to zero")
-            )
-        if not condition.get("lastTransitionTime"):
-            problems.append(errors.required(f"{path}.lastTransitionTime"))
-        if not reason:
-            problems.append(errors.required(f"{path}.reason"))
-        elif not re.fullmatch(_REASON, reason):
-            told = regex_error(_REASON_TEXT, _REASON, _REASON_EXAMPLES)
-            problems.append(errors.invalid_value(f"{path}.reason", reason, told))
-        problems += [
-            errors.too_long(f"{path}.{field}", limit)
-            for field, limit in (("reason", _MAX_REASON), ("message", _MAX_MESSAGE))
-            if len((condition.get(field) or "").encode()) > limit
-        ]
-    return problems

@@ -10,6 +10,7 @@ from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.base import Strategy
+from pilothouse.apiserver.strategies.conditions import condition_problems
 from pilothouse.apiserver.strategies.filling import child, fill, fixed
 from pilothouse.machinery.names import dns_subdomain_errors
 
@@ -63,9 +64,7 @@ class PoolRequestStrategy(Strategy):
             problems += _answer_problems(pool, f"status.pools[{position}]")
         if len(conditions) > _MOST_CONDITIONS:
             return [*problems, errors.too_many("status.conditions", len(conditions), _MOST_CONDITIONS)]
-        for position, condition in enumerate(conditions):
-            problems += _condition_problems(condition, f"status.conditions[{position}]")
-        return problems
+        return problems + condition_problems(conditions, "status.conditions")
 
 
 def _driver_problems(driver: str, path: str) -> list[FieldError]:
@@ -103,17 +102,4 @@ def _answer_problems(pool: Object, path: str) -> list[FieldError]:
         problems += [errors.invalid_value(f"{path}.nodeName", node, text) for text in dns_subdomain_errors(node)]
     if error is not None and len(error.encode()) > _ERROR_BYTES:
         problems.append(errors.too_long(f"{path}.validationError", _ERROR_BYTES))
-    return problems
-
-
-def _condition_problems(condition: Object, path: str) -> list[FieldError]:
-    """Those that somebody who writes an answer by hand may run into."""
-    problems = [
-        errors.required(f"{path}.{field}")
-        for field in ("type", "status", "lastTransitionTime", "reason")
-        if not condition.get(field)
-    ]
-    status = condition.get("status")
-    if status and status not in ("True", "False", "Unknown"):
-        problems.append(errors.not_supported(f"{path}.status", status, ("False", "True", "Unknown")))
     return problems
