@@ -108,11 +108,11 @@ def test_expressions_select_as_well() -> None:
 
 
 def test_what_is_sent_is_the_rules_alone() -> None:
-    sent = msgspec.json.decode(msgspec.json.encode(rules_to_apply("combined", (NAILS,))))
+    sent = msgspec.json.decode(msgspec.json.encode(rules_to_apply(ObjectMeta(name="combined", uid="u"), (NAILS,))))
     assert sent == {
         "kind": "ClusterRole",
         "apiVersion": "rbac.authorization.k8s.io/v1",
-        "metadata": {"name": "combined"},
+        "metadata": {"name": "combined", "uid": "u"},
         "rules": [{"verbs": ["hammer"], "resources": ["nails"]}],
     }
     url = PolicyRule(verbs=("get",), non_resource_urls=("/healthz",))
@@ -264,6 +264,23 @@ def test_a_server_without_server_side_apply_is_sent_the_whole_role() -> None:
         assert found["aggregationRule"] == picking("sum", part="yes")["aggregationRule"]
         sent = world.requests()
         assert sent.count("patch clusterroles sum") == sent.count("update clusterroles sum") >= 1
+
+    running(story)
+
+
+def test_a_role_that_is_gone_stays_gone() -> None:
+    """Also when the cache still has it: what is applied to nothing makes it."""
+
+    async def story(world: World) -> None:
+        await world.request("POST", ROLES, picking("sum", part="yes"))
+        await asyncio.sleep(1)
+        world.faults.add(Rule(delay(7.0), verb="watch", resource="clusterroles"))
+        await world.request("POST", ROLES, part("part-a", rule("things"), part="yes"))
+        await asyncio.sleep(3)
+        await world.delete(f"{ROLES}/sum")
+        await asyncio.sleep(60)
+        assert "patch clusterroles sum" in world.requests()
+        assert await world.get(f"{ROLES}/sum") is None
 
     running(story)
 

@@ -67,7 +67,11 @@ class ClusterRoleAggregation(Controller):
         raw = self._roles.raw(key)
         try:
             await self._client.patch(
-                CLUSTER_ROLES, key, apply_patch(rules_to_apply(key, rules)), field_manager=FIELD_MANAGER, force=True
+                CLUSTER_ROLES,
+                key,
+                apply_patch(rules_to_apply(role.metadata, rules)),
+                field_manager=FIELD_MANAGER,
+                force=True,
             )
         except UnsupportedMediaType:
             # A server without server-side apply: feature gate off, or v1.15 and older.

@@ -4,6 +4,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from pilothouse.api.meta import ObjectMeta
 from pilothouse.api.rbac import CLUSTER_ROLES, ClusterRole, PolicyRule
 from pilothouse.machinery.labels import selector_from
 
@@ -42,11 +43,15 @@ def aggregated_rules(picked: Sequence[ClusterRole]) -> Rules:
     return tuple(dict.fromkeys(rule for role in picked for rule in role.rules))
 
 
-def rules_to_apply(name: str, rules: Rules) -> dict[str, Any]:
-    """The apply configuration: the rules and nothing else, also when there are none."""
+def rules_to_apply(meta: ObjectMeta, rules: Rules) -> dict[str, Any]:
+    """The apply configuration: the rules and nothing else, also when there are none.
+
+    With the uid, so that a role which is gone stays gone. What is applied to nothing makes it, and such a role would be
+    made of no others: rules that nobody takes back.
+    """
     return {
         "kind": CLUSTER_ROLES.kind,
         "apiVersion": CLUSTER_ROLES.api_version,
-        "metadata": {"name": name},
+        "metadata": {"name": meta.name, "uid": meta.uid},
         "rules": rules,
     }
