@@ -1,13 +1,27 @@
 """The kinds of ``certificates.k8s.io`` that are behind gates which are off, as a server has them where they are on."""
 
+import pytest
 from tests.controllers.node_world import Doc, World
+
+from pilothouse.apiserver.strategies.custom import CustomStrategy
+from pilothouse.apiserver.strategies.events import no_name_problems
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 GROUP = "certificates.k8s.io"
 
 
+def allow_any_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Custom resources may have no colons in their names; ClusterTrustBundles must."""
+    monkeypatch.setattr(CustomStrategy, "name_problems", staticmethod(no_name_problems))
+
+
 async def serve(world: World, plural: str, kind: str, *, namespaced: bool, selectable: tuple[str, ...] = ()) -> None:
     """Have the kind served, by a definition: the embedded server has none of its own for what is off by default."""
+    await world.request("POST", DEFINITIONS, definition(plural, kind, namespaced=namespaced, selectable=selectable))
+
+
+def definition(plural: str, kind: str, *, namespaced: bool, selectable: tuple[str, ...] = ()) -> Doc:
+    """That definition."""
     spec: Doc = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     spec["properties"] = {path.rpartition(".")[2]: {"type": "string"} for path in selectable}
     version: Doc = {
@@ -18,7 +32,7 @@ async def serve(world: World, plural: str, kind: str, *, namespaced: bool, selec
         "selectableFields": [{"jsonPath": path} for path in selectable],
     }
     approved = {"api-approved.kubernetes.io": "https://github.com/kubernetes/kubernetes/pull/121596"}
-    definition = {
+    return {
         "metadata": {"name": f"{plural}.{GROUP}", "annotations": approved},
         "spec": {
             "group": GROUP,
@@ -27,4 +41,3 @@ async def serve(world: World, plural: str, kind: str, *, namespaced: bool, selec
             "versions": [version],
         },
     }
-    await world.request("POST", DEFINITIONS, definition)

@@ -1,12 +1,17 @@
 """What every simulated cluster promises, whatever is told in it."""
 
 import asyncio
+import datetime
+import random
 
 import pytest
 from tests.scenarios.users import NAMESPACE, User
 
 from pilothouse.client import Client
-from pilothouse.sim import Simulation, SimulationOptions, simulate
+from pilothouse.env import Env, virtual
+from pilothouse.sim import FaultPlan, Simulation, SimulationOptions, draw, simulate, stretched
+from pilothouse.sim.faults import HoldWatches, JumpClock, Lag, SlowRequests
+from pilothouse.sim.invariants.clocks import latest
 
 
 @pytest.mark.parametrize("nodes", [0, 2])
@@ -32,3 +37,51 @@ def test_both_servers_begin_with_the_same_objects(nodes: int, storage: bool) -> 
     simulate(
         tell, options=SimulationOptions(nodes=nodes, storage=storage, controllers=("ttl-after-finished-controller",))
     )
+
+
+def test_a_plan_can_be_told_in_slower_time() -> None:
+    """All that lasts lasts longer; requests are no slower, and clocks jump no further."""
+    plan = FaultPlan(
+        (
+            HoldWatches(at=1.0, resource="pods", seconds=2.0),
+            SlowRequests(at=2.0, longest=3.0, seconds=5.0),
+            JumpClock(at=3.0, seconds=60.0),
+            Lag(at=4.0, lag=None, seconds=1.0),
+            Lag(at=5.0, lag=2.0, seconds=1.0),
+        )
+    )
+    assert stretched(plan, 10.0) == FaultPlan(
+        (
+            HoldWatches(at=10.0, resource="pods", seconds=20.0),
+            SlowRequests(at=20.0, longest=3.0, seconds=50.0),
+            JumpClock(at=30.0, seconds=60.0),
+            Lag(at=40.0, lag=None, seconds=10.0),
+            Lag(at=50.0, lag=20.0, seconds=10.0),
+        )
+    )
+    drawn = draw(random.Random(1), 90.0, count=100, resources=("pods",))
+    assert stretched(drawn, 1.0) == drawn
+
+
+def test_an_invariant_knows_the_latest_time_that_anybody_has_read_lately() -> None:
+    async def main(env: Env) -> None:
+        assert isinstance(env.clock, virtual.VirtualClock)
+
+        def ahead(within: float) -> float:
+            return (latest(env, within) - env.now()).total_seconds()
+
+        env.clock.jump(500.0)
+        assert ahead(60.0) == 0.0
+        await asyncio.sleep(10.0)
+        env.clock.jump(-100.0)
+        await asyncio.sleep(10.0)
+        assert (ahead(5.0), ahead(10.0), ahead(60.0)) == (0.0, 100.0, 100.0)
+        env.clock.jump(30.0)
+        assert (ahead(5.0), ahead(60.0)) == (0.0, 70.0)
+        env.clock.jump(-40.0)
+        assert (ahead(5.0), ahead(60.0)) == (40.0, 110.0)
+        env.clock.jump(1000.0)
+        assert ahead(60.0) == 0.0
+        assert latest(env, 60.0).tzinfo is datetime.UTC
+
+    virtual.run(main)

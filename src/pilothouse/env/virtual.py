@@ -224,12 +224,14 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 class VirtualClock:
     """Wall time on the virtual loop: a start, plus loop time, plus the jumps made so far."""
 
-    __slots__ = ("_at", "_loop", "_now", "_start")
+    __slots__ = ("_at", "_loop", "_now", "_start", "jumps")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, start: datetime.datetime = START) -> None:
         self._loop = loop
         self._start = self._now = start
         self._at = 0.0
+        self.jumps: list[tuple[float, float]] = []
+        """All so far, oldest first: at what loop time, and how many seconds forwards."""
 
     def now(self) -> datetime.datetime:
         # Many things happen at one instant of virtual time.
@@ -241,6 +243,7 @@ class VirtualClock:
 
     def jump(self, seconds: float) -> None:
         """Move the wall clock forwards, or back, without loop time noticing."""
+        self.jumps.append((self._loop.time(), seconds))
         self._start += datetime.timedelta(seconds=seconds)
         self._now = self._start + datetime.timedelta(seconds=self._at)
 

@@ -7,7 +7,7 @@ every process. ``faults`` has what can go wrong, as data; ``faults.draw`` makes 
 Not simulated: sockets, TLS and time spent computing.
 """
 
-from pilothouse.sim.faults import FaultPlan, draw
+from pilothouse.sim.faults import FaultPlan, draw, stretched
 from pilothouse.sim.invariants import Invariant, Violation
 from pilothouse.sim.simulation import Simulation, SimulationFailed, SimulationOptions, running, simulate
 from pilothouse.sim.story import Origin, Story
@@ -24,4 +24,5 @@ __all__ = [
     "draw",
     "running",
     "simulate",
+    "stretched",
 ]

@@ -197,5 +197,21 @@ def draw(
     return FaultPlan(tuple(faults))
 
 
+def stretched(plan: FaultPlan, factor: float) -> FaultPlan:
+    """The same faults, each that many times as late and as long, for controllers that look seldom.
+
+    Requests and events that are slow are as slow as before: longer than that nobody waits for one.
+    """
+    return FaultPlan(tuple(_stretch(fault, factor) for fault in plan.faults))
+
+
+def _stretch(fault: Fault, factor: float) -> Fault:
+    times = ["at", "down", "lag"] if isinstance(fault, JumpClock) else ["at", "down", "lag", "seconds"]
+    longer = {name: getattr(fault, name, None) for name in times}
+    return msgspec.structs.replace(
+        fault, **{name: round(value * factor, 3) for name, value in longer.items() if value is not None}
+    )
+
+
 def _while(chance: random.Random) -> float:
     return round(chance.choice((0.2, 2.0, 10.0, 40.0)) * (0.5 + chance.random()), 3)

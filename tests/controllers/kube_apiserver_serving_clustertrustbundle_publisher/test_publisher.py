@@ -6,11 +6,9 @@ import hashlib
 from collections.abc import Awaitable, Callable
 
 import pytest
-from tests.controllers.certificate_kinds import serve
+from tests.controllers.certificate_kinds import allow_any_name, serve
 from tests.controllers.node_world import World, play
 
-from pilothouse.apiserver.strategies.custom import CustomStrategy
-from pilothouse.apiserver.strategies.events import no_name_problems
 from pilothouse.client.interceptor import Rule, fail
 from pilothouse.controllers.identity.kube_apiserver_serving_clustertrustbundle_publisher import (
     DESCRIPTOR,
@@ -28,8 +26,7 @@ OTHER = "kubernetes.io:kube-apiserver-serving:name2"
 
 @pytest.fixture(autouse=True)
 def any_name_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Custom resources may have no colons in their names; ClusterTrustBundles must."""
-    monkeypatch.setattr(CustomStrategy, "name_problems", staticmethod(no_name_problems))
+    allow_any_name(monkeypatch)
 
 
 def test_a_bundle_is_named_after_its_signer_and_its_content() -> None:

@@ -1,0 +1,80 @@
+"""What must hold for certificate requests of pods: the cleaner takes none that is younger than a quarter of an hour,
+and leaves none that is much older.
+
+Judged by what was committed, when it is.
+"""
+
+import datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pilothouse.api.meta import Object
+from pilothouse.controllers.identity.podcertificaterequest_cleaner import DESCRIPTOR
+from pilothouse.env import Env
+from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.invariants.clocks import latest
+from pilothouse.sim.story import Origin
+from pilothouse.storage import Change
+
+if TYPE_CHECKING:
+    from pilothouse.sim.simulation import Process
+
+_request = msgspec.json.Decoder(Object).decode
+_PREFIX = "certificates.k8s.io/podcertificaterequests/"
+
+KEPT_FOR = datetime.timedelta(minutes=15)
+MUCH_OLDER = datetime.timedelta(minutes=21)
+"""Every five minutes the cleaner looks."""
+ON_ITS_WAY = 60.0
+"""So long a deletion may take that was decided on, in seconds: others may go before it, each of them slowly."""
+
+
+class PodRequests(Invariant):
+    """All requests of a cluster. ``cleaned`` counts those that the cleaner took, so that a story can tell that
+    something happened."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, datetime.datetime] = {}
+        self._env: Env | None = None
+        self.cleaned = 0
+
+    @property
+    def env(self) -> Env:
+        """That of the simulation."""
+        assert self._env is not None, "who deletes was started"
+        return self._env
+
+    def started(self, process: "Process") -> None:
+        """It knows what time it is."""
+        self._env = process.wire.env
+
+    def committed(self, change: Change, origin: Origin | None) -> None:
+        """A request is new, has changed, or is gone."""
+        is_cleaners = origin is not None and origin.controller == DESCRIPTOR.client_name
+        if is_cleaners and not (change.key.startswith(_PREFIX) and change.type == "DELETED"):
+            raise Violation(f"the cleaner has written {change.key}")
+        if not change.key.startswith(_PREFIX):
+            return
+        key = change.key.removeprefix(_PREFIX)
+        before = self._made.pop(key, None)
+        if change.type == "DELETED":
+            if is_cleaners:
+                assert before is not None, "what is deleted was made"
+                self._judge(key, before)
+            return
+        made = _request(change.value).metadata.creation_timestamp
+        assert made is not None, "the server says when something was made"
+        self._made[key] = made
+
+    def _judge(self, key: str, made: datetime.datetime) -> None:
+        self.cleaned += 1
+        age = latest(self.env, ON_ITS_WAY) - made
+        if age < KEPT_FOR:
+            raise Violation(f"request {key} was taken after {age}")
+
+    def settled(self) -> None:
+        """None is left whose time is over. What was made while the clock was ahead may be there for long."""
+        for key, made in self._made.items():
+            if self.env.now() - made > MUCH_OLDER:
+                raise Violation(f"request {key} of {made} is still there")

@@ -1,0 +1,124 @@
+"""What must hold for the trust bundle of the API server: the publisher writes nothing but its own, takes no older one
+before it knows that the right one is there, and in the end that is the only one.
+
+Judged by what was committed and by what each process was shown.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pilothouse.api.certificates import ClusterTrustBundle
+from pilothouse.client.interceptor import Observation
+from pilothouse.controllers.identity.kube_apiserver_serving_clustertrustbundle_publisher import DESCRIPTOR
+from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.invariants.cached import Shown
+from pilothouse.sim.story import Origin
+from pilothouse.storage import Change
+
+if TYPE_CHECKING:
+    from pilothouse.sim.simulation import Process
+
+_bundle = msgspec.json.Decoder(ClusterTrustBundle).decode
+_PREFIX = "certificates.k8s.io/clustertrustbundles/"
+_SIGNER = "kubernetes.io/kube-apiserver-serving"
+
+
+def name_of(content: str) -> str:
+    """What the bundle with that content is to be called."""
+    return f"kubernetes.io:kube-apiserver-serving:{hashlib.sha256(content.encode()).hexdigest()[:24]}"
+
+
+class _Life:
+    """One process: what it may publish, and of which of these it has learnt that they are there."""
+
+    def __init__(self, first: int) -> None:
+        self.first = first
+        self.known: set[str] = set()  # never iterated
+        self.shown = Shown("clustertrustbundles", ClusterTrustBundle, self._learn)
+
+    def _learn(self, _old: ClusterTrustBundle | None, new: ClusterTrustBundle | None) -> None:
+        if new is not None:
+            self.learn(new)
+
+    def learn(self, bundle: ClusterTrustBundle) -> None:
+        """It is there."""
+        if bundle.metadata.name == name_of(bundle.spec.trust_bundle):
+            self.known.add(bundle.spec.trust_bundle)
+
+
+class TrustBundles(Invariant):
+    """All bundles of a cluster. ``contents`` is what the manager was told to publish, the last one last; it may grow.
+    A process publishes the one that was the last when it started, or a later one.
+
+    ``written`` and ``removed`` count what the publisher did, so that a story can tell that something happened.
+    """
+
+    def __init__(self, contents: Sequence[str]) -> None:
+        self._contents = contents
+        self._lives: dict[str, _Life] = {}
+        self._bundles: dict[str, ClusterTrustBundle] = {}
+        self.written = 0
+        self.removed = 0
+
+    def started(self, process: "Process") -> None:
+        """It has yet to read what it is to publish."""
+        self._lives[process.name] = _Life(len(self._contents) - 1)
+
+    def observed(self, process: "Process", seen: Observation) -> None:
+        """A process learns of bundles."""
+        self._lives[process.name].shown.observe(seen)
+
+    def committed(self, change: Change, origin: Origin | None) -> None:
+        """A bundle is new, has changed, or is gone."""
+        is_own = origin is not None and origin.controller == DESCRIPTOR.client_name
+        if not change.key.startswith(_PREFIX):
+            if is_own:
+                raise Violation(f"the publisher has written {change.key}")
+            return
+        name = change.key.removeprefix(_PREFIX)
+        before = self._bundles.pop(name, None)
+        now = None if change.type == "DELETED" else _bundle(change.value)
+        if now is not None:
+            self._bundles[name] = now
+        if not is_own:
+            return
+        assert origin is not None, "as just found"
+        life = self._lives[origin.program]
+        if now is not None:
+            self._judge_write(life, before, now)
+        elif before is not None:
+            self._judge_removal(life, before)
+
+    def _judge_write(self, life: _Life, before: ClusterTrustBundle | None, now: ClusterTrustBundle) -> None:
+        self.written += 1
+        name, content = now.metadata.name, now.spec.trust_bundle
+        if now.spec.signer_name != _SIGNER or (before is not None and before.spec.signer_name != _SIGNER):
+            raise Violation(f"bundle {name} of {now.spec.signer_name} is somebody else's")
+        if content not in self._contents[life.first :] or name != name_of(content):
+            raise Violation(f"bundle {name} says {content!r}, and nobody has asked for that")
+        if before is not None and _said(before) != _said(now):
+            raise Violation(f"bundle {name} has lost what people wrote on it")
+        life.learn(now)
+
+    def _judge_removal(self, life: _Life, before: ClusterTrustBundle) -> None:
+        self.removed += 1
+        name = before.metadata.name
+        if before.spec.signer_name != _SIGNER:
+            raise Violation(f"bundle {name} of {before.spec.signer_name} was removed, and is somebody else's")
+        wanted = [content for content in self._contents[life.first :] if content in life.known]
+        if not any(name_of(content) != name for content in wanted):
+            raise Violation(f"bundle {name} was removed before there was another one")
+
+    def settled(self) -> None:
+        """The right one is there, and no other."""
+        found = sorted(name for name, each in self._bundles.items() if each.spec.signer_name == _SIGNER)
+        content = self._contents[-1]
+        if found != [name_of(content)] or self._bundles[found[0]].spec.trust_bundle != content:
+            raise Violation(f"{found} are there, and {name_of(content)} should be")
+
+
+def _said(bundle: ClusterTrustBundle) -> tuple[object, object]:
+    return bundle.metadata.labels, bundle.metadata.annotations

@@ -1,0 +1,21 @@
+"""Simulated clusters whose API servers serve what is off by default."""
+
+import asyncio
+
+from tests.controllers.certificate_kinds import DEFINITIONS
+from tests.scenarios.users import Doc, User
+
+from pilothouse.sim import Simulation
+
+
+async def serve(simulation: Simulation, *definitions: Doc) -> None:
+    """Define these kinds, and start the manager anew: one that found a kind missing has left out its controllers."""
+    user = User(simulation.user)
+    for definition in definitions:
+        await user.ask("POST", DEFINITIONS, definition)
+    await asyncio.sleep(5.0)
+    simulation.kill()
+    await asyncio.sleep(1.0)
+    assert simulation.process is not None, "it was started again at once"
+    assert simulation.process.manager is not None, "a process has a manager"
+    await simulation.process.manager.leading.wait()

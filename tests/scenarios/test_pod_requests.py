@@ -1,0 +1,145 @@
+"""Certificate requests of pods under faults: kubelets ask, signers answer or do not, and nobody tidies up but one."""
+
+import asyncio
+import contextlib
+import datetime
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from tests.controllers.certificate_kinds import GROUP, definition
+from tests.scenarios.served import serve
+from tests.scenarios.users import Doc, Restless
+
+from pilothouse.client.interceptor import Replace, Rule
+from pilothouse.controllers.identity.podcertificaterequest_cleaner import DESCRIPTOR, controller
+from pilothouse.machinery.times import parse_time
+from pilothouse.sim import Simulation, SimulationFailed, SimulationOptions, draw, simulate, stretched
+from pilothouse.sim.invariants.pod_requests import PodRequests
+
+OPTIONS = SimulationOptions(nodes=0, controllers=(DESCRIPTOR.name,), gates=DESCRIPTOR.gates)
+NAMESPACES = ("default", "kube-system")
+RESOURCES = ("podcertificaterequests",)
+SECONDS, FACTOR = 90.0, 60.0
+"""Faults of a minute and a half, told in an hour and a half: the cleaner looks every five minutes."""
+MINUTE = 60.0
+FOUR = datetime.timedelta(minutes=4)
+KIND = definition(*RESOURCES, "PodCertificateRequest", namespaced=True)
+
+
+class Kubelets(Restless):
+    """Those who ask for their pods, and the signers."""
+
+    PAUSES = (0.0, 0.5, 20.0, 60.0, 240.0)
+
+    def actions(self) -> list[Callable[[], Awaitable[None]]]:
+        """What may be done, the likelier more than once."""
+        return [self.request, self.request, self.request, self.request, self.answer, self.answer, self.drop, self.again]
+
+    async def request(self, name: str = "") -> None:
+        """One of a few names, so that some come again."""
+        await self.make(self._chance.choice(NAMESPACES), name or f"r{self._chance.randrange(6)}")
+
+    async def make(self, namespace: str, name: str) -> None:
+        """A request."""
+        head = {"apiVersion": f"{GROUP}/v1beta1", "kind": "PodCertificateRequest", "metadata": {"name": name}}
+        await self.ask("POST", requests(namespace), {**head, "spec": {"signerName": "example.com/own"}})
+
+    async def answer(self) -> None:
+        """Issue a certificate, or say no."""
+        said = self._chance.choice(({"certificateChain": "PEM"}, {"conditions": [{"type": "Denied"}]}))
+        path, _found = await self._any()
+        await self.merge(path, {"status": said})
+
+    async def drop(self) -> None:
+        """The pod is gone, and its request with it."""
+        path, _found = await self._any()
+        await self.ask("DELETE", path)
+
+    async def again(self) -> None:
+        """Another pod, and a request of the same name."""
+        path, found = await self._any()
+        await self.ask("DELETE", path)
+        await self.request(found["metadata"]["name"])
+
+    async def _any(self) -> tuple[str, Doc]:
+        """A request, and where it is; what is asked of one that is not there is refused."""
+        where = self._chance.choice(NAMESPACES)
+        items = await self.items(requests(where)) or [{"metadata": {"name": "none"}}]
+        found = self._chance.choice(items)
+        return f"{requests(where)}/{found['metadata']['name']}", found
+
+    async def left(self) -> list[Doc]:
+        """All that are there."""
+        return await self.items(f"/apis/{GROUP}/v1beta1/{RESOURCES[0]}")
+
+
+def requests(namespace: str) -> str:
+    """Where they are."""
+    return f"/apis/{GROUP}/v1beta1/namespaces/{namespace}/{RESOURCES[0]}"
+
+
+def test_a_request_of_a_pod_is_left_alone_for_a_quarter_of_an_hour_and_then_goes(seed: int) -> None:
+    async def tell(simulation: Simulation) -> None:
+        user = Kubelets(simulation)
+        await serve(simulation, KIND)
+        plan = draw(simulation.env.stream("plan"), SECONDS, count=16, resources=RESOURCES, restarts=True)
+        await asyncio.gather(simulation.follow(stretched(plan, FACTOR)), user.work(80))
+        await user.request("last")
+        await simulation.settle()
+        made = [parse_time(each["metadata"]["creationTimestamp"]) for each in await user.left()]
+        if made:  # while the clock was ahead
+            rest = max(made) - simulation.env.now() + datetime.timedelta(minutes=21)
+            await asyncio.sleep(rest.total_seconds())
+        assert await user.left() == []
+        await simulation.settle()
+
+    simulate(tell, seed=seed, options=OPTIONS, invariants=lambda: (PodRequests(),))
+
+
+async def exchanged(simulation: Simulation) -> None:
+    """A request is old, and somebody makes a new one of its name while the manager hears of nothing."""
+    user = Kubelets(simulation)
+    await serve(simulation, KIND)
+    await user.make("default", "r")
+    await asyncio.sleep(14 * MINUTE)
+    with simulation.held_watches(*RESOURCES):
+        await user.ask("DELETE", f"{requests('default')}/r")
+        await user.make("default", "r")
+        await asyncio.sleep(7 * MINUTE)
+    assert len(await user.left()) == 1
+    await simulation.settle()
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=["with the uid", "with the name alone"])
+def test_another_request_of_the_name_is_not_meant(guarded: bool) -> None:
+    def without_uid(request: Any) -> Any:
+        return replace(request, body=b"{}")
+
+    async def story(simulation: Simulation) -> None:
+        if not guarded:
+            simulation.add_rule(Rule(Replace(without_uid), verb="delete", resource="podcertificaterequests"))
+        await exchanged(simulation)
+
+    expected = contextlib.nullcontext() if guarded else pytest.raises(SimulationFailed, match="was taken after 0:0")
+    with expected:
+        simulate(story, options=OPTIONS, invariants=lambda: (PodRequests(),))
+
+
+def test_the_judge_notices_what_goes_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(controller, "is_over", lambda meta, now: now - meta.creation_timestamp > FOUR)
+    with pytest.raises(SimulationFailed, match="was taken after"):
+        simulate(exchanged, options=OPTIONS, invariants=lambda: (PodRequests(),))
+
+
+def test_the_judge_notices_what_stays() -> None:
+    options = SimulationOptions(nodes=0, controllers=("ttl",))
+    with pytest.raises(SimulationFailed, match="is still there"):
+        simulate(exchanged, options=options, invariants=lambda: (PodRequests(),))
+
+
+def test_the_judge_has_seen_what_happens() -> None:
+    judge = PodRequests()
+    simulate(exchanged, options=OPTIONS, invariants=lambda: (judge,))
+    assert judge.cleaned == 1

@@ -1,0 +1,190 @@
+"""The trust bundle of the API server under faults: people change, delete and add bundles, and the manager is started
+anew with another authority."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.controllers.certificate_kinds import GROUP, allow_any_name, definition
+from tests.scenarios.served import serve
+from tests.scenarios.users import Restless
+
+from pilothouse.client.interceptor import Rule, fail
+from pilothouse.controllers.identity.kube_apiserver_serving_clustertrustbundle_publisher import (
+    DESCRIPTOR,
+    SIGNER,
+    TrustBundleOptions,
+    controller,
+)
+from pilothouse.controllers.identity.kube_apiserver_serving_clustertrustbundle_publisher.controller import (
+    TrustBundlePublisher,
+)
+from pilothouse.controllers.identity.kube_apiserver_serving_clustertrustbundle_publisher.decide import new_bundle
+from pilothouse.sim import Simulation, SimulationFailed, SimulationOptions, draw, simulate
+from pilothouse.sim.invariants.trust_bundles import TrustBundles, name_of
+
+BUNDLES = f"/apis/{GROUP}/v1beta1/clustertrustbundles"
+KIND = definition(
+    "clustertrustbundles", "ClusterTrustBundle", namespaced=False, selectable=(".spec.signerName", ".spec.trustBundle")
+)
+RESOURCES = ("clustertrustbundles",)
+SECONDS = 180.0
+OTHERS = {"example.com:own:a": "example.com/own", "example.com:own:b": "example.com/own", "plain": ""}
+OF_SIGNER = tuple(f"kubernetes.io:kube-apiserver-serving:{word}" for word in ("old", "mine"))
+
+
+def authority(number: int) -> str:
+    return f"-----BEGIN CERTIFICATE-----\n{number}\n-----END CERTIFICATE-----\n"
+
+
+class Administrator(Restless):
+    """Somebody who may do everything, and does."""
+
+    PAUSES = (0.0, 0.0, 0.05, 0.5, 3.0, 8.0)
+
+    def __init__(self, simulation: Simulation, file: Path, contents: list[str]) -> None:
+        super().__init__(simulation)
+        self._simulation = simulation
+        self.file = file
+        self.contents = contents
+
+    def actions(self) -> list[Callable[[], Awaitable[None]]]:
+        """What may be done, the likelier more than once."""
+        return [self.add, self.add, self.add, self.lose, self.lose, self.tamper, self.tamper, self.note, self.rotate]
+
+    def _name(self) -> str:
+        rights = [name_of(content) for content in dict.fromkeys(self.contents)]
+        return self._chance.choice([*OTHERS, *OF_SIGNER, *rights, name_of(self.contents[-1])])
+
+    async def add(self) -> None:
+        """Of that signer, of another one, or of none; with whatever content."""
+        name = self._name()
+        await self.make(name, OTHERS.get(name, SIGNER), self._content())
+
+    async def make(self, name: str, signer: str, content: str) -> None:
+        """A bundle."""
+        head = {"apiVersion": f"{GROUP}/v1beta1", "kind": "ClusterTrustBundle", "metadata": {"name": name}}
+        await self.ask("POST", BUNDLES, {**head, "spec": {"signerName": signer, "trustBundle": content}})
+
+    def _content(self) -> str:
+        return authority(self._chance.randrange(4))
+
+    async def lose(self) -> None:
+        """Delete one."""
+        await self.ask("DELETE", f"{BUNDLES}/{self._name()}")
+
+    async def tamper(self) -> None:
+        """Have it say something else."""
+        await self.merge(f"{BUNDLES}/{self._name()}", {"spec": {"trustBundle": self._content()}})
+
+    async def note(self) -> None:
+        """Write something on it."""
+        labels = {"seen": self._chance.choice(("yes", "no"))}
+        await self.merge(f"{BUNDLES}/{self._name()}", {"metadata": {"labels": labels}})
+
+    async def rotate(self) -> None:
+        """Sooner or later, and with old lists or not."""
+        self.begin_anew(self._content(), down=self._chance.choice((0.0, 2.0)), stale=self._chance.random() < 0.3)
+
+    def begin_anew(self, content: str, *, down: float = 0.0, stale: bool = False) -> None:
+        """The API server has another certificate; the manager is started again to know."""
+        self.contents.append(content)
+        self.file.write_text(content)
+        self._simulation.kill(down=down, stale=stale)
+
+
+Story = Callable[[Simulation, Administrator], Awaitable[None]]
+
+
+def told(story: Story, path: Path, *, seed: int = 0) -> TrustBundles:
+    """The judge of that story, in which the kind is served and a bundle of the signer is there already."""
+    file = path / "ca.crt"
+    contents = [authority(0)]
+    file.write_text(contents[0])
+    judge = TrustBundles(contents)
+
+    async def tell(simulation: Simulation) -> None:
+        user = Administrator(simulation, file, contents)
+        await serve(simulation, KIND)
+        await story(simulation, user)
+
+    options = SimulationOptions(
+        nodes=0,
+        controllers=(DESCRIPTOR.name,),
+        gates=DESCRIPTOR.gates,
+        controller_options={DESCRIPTOR.name: TrustBundleOptions(root_ca_file=str(file))},
+    )
+    simulate(tell, seed=seed, options=options, invariants=lambda: (judge,))
+    return judge
+
+
+@pytest.fixture(autouse=True)
+def any_name_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    allow_any_name(monkeypatch)
+
+
+def test_the_bundle_is_the_right_one_in_the_end_and_nobody_elses_is_touched(seed: int, tmp_path: Path) -> None:
+    async def story(simulation: Simulation, user: Administrator) -> None:
+        plan = draw(simulation.env.stream("plan"), SECONDS, count=14, resources=RESOURCES, restarts=True)
+        await asyncio.gather(simulation.follow(plan), user.work(100))
+        await simulation.settle()
+        await user.delete_all(BUNDLES)
+        await simulation.settle()
+        assert len(await user.items(BUNDLES)) == 1
+
+    judge = told(story, tmp_path, seed=seed)
+    assert judge.written
+
+
+async def rotated(simulation: Simulation, user: Administrator) -> None:
+    """There is another authority, and for a while its bundle cannot be made."""
+    await user.make("plain", "", authority(0))
+    await user.make(OF_SIGNER[0], SIGNER, authority(3))
+    await asyncio.sleep(5.0)
+    rule = simulation.add_rule(Rule(fail(403, "Forbidden"), verb="create", resource="clustertrustbundles"))
+    user.begin_anew(authority(1))
+    await asyncio.sleep(20.0)
+    assert name_of(authority(0)) in {each["metadata"]["name"] for each in await user.items(BUNDLES)}
+    simulation.remove_rule(rule)
+    await simulation.settle()
+    assert len(await user.items(BUNDLES)) == 2
+
+
+def test_an_older_bundle_stays_until_the_right_one_is_there(tmp_path: Path) -> None:
+    judge = told(rotated, tmp_path)
+    assert (judge.written, judge.removed) == (2, 2)
+
+
+async def nothing(_self: TrustBundlePublisher) -> None:
+    """Not done."""
+
+
+async def eagerly(self: TrustBundlePublisher, key: str) -> Any:
+    """The others first."""
+    await self._remove_others()
+    await self._have_it()
+
+
+def old_bundle(_bundle: str) -> dict[str, Any]:
+    """Whatever the file says."""
+    return new_bundle(authority(2))
+
+
+@pytest.mark.parametrize(
+    ("where", "what", "instead", "complaint"),
+    [
+        pytest.param(TrustBundlePublisher, "reconcile", eagerly, "before there was another one", id="removed first"),
+        pytest.param(TrustBundlePublisher, "_remove_others", nothing, "are there, and", id="others stay"),
+        pytest.param(TrustBundlePublisher, "_have_it", nothing, "before there was another one", id="none is made"),
+        pytest.param(controller, "new_bundle", old_bundle, "nobody has asked for", id="another content"),
+        pytest.param(controller, "others", lambda *_all: ["plain"], "is somebody else's", id="another signer"),
+    ],
+)
+def test_the_judge_notices(
+    where: Any, what: str, instead: Any, complaint: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(where, what, instead)
+    with pytest.raises(SimulationFailed, match=complaint):
+        told(rotated, tmp_path)
