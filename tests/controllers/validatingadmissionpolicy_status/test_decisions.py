@@ -133,12 +133,14 @@ def test_a_generation_is_looked_at_once(generation: int, observed: int, expected
 
 
 def test_what_is_applied() -> None:
-    policy = msgspec.convert({"metadata": {"name": "p", "generation": 3}}, ValidatingAdmissionPolicy)
+    policy = msgspec.convert(
+        {"metadata": {"name": "p", "generation": 3, "resourceVersion": "7"}}, ValidatingAdmissionPolicy
+    )
     bare = configuration(policy, [])
     assert bare == {
         "kind": "ValidatingAdmissionPolicy",
         "apiVersion": "admissionregistration.k8s.io/v1",
-        "metadata": {"name": "p"},
+        "metadata": {"name": "p", "resourceVersion": "7"},
         "status": {"observedGeneration": 3, "typeChecking": {}},
     }
     told = configuration(policy, [("here", "this")])["status"]["typeChecking"]

@@ -3,6 +3,7 @@
 from pilothouse.api.admissionregistration import VALIDATING_ADMISSION_POLICIES, ValidatingAdmissionPolicy
 from pilothouse.client import apply_patch
 from pilothouse.client.discovery import Discovery
+from pilothouse.client.errors import Conflict, NotFound
 from pilothouse.controllers.policy.validatingadmissionpolicy_status import DESCRIPTOR, PolicyStatusOptions
 from pilothouse.controllers.policy.validatingadmissionpolicy_status.checking import Checker
 from pilothouse.controllers.policy.validatingadmissionpolicy_status.decide import (
@@ -18,7 +19,7 @@ from pilothouse.controllers.policy.validatingadmissionpolicy_status.decide impor
     warning,
 )
 from pilothouse.controllers.policy.validatingadmissionpolicy_status.types import Schemas
-from pilothouse.runtime import Controller, ControllerContext, Requeue
+from pilothouse.runtime import Controller, ControllerContext, Requeue, RetryLater
 
 QUEUE = "validatingadmissionpolicy-status"
 
@@ -57,14 +58,18 @@ class PolicyStatusController(Controller):
         if policy is None or not is_due(policy):
             return None
         body = configuration(policy, await self._warnings(policy))
-        await self._context.client.patch(
-            VALIDATING_ADMISSION_POLICIES,
-            key,
-            apply_patch(body),
-            subresource="status",
-            field_manager=FIELD_MANAGER,
-            force=True,
-        )
+        try:
+            await self._context.client.patch(
+                VALIDATING_ADMISSION_POLICIES,
+                key,
+                apply_patch(body),
+                subresource="status",
+                field_manager=FIELD_MANAGER,
+                force=True,
+            )
+        except (Conflict, NotFound) as error:
+            # The cache is behind. It will show the policy as it is now, or that it is gone.
+            raise RetryLater(str(error)) from error
         return None
 
     async def _warnings(self, policy: ValidatingAdmissionPolicy) -> list[tuple[str, str]]:

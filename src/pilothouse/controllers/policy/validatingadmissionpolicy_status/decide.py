@@ -85,12 +85,17 @@ def is_due(policy: ValidatingAdmissionPolicy) -> bool:
 
 
 def configuration(policy: ValidatingAdmissionPolicy, warnings: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    """What is applied to the status: (where, what) of each warning."""
+    """What is applied to the status: (where, what) of each warning.
+
+    To the policy as it was read and to no other one. Upstream's is applied to whatever has the name by then: to a newer
+    generation, or to another policy, which is never looked at if its generation is smaller.
+    """
+    meta = policy.metadata
     listed = [{"fieldRef": where, "warning": what} for where, what in warnings]
     checking = {"expressionWarnings": listed} if listed else {}
     return {
         "kind": "ValidatingAdmissionPolicy",
         "apiVersion": "admissionregistration.k8s.io/v1",
-        "metadata": {"name": policy.metadata.name},
-        "status": {"observedGeneration": policy.metadata.generation, "typeChecking": checking},
+        "metadata": {"name": meta.name, "resourceVersion": meta.resource_version},
+        "status": {"observedGeneration": meta.generation, "typeChecking": checking},
     }

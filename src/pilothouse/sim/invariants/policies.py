@@ -1,0 +1,99 @@
+"""What must hold for what is said of ValidatingAdmissionPolicies: it is said of the policy as it is, and never taken
+back for what was said of an earlier one.
+
+Judged by what was committed, after every write; what is wrong with an expression the story knows.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from pilothouse.api.admissionregistration import VALIDATING_ADMISSION_POLICIES, Validation
+from pilothouse.api.meta import ObjectMeta, View
+from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.story import Origin
+from pilothouse.storage import Change
+
+_POLICIES = f"{VALIDATING_ADMISSION_POLICIES.group}/{VALIDATING_ADMISSION_POLICIES.resource}/"
+CONTROLLER = "validatingadmissionpolicy-status-controller"
+
+
+class _Warning(View, frozen=True):
+    field_ref: str = ""
+
+
+class _TypeChecking(View, frozen=True):
+    expression_warnings: tuple[_Warning, ...] = ()
+
+
+class _Status(View, frozen=True):
+    observed_generation: int = 0
+    type_checking: _TypeChecking | None = None
+
+
+class _Spec(View, frozen=True):
+    validations: tuple[Validation, ...] = ()
+
+
+class _Policy(View, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: _Spec = _Spec()
+    status: _Status = _Status()
+
+
+_policy = msgspec.json.Decoder(_Policy).decode
+
+
+class PolicyStatuses(Invariant):
+    """All policies of a cluster in which each expression is wrong, or not, whatever the policy is about.
+
+    ``told`` counts the looks at policies, and ``warned`` those that found something.
+    """
+
+    def __init__(self, is_wrong: Callable[[str], bool]) -> None:
+        self._is_wrong = is_wrong
+        self._policies: dict[str, _Policy] = {}
+        self.told = 0
+        self.warned = 0
+
+    def committed(self, change: Change, origin: Origin | None) -> None:
+        """Policies."""
+        if not change.key.startswith(_POLICIES):
+            return
+        name = change.key.removeprefix(_POLICIES)
+        before = self._policies.pop(name, None)
+        if change.type == "DELETED":
+            return
+        now = self._policies[name] = _policy(change.value)
+        generation, observed = now.metadata.generation, now.status.observed_generation
+        if observed > generation:
+            raise Violation(f"policy {name}: generation {observed} was looked at, and it has got to {generation} only")
+        if before is not None and before.metadata.uid == now.metadata.uid:
+            earlier = before.status.observed_generation
+            if observed < earlier:
+                raise Violation(f"policy {name}: {observed} was looked at after {earlier}")
+        if origin is not None and origin.controller == CONTROLLER:
+            if observed != generation:
+                raise Violation(f"policy {name}: something is said of {observed} while it is at {generation}")
+            self.told += 1
+            self.warned += bool(self._judge(name, now))
+
+    def _judge(self, name: str, policy: _Policy) -> list[str]:
+        """What is warned of, which must be what is wrong."""
+        checking = policy.status.type_checking
+        said = [] if checking is None else [each.field_ref for each in checking.expression_warnings]
+        wrong = []
+        for number, each in enumerate(policy.spec.validations):
+            texts = {"expression": each.expression, "messageExpression": each.message_expression}
+            wrong += [f"spec.validations[{number}].{field}" for field, text in texts.items() if self._is_wrong(text)]
+        if said != wrong:
+            raise Violation(f"policy {name}: wrong are {wrong}, and warned of {said}")
+        return said
+
+    def settled(self) -> None:
+        """Every generation was looked at."""
+        for name, policy in self._policies.items():
+            generation, observed = policy.metadata.generation, policy.status.observed_generation
+            if observed != generation:
+                raise Violation(f"policy {name}: generation {generation} was never looked at, only {observed}")
+            self._judge(name, policy)

@@ -1,0 +1,162 @@
+"""Policies that two people edit, delete and make again, under faults: what is said of each is said of it as it is."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from tests.scenarios.users import Doc, Restless
+
+from pilothouse.client.interceptor import Rule, fail
+from pilothouse.controllers.policy.validatingadmissionpolicy_status import controller, decide
+from pilothouse.sim import Simulation, SimulationFailed, SimulationOptions, draw, simulate
+from pilothouse.sim.invariants.policies import PolicyStatuses
+
+POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+OPTIONS = SimulationOptions(nodes=1, controllers=("validatingadmissionpolicy-status-controller",))
+RESOURCES = ("validatingadmissionpolicies.admissionregistration.k8s.io",)
+SECONDS = 90.0
+
+RIGHT = ("object.spec.leaseDurationSeconds < 5", "object.spec.holderIdentity == 'me'", "true", "variables.most > 3")
+WRONG = ("object.spec.leaseDurationSecondz < 5", "object.spec.holderIdentity == 5", "variables.most == 'x'")
+MESSAGES = ("", "", "'a lease of ' + object.metadata.name")
+WRONG_MESSAGES = ("'a lease of ' + object.metadata.nam",)
+
+
+def judge() -> PolicyStatuses:
+    """Who knows what is wrong."""
+    return PolicyStatuses(lambda text: text in (*WRONG, *WRONG_MESSAGES))
+
+
+def policy(name: str, validations: list[Doc]) -> Doc:
+    """About Leases, which are small."""
+    rule = {"apiGroups": ["coordination.k8s.io"], "apiVersions": ["v1"], "resources": ["leases"], "operations": ["*"]}
+    variables = [{"name": "most", "expression": "object.spec.leaseDurationSeconds"}]
+    spec = {"matchConstraints": {"resourceRules": [rule]}, "validations": validations, "variables": variables}
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+def validation(expression: str, message: str = "") -> Doc:
+    """With a message of its own, or without."""
+    return {"expression": expression, **({"messageExpression": message} if message else {})}
+
+
+class Author(Restless):
+    """Somebody who writes policies, right and wrong, often one that somebody else has just written."""
+
+    def actions(self) -> list[Callable[[], Awaitable[None]]]:
+        """What may be done, the likelier more than once."""
+        return [self.make, self.make, self.rewrite, self.rewrite, self.rewrite, self.label, self.drop, self.make_anew]
+
+    def _name(self) -> str:
+        return f"p{self._chance.randrange(3)}"
+
+    def _validations(self) -> list[Doc]:
+        pick = self._chance.choice
+        return [
+            validation(pick((*RIGHT, *WRONG)), pick((*MESSAGES, *WRONG_MESSAGES)))
+            for _ in range(self._chance.randrange(1, 4))
+        ]
+
+    async def make(self) -> None:
+        """A policy of one of a few names."""
+        await self.ask("POST", POLICIES, policy(self._name(), self._validations()))
+
+    async def rewrite(self) -> None:
+        """What it says; sometimes once more at once."""
+        name = self._name()
+        for _ in range(self._chance.choice((1, 1, 2))):
+            await self.merge(f"{POLICIES}/{name}", {"spec": {"validations": self._validations()}})
+
+    async def label(self) -> None:
+        """It stays what it says."""
+        await self.merge(f"{POLICIES}/{self._name()}", {"metadata": {"labels": {"at": str(self._chance.random())}}})
+
+    async def drop(self) -> None:
+        """A policy goes."""
+        await self.ask("DELETE", f"{POLICIES}/{self._name()}")
+
+    async def make_anew(self) -> None:
+        """Another one of the name, from the first generation on."""
+        name = self._name()
+        await self.ask("DELETE", f"{POLICIES}/{name}")
+        await self.ask("POST", POLICIES, policy(name, self._validations()))
+
+
+def test_what_is_said_of_a_policy_is_said_of_it_as_it_is(seed: int) -> None:
+    seen = judge()
+
+    async def tell(simulation: Simulation) -> None:
+        plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
+        await asyncio.gather(simulation.follow(plan), *(Author(simulation).work(15) for _ in range(2)))
+        await simulation.settle()
+
+    simulate(tell, seed=seed, options=OPTIONS, invariants=lambda: (seen,))
+    assert seen.told
+
+
+async def made_anew(simulation: Simulation) -> None:
+    """Another policy of the name is made while the manager, which has not heard of it, tries to write."""
+    user = Author(simulation)
+    refused = simulation.add_rule(Rule(fail(500), verb="patch", resource="validatingadmissionpolicies"))
+    await user.ask("POST", POLICIES, policy("p", [validation(RIGHT[0])]))
+    for _ in range(2):
+        await user.merge(f"{POLICIES}/p", {"spec": {"validations": [validation(expression) for expression in RIGHT]}})
+    await asyncio.sleep(3.0)
+    with simulation.held_watches("validatingadmissionpolicies"):
+        await user.ask("DELETE", f"{POLICIES}/p")
+        await user.ask("POST", POLICIES, policy("p", [validation(WRONG[0])]))
+        simulation.remove_rule(refused)
+        await asyncio.sleep(30.0)
+    await simulation.settle()
+
+
+async def edited(simulation: Simulation) -> None:
+    """It is only edited, and the manager that comes next begins with what there was before."""
+    user = Author(simulation)
+    refused = simulation.add_rule(Rule(fail(500), verb="patch", resource="validatingadmissionpolicies"))
+    await user.ask("POST", POLICIES, policy("p", [validation(RIGHT[0])]))
+    await asyncio.sleep(3.0)
+    simulation.replica.set_lag(None)
+    simulation.remove_rule(refused)
+    await asyncio.sleep(30.0)
+    await user.merge(f"{POLICIES}/p", {"spec": {"validations": [validation(RIGHT[1])]}})
+    await asyncio.sleep(3.0)
+    simulation.kill(stale=True)
+    await asyncio.sleep(60.0)
+    await simulation.settle()
+
+
+@pytest.mark.parametrize(
+    ("story", "wrong"), [(made_anew, "it has got to 1 only"), (edited, "looked at after")], ids=["made anew", "edited"]
+)
+@pytest.mark.parametrize("guarded", [True, False], ids=["as it is", "as upstream"])
+def test_what_an_old_cache_shows_is_not_judged(
+    guarded: bool, story: Any, wrong: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Upstream's controller writes to whatever has the name by then, and what it says of it is never looked at again if
+    its generation is smaller."""
+    if not guarded:
+
+        def unconditional(*args: Any) -> Doc:
+            body = decide.configuration(*args)
+            return {**body, "metadata": {"name": body["metadata"]["name"]}}
+
+        monkeypatch.setattr(controller, "configuration", unconditional)
+    expected = contextlib.nullcontext() if guarded else pytest.raises(SimulationFailed, match=wrong)
+    with expected:
+        simulate(story, options=OPTIONS, invariants=lambda: (judge(),))
+
+
+def test_the_judge_notices_who_overlooks_something(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(simulation: Simulation) -> None:
+        await Author(simulation).ask("POST", POLICIES, policy("p", [validation(RIGHT[0], WRONG_MESSAGES[0])]))
+        await asyncio.sleep(3.0)
+
+    def few(spec: Any) -> Any:
+        return [each for each in decide.expressions(spec) if each[0].endswith(".expression")]
+
+    monkeypatch.setattr(controller, "expressions", few)
+    with pytest.raises(SimulationFailed, match=r"wrong are \['spec.validations\[0\].messageExpression'\]"):
+        simulate(story, options=OPTIONS, invariants=lambda: (judge(),))
