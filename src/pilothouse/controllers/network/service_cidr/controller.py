@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pilothouse.api.meta import Object
 from pilothouse.api.networking import IP_ADDRESSES, SERVICE_CIDRS, IPAddress, ServiceCIDR
 from pilothouse.client import Patch, apply_patch, strategic_merge_patch
-from pilothouse.client.errors import ApiError, NotFound
+from pilothouse.client.errors import ApiError, Conflict, NotFound
 from pilothouse.controllers.network.service_cidr import DESCRIPTOR
 from pilothouse.controllers.network.service_cidr.decide import (
     FINALIZER,
@@ -32,6 +32,7 @@ from pilothouse.runtime import (
     ExponentialFailureLimiter,
     MaxOfLimiter,
     Requeue,
+    RetryLater,
     object_reference,
 )
 
@@ -43,7 +44,6 @@ _BLOCKED = "There are still IPAddresses referencing the ServiceCIDR, please remo
 _FIELD_MANAGER = "service-cidr-controller"
 _META = SERVICE_CIDRS.read_as(Object)
 _PROTECT = strategic_merge_patch({"metadata": {"finalizers": [FINALIZER]}})
-_RELEASE = strategic_merge_patch({"metadata": {"$deleteFromPrimitiveList/finalizers": [FINALIZER]}})
 
 
 def build(context: ControllerContext) -> "ServiceCIDRController":
@@ -141,7 +141,10 @@ class ServiceCIDRController(Controller):
             if await self._is_held(cidr, [entry.object for entry in page.items]):
                 return None
         if is_protected(cidr):
-            await self._write(key, _RELEASE)
+            try:
+                await self._write(key, _release(cidr))
+            except Conflict as error:
+                raise RetryLater(str(error)) from error  # the cache is about to show what it is by now
             self._written.pop(key, None)  # there will be no newer one to wait for
             self.log.info("Removed protection finalizer from ServiceCIDR", v=4, ServiceCIDR=key)
         return None
@@ -190,3 +193,12 @@ class ServiceCIDRController(Controller):
             return False  # it went, and the cache will hear of it
         self._written[key] = written.metadata.resource_version
         return True
+
+
+def _release(cidr: ServiceCIDR) -> Patch:
+    """For the one that was looked at, as it was: another one of the name lives, and more ranges have more addresses."""
+    meta = {
+        "resourceVersion": cidr.metadata.resource_version,
+        "$deleteFromPrimitiveList/finalizers": [FINALIZER],
+    }
+    return strategic_merge_patch({"metadata": meta})

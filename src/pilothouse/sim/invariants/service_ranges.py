@@ -1,0 +1,111 @@
+"""What must hold for the ranges of service addresses: no address loses the last range that gives it, a range goes no
+sooner than every API server has heard of it, and none stays that nobody needs.
+
+Counted anew from what was committed, after every write.
+"""
+
+import asyncio
+import ipaddress
+
+import msgspec
+
+from pilothouse.api.networking import IP_ADDRESSES, SERVICE_CIDRS, IPAddress, ServiceCIDR
+from pilothouse.machinery.cidrs import Address, gives, parse_cidr
+from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.story import Origin
+from pilothouse.storage import Change
+
+_range = msgspec.json.Decoder(ServiceCIDR).decode
+_address = msgspec.json.Decoder(IPAddress).decode
+
+_RANGES = f"{SERVICE_CIDRS.group}/{SERVICE_CIDRS.resource}/"
+_ADDRESSES = f"{IP_ADDRESSES.group}/{IP_ADDRESSES.resource}/"
+FINALIZER = "networking.k8s.io/service-cidr-finalizer"
+MANAGED = {"ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io"}
+CONTROLLER = "service-cidrs-controller"
+GRACE_SECONDS = 9.0
+"""Ten, as instants are written with whole seconds."""
+
+
+class ServiceRanges(Invariant):
+    """All ranges of a cluster in which none is deleted before it has its finalizer, and nobody else takes that off one
+    that goes. ``kept`` counts deletions that had to wait for an address, ``gone`` ranges that went."""
+
+    def __init__(self) -> None:
+        self._ranges: dict[str, ServiceCIDR] = {}
+        self._addresses: set[Address] = set()
+        self._deleted: dict[str, float] = {}
+        """When those that go were deleted."""
+        self.kept = 0
+        self.gone = 0
+
+    def committed(self, change: Change, origin: Origin | None) -> None:
+        """Ranges, and the addresses that API servers give."""
+        gone = change.type == "DELETED"
+        if change.key.startswith(_RANGES):
+            self._see(change.key.removeprefix(_RANGES), None if gone else _range(change.value), origin)
+        elif change.key.startswith(_ADDRESSES):
+            address = ipaddress.ip_address(change.key.removeprefix(_ADDRESSES))
+            self._addresses.discard(address)
+            if not gone and MANAGED.items() <= _address(change.value).metadata.labels.items():
+                self._addresses.add(address)
+
+    def _see(self, name: str, now: ServiceCIDR | None, origin: Origin | None) -> None:
+        before = self._ranges.pop(name, None)
+        if now is not None:
+            self._ranges[name] = now
+        if before is None:
+            return
+        lost = FINALIZER in before.metadata.finalizers and not _is_protected(now)
+        if before.metadata.deletion_timestamp is None:
+            if lost and origin is not None and origin.controller == CONTROLLER:
+                raise Violation(f"range {name} lost its protection while it lives")
+            if now is not None and now.metadata.deletion_timestamp is not None:
+                self._deleted[name] = asyncio.get_running_loop().time()
+                self.kept += bool(self._only_given_by(name))
+            return
+        if lost:
+            self._let_go(name, before)
+
+    def _let_go(self, name: str, before: ServiceCIDR) -> None:
+        after = asyncio.get_running_loop().time() - self._deleted.pop(name)
+        if after < GRACE_SECONDS:
+            raise Violation(f"range {name} was let go after {after:.1f} s")
+        orphans = [str(each) for each in sorted(self._given_by(before), key=str) if not self._others_giving(name, each)]
+        if orphans:
+            raise Violation(f"range {name} was let go, and nobody else gives {orphans}")
+        self.gone += 1
+
+    def _given_by(self, cidr: ServiceCIDR) -> set[Address]:
+        return {each for each in self._addresses if _gives(cidr, each)}
+
+    def _others_giving(self, name: str, address: Address) -> list[ServiceCIDR]:
+        return [each for other, each in self._ranges.items() if other != name and _gives(each, address)]
+
+    def _only_given_by(self, name: str) -> list[str]:
+        """The addresses for which the range is needed: of the others those count that stay."""
+        return [
+            str(each)
+            for each in sorted(self._given_by(self._ranges[name]), key=str)
+            if all(other.metadata.deletion_timestamp is not None for other in self._others_giving(name, each))
+        ]
+
+    def settled(self) -> None:
+        """What lives is protected and ready; what goes is needed, and says so."""
+        for name, found in self._ranges.items():
+            told = {each.type: (each.status, each.reason) for each in found.status.conditions}.get("Ready")
+            if found.metadata.deletion_timestamp is None:
+                if FINALIZER not in found.metadata.finalizers or told != ("True", ""):
+                    raise Violation(f"range {name} lives, has {found.metadata.finalizers} and is ready: {told}")
+            elif not self._only_given_by(name):
+                raise Violation(f"range {name} is being deleted, nobody needs it, and it is kept")
+            elif told != ("False", "Terminating"):
+                raise Violation(f"range {name} is kept for its addresses, and is ready: {told}")
+
+
+def _gives(cidr: ServiceCIDR, address: Address) -> bool:
+    return any(gives(parse_cidr(text), address) for text in cidr.spec.cidrs)
+
+
+def _is_protected(cidr: ServiceCIDR | None) -> bool:
+    return cidr is not None and FINALIZER in cidr.metadata.finalizers

@@ -1,0 +1,241 @@
+"""Ranges of service addresses that come and go, overlap and have one another's names, under faults: as long as an
+address is taken of one it stays, also when an API server that had not heard of its end takes one more."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from tests.scenarios.users import Doc, Restless
+
+from pilothouse.client import strategic_merge_patch
+from pilothouse.client.interceptor import Rule, fail
+from pilothouse.controllers.network.service_cidr import controller, decide
+from pilothouse.machinery.cidrs import parse_cidr
+from pilothouse.sim import Simulation, SimulationFailed, SimulationOptions, draw, simulate
+from pilothouse.sim.faults import FaultPlan, JumpClock
+from pilothouse.sim.invariants.service_ranges import FINALIZER, MANAGED, ServiceRanges
+
+CIDRS = "/apis/networking.k8s.io/v1/servicecidrs"
+ADDRESSES = "/apis/networking.k8s.io/v1/ipaddresses"
+SERVICES = "/api/v1/namespaces/default/services"
+OPTIONS = SimulationOptions(nodes=1, controllers=("service-cidr-controller",))
+RESOURCES = ("servicecidrs.networking.k8s.io", "ipaddresses.networking.k8s.io")
+SECONDS = 120.0
+
+RANGES = (
+    ("10.9.0.0/28",),
+    ("10.9.0.16/28",),
+    ("10.9.0.0/27",),
+    ("10.9.0.0/24",),
+    ("10.9.0.0/28", "fd00::/124"),
+    ("fd00::/120",),
+)
+SECOND = {"10.9.0.0/28": "fd00::/123", "10.9.0.0/24": "fd00::/112", "fd00::/120": "10.9.0.0/26"}
+"""What may be added to a range of one family."""
+UNHEARD_SECONDS = 8.0
+"""As long after a deletion other API servers may give addresses: less than the ten that are left to them."""
+
+
+class Operator(Restless):
+    """Somebody who has ranges and services, and other API servers that are behind."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        super().__init__(simulation)
+        self._deleted: dict[str, float] = {}
+        """When each range was last deleted."""
+
+    def actions(self) -> list[Callable[[], Awaitable[None]]]:
+        """What may be done, the likelier more than once."""
+        often = [self.make, self.make, self.drop, self.drop, self.serve, self.serve, self.give_late, self.give_late]
+        return [*often, self.stop, self.stop, self.take_back, self.grow, self.undo]
+
+    async def make(self) -> None:
+        """A range of one of a few names."""
+        cidrs = list(self._chance.choice(RANGES))
+        await self.ask("POST", CIDRS, {"metadata": {"name": f"r{self._chance.randrange(4)}"}, "spec": {"cidrs": cidrs}})
+
+    async def drop(self) -> None:
+        """One that has its finalizer: nothing is promised of others."""
+        protected = [each for each in await self._ranges() if FINALIZER in each["metadata"].get("finalizers", ())]
+        if protected:
+            name = self._chance.choice(protected)["metadata"]["name"]
+            self._deleted[name] = asyncio.get_running_loop().time()
+            await self.ask("DELETE", f"{CIDRS}/{name}")
+
+    async def grow(self) -> None:
+        """A second family."""
+        for found in await self._ranges():
+            cidrs = found["spec"]["cidrs"]
+            if len(cidrs) == 1 and cidrs[0] in SECOND:
+                name = found["metadata"]["name"]
+                await self.merge(f"{CIDRS}/{name}", {"spec": {"cidrs": [*cidrs, SECOND[cidrs[0]]]}})
+                return
+
+    async def undo(self) -> None:
+        """Take the finalizer off one that lives."""
+        living = [each["metadata"] for each in await self._ranges() if "deletionTimestamp" not in each["metadata"]]
+        if living:
+            meta = self._chance.choice(living)
+            changes = {"finalizers": None, "resourceVersion": meta["resourceVersion"]}
+            await self.merge(f"{CIDRS}/{meta['name']}", {"metadata": changes})
+
+    async def serve(self) -> None:
+        """A service with an address of its choice, or with any."""
+        address = self._chance.choice(({}, {"clusterIP": f"10.9.0.{self._chance.randrange(1, 32)}"}))
+        metadata = {"name": f"s{self._chance.randrange(8)}"}
+        await self.ask("POST", SERVICES, {"metadata": metadata, "spec": {"ports": [{"port": 80}], **address}})
+
+    async def stop(self) -> None:
+        """A service."""
+        await self.ask("DELETE", f"{SERVICES}/s{self._chance.randrange(8)}")
+
+    async def give_late(self) -> None:
+        """Another API server gives an address of a range of which it does not know yet that it goes."""
+        now = asyncio.get_running_loop().time()
+        known = [
+            each
+            for each in await self._ranges()
+            if "deletionTimestamp" not in each["metadata"]
+            or now - self._deleted[each["metadata"]["name"]] < UNHEARD_SECONDS
+        ]
+        if known:
+            network = parse_cidr(self._chance.choice(self._chance.choice(known)["spec"]["cidrs"]))
+            address = network[self._chance.randrange(1, 7)]
+            labels = {**MANAGED, "ipaddress.kubernetes.io/ip-family": f"IPv{network.version}"}
+            parent = {"parentRef": {"resource": "services", "namespace": "default", "name": "late"}}
+            await self.ask("POST", ADDRESSES, {"metadata": {"name": str(address), "labels": labels}, "spec": parent})
+
+    async def take_back(self) -> None:
+        """Such an address."""
+        late = await self._late()
+        if late:
+            await self.ask("DELETE", f"{ADDRESSES}/{self._chance.choice(late)}")
+
+    async def _late(self) -> list[str]:
+        found = await self.items(ADDRESSES)
+        return [each["metadata"]["name"] for each in found if each["spec"]["parentRef"]["name"] == "late"]
+
+    async def _ranges(self) -> list[Doc]:
+        return [each for each in await self.items(CIDRS) if each["metadata"]["name"] != "kubernetes"]
+
+
+async def end(simulation: Simulation, user: Operator) -> None:
+    """All is deleted, the addresses last: nothing may stay but the server's own range."""
+    await asyncio.sleep(60.0)
+    await simulation.settle()
+    await user.delete_all(CIDRS)
+    await asyncio.sleep(60.0)
+    await simulation.settle()
+    await user.delete_all(SERVICES, lambda found: found["metadata"]["name"] != "kubernetes")
+    await user.delete_all(ADDRESSES, lambda found: found["spec"]["parentRef"]["name"] == "late")
+    await asyncio.sleep(60.0)
+    await simulation.settle()
+    assert [found["metadata"]["name"] for found in await user.items(CIDRS)] == ["kubernetes"]
+
+
+def test_no_address_loses_its_last_range(seed: int) -> None:
+    seen = ServiceRanges()
+
+    async def tell(simulation: Simulation) -> None:
+        user = Operator(simulation)
+        plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
+        # The ten seconds are a clock's: who jumps ahead leaves fewer to the others.
+        plan = FaultPlan(tuple(fault for fault in plan.faults if not isinstance(fault, JumpClock)))
+        await asyncio.gather(simulation.follow(plan), user.work(50))
+        simulation.heal()
+        await end(simulation, user)
+
+    simulate(tell, seed=seed, options=OPTIONS, invariants=lambda: (seen,))
+
+
+async def begin(simulation: Simulation, *names: str) -> Operator:
+    """Ranges that are all the same, with an address."""
+    user = Operator(simulation)
+    for name in names:
+        await user.ask("POST", CIDRS, {"metadata": {"name": name}, "spec": {"cidrs": ["10.9.0.0/28"]}})
+    await asyncio.sleep(3.0)
+    return user
+
+
+async def together(simulation: Simulation) -> None:
+    """Two that give the same go at the same time."""
+    user = await begin(simulation, "a", "b")
+    spec = {"ports": [{"port": 80}], "clusterIP": "10.9.0.1"}
+    await user.ask("POST", SERVICES, {"metadata": {"name": "s"}, "spec": spec})
+    for name in ("a", "b"):
+        await user.ask("DELETE", f"{CIDRS}/{name}")
+    await end(simulation, user)
+
+
+async def unheard(simulation: Simulation) -> None:
+    """An address is given late, and the manager does not hear of it."""
+    user = await begin(simulation, "a")
+    with simulation.held_watches("ipaddresses"):
+        await user.ask("DELETE", f"{CIDRS}/a")
+        await asyncio.sleep(5.0)
+        labels = {**MANAGED, "ipaddress.kubernetes.io/ip-family": "IPv4"}
+        parent = {"parentRef": {"resource": "services", "namespace": "default", "name": "late"}}
+        await user.ask("POST", ADDRESSES, {"metadata": {"name": "10.9.0.1", "labels": labels}, "spec": parent})
+        await asyncio.sleep(60.0)
+    await end(simulation, user)
+
+
+async def made_anew(simulation: Simulation) -> None:
+    """While the manager tries to let go, another one does, and a range of that name is made anew."""
+    user = await begin(simulation, "a")
+    await user.ask("DELETE", f"{CIDRS}/a")
+    refused = simulation.add_rule(Rule(fail(500), verb="patch", resource="servicecidrs"))
+    await asyncio.sleep(15.0)
+    with simulation.held_watches("servicecidrs"):
+        await user.merge(f"{CIDRS}/a", {"metadata": {"finalizers": None}})
+        again = {"metadata": {"name": "a", "finalizers": [FINALIZER]}, "spec": {"cidrs": ["10.9.0.0/28"]}}
+        await user.ask("POST", CIDRS, again)
+        simulation.remove_rule(refused)
+        await asyncio.sleep(60.0)
+    await end(simulation, user)
+
+
+def count_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also ranges that go themselves, as upstream."""
+    monkeypatch.setattr(
+        decide, "_others", lambda cidr, known: [e for e in known if e.metadata.name != cidr.metadata.name]
+    )
+
+
+def believe_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask nobody else for the addresses, as upstream."""
+    monkeypatch.setattr(controller, "is_covered", lambda *_args: True)
+
+
+def release_whatever_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever has the name, as upstream."""
+    body = {"metadata": {"$deleteFromPrimitiveList/finalizers": [FINALIZER]}}
+    monkeypatch.setattr(controller, "_release", lambda _cidr: strategic_merge_patch(body))
+
+
+def wait_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave other API servers no time."""
+    monkeypatch.setattr(controller, "GRACE_SECONDS", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("story", "instead", "wrong"),
+    [
+        (together, count_all, "nobody else gives"),
+        (unheard, believe_the_cache, "nobody else gives"),
+        (made_anew, release_whatever_is_there, "lost its protection while it lives"),
+        (unheard, wait_for_nobody, "was let go after 0"),
+    ],
+    ids=["two at a time", "an address that nobody heard of", "made anew", "at once"],
+)
+@pytest.mark.parametrize("guarded", [True, False], ids=["as it is", "without the guard"])
+def test_what_is_needed_is_not_let_go(
+    guarded: bool, story: Any, instead: Any, wrong: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not guarded:
+        instead(monkeypatch)
+    expected = contextlib.nullcontext() if guarded else pytest.raises(SimulationFailed, match=wrong)
+    with expected:
+        simulate(story, options=OPTIONS, invariants=lambda: (ServiceRanges(),))
