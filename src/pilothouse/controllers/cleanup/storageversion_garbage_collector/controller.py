@@ -61,15 +61,18 @@ class StorageVersionGarbageCollector(Controller):
     async def reconcile(self, key: str) -> Requeue | None:
         """If the Lease is really gone, take the server's entries out of everything. One that fails does not keep the
         others."""
-        if await self._lease(key) is not None:
+        listed = await self._client.list_all(STORAGE_VERSIONS, keep_raw=True)
+        naming = [entry for entry in listed.items if key in servers(entry.object)]
+        # After the list, where upstream looks before it. A server that comes back between the two would lose what it
+        # has written down by then; one that comes later changes what was listed, and the write is refused.
+        if not naming or await self._lease(key) is not None:
             return None
         failure: Exception | None = None
-        for entry in (await self._client.list_all(STORAGE_VERSIONS, keep_raw=True)).items:
-            if key in servers(entry.object):
-                try:
-                    await self._write(entry.object, entry.raw, frozenset((key,)))
-                except (ApiError, OSError) as error:
-                    failure = failure or error
+        for entry in naming:
+            try:
+                await self._write(entry.object, entry.raw, frozenset((key,)))
+            except (ApiError, OSError) as error:
+                failure = failure or error
         if failure is not None:
             raise failure
         return None
