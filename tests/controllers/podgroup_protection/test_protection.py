@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.controllers.alpha_kinds import serve
+from tests.controllers.alpha_kinds import read_groups_from_labels, serve
 from tests.controllers.node_world import PODS, World, play
 from tests.controllers.upstream_coverage import Cases, missing
 
 from pilothouse.api.core import Pod, PodSchedulingGroup, PodSpec, PodStatus
 from pilothouse.api.meta import ObjectMeta
 from pilothouse.api.scheduling import POD_GROUPS
-from pilothouse.client.interceptor import Rule, conflict, fail
-from pilothouse.controllers.workloads.podgroup_protection import DESCRIPTOR, FINALIZER, decide
+from pilothouse.client.interceptor import Rule, conflict, fail, gone
+from pilothouse.controllers.workloads.podgroup_protection import DESCRIPTOR, FINALIZER
 from pilothouse.controllers.workloads.podgroup_protection.decide import group_of, index_by_group, is_used_by, matters
 
 GROUPS = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups"
@@ -102,13 +102,7 @@ def test_who_uses_a_group(phases: list[str], expected: bool) -> None:
 @pytest.fixture
 def by_label(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pods belong to the group that a label names."""
-
-    def labelled(found: Pod) -> str:
-        name = found.metadata.labels.get("group", "")
-        return f"{found.metadata.namespace}/{name}" if name else ""
-
-    monkeypatch.setattr(decide, "group_of", labelled)
-    monkeypatch.setattr("pilothouse.controllers.workloads.podgroup_protection.controller.group_of", labelled)
+    read_groups_from_labels(monkeypatch)
 
 
 def running(story: Callable[[World], Awaitable[None]]) -> None:
@@ -192,6 +186,7 @@ def test_a_pod_that_was_replaced_unseen_no_longer_counts() -> None:
     async def story(world: World) -> None:
         await world.pod("p", node="n", phase="Running", labels={"group": "g"})
         await group(world)
+        await group(world, "other")
         await world.delete(f"{GROUPS}/g")
         await asyncio.sleep(1)
         with world.faults.hold(resource="pods"):
@@ -200,6 +195,22 @@ def test_a_pod_that_was_replaced_unseen_no_longer_counts() -> None:
             await asyncio.sleep(1)
         await asyncio.sleep(1)
         assert await finalizers(world) is None
+        assert await finalizers(world, "other") == [FINALIZER]
+
+    running(story)
+
+
+@pytest.mark.usefixtures("by_label")
+def test_a_pod_that_got_its_node_unseen_counts() -> None:
+    async def story(world: World) -> None:
+        await group(world)
+        refused = world.faults.add(Rule(fail(500), resource="pods"))
+        world.faults.end_watches(resource="pods", with_=gone())
+        await world.pod("p", node="n", phase="Running", labels={"group": "g"})
+        await asyncio.sleep(3)
+        world.faults.remove(refused)
+        await asyncio.sleep(60)
+        assert await finalizers(world) == [FINALIZER]
 
     running(story)
 

@@ -30,21 +30,20 @@ class PodGroupProtectionController(ProtectionController[PodGroup]):
         self._pods = pods.cache
         self._pods.add_index(GROUP_INDEX, index_by_group)
         pods.add_handler(
-            on_add=lambda pod, _initial: self._pod_changed(pod),
+            # Also of one that runs: it may have been made, and got its node, while nobody watched.
+            on_add=lambda pod, _initial: self._wake_group(pod),
             on_update=self._pod_updated,
-            on_delete=lambda pod, _unknown: self._pod_gone(pod),
+            on_delete=lambda pod, _unknown: self._wake_group(pod),
         )
 
     def _pod_updated(self, old: Pod, new: Pod) -> None:
-        if old.metadata.uid != new.metadata.uid:
-            self._pod_gone(old)  # deleted and made again while nobody watched
-        self._pod_changed(new)
+        if old.metadata.uid != new.metadata.uid:  # deleted and made again while nobody watched
+            self._wake_group(old)
+            self._wake_group(new)
+        elif matters(new):
+            self._wake_group(new)
 
-    def _pod_changed(self, pod: Pod) -> None:
-        if matters(pod):
-            self._pod_gone(pod)
-
-    def _pod_gone(self, pod: Pod) -> None:
+    def _wake_group(self, pod: Pod) -> None:
         key = group_of(pod)
         if key:
             self.wake(key)

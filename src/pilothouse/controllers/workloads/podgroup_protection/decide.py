@@ -27,6 +27,6 @@ def is_used_by(pods: Iterable[Pod]) -> bool:
 
 
 def matters(pod: Pod) -> bool:
-    """Whether a pod that is new or has changed can be a reason to look at its group. One that runs on a node was seen
+    """Whether a pod that has changed can be a reason to look at its group. One that runs on a node was seen
     before it had the node, and changes nothing before it ends."""
     return not pod.spec.node_name or is_terminal(pod)

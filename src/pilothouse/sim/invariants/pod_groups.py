@@ -1,0 +1,132 @@
+"""What must hold for PodGroups: none is let go while pods belong to it, and none is kept for nobody.
+
+Judged by what was committed, and by the pods that the process that lets go had been shown: nothing is promised about
+those of which it has not heard.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from pilothouse.api.core import PODS, Pod
+from pilothouse.api.meta import ObjectMeta
+from pilothouse.api.scheduling import POD_GROUPS
+from pilothouse.client.interceptor import Observation
+from pilothouse.semantics.pods import is_terminal
+from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.invariants.cached import Shown
+from pilothouse.sim.story import Origin
+from pilothouse.storage import Change
+
+if TYPE_CHECKING:
+    from pilothouse.sim.simulation import Process
+
+_object = msgspec.json.Decoder(dict[str, Any]).decode
+_pod = msgspec.json.Decoder(Pod).decode
+
+_GROUPS, _PODS = f"{POD_GROUPS.group}/{POD_GROUPS.resource}/", "/pods/"
+FINALIZER = "scheduling.k8s.io/podgroup-protection"
+CONTROLLER = "podgroup-protection-controller"
+SLOWEST_REQUEST = 10.0
+"""Seconds between a decision and the write that comes of it, at most."""
+
+
+class PodGroups(Invariant):
+    """All PodGroups of a cluster in which nobody takes the finalizer off one that is being deleted.
+
+    ``kept`` counts groups that were deleted while pods belonged to them, so that a story can tell that something
+    happened.
+    """
+
+    def __init__(self, group_of: Callable[[Pod], str]) -> None:
+        self._group_of = group_of
+        self._groups: dict[str, dict[str, Any]] = {}
+        self._pods: dict[str, Pod] = {}
+        self._shown: dict[str, Pod] = {}
+        self._since: dict[str, float] = {}
+        """What the process that lives has been shown, and since when each pod."""
+        self._feed: Shown[Pod] | None = None
+        self.kept = 0
+
+    def started(self, process: "Process") -> None:
+        """It has been shown nothing."""
+        self._shown, self._since = {}, {}
+        self._feed = Shown(PODS.resource, Pod, self._show)
+
+    def observed(self, process: "Process", seen: Observation) -> None:
+        """Lists and watches of pods."""
+        assert self._feed is not None, "the process has started"
+        self._feed.observe(seen)
+
+    def _show(self, old: Pod | None, new: Pod | None) -> None:
+        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+            self._shown.pop(old.metadata.uid, None)
+            self._since.pop(old.metadata.uid, None)
+        if new is not None:
+            self._shown[new.metadata.uid] = new
+            self._since.setdefault(new.metadata.uid, asyncio.get_running_loop().time())
+
+    def committed(self, change: Change, origin: Origin | None) -> None:
+        """Groups and pods."""
+        gone = change.type == "DELETED"
+        if change.key.startswith(_PODS):
+            self._pods.pop(change.key, None)
+            if not gone:
+                self._pods[change.key] = _pod(change.value)
+        elif change.key.startswith(_GROUPS):
+            ours = origin is not None and origin.controller == CONTROLLER
+            self._see(change.key.removeprefix(_GROUPS), None if gone else _object(change.value), ours=ours)
+
+    def _see(self, key: str, now: dict[str, Any] | None, *, ours: bool) -> None:
+        before = self._groups.pop(key, None)
+        if now is not None:
+            self._groups[key] = now
+        if before is None:
+            return
+        was, lost = _meta(before), _protected(before) and not _protected(now)
+        if was.deletion_timestamp is None and now is not None and _meta(now).deletion_timestamp is not None:
+            self.kept += bool(self._members(key))
+        if not ours:
+            return
+        if lost and was.deletion_timestamp is None:
+            raise Violation(f"group {key} lost its protection while it lives")
+        if now is not None and _said(before) != _said(now):
+            raise Violation(f"group {key} says something else since its finalizer was written")
+        known = asyncio.get_running_loop().time() - SLOWEST_REQUEST
+        users = sorted(
+            pod.metadata.name
+            for uid, pod in self._shown.items()
+            if self._since[uid] < known and self._group_of(pod) == key and not is_terminal(pod)
+        )
+        if lost and users:
+            raise Violation(f"group {key} was let go while {users} belong to it")
+
+    def _members(self, key: str) -> list[str]:
+        return sorted(
+            pod.metadata.name for pod in self._pods.values() if self._group_of(pod) == key and not is_terminal(pod)
+        )
+
+    def settled(self) -> None:
+        """What lives and has pods is protected, and nothing that has none is kept."""
+        for key, group in self._groups.items():
+            going, members = _meta(group).deletion_timestamp is not None, self._members(key)
+            if going and _protected(group) and not members:
+                raise Violation(f"group {key} is being deleted, nobody belongs to it, and it is kept")
+            if not going and members and not _protected(group):
+                raise Violation(f"group {key} lives without protection, and {members} belong to it")
+
+
+def _meta(group: dict[str, Any]) -> ObjectMeta:
+    return msgspec.convert(group["metadata"], ObjectMeta)
+
+
+def _protected(group: dict[str, Any] | None) -> bool:
+    return group is not None and FINALIZER in group["metadata"].get("finalizers", ())
+
+
+def _said(group: dict[str, Any]) -> dict[str, Any]:
+    """All but the finalizers."""
+    own = ("finalizers", "resourceVersion", "managedFields", "generation")
+    return {**group, "metadata": {name: value for name, value in group["metadata"].items() if name not in own}}
