@@ -55,6 +55,10 @@ KUBECONFIG = {
         pytest.param(["up", "--kubeconfig="], "--kubeconfig must name a file", id="nowhere to write the kubeconfig"),
         pytest.param(["up", "--wait"], "--wait needs a manifest to wait for: give -f", id="waiting for nothing"),
         pytest.param(["up", "--node-cpu=lots"], 'invalid argument "lots" for "--node-cpu" flag', id="a quantity"),
+        pytest.param(["up", "--node-memory=-1Gi"], "--node-memory must not be negative, got -1Gi", id="less than none"),
+        pytest.param(
+            ["nodes", "--node-pods=-1"], "--node-pods must not be negative, got -1", id="fewer pods than none"
+        ),
         pytest.param(
             ["up", "--controllers=nope"], '"nope" is not in the list of known controllers', id="a controller for up"
         ),
@@ -157,6 +161,13 @@ def test_a_port_that_is_taken(tmp_path: Path, words: list[str]) -> None:
     assert done.returncode == 1
     assert f":{port}: another program does; stop it, or choose another port" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_data_directory_that_is_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = run_pilothouse(tmp_path, "up", "--data-dir=file")
+    assert done.returncode == 1
+    assert done.stderr.endswith("the data directory file can't be used: it is a file\n")
 
 
 def test_the_alias_has_upstreams_exit_codes(tmp_path: Path) -> None:

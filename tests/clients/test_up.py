@@ -240,13 +240,13 @@ def test_a_manifest_that_cannot_be_brought(tmp_path: Path, text: str, message: s
     assert done.stderr.count("\n") == 1
 
 
-def test_somebody_elses_kubeconfig_is_left_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("flag", ["--kubeconfig", "--write-kubeconfig"])
+def test_somebody_elses_kubeconfig_is_left_alone(tmp_path: Path, flag: str) -> None:
     (tmp_path / "mine").write_text("precious: true\n")
-    done = run_pilothouse(tmp_path, "up", "--port=0", "--kubeconfig=mine")
+    done = run_pilothouse(tmp_path, "up", "--port=0", f"{flag}=mine")
     assert done.returncode == 1
     assert done.stderr == (
-        "Error: mine was not written by pilothouse and is left alone;"
-        " move it away, or choose another with --kubeconfig\n"
+        f"Error: mine was not written by pilothouse and is left alone; move it away, or choose another with {flag}\n"
     )
     assert (tmp_path / "mine").read_text() == "precious: true\n"
 

@@ -11,6 +11,7 @@ from pilothouse.api import wire
 from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import Object
 from pilothouse.client import Client
+from pilothouse.client.errors import ConfigError, ConnectFailed
 from pilothouse.controllermanager.feature_gates import FeatureGates
 from pilothouse.controllermanager.leader_migration import Leader, LeaderMigration
 from pilothouse.controllermanager.manager import Manager
@@ -111,6 +112,19 @@ def test_an_api_server_that_never_comes_is_given_up_after_ten_seconds() -> None:
         with pytest.raises(ConnectionError, match="failed to wait for apiserver being healthy: connection refused"):
             await wait_for_api_server(cluster.client(), env)
         assert 10 <= env.monotonic() < 12
+
+    run(main)
+
+
+def test_credentials_that_cannot_be_had_say_nothing_about_the_server() -> None:
+    async def main(env: Env) -> None:
+        def no_plugin(_request: object) -> None:
+            raise ConnectFailed("getting credentials: plugin not found") from ConfigError("plugin not found")
+
+        cluster = Cluster(env)
+        cluster.before = no_plugin
+        with pytest.raises(ConnectionError, match=r"healthy: getting credentials: plugin not found$"):
+            await wait_for_api_server(cluster.client(), env)
 
     run(main)
 

@@ -88,7 +88,7 @@ async def _serve(parsed: Parsed) -> int:
             await start(served)
             group.start(served.server.run(), name="API server")
             path = Path(parsed["kubeconfig"])
-            write(path, served.kubeconfig())
+            write(path, served.url, served.kubeconfig())
             print(f"API server ready at {served.url}\n  kubectl --kubeconfig {path} get namespaces", flush=True)
             await asyncio.get_running_loop().create_future()
     finally:

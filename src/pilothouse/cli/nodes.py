@@ -115,9 +115,12 @@ def profile_from(parsed: Parsed) -> "Profile":
         raise UserError(f'--pod-profile must be one of {", ".join(PROFILES)}, got "{parsed["pod-profile"]}"', code=2)
     if parsed["pod-events"] not in _EVENTS:
         raise UserError(f'--pod-events must be auto, true or false, got "{parsed["pod-events"]}"', code=2)
+    if parsed["node-pods"] < 0:
+        raise UserError(f"--node-pods must not be negative, got {parsed['node-pods']}", code=2)
     for flag in ("node-cpu", "node-memory"):
         try:
-            parse_quantity(parsed[flag])
+            if parse_quantity(parsed[flag]).mantissa < 0:
+                raise UserError(f"--{flag} must not be negative, got {parsed[flag]}", code=2)
         except QuantityError as error:
             raise UserError(f'invalid argument "{parsed[flag]}" for "--{flag}" flag: {error}', code=2) from error
     given = {field: parsed[flag] for flag, field in _FIELDS.items() if flag in parsed.given}

@@ -80,10 +80,10 @@ async def _up(parsed: Parsed) -> int:
         async with TaskGroup("up") as group:
             await start(served)
             running = group.start(plane.run(), name="plane")
-            for path in paths:
-                write(path, served.kubeconfig())
+            for flag, path in paths.items():
+                write(path, served.url, served.kubeconfig(), flag=flag)
             await plane.wait_ready()
-            _say(_greeting(served, parsed, paths[0]))
+            _say(_greeting(served, parsed, paths["--kubeconfig"]))
             code = await _bring_all(plane.client(agent="pilothouse-up"), manifests, parsed)
             if not parsed["wait"]:
                 await asyncio.get_running_loop().create_future()
@@ -96,8 +96,9 @@ async def _up(parsed: Parsed) -> int:
     return code
 
 
-def _kubeconfigs(parsed: Parsed) -> list[Path]:
-    return [Path(path).expanduser() for path in (parsed["kubeconfig"], parsed["write-kubeconfig"]) if path]
+def _kubeconfigs(parsed: Parsed) -> dict[str, Path]:
+    """The files to be written, by the flags that name them."""
+    return {f"--{flag}": Path(parsed[flag]).expanduser() for flag in ("kubeconfig", "write-kubeconfig") if parsed[flag]}
 
 
 def _makes_accounts(parsed: Parsed) -> bool:

@@ -7,7 +7,7 @@ comes or credentials that are wrong are one clear error instead of a stream of t
 import asyncio
 
 from pilothouse.client import Client
-from pilothouse.client.errors import ApiError, Unauthorized
+from pilothouse.client.errors import ApiError, ConfigError, Unauthorized
 from pilothouse.env import Env, Log
 
 WAIT_SECONDS = 10.0
@@ -32,8 +32,9 @@ async def wait_for_api_server(client: Client, env: Env) -> None:
             ) from error
         except (ApiError, ConnectionError, TimeoutError) as error:
             if env.monotonic() >= deadline:
-                raise ConnectionError(
-                    f"failed to wait for apiserver being healthy: {error}; is it running, and is its address right?"
-                ) from error
+                # What could not even be asked, for want of credentials say, tells nothing about the server.
+                asked = not isinstance(error.__cause__, ConfigError)
+                hint = "; is it running, and is its address right?" if asked else ""
+                raise ConnectionError(f"failed to wait for apiserver being healthy: {error}{hint}") from error
             _log.info("Waiting for the API server", reason=error)
         await asyncio.sleep(1.0)

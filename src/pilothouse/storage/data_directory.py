@@ -26,8 +26,10 @@ class DataDirectory:
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._fd = os.open(self.path / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except FileExistsError as error:
+            raise DataDirectoryError(f"the data directory {self.path} can't be used: it is a file") from error
         except OSError as error:
-            raise DataDirectoryError(f"the data directory {self.path} can't be used: {error}") from error
+            raise DataDirectoryError(f"the data directory {self.path} can't be used: {error.strerror}") from error
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
