@@ -171,3 +171,12 @@ def test_conditions_go_through_the_status_and_writing_them_ends_nothing() -> Non
     written, found = on(main)
     assert written.body["status"] == {"phase": "Terminating", "conditions": [condition]}
     assert found.status == 200
+
+
+@pytest.mark.parametrize(("orphan", "finalizers"), [(False, ["foregroundDeletion"]), (True, ["orphan"])])
+def test_the_old_words_for_propagation_leave_a_finalizer_either_way(orphan: bool, finalizers: list[str]) -> None:
+    async def main(api: Api) -> Answer:
+        await api.post(NAMESPACES, _made())
+        return await api.delete(f"{NAMESPACES}/n", {"orphanDependents": orphan})
+
+    assert on(main).meta["finalizers"] == finalizers

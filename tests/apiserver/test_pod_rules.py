@@ -6,6 +6,8 @@ import pytest
 from tests.apiserver.api import PODS, Answer, Api, Object, on, pod
 
 REQUIRED, INVALID, UNSUPPORTED = "FieldValueRequired", "FieldValueInvalid", "FieldValueNotSupported"
+FORBIDDEN, DUPLICATE = "FieldValueForbidden", "FieldValueDuplicate"
+_PORT = {"containerPort": 80, "hostPort": 80}
 
 
 def _c(**more: Any) -> Object:
@@ -85,6 +87,111 @@ _ROWS: list[tuple[str, Object, list[tuple[str, str]]]] = [
             ("spec.topologySpreadConstraints[0].whenUnsatisfiable", UNSUPPORTED),
         ],
     ),
+    (
+        "handlers that lead nowhere",
+        _c(
+            livenessProbe={"httpGet": {"port": 0}},
+            readinessProbe={"tcpSocket": {"port": "a--b"}, "terminationGracePeriodSeconds": 0},
+            startupProbe={"grpc": {"port": 65536}},
+            lifecycle={"postStart": {"exec": {}}, "preStop": {"sleep": {"seconds": 31}, "exec": {"command": ["a"]}}},
+        ),
+        [
+            ("spec.containers[0].lifecycle.postStart.exec.command", REQUIRED),
+            ("spec.containers[0].lifecycle.preStop.sleep", FORBIDDEN),
+            ("spec.containers[0].livenessProbe.httpGet.port", INVALID),
+            ("spec.containers[0].readinessProbe.tcpSocket.port", INVALID),
+            *[("spec.containers[0].readinessProbe.terminationGracePeriodSeconds", INVALID)] * 2,
+            ("spec.containers[0].startupProbe.grpc", INVALID),
+        ],
+    ),
+    (
+        "a page that is asked for in an odd way",
+        _c(livenessProbe={"httpGet": {"port": "http", "scheme": "FTP", "httpHeaders": [{"name": "a b", "value": ""}]}}),
+        [
+            ("spec.containers[0].livenessProbe.httpGet.scheme", UNSUPPORTED),
+            ("spec.containers[0].livenessProbe.httpGet.httpHeaders", INVALID),
+        ],
+    ),
+    (
+        "a hook that sleeps longer than the pod has",
+        _c(lifecycle={"preStop": {"sleep": {"seconds": 31}}}),
+        [("spec.containers[0].lifecycle.preStop.sleep", INVALID)],
+    ),
+    (
+        "two containers of no name",
+        {"containers": [{"image": "i"}, {"image": "i"}], "initContainers": [{"image": "i"}]},
+        [
+            ("spec.containers[0].name", REQUIRED),
+            ("spec.containers[1].name", REQUIRED),
+            ("spec.containers[1].name", DUPLICATE),
+            ("spec.initContainers[0].name", REQUIRED),
+            ("spec.initContainers[0].name", DUPLICATE),
+        ],
+    ),
+    (
+        "two init containers of no name",
+        {"containers": [{"name": "c", "image": "i"}], "initContainers": [{"image": "i"}, {"image": "i"}]},
+        [("spec.initContainers[0].name", REQUIRED), ("spec.initContainers[1].name", REQUIRED)],
+    ),
+    (
+        "a port of the host that two containers want",
+        {
+            "containers": [{"name": name, "image": "i", "ports": [_PORT]} for name in "ab"],
+            "initContainers": [{"name": name, "image": "i", "ports": [_PORT]} for name in "cd"],
+        },
+        [("spec.containers[1].ports[0].hostPort", DUPLICATE)],
+    ),
+    ("an image with spaces", _c(image=" i"), [("spec.containers[0].image", INVALID)]),
+    (
+        "devices that are no blocks, and where something is",
+        {
+            "volumes": [{"name": "v", "emptyDir": {}}],
+            "containers": [
+                {
+                    "name": "c",
+                    "image": "i",
+                    "volumeMounts": [{"name": "v", "mountPath": "/x"}],
+                    "volumeDevices": [{"name": "v", "devicePath": "/x"}, {"name": "v", "devicePath": "/../y"}],
+                }
+            ],
+        },
+        [
+            ("spec.containers[0].volumeMounts[0].name", INVALID),
+            ("spec.containers[0].volumeMounts[0].mountPath", INVALID),
+            *[("spec.containers[0].volumeDevices[0].name", INVALID)] * 2,
+            ("spec.containers[0].volumeDevices[0].devicePath", INVALID),
+            *[("spec.containers[0].volumeDevices[1].name", INVALID)] * 2,
+            ("spec.containers[0].volumeDevices[1].devicePath", INVALID),
+            ("spec.containers[0].volumeDevices[1].name", INVALID),
+        ],
+    ),
+    (
+        "groups that are changed when somebody likes",
+        {"securityContext": {"fsGroupChangePolicy": "X"}},
+        [("spec.securityContext.fsGroupChangePolicy", UNSUPPORTED)],
+    ),
+    (
+        "an alias and a domain that are none",
+        {"hostAliases": [{"ip": "10.0.0.1", "hostnames": ["a b"]}], "dnsConfig": {"searches": [".", "_a.b.", "A"]}},
+        [("spec.dnsConfig.searches[2]", INVALID), ("spec.hostAliases[0].hostnames[0]", INVALID)],
+    ),
+    (
+        "nodes by what they have no field for",
+        _affinity(
+            nodeAffinity={_HARD: {"nodeSelectorTerms": [{"matchFields": [{"key": "a", "operator": "In"}]}]}},
+            podAffinity={_HARD: [{"topologyKey": "a", "namespaces": ["A"]}]},
+        ),
+        [
+            (f"spec.affinity.nodeAffinity.{_HARD}.nodeSelectorTerms[0].matchFields[0].values", REQUIRED),
+            (f"spec.affinity.nodeAffinity.{_HARD}.nodeSelectorTerms[0].matchFields[0].key", INVALID),
+            (f"spec.affinity.podAffinity.{_HARD}[0].namespace", INVALID),
+        ],
+    ),
+    (
+        "a node for one that still has gates",
+        {"nodeName": "n", "schedulingGates": [{"name": "g"}]},
+        [("spec.nodeName", FORBIDDEN)],
+    ),
     ("no DNS at all", {"dnsPolicy": "None"}, [("spec.dnsConfig", REQUIRED)]),
     (
         "a server without an address",
@@ -138,8 +245,16 @@ def test_a_pod_with_everything_in_order_is_taken() -> None:
         ),
         "affinity": {
             "nodeAffinity": {
-                _HARD: {"nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]}]}
+                _HARD: {"nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]}]},
+                # What is only preferred may ask for values that no label can have.
+                "preferredDuringSchedulingIgnoredDuringExecution": [
+                    {
+                        "weight": 1,
+                        "preference": {"matchExpressions": [{"key": "a", "operator": "In", "values": ["a b"]}]},
+                    }
+                ],
             },
+            "podAntiAffinity": {},
             "podAffinity": {
                 "preferredDuringSchedulingIgnoredDuringExecution": [
                     {"weight": 1, "podAffinityTerm": {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}}

@@ -71,6 +71,7 @@ _FIXED: list[tuple[str, Object, str, str]] = [
         "spec.persistentvolumesource is immutable after creation",
     ),
     ("PersistentVolume", {"spec": {"volumeMode": "Block"}}, "volumeMode", FIXED),
+    ("Job", {"metadata": {"uid": "another"}}, "spec.selector", "`selector` not auto-generated"),
     (
         "PersistentVolumeClaim",
         {"spec": {"accessModes": ["ReadWriteMany"]}},
@@ -319,6 +320,37 @@ _WRONG: list[tuple[str, Object, str, str]] = [
         "FieldValueInvalid",
     ),
     ("Node", {"spec": {"podCIDRs": [""]}}, "spec.podCIDRs[0]", "FieldValueInvalid"),
+    (
+        "Node",
+        {"spec": {"taints": [{"key": "a", "value": "a b", "effect": "NoSchedule"}]}},
+        "metadata.taints[0].value",
+        "FieldValueInvalid",
+    ),
+    (
+        "Endpoints",
+        {"subsets": [{"addresses": [{"ip": "10.1.2.3"}], "ports": [{"port": 1, "appProtocol": "a b"}]}]},
+        "subsets[0].ports[0].appProtocol",
+        "FieldValueInvalid",
+    ),
+    (
+        "Endpoints",
+        {"subsets": [{"addresses": [{"ip": "10.1.2.3"}], "ports": [{"port": 1, "name": "A"}]}]},
+        "subsets[0].ports[0].name",
+        "FieldValueInvalid",
+    ),
+    (
+        "Ingress",
+        {"spec": {"rules": None, "defaultBackend": {"service": None, "resource": {"kind": "K"}}}},
+        "spec.defaultBackend.resource.name",
+        "FieldValueRequired",
+    ),
+    ("StorageClass", {"provisioner": "-x"}, "provisioner", "FieldValueInvalid"),
+    (
+        "DaemonSet",
+        {"spec": {"updateStrategy": {"rollingUpdate": {"maxUnavailable": "x"}}}},
+        "spec.updateStrategy.rollingUpdate.maxUnavailable",
+        "FieldValueRequired",
+    ),
     ("Node", {"spec": {"podCIDR": "x"}}, "spec.podCIDRs[0]", "FieldValueInvalid"),
     (
         "Node",
@@ -462,3 +494,50 @@ def test_a_policy_for_all_pods_is_the_same_with_and_without_its_selector() -> No
     assert answer.status == 200, answer.text
     assert answer.body["spec"]["podSelector"] == {}
     assert answer.body["metadata"]["generation"] == 1
+
+
+def test_where_a_volume_can_be_reached_stays_as_it_is() -> None:
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "Exists"}]}]}
+
+    async def main(api: Api) -> Answer:
+        there = {"spec": {"nodeAffinity": {"required": terms}}}
+        return await _patched(api, "PersistentVolume", {"spec": {"nodeAffinity": None}}, there)
+
+    answer = on(main)
+    assert [cause["field"] for cause in answer.body["details"]["causes"]] == ["nodeAffinity"]
+
+
+def test_names_of_resources_are_judged_for_pods_as_for_containers() -> None:
+    async def main(api: Api) -> Answer:
+        return await _posted(api, "LimitRange", {"spec": {"limits": [{"type": "Pod", "min": {"fresh": "1"}}]}})
+
+    causes = on(main).body["details"]["causes"]
+    assert [cause["message"].partition(": must be ")[2] for cause in causes] == [
+        "a standard resource type or fully qualified",
+        "a standard resource for containers",
+    ]
+
+
+@pytest.mark.parametrize("endpoints", [None, {}, {"kubeletEndpoint": None}, {"kubeletEndpoint": {"Port": None}}])
+def test_the_port_of_a_node_is_there_even_when_it_is_taken_away(endpoints: Object | None) -> None:
+    async def main(api: Api) -> Answer:
+        return await _patched(api, "Node", {"status": {"daemonEndpoints": endpoints}})
+
+    assert on(main).body["status"]["daemonEndpoints"] == {"kubeletEndpoint": {"Port": 0}}
+
+
+def test_templates_may_have_images_with_spaces() -> None:
+    async def main(api: Api) -> Answer:
+        change = {"spec": {"template": {"spec": {"containers": [{"name": "c", "image": " i"}]}}}}
+        return await _posted(api, "Deployment", change)
+
+    assert on(main).status == 201
+
+
+def test_the_group_of_a_backend_is_printed_even_when_it_is_not_set() -> None:
+    async def main(api: Api) -> Answer:
+        backend = {"service": None, "resource": {"kind": "K", "name": "n"}}
+        return await _posted(api, "Ingress", {"spec": {"rules": None, "defaultBackend": backend}})
+
+    resource = on(main).body["spec"]["defaultBackend"]["resource"]
+    assert resource == {"apiGroup": None, "kind": "K", "name": "n"}

@@ -179,8 +179,9 @@ def asked(method: str, target: str, body: Any, content_type: str = "application/
             {"metadata": {"name": "l"}, "spec": {"limits": [{"type": "Pod", "min": {"fresh": "1"}}]}},
             "application/json",
             422,
-            'LimitRange "l" is invalid: spec.limits[0].min[fresh]: Invalid value: "fresh": must be a standard resource '
-            "type or fully qualified",
+            'LimitRange "l" is invalid: ['
+            'spec.limits[0].min[fresh]: Invalid value: "fresh": must be a standard resource type or fully qualified, '
+            'spec.limits[0].min[fresh]: Invalid value: "fresh": must be a standard resource for containers]',
             id="a limit of something unheard of",
         ),
         pytest.param(

@@ -201,3 +201,11 @@ def test_a_short_cut_ends_where_the_long_way_does(
         slow = merged(lambda *_of: long_way, containers(*live), {"spec": patch})
         assert quick == slow, f"{live} and {patch}"
     assert 100 < sum(short) < len(short)
+
+
+def test_a_live_item_whose_key_was_never_given_has_an_empty_one() -> None:
+    """Upstream's types print it: there is always a key to compare."""
+    live = {"status": {"conditions": [{"reason": "A"}]}}
+    assert apply_strategic_merge(live, {"status": {"conditions": [{"type": "", "reason": "B"}]}}, DEPLOYMENT) == {
+        "status": {"conditions": [{"type": "", "reason": "B"}]}
+    }

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 
 _DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _DNS_SUBDOMAIN = _DNS_LABEL + "(\\." + _DNS_LABEL + ")*"
+_DNS_SEARCH_LABEL = "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
+_DNS_SEARCH = _DNS_SEARCH_LABEL + "(\\." + _DNS_SEARCH_LABEL + ")*"
 _DNS_1035_LABEL = "[a-z]([-a-z0-9]*[a-z0-9])?"
 _LABEL_KEY = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _LABEL_VALUE = "(" + _LABEL_KEY + ")?"
@@ -17,6 +19,7 @@ _ENDS = "must start and end with an alphanumeric character"
 
 _dns_label = re.compile(_DNS_LABEL)
 _dns_subdomain = re.compile(_DNS_SUBDOMAIN)
+_dns_search = re.compile(_DNS_SEARCH)
 _dns_subdomain_of_any_case = re.compile(_DNS_SUBDOMAIN, re.IGNORECASE | re.ASCII)
 _dns_1035_label = re.compile(_DNS_1035_LABEL)
 _label_key = re.compile(_LABEL_KEY)
@@ -76,8 +79,19 @@ def dns_subdomain_errors(text: str, *, unit: str = "characters", any_case: bool 
     return errors
 
 
+def dns_search_errors(text: str) -> list[str]:
+    """Why ``text`` is no domain to search names in: a subdomain that may have underscores."""
+    errors = []
+    if _size(text) > MAX_SUBDOMAIN:
+        errors.append(f"must be no more than {MAX_SUBDOMAIN} characters")
+    if not _dns_search.fullmatch(text):
+        start = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters"
+        errors.append(regex_error(f"{start}, '_', '-' or '.', and {_ENDS}", _DNS_SEARCH, ("example.com",)))
+    return errors
+
+
 def dns_1035_label_errors(text: str) -> list[str]:
-    """Why ``text`` is no DNS-1035 label (the names of Services, before 1.34)."""
+    """Why ``text`` is no DNS-1035 label (the names of Services, before 1.36)."""
     errors = []
     if _size(text) > MAX_LABEL:
         errors.append(f"must be no more than {MAX_LABEL} characters")

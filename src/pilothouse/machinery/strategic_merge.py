@@ -285,9 +285,9 @@ def _merge_lists(live: list[Any], patch: list[Any], field: Field, type_: Type, *
         return _in_order(merged, patch, live, field.merge_key)
     if not field.merge_key:
         raise PatchFormatError(f"cannot merge lists without merge key for {_kind_of_element(field.type)}")
-    live, patch = _follow_item_directives(live, patch, field.merge_key)
-    merged = list(live)
     element = field.type.element or type_
+    live, patch = _follow_item_directives(_with_keys(live, field.merge_key, element), patch, field.merge_key)
+    merged = list(live)
     places = _places([item.get(field.merge_key) for item in live])
     for item in patch:
         key = _key_of(item, field.merge_key)
@@ -299,6 +299,16 @@ def _merge_lists(live: list[Any], patch: list[Any], field: Field, type_: Type, *
         else:
             merged[index] = _merge_objects(merged[index], item, element)
     return _in_order(merged, patch, live, field.merge_key)
+
+
+def _with_keys(live: list[Any], merge_key: str, element: Type) -> list[Any]:
+    """The items, each with a key: a text that was never given is left out here, while upstream's types print it."""
+    if all(merge_key in item for item in live):
+        return live
+    known = element.definition.fields.get(merge_key)
+    if known is None or known.type.name != "string":
+        return live
+    return [item if merge_key in item else {**item, merge_key: ""} for item in live]
 
 
 def _kind_of_element(type_: Type) -> str:

@@ -35,8 +35,12 @@ class Row:
     since: str
     what: str
     applies: Callable[[Seen], bool]
-    diverges: bool = False
+    diverges: bool | Callable[[Seen], bool] = False
     """Whether the two servers hold different objects from then on, which ends the story."""
+
+    def ends(self, seen: Seen) -> bool:
+        """Whether what was seen ends the story."""
+        return self.diverges if isinstance(self.diverges, bool) else self.diverges(seen)
 
 
 def _matches(pattern: str, value: object) -> bool:
@@ -109,8 +113,9 @@ def _service_registry(seen: Seen) -> bool:
         return seen.theirs.code == 405  # it has deletecollection
     if method == "DELETE" and seen.theirs.accepted and seen.ours.accepted:
         return (seen.theirs.body["kind"], seen.ours.body["kind"]) == ("Status", "Service")
-    if method == "POST" and ("dryRun", "All") in seen.request.query:
-        return re.search("clusterIP|nodePort|NodePort", seen.path) is not None and difference.theirs is ABSENT
+    if ("dryRun", "All") in seen.request.query and re.search("clusterIP|nodePort|NodePort", seen.path) is not None:
+        # Ports that were only tried were outside of the range.
+        return difference.theirs is ABSENT if method == "POST" else isinstance(difference.theirs, int)
     told = str(seen.theirs.body)
     return seen.theirs.code == 422 and seen.ours.code != 422 and re.search("clusterIP|ersion", told) is not None
 
@@ -126,7 +131,9 @@ def _attachable(seen: Seen) -> bool:
     return seen.resource == "csinodes.storage.k8s.io" and seen.ours.accepted and "CSINodeDriver" in told
 
 
-def _partition(seen: Seen) -> bool:
+def _stateful_sets(seen: Seen) -> bool:
+    if seen.theirs.code in (200, 201, 409) and seen.ours.code == 422 and "spec.template.spec" in str(seen.ours.body):
+        return True
     if seen.theirs.accepted and seen.ours.code == 422:
         return seen.request.method == "POST" and "metadata.name: Invalid value" in str(seen.ours.body)
     if seen.theirs.code == 422 and seen.ours.accepted:
@@ -148,7 +155,32 @@ def _decoding(seen: Seen) -> bool:
     return _said(theirs, "cannot unmarshal|unable to parse|parsing time|json:|quantities|base64", "message")(seen)
 
 
-def _late_class(seen: Seen) -> bool:
+def _pods(seen: Seen) -> bool:
+    if seen.ours.code == 422 and seen.theirs.code != 422:
+        told = re.findall(r"(\S+): (?:Invalid|Required|Forbidden)", str(seen.ours.body["message"]))
+        return bool(told) and all("topologySpreadConstraints[" in each and "].labelSelector." in each for each in told)
+    if seen.resource != "pods":
+        return False
+    return _new("status.qosClass")(seen) or seen.path.endswith("status.nominatedNodeName")
+
+
+def _negative_grace(seen: Seen) -> bool:
+    if not seen.path.endswith(("deletionGracePeriodSeconds", "deletionTimestamp")):
+        return False
+    before, after = (answer.body["metadata"].get("deletionGracePeriodSeconds") for answer in (seen.theirs, seen.ours))
+    return isinstance(before, int) and before < 0 and after == 1
+
+
+def _namespace_first(seen: Seen) -> bool:
+    if seen.resource == "localsubjectaccessreviews.authorization.k8s.io":
+        return seen.theirs.code in (400, 422) and seen.ours.code in (201, 422)
+    told = str(seen.ours.body)
+    return seen.request.method == "POST" and seen.theirs.code == 403 and "namespace sent on the request" in told
+
+
+def _claims(seen: Seen) -> bool:
+    if seen.path.endswith("spec.dataSource"):
+        return seen.difference.theirs is ABSENT
     told = str(seen.theirs.body)
     return seen.theirs.code == 422 and seen.ours.accepted and "StorageClassName: nil" in told
 
@@ -165,10 +197,12 @@ def _reordered(seen: Seen) -> bool:
     return names[0] == names[1] and [each.get("name") for each in lists[0]] != [each.get("name") for each in lists[1]]
 
 
-def _has_null(body: object) -> bool:
+def _has_nothing(body: object) -> bool:
     if isinstance(body, list):
-        return any(_has_null(item) for item in body)
-    return body is None or (isinstance(body, dict) and any(_has_null(value) for value in body.values()))
+        return any(_has_nothing(item) for item in body)
+    if isinstance(body, dict):
+        return not body or any(_has_nothing(value) for value in body.values())
+    return body is None
 
 
 def _has_null_item(body: object) -> bool:
@@ -182,6 +216,8 @@ def _applied(seen: Seen) -> bool:
     theirs = seen.theirs.body.get("message", "") if seen.theirs.code == 500 else ""
     if seen.request.kind_of_patch == "apply" and _matches("duplicate entries for key", theirs):
         return True
+    if "/status" in seen.request.path and seen.ours.code == 500 and seen.theirs.code in (200, 422):
+        return "conditions: element" in str(seen.ours.body)
     if seen.theirs.code == 409 and "before-first-apply" in str(seen.theirs.body):
         return True  # what is there twice lost its object all of its owners
     if seen.request.kind_of_patch == "apply" and seen.ours.code != 500:
@@ -207,7 +243,13 @@ def _pointers(patch: object) -> str:
 
 def _owners_of_writes(seen: Seen) -> bool:
     if seen.path == "written":
-        return bool(seen.difference.theirs) or seen.request.path.endswith(("/status", "/approval", "/finalize"))
+        if seen.difference.theirs or seen.request.path.endswith(("/status", "/approval", "/finalize")):
+            return True
+        manager = dict(seen.request.query).get("fieldManager") or "fuzz"
+        entries = seen.ours.body["metadata"].get("managedFields", ())
+        if any(each["manager"] == manager and each.get("subresource") for each in entries):
+            return True
+        return seen.request.method == "PUT" and '"subresource":"' in seen.ours.asked
     if seen.theirs.code == 409 and seen.ours.code != 409:
         return _matches("has been modified|Apply failed", str(seen.theirs.body["message"]))
     found = re.fullmatch(r"body\.metadata\.(?:labels\.(.*)|generateName)", seen.path)
@@ -218,6 +260,8 @@ def _owners_of_writes(seen: Seen) -> bool:
     whole, parts = (
         {each["manager"] for each in applied if bool(each.get("subresource")) is part} for part in (False, True)
     )
+    if seen.request.kind_of_patch == "apply" and seen.request.path.endswith("/status"):
+        parts = whole
     return any(each["manager"] in whole & parts and f"'f:{name}'" in str(each["fieldsV1"]) for each in applied)
 
 
@@ -241,10 +285,11 @@ def _owned_whole(seen: Seen) -> bool:
         return seen.difference.ours is ABSENT and any(seen.path.endswith(f".{name}") for name in owned)
     if seen.resource == "ingresses.networking.k8s.io" and seen.ours.accepted:
         return "cannot set both port name & port number" in str(seen.theirs.body)
-    if seen.resource == "ingresses.networking.k8s.io" and seen.theirs.accepted and seen.ours.code == 409:
+    if seen.resource == "ingresses.networking.k8s.io" and seen.ours.code == 409:
         return ".service.port" in str(seen.ours.body)
     told = str(seen.ours.body)
-    return seen.ours.code in (409, 422) and re.search("Ref|regarding|related|involvedObject|elector", told) is not None
+    references = r"Ref|regarding|related|involvedObject|elector|\.secrets\["
+    return seen.ours.code in (409, 422) and re.search(references, told) is not None
 
 
 _SECCOMP = re.compile(r"(container\.)?seccomp\.security\.alpha\.kubernetes\.io/")
@@ -322,7 +367,7 @@ ROWS: tuple[Row, ...] = (
         "nothing",
         lambda seen: (
             _matches("does not match the namespace on the request", str(seen.theirs.body))
-            and (seen.ours.accepted or _matches("namespace sent on the request|ParseUint", str(seen.ours.body)))
+            and (seen.ours.code in (200, 422) or _matches("sent on the request|ParseUint", str(seen.ours.body)))
         ),
     ),
     Row(
@@ -408,38 +453,23 @@ ROWS: tuple[Row, ...] = (
         lambda seen: seen.request.path.endswith("/token") and seen.path.startswith("body.metadata."),
     ),
     Row(
-        "templates of StatefulSets",
-        "v1.34",
-        "the pod template of a StatefulSet is validated like all others",
-        _both(
-            "statefulsets.apps",
-            applies=lambda seen: (
-                (seen.theirs.accepted or seen.theirs.code == 409)
-                and seen.ours.code == 422
-                and "spec.template.spec" in str(seen.ours.body)
-            ),
-        ),
-    ),
-    Row(
         "traffic from outside",
         "v1.27",
         "`externalTrafficPolicy` is defaulted also for services with `externalIPs`",
         _both("services", applies=_new("spec.externalTrafficPolicy")),
     ),
     Row(
-        "namespace of reviews",
+        "namespace of what is created",
         "v1.22",
-        "an object of a create has the namespace of its address before it is validated",
-        _both(
-            "localsubjectaccessreviews.authorization.k8s.io",
-            applies=lambda seen: seen.theirs.code in (400, 422) and seen.ours.code in (201, 422),
-        ),
+        "an object of a create has the namespace of its address before it is admitted and validated",
+        _namespace_first,
     ),
     Row(
         "types of applied objects",
         "v1.26",
         "an applied object that its type does not allow is told of with its name; quantities may be numbers, and keys "
-        "have their defaults; (v1.29) an object that has a key twice may be applied to, and keeps its owners",
+        "have their defaults; (v1.29) an object that has a key twice may be applied to, and keeps its owners; (v1.30) "
+        "conditions are told apart by a key in more kinds",
         _applied,
     ),
     Row(
@@ -450,10 +480,11 @@ ROWS: tuple[Row, ...] = (
         diverges=True,
     ),
     Row(
-        "classes of claims",
-        "v1.26",
-        "a claim without a storage class may be given one later",
-        _both("persistentvolumeclaims", applies=_late_class),
+        "claims",
+        "v1.24-v1.26",
+        "the data of a claim may come from any kind of source (v1.24), and a claim without a storage class may be "
+        "given one later (v1.26)",
+        _both("persistentvolumeclaims", applies=_claims),
         diverges=True,
     ),
     Row(
@@ -470,10 +501,10 @@ ROWS: tuple[Row, ...] = (
     Row(
         "owned nulls",
         "v1.21",
-        "what is applied as null is owned, also where it is a struct, a list or a map",
+        "what is applied as null is owned, also where it is a struct, a list or a map, and so is what is applied empty",
         lambda seen: (
             seen.request.kind_of_patch == "apply"
-            and _has_null(seen.request.body)
+            and _has_nothing(seen.request.body)
             and seen.path == "written"
             and bool(seen.difference.ours)
         ),
@@ -493,13 +524,14 @@ ROWS: tuple[Row, ...] = (
         "a write that changes nothing but who wrote when is not stored; managers of subresources are told apart: a "
         "status write does not own what it leaves, and keeps what its manager does not apply to the whole",
         _owners_of_writes,
+        diverges=lambda seen: seen.path.startswith("body.metadata."),
     ),
     Row(
         "specs of StatefulSets",
-        "v1.27-v1.33",
-        "the name of a StatefulSet has no dots (v1.27), more of it may change (`revisionHistoryLimit`, v1.33), and a "
-        "`partition` is always filled in",
-        _both("statefulsets.apps", applies=_partition),
+        "v1.27-v1.34",
+        "the name of a StatefulSet has no dots (v1.27), more of it may change (`revisionHistoryLimit`, v1.33), a "
+        "`partition` is always filled in, and its pod template is validated like all others (v1.34)",
+        _both("statefulsets.apps", applies=_stateful_sets),
         diverges=True,
     ),
     Row(
@@ -527,12 +559,18 @@ ROWS: tuple[Row, ...] = (
         _both("pods", applies=_seccomp),
     ),
     Row(
-        "statuses of pods",
+        "grace periods",
+        "v1.22",
+        "a grace period of less than nothing is one second",
+        _both("pods", applies=_negative_grace),
+        diverges=True,
+    ),
+    Row(
+        "pods",
         "v1.27",
-        "a write of a pod's status without `qosClass` keeps it, and (v1.35) binding clears `nominatedNodeName`",
-        _both(
-            "pods", applies=lambda seen: _new("status.qosClass")(seen) or seen.path.endswith("status.nominatedNodeName")
-        ),
+        "selectors of topology spread constraints are judged, a write of a pod's status without `qosClass` keeps it, "
+        "and (v1.35) binding clears `nominatedNodeName`",
+        _pods,
     ),
     Row(
         "revisions of controllers",
@@ -563,7 +601,6 @@ def release_of(row: Row) -> tuple[int, str]:
     return int(found[1]), row.what
 
 
-def explain(difference: Difference, resource: str, request: Request, theirs: Answer, ours: Answer) -> Row | None:
+def explain(seen: Seen) -> Row | None:
     """The row that a difference belongs to, or None."""
-    seen = Seen(difference, resource, request, theirs, ours)
     return next((row for row in ROWS if row.applies(seen)), None)

@@ -152,6 +152,7 @@ CAUSES: tuple[Row, ...] = (
         "what is no range of addresses, or no address of an alias, is told of in other words",
         _any(
             _of(r".*\.ipBlock\.(cidr|except\[\d+\])", "", "must be a valid CIDR value"),
+            _of(r".*\.ipBlock\.(cidr|except\[\d+\])", "not a valid CIDR"),
             _of(r".*\.hostAliases(\[\d+\])?\.ip|spec\.podCIDRs\[\d+\]"),
         ),
     ),
@@ -159,7 +160,7 @@ CAUSES: tuple[Row, ...] = (
         "labels of namespaces",
         "v1.21",
         "namespaces carry their names in a label",
-        _of(r"metadata\.labels", "", "no more than 63", resources="namespaces"),
+        _of(r"metadata\.labels", "", "no more than 63|a valid label must", resources="namespaces"),
     ),
     Row(
         "fewer words",
@@ -177,7 +178,55 @@ CAUSES: tuple[Row, ...] = (
         "names of StatefulSets",
         "v1.27",
         "the name of a StatefulSet has no dots",
-        _of(r"metadata\.(generateN|n)ame", "Invalid value", "label|63 characters", resources="statefulsets.apps"),
+        _any(
+            _of(r"metadata\.(generateN|n)ame", "Invalid value", "label|63 characters", resources="statefulsets.apps"),
+            _of(r"metadata\.name", "", "must not contain dots", resources="statefulsets.apps"),
+        ),
+    ),
+    Row(
+        "surge of DaemonSets",
+        "v1.22",
+        "a DaemonSet may make pods before it takes others away, so that none of the two may be zero",
+        _of(r"spec\.updateStrategy\.rollingUpdate\.maxUnavailable", "cannot be 0", resources="daemonsets.apps"),
+    ),
+    Row(
+        "available pods of StatefulSets",
+        "v1.22",
+        "StatefulSets count available pods",
+        _of(r"status\.availableReplicas", "", "cannot be greater", resources="statefulsets.apps"),
+    ),
+    Row(
+        "sources of claims",
+        "v1.24",
+        "a claim has its source twice, and both must be the same",
+        _any(
+            _of("spec", "", "must match dataSourceRef", resources="persistentvolumeclaims"),
+            _of(r"spec\.dataSourceRef(\..*)?", resources="persistentvolumeclaims"),
+        ),
+    ),
+    Row(
+        "dots",
+        "v1.27",
+        "what is no label because it has dots is told so",
+        _of(".*", "must consist of", "must not contain dots"),
+    ),
+    Row(
+        "selectors of constraints",
+        "v1.27",
+        "selectors of topology spread constraints are judged",
+        _of(r".*\.topologySpreadConstraints\[\d+\]\.labelSelector\..*"),
+    ),
+    Row(
+        "names of services",
+        "v1.36",
+        "names of services may begin with a digit",
+        _of(r".*\.service\.name|metadata\.name", "DNS-1035", "RFC 1123"),
+    ),
+    Row(
+        "nulls in lists",
+        "v1.22",
+        "a merge patch keeps the nulls of a list, which it dropped before",
+        lambda seen: seen.request.kind_of_patch == "merge" and "None" in str(seen.request.body),
     ),
     Row(
         "shrinking claims",
@@ -200,10 +249,13 @@ CAUSES: tuple[Row, ...] = (
     Row(
         "init containers",
         "v1.25-v1.28",
-        "the name of an init container that is there already is told of once (v1.25); probes and hooks of init "
-        "containers are forbidden but for those that go on (v1.28), before they were invalid",
+        "the name of an init container that is there already is told of once, and a policy of termination messages "
+        "that is none is not supported, before it was invalid (v1.25); probes and hooks of init containers are "
+        "forbidden but for those that go on (v1.28), before they were invalid",
         _any(
             _of(r".*\.initContainers\[\d+\]\.name", "FieldValueDuplicate"),
+            _of(r".*\.terminationMessagePolicy", r"must be \\?'File"),
+            _of(r".*\.terminationMessagePolicy", "", "FieldValueNotSupported"),
             _of(r".*\.initContainers\[\d+\]\..*", "must not be set for init containers"),
             _of(r".*\.initContainers\[\d+\]\..*", "", "may not be set for init containers"),
         ),

@@ -254,9 +254,11 @@ class Story:
             if random.random() < 0.02:
                 body = random.choice(BAD_PATCHES)
             content_type = f"application/{'merge' if way == 'merge' else 'strategic-merge'}-patch+json"
-        return self._request(
-            "PATCH", path, body=body, name=name, query=query, content_type=content_type, accept=self._accept()
-        )
+        accept = self._accept()
+        if way == "apply":
+            # What it made of the object must be seen: from then on the two servers may hold different ones.
+            accept = "application/json"
+        return self._request("PATCH", path, body=body, name=name, query=query, content_type=content_type, accept=accept)
 
     def _other_operation(self, doc: Json, edit: Edit, body: list[Json]) -> list[Json]:
         random = self.random
@@ -300,6 +302,8 @@ class Story:
                     if isinstance(item, dict)
                 ]
         elif value:
+            # Without the list itself: which of the two counts first is left to the order of a map in Go.
+            del holder[key]
             holder[f"$deleteFromPrimitiveList/{key}"] = value[:1]
 
     def _status(self, name: str) -> Request:

@@ -110,7 +110,7 @@ class Teller:
                 watch(exchange)
             report.requests += 1
             report.accepted += exchange.accepted
-            unexplained, rows = _explained(exchange)
+            unexplained, rows, ends = _explained(exchange)
             report.rows.update([row.id for row in rows])
             report.refused += exchange.theirs.code == exchange.ours.code == 422
             details, causes = _told(exchange, unexplained)
@@ -124,7 +124,7 @@ class Teller:
             elif unexplained:
                 exchange.differences = unexplained
                 report.unexplained.append(exchange)
-            if answers[0].accepted != answers[1].accepted or any(row.diverges for row in rows):
+            if answers[0].accepted != answers[1].accepted or ends:
                 return
             _learn(request, theirs, answers[0])
             _learn(request, ours, answers[1])
@@ -156,13 +156,16 @@ def _told(exchange: Exchange, found: list[Difference]) -> tuple[list[Difference]
     return left, list(dict.fromkeys(rows))
 
 
-def _explained(exchange: Exchange) -> tuple[list[Difference], list[Row]]:
+def _explained(exchange: Exchange) -> tuple[list[Difference], list[Row], bool]:
+    """What no row explains, the rows of the rest, and whether that ends the story."""
     rows: list[Row] = []
-    unexplained = []
+    unexplained, ends = [], False
     for difference in exchange.differences:
-        row = explain(difference, exchange.resource, exchange.request, exchange.theirs, exchange.ours)
+        seen = Seen(difference, exchange.resource, exchange.request, exchange.theirs, exchange.ours)
+        row = explain(seen)
         if row is None:
             unexplained.append(difference)
         else:
             rows.append(row)
-    return unexplained, list(dict.fromkeys(rows))
+            ends = ends or row.ends(seen)
+    return unexplained, list(dict.fromkeys(rows)), ends

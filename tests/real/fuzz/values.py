@@ -3,6 +3,7 @@
 ``Values`` makes mostly what a server accepts. ``spoiled`` makes what it should not.
 """
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any
@@ -19,7 +20,8 @@ PERHAPS_TWO = 2
 
 
 def one(*values: Any) -> Chooser:
-    return lambda random: random.choice(values)
+    # A copy: what becomes of it in one story must not show in another.
+    return lambda random: copy.deepcopy(random.choice(values))
 
 
 def number(low: int, high: int) -> Chooser:
@@ -27,7 +29,7 @@ def number(low: int, high: int) -> Chooser:
 
 
 def several(*values: Any, least: int = 1) -> Chooser:
-    return lambda random: random.sample(values, random.randint(least, min(len(values), 3)))
+    return lambda random: copy.deepcopy(random.sample(values, random.randint(least, min(len(values), 3))))
 
 
 def mapping(keys: Sequence[str], value: Chooser) -> Chooser:

@@ -152,7 +152,7 @@ def wanted_finalizers(call: Call, obj: Object, options: DeleteOptions) -> list[s
         return finalizers
     policy = options.propagation_policy
     if options.orphan_dependents is not None:
-        policy = "Orphan" if options.orphan_dependents else "Background"
+        policy = "Orphan" if options.orphan_dependents else call.strategy.unorphaned
     if policy is None:
         for name in finalizers:
             if name in ("orphan", "foregroundDeletion"):

@@ -48,7 +48,7 @@ def _is_native(name: str) -> bool:
 
 
 @lru_cache(maxsize=512)
-def _name_texts(name: str) -> tuple[str, ...]:
+def container_resource_texts(name: str) -> tuple[str, ...]:
     """What is wrong with the name of a container's resource (``validateContainerResourceName``)."""
     texts = tuple(qualified_name_errors(name))
     if "/" not in name:
@@ -69,7 +69,7 @@ def requirement_problems(resources: Object, path: str) -> list[FieldError]:
     for field, amounts in (("limits", limits), ("requests", requests)):
         for name, amount in amounts.items():
             where = f"{path}.{field}[{name}]"
-            problems += [errors.invalid_value(where, name, text) for text in _name_texts(name)]
+            problems += [errors.invalid_value(where, name, text) for text in container_resource_texts(name)]
             problems += amount_problems(name, amount, where)
             if name.startswith(_HUGE) and not _is_pages(name, amount):
                 text = f"{amount} is not positive integer multiple of {name}"

@@ -43,6 +43,8 @@ class Strategy:
     """Whether a DELETE that removes the object answers with it rather than with a Status."""
     orphans_by_default = False
     """Whether a DELETE without a propagation policy orphans the dependents."""
+    unorphaned: Literal["Background", "Foreground"] = "Background"
+    """What a DELETE with ``orphanDependents: false`` means."""
     garbage_collected = True
     """Whether DELETE may add the garbage collector's finalizers."""
     graceful = False

@@ -68,6 +68,12 @@ class CertificateRequestStrategy(Strategy):
         if identity.extra:
             spec["extra"] = {name: list(values) for name, values in sorted(identity.extra.items())}
 
+    def default(self, obj: Object) -> None:
+        # Neither of them is ever left out of what is written down about owners (certificates/v1 types.go, v1.36).
+        spec: Object = obj.setdefault("spec", {})
+        spec.setdefault("request", None)
+        spec.setdefault("signerName", "")
+
     def prepare_update(self, obj: Object, old: Object) -> None:
         obj["spec"] = old["spec"]
 

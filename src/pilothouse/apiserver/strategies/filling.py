@@ -9,6 +9,7 @@ from pilothouse.apiserver.objects import Object
 
 IMMUTABLE = "field is immutable"
 NON_NEGATIVE = "must be greater than or equal to 0"
+PORT_RANGE = "must be between 1 and 65535, inclusive"
 
 
 def fill(obj: Object, defaults: Mapping[str, Any]) -> None:

@@ -215,7 +215,7 @@ class JobStrategy(Strategy):
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
         spec, before = obj["spec"], old["spec"]
-        if spec == before:
+        if spec == before and obj["metadata"].get("uid") == old["metadata"].get("uid"):
             return []
         # The whole job, and its spec again.
         problems = self._generated_problems(obj) + self._spec_problems(spec) * self.judgements.spec

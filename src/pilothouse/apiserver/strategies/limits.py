@@ -6,7 +6,7 @@ After kubernetes' ``pkg/apis/{core,policy,scheduling,node}/{v1/defaults.go,valid
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
-from pilothouse.apiserver.strategies.amounts import amount_problems, requirement_problems
+from pilothouse.apiserver.strategies.amounts import amount_problems, container_resource_texts, requirement_problems
 from pilothouse.apiserver.strategies.base import Strategy
 from pilothouse.apiserver.strategies.filling import (
     IMMUTABLE,
@@ -120,13 +120,12 @@ _AMOUNTS_LIMITED = ("cpu", "memory", "ephemeral-storage", "storage", "pods")
 
 def _limit_name_problems(name: str, kind: str, path: str) -> list[FieldError]:
     """Names without a domain are those of resources that every server knows (``validateLimitRangeResourceName``)."""
+    if kind in ("Container", "Pod"):
+        return [errors.invalid_value(path, name, text) for text in container_resource_texts(name)]
     problems = [errors.invalid_value(path, name, text) for text in qualified_name_errors(name)]
     if problems or "/" in name or name in _AMOUNTS_LIMITED or name.startswith("hugepages-"):
         return problems
-    problems.append(errors.invalid_value(path, name, "must be a standard resource type or fully qualified"))
-    if kind == "Container":
-        problems.append(errors.invalid_value(path, name, "must be a standard resource for containers"))
-    return problems
+    return [errors.invalid_value(path, name, "must be a standard resource type or fully qualified")]
 
 
 class QuotaStrategy(Strategy):

@@ -22,6 +22,8 @@ class NamespaceStrategy(Strategy):
     selectable = {"status.phase": ("status", "phase")}  # read only
     selectable_namespace = False
     name_problems = staticmethod(dns_label_errors)
+    # pkg/registry/core/namespace/storage, shouldHaveDeleteDependentsFinalizer (v1.36)
+    unorphaned = "Foreground"
 
     def default(self, obj: Object) -> None:
         meta = obj["metadata"]

@@ -10,10 +10,15 @@ from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.base import Strategy
-from pilothouse.apiserver.strategies.filling import child, fill, fixed
-from pilothouse.apiserver.strategies.pod_templates import PORT_RANGE
+from pilothouse.apiserver.strategies.filling import PORT_RANGE, child, fill, fixed
 from pilothouse.apiserver.strategies.selectors import selector_problems
-from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors, port_name_errors
+from pilothouse.machinery.names import (
+    dns_label_errors,
+    dns_subdomain_errors,
+    path_segment_errors,
+    port_name_errors,
+    qualified_name_errors,
+)
 
 _PROTOCOLS = ("SCTP", "TCP", "UDP")
 _ADDRESS_TYPES = ("FQDN", "IPv4", "IPv6")
@@ -50,6 +55,12 @@ def _port_problems(port: Object, path: str) -> list[FieldError]:
         problems.append(errors.invalid_value(f"{path}.port", number, PORT_RANGE))
     if port.get("protocol") not in _PROTOCOLS:
         problems.append(errors.not_supported(f"{path}.protocol", port.get("protocol"), _PROTOCOLS))
+    name, protocol = port.get("name"), port.get("appProtocol")
+    if name:
+        problems += [errors.invalid_value(f"{path}.name", name, text) for text in dns_label_errors(name)]
+    if protocol is not None:
+        told = qualified_name_errors(protocol)
+        problems += [errors.invalid_value(f"{path}.appProtocol", protocol, text) for text in told]
     return problems
 
 
@@ -174,7 +185,13 @@ class IngressStrategy(Strategy):
     empty_status = {"loadBalancer": {}}  # read only
 
     def default(self, obj: Object) -> None:
-        child(obj, "spec")
+        spec = child(obj, "spec")
+        backends = [spec.get("defaultBackend")]
+        for rule in spec.get("rules") or ():
+            backends += [path.get("backend") for path in (rule.get("http") or {}).get("paths") or ()]
+        for backend in backends:
+            if backend and backend.get("resource") is not None:
+                backend["resource"].setdefault("apiGroup", None)  # printed even when it is not set
 
     def finish(self, obj: Object) -> None:
         child(child(obj, "status"), "loadBalancer")
@@ -253,15 +270,29 @@ def _path_problems(entry: Object, path: str) -> list[FieldError]:
     return problems + _backend_problems(entry.get("backend") or {}, f"{path}.backend")
 
 
+def _resource_problems(reference: Object, path: str) -> list[FieldError]:
+    """``validateIngressTypedLocalObjectReference``."""
+    problems: list[FieldError] = []
+    group = reference.get("apiGroup")
+    if group is not None:
+        problems += [errors.invalid_value(f"{path}.apiGroup", group, text) for text in dns_subdomain_errors(group)]
+    for field in ("kind", "name"):
+        value = reference.get(field) or ""
+        if not value:
+            problems.append(errors.required(f"{path}.{field}"))
+        problems += [errors.invalid_value(f"{path}.{field}", value, text) for text in path_segment_errors(value)]
+    return problems
+
+
 def _backend_problems(backend: Object, path: str) -> list[FieldError]:
     service, resource = backend.get("service"), backend.get("resource")
     if (service is None) == (resource is None):
         if service is None:
             return [errors.invalid_value(path, "", "resource or service backend is required")]
         return [errors.invalid_value(path, "", "cannot set both resource and service backends")]
-    if service is None:
-        return []
     problems: list[FieldError] = []
+    if service is None:
+        return _resource_problems(resource or {}, f"{path}.resource")
     if not service.get("name"):
         problems.append(errors.required(f"{path}.service.name"))
     else:

@@ -11,8 +11,9 @@ from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.amounts import amount_problems
 from pilothouse.apiserver.strategies.base import Strategy
-from pilothouse.apiserver.strategies.selectors import label_problems_in
+from pilothouse.apiserver.strategies.filling import child
 from pilothouse.machinery.cidrs import parse_cidr
+from pilothouse.machinery.names import label_value_errors, qualified_name_errors
 from pilothouse.machinery.quantities import canonicalize
 
 _CIDR = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
@@ -90,7 +91,8 @@ class NodeStrategy(Strategy):
 
     def finish(self, obj: Object) -> None:
         status: dict[str, Any] = obj.setdefault("status", {})
-        status.setdefault("daemonEndpoints", {"kubeletEndpoint": {"Port": 0}})
+        # Neither of the two is left out when it is empty (k8s.io/api v0.36, core/v1 DaemonEndpoint).
+        child(child(status, "daemonEndpoints"), "kubeletEndpoint").setdefault("Port", 0)
         for image in status.get("images") or ():
             # A list without omitempty: Go writes null for none (k8s.io/api v0.36, core/v1 ContainerImage).
             image["names"] = image.get("names") or None
@@ -103,7 +105,11 @@ class NodeStrategy(Strategy):
         for position, taint in enumerate(obj.get("spec", {}).get("taints") or ()):
             path = f"metadata.taints[{position}]"
             key, effect = taint.get("key") or "", taint.get("effect") or ""
-            problems += label_problems_in({key: taint.get("value") or ""}, f"{path}.key")
+            value = taint.get("value") or ""
+            problems += [errors.invalid_value(f"{path}.key", key, text) for text in qualified_name_errors(key)]
+            found = label_value_errors(value)
+            if found:
+                problems.append(errors.invalid_value(f"{path}.value", value, ";".join(found)))
             if not effect:
                 problems.append(errors.required(f"{path}.effect"))
             elif effect not in _EFFECTS:

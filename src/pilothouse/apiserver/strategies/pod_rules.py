@@ -5,22 +5,29 @@ After ``validatePodSpec`` and what it calls in kubernetes' ``pkg/apis/core/valid
 """
 
 import ipaddress
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.field_references import OF_VARIABLES, field_problems, resource_problems
 from pilothouse.apiserver.strategies.selectors import selector_problems
-from pilothouse.machinery.names import dns_subdomain_errors, label_value_errors, qualified_name_errors
+from pilothouse.machinery.names import (
+    dns_label_errors,
+    dns_search_errors,
+    dns_subdomain_errors,
+    label_value_errors,
+    qualified_name_errors,
+)
 
 _ADDRESS = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 _IDS = "must be between 0 and 2147483647, inclusive"
 _MOST_NAMESERVERS = 3
 _MOST_SEARCHES = 32
+_MOST_OF_SEARCHES = 2048
+_CHANGE_POLICIES = ("Always", "OnRootMismatch")
 _UNSATISFIABLE = ("DoNotSchedule", "ScheduleAnyway")
 _NODE_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
-_HANDLERS = ("exec", "httpGet", "sleep", "tcpSocket")
 
 
 def _names(field: str, value: str, told: Iterable[str]) -> list[FieldError]:
@@ -60,11 +67,12 @@ def pod_problems(spec: Object, path: str) -> list[FieldError]:
         kind = gate.get("conditionType") or ""
         problems += _names(f"{path}.readinessGates[{position}].conditionType", kind, qualified_name_errors(kind))
     problems += _gate_problems(spec.get("schedulingGates") or (), f"{path}.schedulingGates")
-    problems += [
-        errors.invalid_value(f"{path}.hostAliases[{position}].ip", alias.get("ip") or "", _ADDRESS)
-        for position, alias in enumerate(spec.get("hostAliases") or ())
-        if not _is_address(alias.get("ip") or "")
-    ]
+    for position, alias in enumerate(spec.get("hostAliases") or ()):
+        where = f"{path}.hostAliases[{position}]"
+        if not _is_address(alias.get("ip") or ""):
+            problems.append(errors.invalid_value(f"{where}.ip", alias.get("ip") or "", _ADDRESS))
+        for at, name in enumerate(alias.get("hostnames") or ()):
+            problems += _names(f"{where}.hostnames[{at}]", name, dns_subdomain_errors(name))
     name = spec.get("runtimeClassName")
     if name:
         problems += _names(f"{path}.runtimeClassName", name, dns_subdomain_errors(name))
@@ -90,6 +98,9 @@ def _security_problems(spec: Object, path: str) -> list[FieldError]:
     if spec.get("shareProcessNamespace") and spec.get("hostPID"):
         told = "ShareProcessNamespace and HostPID cannot both be enabled"
         problems.append(errors.invalid_value(f"{where}.shareProcessNamespace", True, told))
+    policy = context.get("fsGroupChangePolicy")
+    if policy is not None and policy not in _CHANGE_POLICIES:
+        problems.append(errors.not_supported(f"{where}.fsGroupChangePolicy", policy, _CHANGE_POLICIES))
     return problems
 
 
@@ -121,6 +132,13 @@ def _dns_problems(spec: Object, path: str) -> list[FieldError]:
     if len(searches) > _MOST_SEARCHES:
         told = f"must not have more than {_MOST_SEARCHES} search paths"
         problems.append(errors.invalid_value(f"{where}.searches", list(searches), told))
+    if len(" ".join(searches)) > _MOST_OF_SEARCHES:
+        told = f"must not have more than {_MOST_OF_SEARCHES} characters (including spaces) in the search list"
+        problems.append(errors.invalid_value(f"{where}.searches", list(searches), told))
+    for position, search in enumerate(searches):
+        domain = search.removesuffix(".")
+        if search != ".":
+            problems += _names(f"{where}.searches[{position}]", domain, dns_search_errors(domain))
     problems += [
         errors.required(f"{where}.options[{position}]", "must not be empty")
         for position, option in enumerate(config.get("options") or ())
@@ -179,11 +197,12 @@ def _node_problems(affinity: Object, path: str) -> list[FieldError]:
     for position, weighted in enumerate(affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()):
         where = f"{path}.preferredDuringSchedulingIgnoredDuringExecution[{position}]"
         problems += _weight_problems(weighted, where)
-        problems += _node_term_problems(weighted.get("preference") or {}, f"{where}.preference")
+        # No node has to have what is only preferred, so that upstream lets the values be what they like.
+        problems += _node_term_problems(weighted.get("preference") or {}, f"{where}.preference", values_too=False)
     return problems
 
 
-def _node_term_problems(term: Object, path: str) -> list[FieldError]:
+def _node_term_problems(term: Object, path: str, *, values_too: bool = True) -> list[FieldError]:
     problems: list[FieldError] = []
     for position, wanted in enumerate(term.get("matchExpressions") or ()):
         where = f"{path}.matchExpressions[{position}]"
@@ -200,8 +219,26 @@ def _node_term_problems(term: Object, path: str) -> list[FieldError]:
             problems.append(errors.invalid_value(f"{where}.operator", operator, "not a valid selector operator"))
         key = wanted.get("key") or ""
         problems += _names(f"{where}.key", key, qualified_name_errors(key))
-        for at, value in enumerate(values):
+        for at, value in enumerate(values if values_too else ()):
             problems += _names(f"{where}.values[{at}]", value, label_value_errors(value))
+    for position, wanted in enumerate(term.get("matchFields") or ()):
+        problems += _match_field_problems(wanted, f"{path}.matchFields[{position}]")
+    return problems
+
+
+def _match_field_problems(wanted: Object, path: str) -> list[FieldError]:
+    """``ValidateNodeFieldSelectorRequirement``: nodes can be chosen by their names only."""
+    problems: list[FieldError] = []
+    operator, values, key = wanted.get("operator") or "", wanted.get("values") or (), wanted.get("key") or ""
+    if operator not in ("In", "NotIn"):
+        problems.append(errors.invalid_value(f"{path}.operator", operator, "not a valid selector operator"))
+    elif len(values) != 1:
+        told = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
+        problems.append(errors.required(f"{path}.values", told))
+    if key != "metadata.name":
+        return [*problems, errors.invalid_value(f"{path}.key", key, "not a valid field selector key")]
+    for at, value in enumerate(values):
+        problems += _names(f"{path}.values[{at}]", value, dns_subdomain_errors(value))
     return problems
 
 
@@ -210,6 +247,8 @@ def _term_problems(term: Object, path: str) -> list[FieldError]:
     for field in ("labelSelector", "namespaceSelector"):
         if term.get(field) is not None:
             problems += selector_problems(term[field], f"{path}.{field}")
+    for name in term.get("namespaces") or ():
+        problems += _names(f"{path}.namespace", name, dns_label_errors(name))
     key = term.get("topologyKey") or ""
     if not key:
         problems.append(errors.required(f"{path}.topologyKey", "can not be empty"))
@@ -252,35 +291,53 @@ def _spread_problems(constraints: Sequence[Object], path: str) -> list[FieldErro
 _MESSAGE_POLICIES = ("File", "FallbackToLogsOnError")
 
 
-def container_problems(container: Object, path: str, volumes: set[str]) -> list[FieldError]:
-    """What is wrong with the rarer parts of a container; ``volumes`` are the names that the pod has."""
+def _device_problems(container: Object, path: str, volumes: Mapping[str, bool]) -> list[FieldError]:
+    """``ValidateVolumeDevices``: blocks are claimed, and are in no place where something is mounted."""
     problems: list[FieldError] = []
-    devices = container.get("volumeDevices") or ()
-    for position, device in enumerate(devices):
-        where = f"{path}.volumeDevices[{position}]"
-        before = devices[:position]
-        if not device.get("name"):
+    names: set[str] = set()
+    paths: set[str] = set()
+    mounts = container.get("volumeMounts") or ()
+    for position, device in enumerate(container.get("volumeDevices") or ()):
+        where = f"{path}[{position}]"
+        name, place = device.get("name") or "", device.get("devicePath") or ""
+        if not name:
             problems.append(errors.required(f"{where}.name"))
-        elif device["name"] not in volumes:
-            problems.append(errors.value_not_found(f"{where}.name", device["name"]))
-        if any(other.get("name") == device.get("name") for other in before):
-            problems.append(errors.invalid_value(f"{where}.name", device.get("name") or "", "must be unique"))
-        if not device.get("devicePath"):
+        if name in names:
+            problems.append(errors.invalid_value(f"{where}.name", name, "must be unique"))
+        if name not in volumes:
+            problems.append(errors.value_not_found(f"{where}.name", name))
+        elif not volumes[name]:
+            told = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"
+            problems.append(errors.invalid_value(f"{where}.name", name, told))
+        if not place:
             problems.append(errors.required(f"{where}.devicePath"))
-        elif any(other.get("devicePath") == device["devicePath"] for other in before):
-            problems.append(errors.invalid_value(f"{where}.devicePath", device["devicePath"], "must be unique"))
+        if place in paths:
+            problems.append(errors.invalid_value(f"{where}.devicePath", place, "must be unique"))
+        if ".." in place.split("/"):
+            told = "can not contain backsteps ('..')"
+            problems.append(errors.invalid_value(f"{where}.devicePath", place, told))
+        else:
+            paths.add(place)
+        if any(mount.get("name") == name for mount in mounts):
+            told = "must not already exist in volumeMounts"
+            problems.append(errors.invalid_value(f"{where}.name", name, told))
+        if any(mount.get("mountPath") == place for mount in mounts):
+            told = "must not already exist as a path in volumeMounts"
+            problems.append(errors.invalid_value(f"{where}.devicePath", place, told))
+        if name:
+            names.add(name)
+    return problems
+
+
+def container_problems(container: Object, path: str, volumes: Mapping[str, bool]) -> list[FieldError]:
+    """What is wrong with the rarer parts of a container; ``volumes`` are the names that the pod has, each with whether
+    it may be a block device."""
+    problems = _device_problems(container, f"{path}.volumeDevices", volumes)
     for position, variable in enumerate(container.get("env") or ()):
         if "valueFrom" in variable:
             problems += _value_problems(variable, f"{path}.env[{position}]")
     for position, source in enumerate(container.get("envFrom") or ()):
         problems += _env_from_problems(source, f"{path}.envFrom[{position}]", f"{path}.envFrom")
-    lifecycle = container.get("lifecycle") or {}
-    for hook in ("postStart", "preStop") if lifecycle else ():
-        found = lifecycle.get(hook)
-        if found is not None and not any(found.get(handler) is not None for handler in _HANDLERS):
-            problems.append(errors.required(f"{path}.lifecycle.{hook}", "must specify a handler type"))
-        elif found is not None and found.get("exec") is not None and not found["exec"].get("command"):
-            problems.append(errors.required(f"{path}.lifecycle.{hook}.exec.command"))
     policy = container.get("terminationMessagePolicy")
     if policy not in _MESSAGE_POLICIES:
         problems.append(errors.not_supported(f"{path}.terminationMessagePolicy", policy, _MESSAGE_POLICIES))

@@ -5,7 +5,7 @@ on it.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 import msgspec
@@ -14,7 +14,8 @@ from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.amounts import requirement_problems
-from pilothouse.apiserver.strategies.filling import number_problems
+from pilothouse.apiserver.strategies.container_handlers import hook_problems, probe_problems
+from pilothouse.apiserver.strategies.filling import PORT_RANGE
 from pilothouse.apiserver.strategies.pod_rules import container_problems, pod_problems
 from pilothouse.apiserver.strategies.selectors import label_problems_in
 from pilothouse.apiserver.strategies.volume_sources import descending_path_problems, pod_source_problems
@@ -25,15 +26,14 @@ from pilothouse.machinery.names import (
     port_name_errors,
     qualified_name_errors,
 )
-from pilothouse.semantics.pod_defaults import PROBES
 
-_HANDLERS = ("exec", "grpc", "httpGet", "sleep", "tcpSocket")
 _RESTART_POLICIES = ("Always", "OnFailure", "Never")
 _DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _PROPAGATIONS = ("Bidirectional", "HostToContainer", "None")
 _PROTOCOLS = ("SCTP", "TCP", "UDP")
 _TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_CLAIMED = frozenset(("persistentVolumeClaim", "ephemeral"))
 _ENV_NAME = re.compile(r"^[ -<>-~]+$")
 
 
@@ -79,20 +79,10 @@ def validate_pod_spec(spec: Object, path: str, claims: Iterable[str] = ()) -> li
     """What is wrong with a pod spec, where there are volumes of these names too."""
     problems: list[FieldError] = []
     volumes = _validate_volumes(spec.get("volumes") or (), f"{path}.volumes", problems)
-    volumes.update(claims)
-    names: set[str] = set()
+    volumes.update(dict.fromkeys(claims, True))
     if not spec.get("containers"):
         problems.append(errors.required(f"{path}.containers"))
-    host_ports: set[tuple[str, str, int]] = set()
-    # Regular containers first: an init container that has the name of one is the one too many.
-    for field in ("containers", "initContainers", "ephemeralContainers"):
-        for position, container in enumerate(spec.get(field) or ()):
-            where = f"{path}.{field}[{position}]"
-            barred = _barred(container) if field == "initContainers" else ()
-            if barred:
-                container = {name: value for name, value in container.items() if name not in barred}
-            _validate_container(container, where, names, volumes, host_ports, problems)
-            problems += [errors.not_allowed(f"{where}.{name}", _NOT_OF_INIT) for name in barred]
+    _validate_containers(spec, path, volumes, problems)
     policy = spec.get("restartPolicy")
     if policy not in _RESTART_POLICIES:
         problems.append(errors.not_supported(f"{path}.restartPolicy", policy, _RESTART_POLICIES))
@@ -123,9 +113,11 @@ def validate_pod_spec(spec: Object, path: str, claims: Iterable[str] = ()) -> li
     return problems
 
 
-def _validate_volumes(volumes: Iterable[Object], path: str, problems: list[FieldError]) -> set[str]:
-    """The names of the volumes that there is nothing to be said against; others can't be mounted."""
+def _validate_volumes(volumes: Iterable[Object], path: str, problems: list[FieldError]) -> dict[str, bool]:
+    """The names of the volumes that there is nothing to be said against, and whether they may be block devices; others
+    can't be mounted."""
     names: set[str] = set()
+    right: dict[str, bool] = {}
     for position, volume in enumerate(volumes):
         where = f"{path}[{position}]"
         name = volume.get("name") or ""
@@ -139,7 +131,52 @@ def _validate_volumes(volumes: Iterable[Object], path: str, problems: list[Field
         problems += found
         if not found:
             names.add(name)
-    return names
+            right[name] = not _CLAIMED.isdisjoint(volume)
+    return right
+
+
+def _validate_containers(spec: Object, path: str, volumes: Mapping[str, bool], problems: list[FieldError]) -> None:
+    """All three sorts. Regular containers first: an init container that has the name of one is the one too many."""
+    grace = spec.get("terminationGracePeriodSeconds")
+    names: set[str] = set()
+    regular, first = spec.get("containers") or (), spec.get("initContainers") or ()
+    for position, container in enumerate(regular):
+        where = f"{path}.containers[{position}]"
+        _validate_container(container, where, names, volumes, grace, problems)
+        names.add(container.get("name") or "")
+    problems += _host_port_problems(regular, f"{path}.containers")
+    for position, container in enumerate(first):
+        where = f"{path}.initContainers[{position}]"
+        barred = _barred(container)
+        if barred:
+            container = {name: value for name, value in container.items() if name not in barred}
+        _validate_container(container, where, names, volumes, grace, problems)
+        if container.get("name"):
+            names.add(container["name"])
+        # Each by itself, as they run one after the other, and each is called the first (validateInitContainers).
+        problems += _host_port_problems((container,), f"{path}.initContainers")
+        problems += [errors.not_allowed(f"{where}.{name}", _NOT_OF_INIT) for name in barred]
+    later = spec.get("ephemeralContainers") or ()
+    if later:
+        names.update(container.get("name") or "" for container in first)
+    for position, container in enumerate(later):
+        _validate_container(container, f"{path}.ephemeralContainers[{position}]", names, volumes, grace, problems)
+        names.add(container.get("name") or "")
+
+
+def _host_port_problems(containers: Sequence[Object], path: str) -> list[FieldError]:
+    """Ports of the host that two of these containers want."""
+    taken: set[str] = set()
+    problems: list[FieldError] = []
+    for position, container in enumerate(containers):
+        for at, port in enumerate(container.get("ports") or ()):
+            if not port.get("hostPort"):
+                continue
+            text = f"{port.get('protocol')}/{port.get('hostIP') or ''}/{port['hostPort']}"
+            if text in taken:
+                problems.append(errors.duplicate(f"{path}[{position}].ports[{at}].hostPort", text))
+            taken.add(text)
+    return problems
 
 
 def _barred(container: Object) -> list[str]:
@@ -157,8 +194,8 @@ def _validate_container(
     container: Object,
     path: str,
     names: set[str],
-    volumes: set[str],
-    host_ports: set[tuple[str, str, int]],
+    volumes: Mapping[str, bool],
+    grace: int | None,
     problems: list[FieldError],
 ) -> None:
     # Pods are made by the thousand from a few templates, so what was found to be right is known again. What rests on
@@ -169,11 +206,10 @@ def _validate_container(
             _validate_mounts(container, f"{path}.volumeMounts", volumes, problems)
         if container["name"] in names:
             problems.append(errors.duplicate(f"{path}.name", container["name"]))
-        names.add(container["name"])
         return
     before = len(problems)
-    _validate_whole_container(container, path, names, volumes, host_ports, problems)
-    if text and len(problems) == before and len(text) <= _MAX_RIGHT_SIZE and b'"hostPort"' not in text:
+    _validate_whole_container(container, path, names, volumes, grace, problems)
+    if text and len(problems) == before and len(text) <= _MAX_RIGHT_SIZE and b'"sleep"' not in text:
         if len(_right) >= _MAX_RIGHT:
             _right.clear()
         _right.add(text)
@@ -190,8 +226,8 @@ def _validate_whole_container(
     container: Object,
     path: str,
     names: set[str],
-    volumes: set[str],
-    host_ports: set[tuple[str, str, int]],
+    volumes: Mapping[str, bool],
+    grace: int | None,
     problems: list[FieldError],
 ) -> None:
     name = container.get("name") or ""
@@ -199,13 +235,10 @@ def _validate_whole_container(
         problems.append(errors.required(f"{path}.name"))
     else:
         problems += [errors.invalid_value(f"{path}.name", name, text) for text in dns_label_errors(name)]
-    image = container.get("image") or ""
-    if not image:
+    if not container.get("image"):
         problems.append(errors.required(f"{path}.image"))
-    elif image != image.strip():
-        problems.append(errors.invalid_value(f"{path}.image", image, "must not have leading or trailing whitespace"))
     if container.get("ports"):
-        _validate_ports(container["ports"], f"{path}.ports", host_ports, problems)
+        _validate_ports(container["ports"], f"{path}.ports", problems)
     for position, variable in enumerate(container.get("env") or ()):
         if not variable.get("name"):
             problems.append(errors.required(f"{path}.env[{position}].name"))
@@ -228,22 +261,12 @@ def _validate_whole_container(
     problems += container_problems(container, path, volumes)
     # What is said of regular containers only comes after what is common to all sorts (kubernetes
     # pkg/apis/core/validation/validation.go, validateContainers).
-    if name:
-        if name in names:
-            problems.append(errors.duplicate(f"{path}.name", name))
-        names.add(name)
-    for probe in PROBES:
-        if container.get(probe) is not None:
-            _validate_probe(container[probe], f"{path}.{probe}", problems)
-            if probe != "readinessProbe" and container[probe].get("successThreshold") != 1:
-                problems.append(
-                    errors.invalid_value(
-                        f"{path}.{probe}.successThreshold", container[probe].get("successThreshold"), "must be 1"
-                    )
-                )
+    if name in names:
+        problems.append(errors.duplicate(f"{path}.name", name))
+    problems += hook_problems(container, path, grace) + probe_problems(container, path)
 
 
-def _validate_mounts(container: Object, path: str, volumes: set[str], problems: list[FieldError]) -> None:
+def _validate_mounts(container: Object, path: str, volumes: Mapping[str, bool], problems: list[FieldError]) -> None:
     mounted: set[str] = set()
     devices = container.get("volumeDevices") or ()
     for position, mount in enumerate(container.get("volumeMounts") or ()):
@@ -258,13 +281,12 @@ def _validate_mounts(container: Object, path: str, volumes: set[str], problems: 
         if target in mounted:
             problems.append(errors.invalid_value(f"{where}.mountPath", target, "must be unique"))
         mounted.add(target)
-        for device in devices:
-            if device.get("name") == name:
-                told = "must not already exist in volumeDevices"
-                problems.append(errors.invalid_value(f"{where}.name", name, told))
-            if device.get("devicePath") == target:
-                told = "must not already exist as a path in volumeDevices"
-                problems.append(errors.invalid_value(f"{where}.mountPath", target, told))
+        if any(device.get("name") == name for device in devices):
+            told = "must not already exist in volumeDevices"
+            problems.append(errors.invalid_value(f"{where}.name", name, told))
+        if any(device.get("devicePath") == target for device in devices):
+            told = "must not already exist as a path in volumeDevices"
+            problems.append(errors.invalid_value(f"{where}.mountPath", target, told))
         if len(mount) > 2:
             problems += _mount_problems(container, mount, path)
 
@@ -289,9 +311,7 @@ def _mount_problems(container: Object, mount: Object, path: str) -> list[FieldEr
     return problems
 
 
-def _validate_ports(
-    ports: Iterable[Object], path: str, host_ports: set[tuple[str, str, int]], problems: list[FieldError]
-) -> None:
+def _validate_ports(ports: Iterable[Object], path: str, problems: list[FieldError]) -> None:
     names: set[str] = set()
     for position, port in enumerate(ports):
         where = f"{path}[{position}]"
@@ -312,25 +332,6 @@ def _validate_ports(
         protocol = port.get("protocol")
         if protocol not in _PROTOCOLS:
             problems.append(errors.not_supported(f"{where}.protocol", protocol, _PROTOCOLS))
-        if host:
-            taken = (str(protocol), port.get("hostIP") or "", host)
-            if taken in host_ports:
-                problems.append(errors.duplicate(f"{where}.hostPort", f"{protocol}/{taken[1]}/{host}"))
-            host_ports.add(taken)
-
-
-PORT_RANGE = "must be between 1 and 65535, inclusive"
-
-
-def _validate_probe(probe: Object, path: str, problems: list[FieldError]) -> None:
-    handlers = [handler for handler in _HANDLERS if probe.get(handler) is not None]
-    if not handlers:
-        problems.append(errors.required(path, "must specify a handler type"))
-    problems += [
-        errors.not_allowed(f"{path}.{handler}", "may not specify more than 1 handler type") for handler in handlers[1:]
-    ]
-    fields = ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold")
-    problems += number_problems(probe, path, fields)
 
 
 @lru_cache(maxsize=512)

@@ -31,25 +31,30 @@ def _image_problems(containers: Iterable[Object], path: str) -> list[FieldError]
     """Images are what of a container may change, so that upstream looks at them once more."""
     problems: list[FieldError] = []
     for position, container in enumerate(containers):
-        image = container.get("image") or ""
-        if not image:
+        if not container.get("image"):
             problems.append(errors.required(f"{path}[{position}].image"))
-        if image != image.strip():
-            told = "must not have leading or trailing whitespace"
-            problems.append(errors.invalid_value(f"{path}[{position}].image", image, told))
-    return problems
+    return problems + _spaced_problems(containers, path)
+
+
+def _spaced_problems(containers: Iterable[Object], path: str) -> list[FieldError]:
+    told = "must not have leading or trailing whitespace"
+    return [
+        errors.invalid_value(f"{path}[{position}].image", container["image"], told)
+        for position, container in enumerate(containers)
+        if (container.get("image") or "").strip() != (container.get("image") or "")
+    ]
 
 
 def _pod_problems(spec: Object) -> list[FieldError]:
     """What is wrong with the spec of a pod. Not all of it is said of templates (``validatePodMetadataAndSpec``)."""
     problems = validate_pod_spec(spec, "spec")
-    if spec.get("serviceAccountName"):
-        return problems
-    for at, volume in enumerate(spec.get("volumes") or ()):
+    for at, volume in enumerate(() if spec.get("serviceAccountName") else spec.get("volumes") or ()):
         for position, source in enumerate((volume.get("projected") or {}).get("sources") or ()):
             if source.get("serviceAccountToken") is not None:
                 field = f"spec.volumes[{at}].projected.sources[{position}].serviceAccountToken"
                 problems.append(errors.not_allowed(field, "must not be specified when serviceAccountName is not set"))
+    for field in ("containers", "initContainers"):
+        problems += _spaced_problems(spec.get(field) or (), f"spec.{field}")
     return problems
 
 
@@ -114,6 +119,9 @@ class PodStrategy(Strategy):
         problems = _pod_problems(spec)
         if spec.get("ephemeralContainers"):
             problems.append(errors.not_allowed("spec.ephemeralContainers", "cannot be set on create"))
+        if spec.get("nodeName") and spec.get("schedulingGates"):
+            told = "cannot be set until all schedulingGates have been cleared"
+            problems.append(errors.not_allowed("spec.nodeName", told))
         return problems
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
@@ -127,7 +135,10 @@ class PodStrategy(Strategy):
                 told = "pod updates may not add or remove containers"
                 return [*problems, errors.not_allowed(f"spec.{field}", told)]
             problems += _image_problems(spec.get(field) or (), f"spec.{field}")
-        problems += _deadline_problems(spec, before)
+        deadline = _deadline_problems(spec, before)
+        if deadline and spec.get("activeDeadlineSeconds") is not None:
+            return problems + deadline  # upstream looks no further here either
+        problems += deadline
         problems += _toleration_problems(spec, before)
         problems += _gate_problems(spec, before)
         if _without_mutable(spec, before) != before:
@@ -238,6 +249,8 @@ def _without_mutable(spec: Object, before: Object) -> Object:
 def _deadline_problems(spec: Object, before: Object) -> list[FieldError]:
     new, old = spec.get("activeDeadlineSeconds"), before.get("activeDeadlineSeconds")
     path = "spec.activeDeadlineSeconds"
+    if new is not None and not 0 <= new <= 2147483647:
+        return [errors.invalid_value(path, new, "must be between 0 and 2147483647, inclusive")]
     if old is None or new == old:
         return []
     if new is None:

@@ -3,6 +3,7 @@
 After kubernetes' ``pkg/apis/apps/validation/validation.go`` (v1.36).
 """
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,7 +32,11 @@ def count_problems(value: Any, path: str) -> list[FieldError]:
 
 
 def _is_zero(value: Any) -> bool:
-    return value in (None, 0) or (isinstance(value, str) and not value.removesuffix("%").strip("0"))
+    """Whether it comes to nothing, as what is no percentage does (``getIntOrPercentValue``)."""
+    if isinstance(value, str):
+        found = re.fullmatch("([0-9]+)%", value)
+        return found is None or not int(found[1])
+    return not value
 
 
 def _shown(strategy: Object) -> Object:
@@ -57,7 +62,7 @@ def deployment_strategy_problems(strategy: Object) -> list[FieldError]:
     else:
         # There may be more than twice as many.
         problems += [found for found in count_problems(surge, f"{path}.maxSurge") if "100%" not in found.text]
-    if not problems and _is_zero(unavailable) and _is_zero(surge):
+    if _is_zero(unavailable) and _is_zero(surge):
         problems.append(
             errors.invalid_value(f"{path}.maxUnavailable", unavailable, "may not be 0 when `maxSurge` is 0")
         )
@@ -75,8 +80,6 @@ def daemon_set_strategy_problems(strategy: Object) -> list[FieldError]:
     rolling = strategy.get("rollingUpdate") or {}
     unavailable, surge = rolling.get("maxUnavailable"), rolling.get("maxSurge")
     problems = count_problems(unavailable, f"{path}.maxUnavailable") + count_problems(surge, f"{path}.maxSurge")
-    if problems:
-        return problems
     if not _is_zero(unavailable) and not _is_zero(surge):
         told = "may not be set when maxUnavailable is non-zero"
         problems.append(errors.invalid_value(f"{path}.maxSurge", surge, told))

@@ -13,7 +13,7 @@ from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.base import Strategy
-from pilothouse.apiserver.strategies.pod_templates import PORT_RANGE
+from pilothouse.apiserver.strategies.filling import PORT_RANGE
 from pilothouse.apiserver.strategies.selectors import label_problems_in
 from pilothouse.apiserver.strategies.warnings import service_warnings
 from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors, port_name_errors, qualified_name_errors

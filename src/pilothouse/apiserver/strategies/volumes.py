@@ -148,7 +148,7 @@ class VolumeStrategy(Strategy):
             )
         problems += fixed(spec, before, "", ("volumeMode",))
         if before.get("nodeAffinity") and spec.get("nodeAffinity") != before["nodeAffinity"]:
-            problems.append(errors.invalid_value("spec.nodeAffinity", spec.get("nodeAffinity"), IMMUTABLE))
+            problems.append(errors.invalid_value("nodeAffinity", spec.get("nodeAffinity"), IMMUTABLE))
         return problems
 
 
@@ -314,8 +314,12 @@ class StorageClassStrategy(Strategy):
 
     def validate(self, obj: Object) -> list[FieldError]:
         problems: list[FieldError] = []
-        if not obj.get("provisioner"):
+        provisioner = (obj.get("provisioner") or "").lower()
+        if not provisioner:
             problems.append(errors.required("provisioner"))
+        else:
+            told = qualified_name_errors(provisioner)
+            problems += [errors.invalid_value("provisioner", provisioner, text) for text in told]
         if obj["reclaimPolicy"] not in ("Delete", "Retain"):
             problems.append(errors.not_supported("reclaimPolicy", obj["reclaimPolicy"], ("Delete", "Retain")))
         if obj["volumeBindingMode"] not in _BINDING:
