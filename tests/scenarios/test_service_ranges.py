@@ -44,7 +44,7 @@ class Operator(Restless):
     def __init__(self, simulation: Simulation) -> None:
         super().__init__(simulation)
         self._deleted: dict[str, float] = {}
-        """When each range was last deleted."""
+        """When each range was deleted."""
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
         """What may be done, the likelier more than once."""
@@ -60,9 +60,10 @@ class Operator(Restless):
         """One that has its finalizer: nothing is promised of others."""
         protected = [each for each in await self._ranges() if FINALIZER in each["metadata"].get("finalizers", ())]
         if protected:
-            name = self._chance.choice(protected)["metadata"]["name"]
-            self._deleted[name] = asyncio.get_running_loop().time()
-            await self.ask("DELETE", f"{CIDRS}/{name}")
+            meta = self._chance.choice(protected)["metadata"]
+            if "deletionTimestamp" not in meta:  # else once more, which changes nothing
+                self._deleted[meta["name"]] = asyncio.get_running_loop().time()
+            await self.ask("DELETE", f"{CIDRS}/{meta['name']}")
 
     async def grow(self) -> None:
         """A second family."""

@@ -215,25 +215,24 @@ def test_a_group_that_cannot_be_discovered_keeps_the_namespace_and_the_rest_goes
     in_cluster(story)
 
 
+async def refuse_to_delete(cluster: Cluster, path: str) -> None:
+    """From now on what is there cannot be deleted. The namespace is."""
+
+    async def refuse(request: wire.Request) -> wire.Response | None:
+        if request.method == "DELETE" and request.target == path:
+            status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "not today", "code": 500}
+            return wire.Response(500, {}, msgspec.json.encode(status))
+        return None
+
+    cluster.transport.hook = refuse
+    await cluster.delete(NS, "")
+
+
 def test_an_object_that_cannot_be_deleted_is_told_and_does_not_stop_the_rest() -> None:
     async def story(cluster: Cluster) -> None:
         await cluster.configmap("a", namespace="going")
         await cluster.create(f"{NS}/secrets", metadata={"name": "b"})
-
-        async def refuse(request: wire.Request) -> wire.Response | None:
-            if request.method == "DELETE" and request.target == CM:
-                status = {
-                    "kind": "Status",
-                    "apiVersion": "v1",
-                    "status": "Failure",
-                    "message": "not today",
-                    "code": 500,
-                }
-                return wire.Response(500, {}, msgspec.json.encode(status))
-            return None
-
-        cluster.transport.hook = refuse
-        await cluster.delete(NS, "")
+        await refuse_to_delete(cluster, CM)
         await asyncio.sleep(60)
         assert await cluster.names(f"{NS}/secrets") == []
         assert await cluster.configmaps("going") == ["a"]
@@ -242,6 +241,22 @@ def test_an_object_that_cannot_be_deleted_is_told_and_does_not_stop_the_rest() -
             "ContentDeletionFailed",
             "Failed to delete all resource types, 1 remaining: not today",
         )
+        cluster.transport.hook = None
+        await asyncio.sleep(61)
+        assert await cluster.get(NS) is None
+
+    in_cluster(story)
+
+
+def test_pods_that_cannot_be_deleted_do_not_stop_the_rest_either() -> None:
+    """As upstream, where only pods that are seen to remain do."""
+
+    async def story(cluster: Cluster) -> None:
+        await cluster.configmap("a", namespace="going")
+        await pod(cluster, "p")
+        await refuse_to_delete(cluster, PODS)
+        await asyncio.sleep(60)
+        assert (await cluster.names(PODS), await cluster.configmaps("going")) == (["p"], [])
         cluster.transport.hook = None
         await asyncio.sleep(61)
         assert await cluster.get(NS) is None

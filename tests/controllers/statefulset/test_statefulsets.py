@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from tests.controllers.statefulset.world import CLAIMS, PODS, REVISIONS, TEMPLATE, WEB, World, story
 
-from pilothouse.client.interceptor import Rule, conflict, fail, lose_answer, time_out
+from pilothouse.client.interceptor import Rule, conflict, fail, lose_answer, namespace_ends, time_out
 from pilothouse.controllers.workloads.statefulset import StatefulSetOptions
 
 KEEP = {"volumeClaimTemplates": [TEMPLATE]}
@@ -478,5 +478,37 @@ def test_a_parallel_set_stops_at_the_first_batch_with_a_refusal() -> None:
         world.faults.remove(refusal)
         await world.settle(10.0)
         assert len(await world.names()) == 10
+
+    story(tell)
+
+
+def test_while_the_namespace_goes_away_the_set_is_looked_at_once_a_second() -> None:
+    async def tell(world: World) -> None:
+        await world.create(replicas=30, podManagementPolicy="Parallel")
+        await world.settle(10.0)
+        refusal = world.faults.add(Rule(namespace_ends(), verb="create", resource="pods"))
+        world.requests.clear()
+        for pod in reversed(await world.names()):
+            await world.request("DELETE", f"{PODS}/{pod}")
+            await world.settle(0.1)
+        assert refusal.hits < 15, "after each of the first failures, and once a second"
+        assert len(world.sent("update", "statefulsets/status")) < 10
+        await world.settle(10.0)
+        assert (await world.status())["replicas"] == 0
+
+    story(tell)
+
+
+def test_a_set_of_the_same_name_in_a_new_namespace_is_not_held_up() -> None:
+    async def tell(world: World) -> None:
+        refusal = world.faults.add(Rule(namespace_ends(), verb="create", resource="pods"))
+        await world.create(replicas=1)
+        await world.settle()
+        await world.request("DELETE", WEB)
+        world.faults.remove(refusal)
+        await world.settle(2.0)
+        await world.create(replicas=3)
+        await world.settle(0.5)
+        assert len(await world.names()) == 3
 
     story(tell)

@@ -4,21 +4,33 @@ Stands between the handlers of pods (``pod_events``) and the work queue of a con
 says of which owners it knows.
 """
 
-from pilothouse.runtime import WorkQueue
+from typing import Protocol
 
 GATHER_SECONDS = 1.0
 """As long as the Job controller gathers changes of pods (``SyncJobBatchPeriod``, v1.36 job_controller.go)."""
 
 
+class Wakes(Protocol):
+    """Where keys go: the work queue, or something that holds them back a little."""
+
+    def add(self, key: str) -> None:
+        """Have the key looked at."""
+        ...
+
+    def add_after(self, key: str, delay: float) -> None:
+        """Have it looked at in so many seconds."""
+        ...
+
+
 class EndingOwners:
-    """A work queue that holds the keys of such owners back. Of two times for one key the queue keeps the earlier.
+    """A queue that holds the keys of such owners back. Of two times for one key the queue keeps the earlier.
 
     Pods are the first to leave a namespace (KEP-5080), one by one. Each of them wakes its owner, which can make no
     other and has only new numbers to report, of which the owner's owner makes new numbers in turn; then all of them
     go. Upstream reports as often as it can. Once a second is enough for who looks at a namespace that comes to no end.
     """
 
-    def __init__(self, queue: WorkQueue[str]) -> None:
+    def __init__(self, queue: Wakes) -> None:
         self._queue = queue
         self._ending: set[str] = set()  # never iterated
 

@@ -7,11 +7,12 @@ updatePod, deletePod and their like).
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pilothouse.api.core import Pod
 from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import OwnerReference
+from pilothouse.controllers.shared.ending import EndingOwners, Wakes
 from pilothouse.env import Log
 from pilothouse.machinery.labels import Selector
 from pilothouse.machinery.owners import controller_of
@@ -22,23 +23,12 @@ from pilothouse.semantics.pods import is_ready
 T = TypeVar("T", bound=Cached)
 
 
-class Wakes(Protocol):
-    """Where keys go: the work queue, or something that holds them back a little."""
-
-    def add(self, key: str) -> None:
-        """Have the key looked at."""
-        ...
-
-    def add_after(self, key: str, delay: float) -> None:
-        """Have it looked at in so many seconds."""
-        ...
-
-
 class PodEvents(Generic[T]):
     """The handlers of one controller.
 
     ``selector_of`` gives what an owner selects, ``None`` where that makes no sense. ``ready_delay`` says in how many
-    seconds an owner wants to look again at a pod that has just become ready, 0 for not at all.
+    seconds an owner wants to look again at a pod that has just become ready, 0 for not at all. Who is refused a pod
+    because its namespace goes away tells ``ending``.
     """
 
     def __init__(
@@ -55,7 +45,8 @@ class PodEvents(Generic[T]):
     ) -> None:
         self._kind: Kind[Any] = kind
         self._owners = owners
-        self._queue = queue
+        self._queue = self.ending = EndingOwners(queue)
+        """Told by the controller of refusals."""
         self._expectations = expectations
         self._guard = guard
         self._selector_of = selector_of
@@ -80,6 +71,7 @@ class PodEvents(Generic[T]):
         if self._guard is not None:
             self._guard.forget(key, owner.metadata.uid)
         self._expectations.delete(key)
+        self.ending.forget(key)
         self._queue.add(key)
 
     # Pods

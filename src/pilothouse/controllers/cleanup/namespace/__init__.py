@@ -1,10 +1,10 @@
 """Empties namespaces that are being deleted, and lets them go when nothing is left.
 
 Promises: a namespace is looked at five seconds after it was seen terminating, so that every API server has heard of it
-and nothing new is made in it. Pods go first; nothing else is deleted while a pod is left. Everything is deleted in the
-background, by collection where the server can do that. Five conditions on the namespace say what was found and what is
-in the way. The finalizer ``kubernetes`` is taken away only after a pass in which no resource was left and nothing
-failed, discovery included.
+and nothing new is made in it. Pods go first; nothing else is deleted while a pod is seen to be left. Everything is
+deleted in the background, by collection where the server can do that. Five conditions on the namespace say what was
+found and what is in the way. The finalizer ``kubernetes`` is taken away only after a pass in which no resource was left
+and nothing failed, discovery included.
 
 Not promised: an order among the resources after pods, and that objects with finalizers of others ever go.
 

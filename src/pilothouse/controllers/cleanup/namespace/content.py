@@ -91,6 +91,8 @@ class Content:
             if error:
                 errors.append(f"failed to delete pods for namespace: {namespace}, err: {error}")
                 content_errors.append(error)
+        # A failure to delete or to list pods counts none, so that the pass goes on to what pods may still use. That is
+        # upstream's way (kubernetes v1.36, deleteAllContent returns early for pods that remain, and remembers errors).
         if totals.counts:
             # What a pod uses goes after the pod (KEP-5080). Upstream leaves the pods out of the conditions of such a
             # pass (kubernetes v1.36, deleteAllContent): they say that no content remains. Scripts know it like that.

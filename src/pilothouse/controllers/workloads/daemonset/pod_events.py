@@ -7,7 +7,6 @@ v1.36 ``addHistory``, ``updateHistory``, ``deleteHistory`` in ``pkg/controller/d
 from pilothouse.api.apps import DAEMON_SETS, ControllerRevision, DaemonSet
 from pilothouse.api.core import Pod
 from pilothouse.api.meta import OwnerReference
-from pilothouse.controllers.shared.ending import EndingOwners
 from pilothouse.controllers.shared.pod_events import PodEvents
 from pilothouse.controllers.workloads.daemonset.blueprint import Blueprints
 from pilothouse.controllers.workloads.daemonset.board import Boards
@@ -38,11 +37,10 @@ class DaemonEvents(PodEvents[DaemonSet]):
         blueprints: Blueprints,
         log: Log,
     ) -> None:
-        self.ending = EndingOwners(queue)
         super().__init__(
             DAEMON_SETS,
             owners=owners,
-            queue=self.ending,
+            queue=queue,
             expectations=expectations,
             guard=guard,
             selector_of=lambda owner: blueprints.of(owner).selector,
@@ -53,7 +51,6 @@ class DaemonEvents(PodEvents[DaemonSet]):
         self._blueprints = blueprints
 
     def owner_gone(self, owner: DaemonSet, final_state_unknown: bool) -> None:
-        self.ending.forget(object_key(owner.metadata))
         self._blueprints.forget(object_key(owner.metadata))
         self._boards.forget(board_key(owner.metadata))
         super().owner_gone(owner, final_state_unknown)

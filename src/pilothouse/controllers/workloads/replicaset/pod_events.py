@@ -7,7 +7,6 @@ themselves are those of every owner of pods.
 from pilothouse.api.apps import ReplicaSet
 from pilothouse.api.core import Pod
 from pilothouse.api.kinds import Kind
-from pilothouse.controllers.shared.ending import EndingOwners
 from pilothouse.controllers.shared.pod_events import PodEvents as OwnerEvents
 from pilothouse.controllers.workloads.replicaset.blueprint import Blueprints
 from pilothouse.controllers.workloads.replicaset.census import Census
@@ -36,13 +35,12 @@ class PodEvents(OwnerEvents[ReplicaSet]):
         guard: ConsistencyGuard | None,
         log: Log,
     ) -> None:
-        self.ending = EndingOwners(queue)
         self.census = Census(self._census_key)
         self.blueprints = Blueprints(kind.kind, log)
         super().__init__(
             kind,
             owners=owners,
-            queue=self.ending,
+            queue=queue,
             expectations=expectations,
             guard=guard,
             selector_of=lambda owner: self.blueprints.of(owner).selector,
@@ -52,7 +50,6 @@ class PodEvents(OwnerEvents[ReplicaSet]):
 
     def owner_gone(self, owner: ReplicaSet, final_state_unknown: bool) -> None:
         meta = owner.metadata
-        self.ending.forget(object_key(meta))
         self.blueprints.forget(object_key(meta))
         self.census.dismiss(controller_index_key(meta.namespace, self._kind.kind, meta.name, meta.uid))
         super().owner_gone(owner, final_state_unknown)

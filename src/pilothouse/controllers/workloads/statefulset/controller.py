@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pilothouse.api.apps import CONTROLLER_REVISIONS, STATEFUL_SETS, ControllerRevision, StatefulSet, StatefulSetStatus
 from pilothouse.api.core import PERSISTENT_VOLUME_CLAIMS, PODS, PersistentVolumeClaim, Pod
 from pilothouse.api.meta import Object, ObjectMeta
-from pilothouse.client.errors import NotFound
+from pilothouse.client.errors import NotFound, has_cause
 from pilothouse.controllers.shared.conflicts import RETRY, retry_on_conflict
 from pilothouse.controllers.shared.history import History, template_in
 from pilothouse.controllers.shared.own_writes import OwnWrites
@@ -166,6 +166,7 @@ class StatefulSetController(Controller):
         self._writes.check(key)
         owner, raw = self._owners.get(key), self._owners.raw(key)
         if owner is None:
+            self.events.ending.forget(key)
             self._writes.forget(key)
             self._blueprints.forget(key)
             return None
@@ -282,6 +283,8 @@ class StatefulSetController(Controller):
                 await apply.carry_out(plan)
             except TROUBLE as error:
                 failure = error
+                if has_cause(error, "NamespaceTerminating"):
+                    self.events.ending.refused(look.key)
             replaced = apply.replaced
         counted = tally(pods, look.rules, seen.current, seen.update, now)
         try:
