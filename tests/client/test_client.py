@@ -601,6 +601,27 @@ def test_clients_with_one_memo_share_one_object_per_event() -> None:
     assert run(Script([text]), first, memo=memo) is not one
 
 
+def test_whoever_asks_for_less_gets_the_wider_view_and_shares_it() -> None:
+    class Wide(Pod, frozen=True):
+        """A pod, for somebody who looks at more."""
+
+    text = line("ADDED", POD)
+    memo = DecodeMemo()
+
+    async def all_ways(client: Client) -> list[Any]:
+        async with client.watch(PODS) as narrow, client.watch(PODS.read_as(Wide)) as wide:
+            seen = [(await anext(narrow))[0].object, (await anext(wide))[0].object]
+        listed = await client.list(PODS, "ns")
+        paged = await client.list_page(PODS, "ns")
+        return [*seen, *listed.items, paged.items[0].object, await client.get(PODS, "web", "ns")]
+
+    page = wire.Response(200, body=msgspec.json.encode({"metadata": {}, "items": [POD]}))
+    script = Script([text], [text], page, page, wire.Response(200, body=msgspec.json.encode(POD)))
+    found = run(script, all_ways, memo=memo, wider={Pod: Wide})
+    assert found[0] is found[1]
+    assert [type(one) for one in found] == [Wide] * 5
+
+
 def test_a_refused_request_is_one_error_in_the_metrics_and_a_repeat_is_counted() -> None:
     told: list[tuple[object, ...]] = []
 

@@ -17,7 +17,7 @@ from pilothouse.api import wire
 from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import ObjectList
 from pilothouse.client.calls import Calls
-from pilothouse.client.decode import Entry, OnUndecodable, Page, decoders_of
+from pilothouse.client.decode import Decoders, Entry, OnUndecodable, Page, decoders_of
 from pilothouse.client.errors import Expired
 from pilothouse.client.memo import DecodeMemo
 from pilothouse.client.metrics import ClientMetrics
@@ -43,6 +43,7 @@ T = TypeVar("T")
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _JSON = "application/json"
+NOTHING_WIDER: Mapping[type[Any], type[Any]] = {}
 
 
 def default_user_agent(program: str = "pilothouse", suffix: str = "") -> str:
@@ -57,7 +58,8 @@ class Client:
 
     ``qps`` and ``burst`` throttle as upstream's token bucket does (0: no limit); opening a watch is not throttled.
     Requests are repeated as ``client.retry`` says. ``fence`` is called before every attempt of a write and stops it by
-    raising. ``memo`` shares decoded watch events between the clients of one process.
+    raising. ``memo`` shares decoded watch events between the clients of one process; what is asked for with a view that
+    ``wider`` names is read with the view it names for it, a subclass, so that those that look at more share it too.
 
     A call raises ``ApiError`` when the server refuses, ``TransportError`` (a ``ConnectionError``) or ``TimeoutError``
     when there was no answer, ``UndecodableObject`` when the answer does not fit the view, and ``ValueError`` when the
@@ -81,6 +83,7 @@ class Client:
         fence: Callable[[], None] | None = None,
         metrics: ClientMetrics | None = None,
         memo: DecodeMemo | None = None,
+        wider: Mapping[type[Any], type[Any]] = NOTHING_WIDER,
         host: str = "",
         namespace_default: str = "default",
         min_watch_seconds: int = 0,
@@ -100,6 +103,7 @@ class Client:
             host=host or getattr(transport, "host", ""),
         )
         self._memo = memo
+        self._wider = wider
         self._headers: dict[tuple[str, str], FixedHeaders] = {}
         self._plain = self._header_set(_JSON, "")
         self._writing = self._header_set(_JSON, _JSON)
@@ -142,7 +146,7 @@ class Client:
             resourceVersionMatch=resource_version_match,
         )
         body = await self._calls.send("GET", target, self._accepting(kind, many=True))
-        return decoders_of(kind.view).list(kind, body, on_undecodable)
+        return self._decoders(kind).list(kind, body, on_undecodable)
 
     async def list_page(
         self,
@@ -169,7 +173,7 @@ class Client:
             resourceVersionMatch=resource_version_match,
         )
         body = await self._calls.send("GET", target, self._accepting(kind, many=True))
-        return decoders_of(kind.view).page(kind, body, keep_raw=keep_raw, on_undecodable=on_undecodable)
+        return self._decoders(kind).page(kind, body, keep_raw=keep_raw, on_undecodable=on_undecodable)
 
     async def list_all(
         self,
@@ -246,6 +250,7 @@ class Client:
         headers = self._accepting(kind)
         return Watch(
             kind,
+            self._decoders(kind),
             lambda: self._calls.open(target, headers),
             keep_raw=keep_raw,
             timeout_seconds=timeout_seconds,
@@ -426,11 +431,14 @@ class Client:
     # Parts
 
     def _read(self, kind: Kind[T], body: bytes, namespace: str, name: str) -> T:
-        view = kind.view
-        if view is msgspec.Raw:
+        if kind.view is msgspec.Raw:
             return msgspec.Raw(body)  # type: ignore[return-value]
         where = f"{namespace}/{name}" if namespace else name
-        return decoders_of(view).one(body, lambda: f"{kind.group_resource} {where}")
+        return self._decoders(kind).one(body, lambda: f"{kind.group_resource} {where}")
+
+    def _decoders(self, kind: Kind[T]) -> Decoders[T]:
+        view = kind.view
+        return decoders_of(self._wider.get(view, view))
 
     def _accepting(self, kind: Kind[Any], content_type: str = "", *, many: bool = False) -> FixedHeaders:
         if kind.metadata_only:

@@ -14,7 +14,7 @@ import msgspec
 from pilothouse.api import wire
 from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import Status
-from pilothouse.client.decode import UNREADABLE, OnUndecodable, decoders_of, name_of
+from pilothouse.client.decode import UNREADABLE, Decoders, OnUndecodable, name_of
 from pilothouse.client.errors import ConnectionLost, UndecodableObject, error_for
 from pilothouse.client.memo import DecodeMemo
 
@@ -72,6 +72,7 @@ class Watch(Generic[T]):
     def __init__(
         self,
         kind: Kind[T],
+        decoders: Decoders[T],
         connect: Callable[[], Awaitable[wire.Stream | None]],
         *,
         keep_raw: bool = False,
@@ -85,7 +86,7 @@ class Watch(Generic[T]):
         self._timeout_seconds = timeout_seconds
         self._on_undecodable = on_undecodable
         self._memo = memo
-        self._decoders = decoders_of(kind.view)
+        self._decoders = decoders
         self._stream: wire.Stream | None = None
         self._pieces: AsyncIterator[bytes | list[bytes]] | None = None
         self._partial: list[bytes] = []
@@ -211,12 +212,12 @@ class Watch(Generic[T]):
     def _event(self, line: bytes) -> WatchEvent[T] | None:
         memo = self._memo
         if memo is not None:
-            found: WatchEvent[T] | None = memo.get(self._kind.view, self._keep_raw, line)
+            found: WatchEvent[T] | None = memo.get(self._decoders.view, self._keep_raw, line)
             if found is not None:
                 return found
         event = self._decode(line)
         if memo is not None and event is not None:
-            memo.put(self._kind.view, self._keep_raw, line, event)
+            memo.put(self._decoders.view, self._keep_raw, line, event)
         return event
 
     def _decode(self, line: bytes) -> WatchEvent[T] | None:

@@ -3,12 +3,13 @@
 no sockets, no throttling, upstream's identities.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from pilothouse.api import wire
 from pilothouse.apiserver import ApiServer
 from pilothouse.client import Client
-from pilothouse.client.client import default_user_agent
+from pilothouse.client.client import NOTHING_WIDER, default_user_agent
 from pilothouse.client.memo import DecodeMemo
 from pilothouse.env import Env
 
@@ -28,13 +29,21 @@ def as_it_is(_program: str, transport: wire.Transport) -> wire.Transport:
 
 
 class LocalClients:
-    """Makes clients of one embedded API server. Decoded watch events are shared between all of them."""
+    """Makes clients of one embedded API server. Decoded watch events are shared between all of them: see ``Client``,
+    also for ``wider``."""
 
-    def __init__(self, env: Env, server: ApiServer, wrap: Wrap = as_it_is) -> None:
+    def __init__(
+        self,
+        env: Env,
+        server: ApiServer,
+        wrap: Wrap = as_it_is,
+        wider: Mapping[type[Any], type[Any]] = NOTHING_WIDER,
+    ) -> None:
         self._env = env
         self._server = server
         self._wrap = wrap
         self._memo = DecodeMemo()
+        self._wider = wider
 
     def client(
         self,
@@ -54,6 +63,7 @@ class LocalClients:
             user_agent=user_agent,
             fence=fence,
             memo=self._memo,
+            wider=self._wider,
             host="local",
             # What is wrapped may die without a word, as a network does.
             min_watch_seconds=MIN_WATCH_SECONDS if self._wrap is as_it_is else 0,

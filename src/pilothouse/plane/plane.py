@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pilothouse.api.core import PODS
+from pilothouse.api.core import PODS, Pod
 from pilothouse.apiserver import ApiServer, ServerOptions
 from pilothouse.client import Client
+from pilothouse.client.client import NOTHING_WIDER
 from pilothouse.controllermanager.manager import Manager
 from pilothouse.controllermanager.options import LeaderElection, Options
 from pilothouse.controllermanager.selection import Selection
 from pilothouse.controllers.registry import DESCRIPTORS
 from pilothouse.env import Env, TaskGroup
 from pilothouse.nodes import NodeSimulator, Profile
+from pilothouse.nodes.views import NodePod
 from pilothouse.plane.clients import SCHEDULER_USER, LocalClients, Wrap, as_it_is
 from pilothouse.runtime import InformerFactory
 from pilothouse.runtime.descriptor import Descriptor, Watch
@@ -81,7 +83,8 @@ class Plane:
         self.options = options or PlaneOptions()
         self._descriptors = descriptors
         self.server = server or ApiServer(env, store, options=ServerOptions(gates=self.options.gates))
-        self.clients = LocalClients(env, self.server, wrap)
+        # With nodes everybody has the kubelets' pods: one that shows more, instead of two.
+        self.clients = LocalClients(env, self.server, wrap, {Pod: NodePod} if self.options.nodes else NOTHING_WIDER)
         self._outside = LocalClients(env, self.server)
         self.node_names = [f"{self.options.node_prefix}{index}" for index in range(self.options.nodes)]
         self.cloud = self._new_cloud()
