@@ -78,7 +78,7 @@ def test_a_cache_that_was_listed_once_holds_nothing_of_what_has_gone_since() -> 
     for number in range(10_000):
         cache.put(f"ns/p{number}", pod("ns", f"p{number}", "n1"))
         cache.drop(f"ns/p{number}")
-    buckets = [cache._all, cache._namespaces["ns"], cache._indexes["node"][1]["n1"]]
+    buckets = [cache._all, cache._namespaces["ns"], cache._indexes["node"].buckets["n1"]]
     assert all(len(bucket._order or ()) < 500 and len(bucket._removed) < 500 for bucket in buckets)
     assert [found.metadata.name for found in cache.list()] == ["a", "b"]
 

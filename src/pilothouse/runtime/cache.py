@@ -99,6 +99,48 @@ class _Bucket(Generic[T]):
         return list(self.items)
 
 
+class _Index(Generic[T]):
+    """The objects by what a function gave for them, which is asked once per version."""
+
+    __slots__ = ("_given", "buckets", "function")
+
+    def __init__(self, function: IndexFunction[T]) -> None:
+        self.function = function
+        self.buckets: dict[str, _Bucket[T]] = {}
+        self._given: dict[str, tuple[str, ...]] = {}
+
+    def put(self, key: str, obj: T, values: tuple[str, ...]) -> None:
+        buckets, before = self.buckets, self._given.get(key, ())
+        if values == before:
+            for value in values:
+                buckets[value].items[key] = obj
+            return
+        if before:
+            self._leave(key, before, values)
+        for value in values:
+            bucket = buckets.get(value)
+            if bucket is None:
+                bucket = buckets[value] = _Bucket()
+            bucket.put(key, obj)
+        if values:
+            self._given[key] = values
+        else:
+            del self._given[key]
+
+    def drop(self, key: str) -> None:
+        before = self._given.pop(key, None)
+        if before is not None:
+            self._leave(key, before, ())
+
+    def _leave(self, key: str, values: tuple[str, ...], stays: tuple[str, ...]) -> None:
+        for value in values:
+            bucket = self.buckets.get(value)
+            if bucket is not None and value not in stays:
+                bucket.drop(key)
+                if not bucket.items:
+                    del self.buckets[value]
+
+
 class Cache(Generic[T]):
     """All objects of one informer by key, with indexes.
 
@@ -112,7 +154,7 @@ class Cache(Generic[T]):
         self._all: _Bucket[T] = _Bucket()
         self._raw: dict[str, bytes] = {}
         self._namespaces: dict[str, _Bucket[T]] = {}
-        self._indexes: dict[str, tuple[IndexFunction[T], dict[str, _Bucket[T]]]] = {}
+        self._indexes: dict[str, _Index[T]] = {}
         self._guard = guard if guard is not None else Guard(Log("cache"), name)
 
     # Reading
@@ -149,12 +191,12 @@ class Cache(Generic[T]):
 
     def by_index(self, name: str, value: str) -> builtins.list[T]:
         """The objects for which the index function of that name gave ``value``, sorted by key."""
-        bucket = self._indexes[name][1].get(value)
+        bucket = self._indexes[name].buckets.get(value)
         return bucket.listing() if bucket is not None else []
 
     def index_values(self, name: str) -> builtins.list[str]:
         """Every value that some object has in that index, sorted."""
-        return sorted(self._indexes[name][1])
+        return sorted(self._indexes[name].buckets)
 
     # Setting up
 
@@ -169,13 +211,12 @@ class Cache(Generic[T]):
         """
         known = self._indexes.get(name)
         if known is not None:
-            if known[0] is not function:
+            if known.function is not function:
                 raise ValueError(f"cache {self.name!r} already has another index named {name!r}")
             return
-        buckets: dict[str, _Bucket[T]] = {}
-        self._indexes[name] = (function, buckets)
+        self._indexes[name] = index = _Index(function)
         for key, obj in self._all.items.items():
-            self._index(function, buckets, key, None, obj)
+            index.put(key, obj, self._values(function, obj))
 
     # Writing: the informer's side
 
@@ -193,8 +234,8 @@ class Cache(Generic[T]):
             if bucket is None:
                 bucket = self._namespaces[namespace] = _Bucket()
             bucket.put(key, obj)
-        for function, buckets in self._indexes.values():
-            self._index(function, buckets, key, old, obj)
+        for index in self._indexes.values():
+            index.put(key, obj, self._values(index.function, obj))
         if raw is not None and self.keep_raw:
             self._raw[key] = raw
         return old
@@ -211,8 +252,8 @@ class Cache(Generic[T]):
             bucket.drop(key)
             if not bucket.items:
                 del self._namespaces[namespace]
-        for function, buckets in self._indexes.values():
-            self._index(function, buckets, key, old, None)
+        for index in self._indexes.values():
+            index.drop(key)
         self._raw.pop(key, None)
         return old
 
@@ -229,36 +270,11 @@ class Cache(Generic[T]):
                 if bucket is None:
                     bucket = self._namespaces[namespace] = _Bucket()
                 bucket.items[key] = obj
-        for name, (function, _buckets) in list(self._indexes.items()):
-            fresh: dict[str, _Bucket[T]] = {}
-            self._indexes[name] = (function, fresh)
+        for name, index in list(self._indexes.items()):
+            self._indexes[name] = fresh = _Index(index.function)
             for key, obj in objects.items():
-                self._index(function, fresh, key, None, obj)
+                fresh.put(key, obj, self._values(index.function, obj))
         self.resource_version = resource_version
-
-    def _index(
-        self,
-        function: IndexFunction[T],
-        buckets: dict[str, _Bucket[T]],
-        key: str,
-        old: T | None,
-        new: T | None,
-    ) -> None:
-        before = self._values(function, old) if old is not None else ()
-        after = self._values(function, new) if new is not None else ()
-        if before and before != after:
-            for value in before:
-                bucket = buckets.get(value)
-                if bucket is not None and value not in after:
-                    bucket.drop(key)
-                    if not bucket.items:
-                        del buckets[value]
-        if new is not None:
-            for value in after:
-                bucket = buckets.get(value)
-                if bucket is None:
-                    bucket = buckets[value] = _Bucket()
-                bucket.put(key, new)
 
     def _values(self, function: IndexFunction[T], obj: T) -> tuple[str, ...]:
         try:
