@@ -279,10 +279,12 @@ def test_stored_objects_are_taken_apart_whatever_they_contain() -> None:
         return [record.value for record in records]
 
     for value in on(main):
-        plain, entries = split(value)
         whole = json.loads(value)
-        assert json.loads(entries) == whole["metadata"].pop("managedFields")
-        assert json.loads(plain) == whole
+        expected = whole["metadata"].pop("managedFields")
+        for form in (value, value + b"\n"):  # as it was stored, and as it was not
+            plain, entries = split(form)
+            assert json.loads(entries) == expected
+            assert json.loads(plain) == whole
 
 
 def test_a_lease_belongs_to_its_holder() -> None:

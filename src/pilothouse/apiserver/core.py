@@ -15,6 +15,7 @@ from pilothouse.apiserver.identity import Identity
 from pilothouse.apiserver.objects import Timestamps
 from pilothouse.apiserver.options import ServerOptions
 from pilothouse.apiserver.ownership import Ownership
+from pilothouse.apiserver.presentation.negotiation import media_type
 from pilothouse.apiserver.resources import ResourceInfo, ResourceTable
 from pilothouse.apiserver.results import RawResult, Result
 from pilothouse.apiserver.routing import RequestInfo, RequestReader
@@ -43,7 +44,7 @@ class Call(msgspec.Struct):
     @property
     def content_type(self) -> str:
         """The media type of the body, without parameters, in lower case."""
-        return self.request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        return media_type(self.request.headers.get("content-type", ""))
 
 
 Handler = Callable[["Core", Call], Awaitable[Result | RawResult]]

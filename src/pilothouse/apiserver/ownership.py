@@ -30,6 +30,8 @@ _NONE: Any = object()
 _MAX_TRACKERS = 1024
 _MAX_SHARED = 512
 _MAX_SHARED_BODY = 16 * 1024
+_MAX_SIZES = 4096
+_MAX_REMEMBERED_VALUE = 16 * 1024
 _MAX_NAME = 128
 
 
@@ -55,22 +57,37 @@ def split(value: bytes) -> tuple[bytes, bytes]:
 
     Most writes look at neither all entries nor all fields of one, so it pays not to decode them with the object.
     """
-    if _taken_apart and _taken_apart[0][0] is value:
-        return _taken_apart[0][1:]
-    if _START not in value:
-        return value, b""
-    try:
-        entries = bytes(_read_head(value).metadata.managedFields)
-    except msgspec.DecodeError:
-        return value, b""  # whoever decodes the object says what is wrong with it
-    if not entries:
-        return value, b""
-    start = value.find(_START)
-    end = start + len(_MARK) + len(entries)
+    size = _sizes.get(value)
+    if size is None:
+        if _START not in value:
+            return value, b""
+        try:
+            size = len(_read_head(value).metadata.managedFields)
+        except msgspec.DecodeError:
+            return value, b""  # whoever decodes the object says what is wrong with it
+        if not size:
+            return value, b""
     # The first such field is the one of the object itself: nothing before it in metadata has fields of any name and
     # lists as their values.
-    assert value.startswith(entries, start + len(_MARK)), "managedFields is in metadata, and not first"
-    return value[:start] + value[end:], entries
+    start = value.find(_START)
+    entries = start + len(_MARK)
+    end = entries + size
+    return value[:start] + value[end:], value[entries:end]
+
+
+def remember_size(value: bytes, metadata: Object) -> None:
+    """Spare the next ``split`` of an object, of this metadata, that is to be stored as ``value`` looking for the end of
+    its managedFields."""
+    entries = metadata.get("managedFields")
+    if isinstance(entries, msgspec.Raw):
+        _remember_size(value, len(entries))
+
+
+def _remember_size(value: bytes, size: int) -> None:
+    if len(value) <= _MAX_REMEMBERED_VALUE:
+        if len(_sizes) >= _MAX_SIZES:
+            _sizes.clear()
+        _sizes[value] = size
 
 
 def without_known(body: bytes, value: bytes) -> bytes:
@@ -89,13 +106,12 @@ def without_known(body: bytes, value: bytes) -> bytes:
     stored = value.find(_START)
     if not sent or not body.startswith(sent, mark + len(_MARK)) or not value.startswith(sent, stored + len(_MARK)):
         return body
-    # The stored object is taken apart next.
-    _taken_apart[:] = [(value, value[:stored] + value[stored + size :], sent)]
+    _remember_size(value, len(sent))
     return body[:mark] + body[mark + size :]
 
 
-_taken_apart: list[tuple[bytes, bytes, bytes]] = []
-"""The last object that was taken apart by way of a body: itself, the rest and the entries."""
+_sizes: dict[bytes, int] = {}
+"""How long the managedFields are in what was stored last."""
 
 
 # Who writes ---------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from pilothouse.apiserver.core import Call, Core
 from pilothouse.apiserver.handlers.incoming import read_object
 from pilothouse.apiserver.objects import Object, encode_object
 from pilothouse.apiserver.options import WriteOptions, read_write_options
-from pilothouse.apiserver.ownership import put_entries
+from pilothouse.apiserver.ownership import put_entries, remember_size
 from pilothouse.apiserver.places import settle_namespace
 from pilothouse.apiserver.results import ObjectResult
 from pilothouse.machinery.names import generated_name
@@ -104,7 +104,9 @@ async def _store(core: Core, call: Call, obj: Object, options: WriteOptions, *, 
 
     def make(revision: int) -> bytes:
         meta["resourceVersion"] = str(revision)
-        return encode_object(stored_as, stored)
+        value = encode_object(stored_as, stored)
+        remember_size(value, meta)
+        return value
 
     for attempt in range(_NAME_ATTEMPTS):
         key = info.key(call.namespace, meta["name"])

@@ -201,6 +201,7 @@ async def bind(core: Core, call: Call) -> StatusResult:
         revision="",
         prepare=_leave_as_is,
         tracked=False,
+        shares_rest=True,
     )
     return StatusResult(201, msgspec.json.encode(errors.success(code=201)), tuple(one.warnings))
 
@@ -227,11 +228,11 @@ def _bound(core: Core, call: Call, pod: Object, binding: Object) -> Object:
         raise _not_bound(call, f'pod {call.name} is already assigned to node "{spec["nodeName"]}"')
     if spec.get("schedulingGates"):
         raise _not_bound(call, f"pod {call.name} has non-empty .spec.schedulingGates")
-    spec["nodeName"] = binding["target"]["name"]
+    pod["spec"] = {**spec, "nodeName": binding["target"]["name"]}
     for field in ("annotations", "labels"):
         if wanted.get(field):
             meta[field] = {**(meta.get(field) or {}), **wanted[field]}
-    status: Object = pod.setdefault("status", {})
+    status: Object = dict(pod.get("status") or {})
     status.pop("nominatedNodeName", None)
     scheduled = {
         "type": "PodScheduled",
@@ -241,6 +242,7 @@ def _bound(core: Core, call: Call, pod: Object, binding: Object) -> Object:
     }
     others = [condition for condition in status.get("conditions") or () if condition.get("type") != "PodScheduled"]
     status["conditions"] = [*others, scheduled]
+    pod["status"] = status
     return pod
 
 

@@ -18,7 +18,7 @@ from pilothouse.apiserver.handlers.creating import create_object
 from pilothouse.apiserver.handlers.incoming import read_object
 from pilothouse.apiserver.objects import Object, decode, encode_object, ordered_metadata, with_revision
 from pilothouse.apiserver.options import WriteOptions, read_write_options
-from pilothouse.apiserver.ownership import put_entries, same_but_for_times, split, without_known
+from pilothouse.apiserver.ownership import put_entries, remember_size, same_but_for_times, split, without_known
 from pilothouse.apiserver.places import check_identity
 from pilothouse.apiserver.results import ObjectResult
 from pilothouse.apiserver.strategies.judgements import ONCE
@@ -250,7 +250,9 @@ async def _replace(
 
     def make(revision: int) -> bytes:
         meta["resourceVersion"] = str(revision)
-        return encode_object(stored_as, stored, ordered=is_ordered)
+        value = encode_object(stored_as, stored, ordered=is_ordered)
+        remember_size(value, meta)
+        return value
 
     value = await core.commit(core.store.stage(record.key, make, expected=record.revision))
     return ObjectResult(200, info, core.view(info, value), warnings)

@@ -116,6 +116,7 @@ def wants_pretty(query_value: str, user_agent: str) -> bool:
     return user_agent.startswith(("curl", "Wget", "Mozilla/5.0"))
 
 
+@lru_cache(maxsize=64)
 def media_type(content_type: str) -> str:
-    """The media type of a Content-Type header, without parameters."""
+    """The media type of a Content-Type header, without parameters, in lower case."""
     return content_type.partition(";")[0].strip().lower()
