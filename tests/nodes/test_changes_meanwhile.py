@@ -8,7 +8,7 @@ from tests.nodes.stages.test_stage_lives import ON_CREATION, stage
 from tests.nodes.world import QUIET, World, world
 
 from pilothouse.api import wire
-from pilothouse.api.core import EVENTS, NODES
+from pilothouse.api.core import EVENTS, NODES, PODS
 from pilothouse.client import merge_patch
 from pilothouse.client.errors import NotFound
 from pilothouse.client.interceptor import Action, Rule, delay, gone, lose_answer
@@ -192,6 +192,44 @@ def test_a_pod_replaced_on_another_node_while_the_watch_was_lost_leaves_its_room
         await w.create_pod("q", node="n0", cpu="30")
         await asyncio.sleep(5)
         assert ((await w.existing()).status.phase, (await w.existing("q")).status.phase) == ("Running", "Running")
+
+    in_world(story)
+
+
+@pytest.mark.parametrize(
+    "node", [pytest.param("", id="bound to none yet"), pytest.param("elsewhere", id="on a node that is not simulated")]
+)
+def test_a_pod_that_is_not_on_the_node_is_left_alone_though_one_of_its_name_was(node: str) -> None:
+    async def story(w: World) -> None:
+        await w.create_pod(node="n0")
+        await asyncio.sleep(2)
+        with w.node_faults.hold(resource="pods"):
+            await w.delete(grace=0)
+            other = await w.create_pod(node=node)
+            w.node_faults.end_watches(resource="pods", with_=gone())
+        await asyncio.sleep(30)
+        assert (await w.existing()).metadata.resource_version == other.metadata.resource_version
+        lives = w.nodes._pod_lives
+        assert lives is not None
+        assert lives._memories == {}
+
+    in_world(story)
+
+
+def test_a_pod_that_was_bound_and_started_while_the_watch_was_lost_has_its_room() -> None:
+    async def story(w: World) -> None:
+        await w.create_pod(cpu="30")
+        await asyncio.sleep(1)
+        with w.node_faults.hold(resource="pods"):
+            target = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"}, "target": {"name": "n0"}}
+            await w.client.create(PODS.raw, target, "default", name="p", subresource="binding")
+            started = merge_patch({"status": {"startTime": "2026-01-01T00:00:00Z", "phase": "Running"}})
+            await w.client.patch(PODS, "p", started, "default", subresource="status")
+            w.node_faults.end_watches(resource="pods", with_=gone())
+        await asyncio.sleep(30)
+        await w.create_pod("q", node="n0", cpu="30")
+        await asyncio.sleep(5)
+        assert (await w.existing("q")).status.reason == "OutOfcpu"
 
     in_world(story)
 

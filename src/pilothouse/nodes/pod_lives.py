@@ -1,9 +1,10 @@
 """The pods on simulated nodes: each is taken from step to step until it is gone, one status write per change.
 
-One informer on bound pods feeds one queue for all nodes. ``pod_steps`` decides, ``containers`` says what happens in the
-pod, ``pod_status`` what is written; here it is sent, and what has to be remembered is. Nothing is done for a version of
-a pod that is older than our own last write to it. A write that fails is tried again with backoff, whatever the reason,
-as long as the pod is there. A node that is down does nothing; its containers may run on meanwhile.
+One informer on pods feeds one queue for all nodes; those that are bound to none of them are not theirs, and a server
+need not look for them. ``pod_steps`` decides, ``containers`` says what happens in the pod, ``pod_status`` what is
+written; here it is sent, and what has to be remembered is. Nothing is done for a version of a pod that is older than
+our own last write to it. A write that fails is tried again with backoff, whatever the reason, as long as the pod is
+there. A node that is down does nothing; its containers may run on meanwhile.
 """
 
 import math
@@ -86,7 +87,7 @@ class PodLives:
         self._on_node: dict[str, dict[str, None]] = {name: {} for name in index}
         self._loads: dict[str, Loads] = {}
         self._addresses = PodAddresses()
-        self._pods = informers.informer(NODE_PODS, field_selector="spec.nodeName!=")
+        self._pods = informers.informer(NODE_PODS)
         self._queue: WorkQueue[str] = WorkQueue(env, "node pods", limiter=ExponentialFailureLimiter(*_RETRY_SECONDS))
         self._pool = WorkerPool("node pods", self._queue, self._reconcile, workers=_WORKERS, log=log)
         self._pods.add_handler(
@@ -148,7 +149,7 @@ class PodLives:
             if is_terminal(pod):
                 self._loads_of(node).drop(key)
                 self._unmount(node, key)
-            elif old is None and pod.status.start_time is not None:
+            elif (old is None or not old.spec.node_name) and pod.status.start_time is not None:
                 self._loads_of(node).add(key, load_of(pod))
             self._queue.add(key)
 
@@ -183,7 +184,7 @@ class PodLives:
         if memory is not None and (pod is None or pod.metadata.uid != memory.uid):
             self._forget(key, memory)
             memory = None
-        if pod is None:
+        if pod is None or pod.spec.node_name not in self._index:
             return None
         if self._outages.is_down(pod.spec.node_name):
             return None
