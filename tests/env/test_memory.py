@@ -62,7 +62,8 @@ def threshold() -> Iterator[None]:
 @pytest.mark.parametrize(
     ("before", "within"),
     [
-        pytest.param((700, 10, 10), (10_000, 10, 10), id="Python's own number is raised"),
+        pytest.param((700, 10, 10), (10_000, 100, 10), id="Python's own numbers are raised"),
+        pytest.param((700, 1000, 10), (10_000, 1000, 10), id="older objects are looked at no more often than before"),
         pytest.param((50_000, 5, 5), (50_000, 5, 5), id="a higher one stays"),
         pytest.param((0, 10, 10), (0, 10, 10), id="never stays never"),
     ],
