@@ -11,7 +11,7 @@ from pilothouse.client import Client
 from pilothouse.env import Env, virtual
 from pilothouse.sim import FaultPlan, Simulation, SimulationOptions, draw, simulate, stretched
 from pilothouse.sim.faults import HoldWatches, JumpClock, Lag, SlowRequests
-from pilothouse.sim.invariants.clocks import latest
+from pilothouse.sim.invariants.clocks import latest, recent
 
 
 @pytest.mark.parametrize("nodes", [0, 2])
@@ -82,6 +82,13 @@ def test_an_invariant_knows_the_latest_time_that_anybody_has_read_lately() -> No
         assert (ahead(5.0), ahead(60.0)) == (40.0, 110.0)
         env.clock.jump(1000.0)
         assert ahead(60.0) == 0.0
+        assert [(each - env.now()).total_seconds() for each in recent(env, 5.0)] == [
+            0.0,
+            -1000.0,
+            -960.0,
+            -990.0,
+            -995.0,
+        ]
         assert latest(env, 60.0).tzinfo is datetime.UTC
 
     virtual.run(main)

@@ -54,6 +54,8 @@ class Shown(Generic[T]):
         self._list: msgspec.json.Decoder[_List[T]] = msgspec.json.Decoder(many)
         self._on_change = on_change
         self._objects: dict[str, T] = {}
+        self.is_filled = False
+        """Whether there was a whole list once, of which each object has been told."""
         self._streams: dict[int, tuple[RequestInfo, dict[str, T] | None]] = {}
         """Open watches by identity; with what they have brought so far as long as the initial events go on."""
 
@@ -105,6 +107,7 @@ class Shown(Generic[T]):
         before, self._objects = self._objects, found
         for key in [*before, *(key for key in found if key not in before)]:
             self._on_change(before.get(key), found.get(key))
+        self.is_filled = True
 
     def _is_informer(self, headers: Mapping[str, str]) -> bool:
         return headers.get("user-agent", "").endswith(self._informers)

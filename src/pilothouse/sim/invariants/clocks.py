@@ -7,18 +7,22 @@ from pilothouse.env import Env
 from pilothouse.env.virtual import VirtualClock
 
 
-def latest(env: Env, within: float) -> datetime.datetime:
-    """The latest time that anybody can have read in these last seconds.
+def recent(env: Env, within: float) -> list[datetime.datetime]:
+    """What somebody may have read in these last seconds, roughly: the time of now, the earliest, and one for each jump.
 
     Say the clock was set back by a day ten seconds ago: for whoever read it a minute ago it is tomorrow.
     """
     clock = env.clock
     assert isinstance(clock, VirtualClock), "a simulation has a virtual clock"
     since = asyncio.get_running_loop().time() - within
-    ahead = furthest = 0.0
+    found = [clock.now()]
     for at, seconds in reversed(clock.jumps):
         if at < since:
             break
-        ahead -= seconds
-        furthest = max(furthest, ahead)
-    return clock.now() + datetime.timedelta(seconds=furthest)
+        found.append(found[-1] - datetime.timedelta(seconds=seconds))
+    return [*found, found[-1] - datetime.timedelta(seconds=within)]
+
+
+def latest(env: Env, within: float) -> datetime.datetime:
+    """The latest of these."""
+    return max(recent(env, within))

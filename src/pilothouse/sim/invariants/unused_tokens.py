@@ -1,0 +1,209 @@
+"""What must hold for tokens that nobody seems to use: none is marked of which its process could know that it is in use,
+young or made by hand, and none is deleted that was not, for a whole period, marked and unused in fact.
+
+A mark can be taken off again, and is judged by what the process was shown: caches may be behind. A deletion cannot, and
+is judged by the very Secret that goes; of its account and of pods the process may have heard late.
+"""
+
+import datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from pilothouse.api.core import Secret, ServiceAccount
+from pilothouse.client.interceptor import Answered, Observation, Sent
+from pilothouse.controllers.identity.legacy_serviceaccount_token_cleaner import DESCRIPTOR
+from pilothouse.semantics.pod_secrets import SecretsOfPod, secrets_of
+from pilothouse.semantics.service_accounts import (
+    ACCOUNT_NAME,
+    ACCOUNT_UID,
+    INVALID_SINCE,
+    LAST_USED,
+    SECRET_TYPE,
+    TRACKING,
+)
+from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.invariants.cached import Shown
+from pilothouse.sim.invariants.clocks import recent
+from pilothouse.sim.story import Origin
+from pilothouse.storage import Change
+
+if TYPE_CHECKING:
+    from pilothouse.sim.simulation import Process
+
+_document = msgspec.json.Decoder(dict[str, Any]).decode
+_secret = msgspec.json.Decoder(Secret).decode
+_PREFIX = "/secrets/"
+DAY = datetime.timedelta(days=1)
+ON_ITS_WAY = 10.0
+"""So long a request may take until it is sent, in seconds."""
+
+
+class _Life:
+    """One process: what it was shown since it began to look, and at what time that was.
+
+    A look takes a while. It may go by any state of the Secrets, accounts and pods that was shown meanwhile.
+    """
+
+    def __init__(self, process: "Process") -> None:
+        self._env = process.wire.env
+        self._secrets = Shown("secrets", Secret, lambda old, _new: self._keep(self._old_secrets, old))
+        self._accounts = Shown("serviceaccounts", ServiceAccount, lambda old, _new: self._keep(self._old_accounts, old))
+        self._pods = Shown("pods", SecretsOfPod, self._pods_changed)
+        self._old_secrets: list[Secret] = []
+        self._old_accounts: list[ServiceAccount] = []
+        self._named: frozenset[str] = frozenset()
+        self._was_free: set[str] = set()  # never iterated
+        """Secrets that no pod named for a moment."""
+        self.moments: list[datetime.datetime] = []
+        """The time of the look. It asks for the time once, and for what comes next perhaps again."""
+        self._is_answered = True
+        self.tracked_since: datetime.date | None = None
+
+    def observe(self, seen: Observation) -> None:
+        """Something passed between the process and the server."""
+        for shown in (self._secrets, self._accounts, self._pods):
+            shown.observe(seen)
+        if not isinstance(seen, Sent | Answered) or (seen.call.verb, seen.call.name) != ("get", TRACKING):
+            return
+        if isinstance(seen, Sent):
+            self._begin()
+        elif seen.response.status == 200:
+            self._is_answered = True
+            self.tracked_since = date_of(_document(seen.response.body)["data"].get("since", ""))
+
+    def _begin(self) -> None:
+        if self._is_answered:
+            self._is_answered, self.tracked_since = False, None
+            self.moments.clear()
+            self._old_secrets.clear()
+            self._old_accounts.clear()
+            self._was_free.clear()
+        # It may have looked at the clock somewhat earlier: requests can be slow to be sent.
+        self.moments += recent(self._env, ON_ITS_WAY)
+
+    def _keep(self, olds: list[Any], old: Any) -> None:
+        if old is not None:
+            olds.append(old)
+
+    def _pods_changed(self, _old: SecretsOfPod | None, _new: SecretsOfPod | None) -> None:
+        named = frozenset[str]().union(*map(secrets_of, self._pods.objects.values()))
+        if self._pods.is_filled:
+            self._was_free |= named ^ self._named
+        self._named = named
+
+    def secrets(self, uid: str) -> list[Secret]:
+        """The states of a Secret."""
+        return [each for each in (*self._old_secrets, *self._secrets.objects.values()) if each.metadata.uid == uid]
+
+    def is_listed(self, secret: Secret) -> bool:
+        """Whether its account lists it, in one of its states."""
+        notes, name = secret.metadata.annotations, secret.metadata.name
+        return any(
+            account.metadata.name == notes.get(ACCOUNT_NAME)
+            and notes.get(ACCOUNT_UID, "") in ("", account.metadata.uid)
+            and any(listed.name == name for listed in account.secrets)
+            for account in (*self._old_accounts, *self._accounts.objects.values())
+        )
+
+    def is_free(self, name: str) -> bool:
+        """Whether no pod named it, at one of these moments."""
+        return name not in self._named or name in self._was_free
+
+
+class UnusedTokens(Invariant):
+    """The token Secrets of a cluster with one namespace that has pods. ``period``: how long a token may be unused, and
+    then invalid. ``marked`` and ``deleted`` count what the cleaner did, so that a story can tell that something
+    happened."""
+
+    def __init__(self, period: datetime.timedelta) -> None:
+        self._period = period
+        self._lives: dict[str, _Life] = {}
+        self.marked = 0
+        self.deleted = 0
+
+    def started(self, process: "Process") -> None:
+        """It has seen nothing yet."""
+        self._lives[process.name] = _Life(process)
+
+    def observed(self, process: "Process", seen: Observation) -> None:
+        """A process is shown something, or begins to look."""
+        self._lives[process.name].observe(seen)
+
+    def committed(self, change: Change, origin: Origin | None) -> None:
+        """What the cleaner has written."""
+        if origin is None or origin.controller != DESCRIPTOR.client_name:
+            return
+        key = change.key.removeprefix(_PREFIX)
+        if key == change.key or change.previous is None:
+            raise Violation(f"the cleaner has made or written {change.key}")
+        life = self._lives[origin.program]
+        if not any(self._is_tracked(life.tracked_since, moment) for moment in life.moments):
+            raise Violation(f"secret {key} was touched, and who uses it is known since {life.tracked_since} only")
+        if change.type == "DELETED":
+            self.deleted += 1
+            found = _secret(change.previous)
+            self._judge(key, life, [found], "deleted", is_marked=True)
+        else:
+            self.marked += 1
+            self._judge_mark(key, life, _document(change.previous), _document(change.value))
+            found = _secret(change.previous)
+            self._judge(key, life, life.secrets(found.metadata.uid), "marked", is_marked=False)
+
+    def _is_tracked(self, since: datetime.date | None, moment: datetime.datetime) -> bool:
+        return since is not None and moment - self._period >= datetime.datetime.combine(
+            since + DAY, datetime.time(), datetime.UTC
+        )
+
+    def _judge_mark(self, key: str, life: _Life, before: dict[str, Any], now: dict[str, Any]) -> None:
+        said = now["metadata"]["labels"][INVALID_SINCE]
+        if said not in [moment.date().isoformat() for moment in life.moments]:
+            raise Violation(f"secret {key} is said to be invalid since {said}, and it is {life.moments[0]}")
+        if _besides(before) != _besides(now):
+            raise Violation(f"secret {key} says something else since it was marked")
+
+    def _judge(self, key: str, life: _Life, states: list[Secret], what: str, *, is_marked: bool) -> None:
+        """Whether it was due, in one of its states at one of the moments."""
+        why = "was never shown"
+        for moment in life.moments:
+            for state in states:
+                protection = self._protection(life, state, moment, is_marked=is_marked)
+                if protection is None:
+                    return
+                why = protection
+        raise Violation(f"secret {key} was {what}, and {why}")
+
+    def _protection(self, life: _Life, secret: Secret, moment: datetime.datetime, *, is_marked: bool) -> str | None:
+        meta = secret.metadata
+        long_ago = moment - self._period
+        made, used, since = meta.creation_timestamp, meta.labels.get(LAST_USED), meta.labels.get(INVALID_SINCE, "")
+        if secret.type != SECRET_TYPE or meta.deletion_timestamp is not None:
+            return "is none of those"
+        if made is None or made >= long_ago:
+            return f"was made {made}"
+        if used is not None and (date_of(used) or moment.date()) >= long_ago.date():
+            return f"was used {used}"
+        if is_marked and (date_of(since) or moment.date()) >= long_ago.date():
+            return f"is invalid since {since!r}"
+        if not is_marked and date_of(since) is not None:
+            return f"was marked already: {since}"
+        if not life.is_listed(secret):
+            return "was made by hand"
+        if not life.is_free(meta.name):
+            return "is named by a pod"
+        return None
+
+
+def date_of(text: str) -> datetime.date | None:
+    """The day; None if it is none."""
+    try:
+        return datetime.datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=datetime.UTC).date()
+    except ValueError:
+        return None
+
+
+def _besides(found: dict[str, Any]) -> dict[str, Any]:
+    """All but the mark."""
+    meta = {key: value for key, value in found["metadata"].items() if key not in ("resourceVersion", "managedFields")}
+    meta["labels"] = {key: value for key, value in meta.get("labels", {}).items() if key != INVALID_SINCE}
+    return {**found, "metadata": meta}

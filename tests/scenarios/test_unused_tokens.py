@@ -1,0 +1,355 @@
+"""Tokens of old releases under faults, for many days: they are used, mounted, taken back and replaced, and the cleaner
+looks for those that nobody uses.
+
+Here a day takes an hour. Every few minutes the clock leaps to the next full hour, and the cleaner looks every hour.
+"""
+
+import asyncio
+import contextlib
+import datetime
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+from tests.scenarios.users import NAMESPACE, Doc, Restless
+
+from pilothouse.client.errors import NotFound
+from pilothouse.client.interceptor import Replace, Rule
+from pilothouse.controllers.identity.legacy_serviceaccount_token_cleaner import (
+    DESCRIPTOR,
+    LegacyTokenCleanerOptions,
+    controller,
+    decide,
+)
+from pilothouse.env import Env, TaskGroup
+from pilothouse.env.virtual import VirtualClock
+from pilothouse.semantics.service_accounts import (
+    ACCOUNT_NAME,
+    ACCOUNT_UID,
+    INVALID_SINCE,
+    LAST_USED,
+    SECRET_TYPE,
+    TRACKING,
+)
+from pilothouse.sim import Simulation, SimulationFailed, SimulationOptions, draw, simulate, stretched
+from pilothouse.sim.invariants.clocks import latest
+from pilothouse.sim.invariants.unused_tokens import UnusedTokens
+
+ACCOUNTS, SECRETS, PODS = f"{NAMESPACE}/serviceaccounts", f"{NAMESPACE}/secrets", f"{NAMESPACE}/pods"
+MAP = f"/api/v1/namespaces/kube-system/configmaps/{TRACKING}"
+HOUR, DAY = 3600.0, 86400.0
+DAY_TAKES = 3600.0
+OPTIONS = SimulationOptions(
+    nodes=0,
+    controllers=(DESCRIPTOR.name,),
+    controller_options={DESCRIPTOR.name: LegacyTokenCleanerOptions(period=DAY)},
+)
+RESOURCES = ("secrets", "serviceaccounts", "pods")
+SECONDS, FACTOR = 90.0, 8 * DAY_TAKES / 90.0
+"""Faults of a minute and a half, told in eight days."""
+
+
+@pytest.fixture(autouse=True)
+def look_every_hour(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(controller, "SECONDS", DAY_TAKES)
+
+
+class Owner(Restless):
+    """People with accounts and pods, and the API server, which takes down who uses what."""
+
+    PAUSES = (0.0, 1.0, DAY_TAKES / 24, DAY_TAKES / 6, DAY_TAKES / 3)
+
+    def __init__(self, simulation: Simulation) -> None:
+        super().__init__(simulation)
+        self._simulation = simulation
+        self.env: Env = simulation.env
+
+    async def begin(self) -> None:
+        """Accounts and tokens that are old, and whose use has been tracked for long."""
+        await self.track("2000-01-01")
+        for number in range(6):
+            await self.make(f"a{number}")
+        await self.secret("a0-own", "a0")
+        await asyncio.sleep(3 * DAY_TAKES)
+
+    def actions(self) -> list[Callable[[], Awaitable[None]]]:
+        """What may be done, the likelier more than once."""
+        often = [self.use, self.restore, self.mount, self.unmount, self.unmount, self.restart, self.exchange]
+        return [*often, *often, *often, self.come, self.leave, self.scribble, self.list_anew, self.forget]
+
+    def _name(self) -> str:
+        return f"a{self._chance.randrange(6)}"
+
+    def _token(self) -> str:
+        return self._chance.choice((f"{self._name()}-token", f"{self._name()}-token", "a0-own"))
+
+    async def track(self, since: str) -> None:
+        """Since when is it known who uses what?"""
+        await self.merge(MAP, {"data": {"since": since}})
+
+    async def make(self, name: str) -> None:
+        """An account and its token, as releases before v1.24 made them."""
+        await self.ask("POST", ACCOUNTS, {"metadata": {"name": name}, "secrets": [{"name": f"{name}-token"}]})
+        await self.secret(f"{name}-token", name)
+
+    async def secret(self, name: str, account: str) -> None:
+        """A token; most say for which uid."""
+        annotations = {ACCOUNT_NAME: account}
+        found = await self.get(f"{ACCOUNTS}/{account}")
+        if found is not None and self._chance.random() < 0.7:
+            annotations[ACCOUNT_UID] = found["metadata"]["uid"]
+        meta = {"name": name, "annotations": annotations}
+        await self.ask("POST", SECRETS, {"metadata": meta, "type": SECRET_TYPE, "stringData": {"token": "x"}})
+
+    async def come(self) -> None:
+        """An account of one of a few names."""
+        await self.make(self._name())
+
+    async def leave(self) -> None:
+        """An account goes; its token stays, as nobody else is here."""
+        await self.ask("DELETE", f"{ACCOUNTS}/{self._name()}")
+
+    async def use(self, name: str = "") -> None:
+        """Log in with a token. One that was marked is not accepted."""
+        path = f"{SECRETS}/{name or self._token()}"
+        meta = (await self.ask("GET", path))["metadata"]
+        if INVALID_SINCE not in meta.get("labels", {}):
+            labels = {LAST_USED: self.env.now().date().isoformat()}
+            await self.merge(path, {"metadata": {"uid": meta["uid"], "labels": labels}})
+
+    async def restore(self) -> None:
+        """Somebody misses a token, takes the mark off and uses it at once, or not."""
+        name = self._token()
+        await self.merge(f"{SECRETS}/{name}", {"metadata": {"labels": {INVALID_SINCE: None}}})
+        if self._chance.random() < 0.5:
+            await self.use(name)
+
+    async def mount(self, name: str = "") -> None:
+        """A pod uses a token."""
+        token = name or self._token()
+        how: Doc = self._chance.choice(
+            (
+                {"volumes": [{"name": "v", "secret": {"secretName": token}}]},
+                {"imagePullSecrets": [{"name": token}]},
+            )
+        )
+        # Somewhere, so that no scheduler tries for days to find a node.
+        spec = {"nodeName": "far-away", "containers": [{"name": "main", "image": "pause:1"}], **how}
+        await self.ask("POST", PODS, {"metadata": {"generateName": "p-"}, "spec": spec})
+
+    async def unmount(self) -> None:
+        """A pod goes."""
+        pods = await self.items(PODS)
+        if pods:
+            path = f"{PODS}/{self._chance.choice(pods)['metadata']['name']}"
+            await self.ask("DELETE", path, {"gracePeriodSeconds": 0})
+
+    async def scribble(self) -> None:
+        """Write what is no date."""
+        label = self._chance.choice((LAST_USED, INVALID_SINCE))
+        await self.merge(f"{SECRETS}/{self._token()}", {"metadata": {"labels": {label: "soon"}}})
+
+    async def list_anew(self) -> None:
+        """An account lists its token, or no longer."""
+        name = self._name()
+        listed = self._chance.choice(([], [{"name": f"{name}-token"}]))
+        await self.merge(f"{ACCOUNTS}/{name}", {"secrets": listed})
+
+    async def exchange(self) -> None:
+        """A token is made anew; or the account is, for which it then is not."""
+        name = self._name()
+        if self._chance.random() < 0.7:
+            with contextlib.suppress(NotFound):
+                await self.ask("DELETE", f"{SECRETS}/{name}-token")
+            await self.secret(f"{name}-token", name)
+        else:
+            await self.ask("DELETE", f"{ACCOUNTS}/{name}")
+            await self.ask("POST", ACCOUNTS, {"metadata": {"name": name}, "secrets": [{"name": f"{name}-token"}]})
+
+    async def forget(self) -> None:
+        """The API servers begin anew to take down who uses what, or find their notes."""
+        today = self.env.now().date().isoformat()
+        await self.track(self._chance.choice((*["2000-01-01"] * 5, today, "soon")))
+
+    async def restart(self) -> None:
+        """The manager starts anew, and looks."""
+        self._simulation.kill(down=self._chance.choice((0.0, 60.0)), stale=self._chance.random() < 0.3)
+
+    async def labels(self) -> dict[str, Doc]:
+        """Of all tokens that are there."""
+        return {
+            found["metadata"]["name"]: found["metadata"].get("labels", {})
+            for found in await self.items(SECRETS)
+            if found["type"] == SECRET_TYPE
+        }
+
+
+async def leap(env: Env) -> None:
+    """Have the clock go faster than time."""
+    clock = env.clock
+    assert isinstance(clock, VirtualClock), "a simulation has a virtual clock"
+    while True:
+        await asyncio.sleep(DAY_TAKES / 24)
+        clock.jump(HOUR - DAY_TAKES / 24)
+
+
+async def reasons(user: Owner) -> dict[str, list[str]]:
+    """Of all tokens that are there, why they are."""
+    accounts = {found["metadata"]["name"]: found for found in await user.items(ACCOUNTS)}
+    pods = str([found["spec"] for found in await user.items(PODS)])
+    lately = (user.env.now() - datetime.timedelta(days=1)).date().isoformat()
+    found = {}
+    for secret in await user.items(SECRETS):
+        meta = secret["metadata"]
+        account = accounts.get(meta["annotations"][ACCOUNT_NAME], {"metadata": {"uid": "none"}})
+        why = {
+            "used": meta.get("labels", {}).get(LAST_USED, "") >= lately,
+            "named by a pod": f"'{meta['name']}'" in pods,
+            "not listed": {"name": meta["name"]} not in account.get("secrets", []),
+            "of another account": meta["annotations"].get(ACCOUNT_UID, "") not in ("", account["metadata"]["uid"]),
+        }
+        found[meta["name"]] = [reason for reason, holds in why.items() if holds]
+    return found
+
+
+async def end(simulation: Simulation, user: Owner) -> None:
+    """The faults are over. Some days later nobody has a token without a reason, and who has one has a token."""
+    await simulation.settle()
+    await user.track("2000-01-01")
+    for name in ("idle", "used", "mounted", "missed"):
+        await user.make(name)
+    await user.secret("own", "idle")
+    await user.mount("mounted-token")
+    ahead = latest(simulation.env, 1000 * DAY) - simulation.env.now()
+    for day in range(6 + ahead.days):
+        await asyncio.sleep(DAY_TAKES)
+        await user.use("used-token")
+        if day > 1 + ahead.days:
+            await user.merge(f"{SECRETS}/missed-token", {"metadata": {"labels": {INVALID_SINCE: None}}})
+            await user.use("missed-token")
+    left = await reasons(user)
+    assert [name for name, why in left.items() if not why] == []
+    assert [left.get(name) for name in ("used-token", "missed-token")] == [["used"], ["used"]]
+    assert [left.get(name) for name in ("mounted-token", "own")] == [["named by a pod"], ["not listed"]]
+    assert "idle-token" not in left
+
+
+def told(story: Callable[[Simulation, Owner], Awaitable[None]], *, seed: int = 0) -> UnusedTokens:
+    """The judge of that story."""
+    judge = UnusedTokens(datetime.timedelta(seconds=DAY))
+
+    async def tell(simulation: Simulation) -> None:
+        user = Owner(simulation)
+        async with TaskGroup("leaps") as group:
+            group.start(leap(simulation.env), name="leaps")
+            await user.begin()
+            await story(simulation, user)
+            group.cancel()
+
+    simulate(tell, seed=seed, options=OPTIONS, invariants=lambda: (judge,))
+    return judge
+
+
+def test_only_tokens_that_nobody_uses_are_marked_and_then_go(seed: int) -> None:
+    async def story(simulation: Simulation, user: Owner) -> None:
+        plan = draw(simulation.env.stream("plan"), SECONDS, count=16, resources=RESOURCES, restarts=True)
+        await asyncio.gather(simulation.follow(stretched(plan, FACTOR)), user.work(120))
+        await end(simulation, user)
+
+    told(story, seed=seed)
+
+
+async def missed(simulation: Simulation, user: Owner) -> None:
+    """Marks are taken off, which the manager does not hear of before the time of the tokens is over."""
+    assert all(INVALID_SINCE in found for name, found in (await user.labels()).items() if name != "a0-own")
+    names = await user.labels()
+    with simulation.held_watches("secrets"):
+        for name in names:
+            await user.merge(f"{SECRETS}/{name}", {"metadata": {"labels": {INVALID_SINCE: None}}})
+        await asyncio.sleep(4 * DAY_TAKES)
+        assert names.keys() == (await user.labels()).keys()
+    await asyncio.sleep(DAY_TAKES)
+
+
+async def renewed(simulation: Simulation, user: Owner) -> None:
+    """A token is made anew, which the manager does not hear of."""
+    await user.make("late")
+    await asyncio.sleep(60.0)
+    with simulation.held_watches("secrets"):
+        await user.ask("DELETE", f"{SECRETS}/late-token")
+        await user.secret("late-token", "late")
+        await asyncio.sleep(3 * DAY_TAKES)
+        assert (await user.labels())["late-token"] == {}
+    await asyncio.sleep(DAY_TAKES)
+
+
+def changed(change: Callable[[Doc], Any]) -> Any:
+    """An action of an interceptor: what was asked is another thing."""
+
+    def change_it(request: Any) -> Any:
+        body = msgspec.json.decode(request.body)
+        change(body)
+        return replace(request, body=msgspec.json.encode(body))
+
+    return Replace(change_it)
+
+
+@pytest.mark.parametrize(
+    ("story", "verb", "careless"),
+    [
+        pytest.param(missed, "delete", lambda body: body.pop("preconditions"), id="a deletion names the version"),
+        pytest.param(renewed, "patch", lambda body: body["metadata"].pop("uid"), id="a mark names the uid"),
+    ],
+)
+@pytest.mark.parametrize("guarded", [True, False], ids=["as it is", "without the guard"])
+def test_what_is_not_known_is_not_lost(story: Any, verb: str, careless: Any, guarded: bool) -> None:
+    async def tell(simulation: Simulation, user: Owner) -> None:
+        if not guarded:
+            simulation.add_rule(Rule(changed(careless), verb=verb, resource="secrets"))
+        await story(simulation, user)
+
+    expected = (
+        contextlib.nullcontext() if guarded else pytest.raises(SimulationFailed, match=r"was (marked|deleted), and")
+    )
+    with expected:
+        told(tell)
+
+
+async def many(_simulation: Simulation, user: Owner) -> None:
+    """Tokens that stay, each for its reason; and then all, as the API servers begin anew."""
+    await user.make("late")
+    await user.mount("late-token")
+    for _ in range(3):
+        await user.use("a0-own")
+        await asyncio.sleep(DAY_TAKES)
+    await asyncio.sleep(0.7 * DAY_TAKES)
+    await user.make("later")
+    await asyncio.sleep(0.5 * DAY_TAKES)
+    await user.track(user.env.now().date().isoformat())
+    await asyncio.sleep(1.7 * DAY_TAKES)
+
+
+@pytest.mark.parametrize(
+    ("what", "instead", "complaint"),
+    [
+        pytest.param("secrets_of", lambda _pod: frozenset(), "named by a pod", id="pods"),
+        pytest.param("was_generated", lambda *_all: True, "was made by hand|was used", id="who made it"),
+        pytest.param("is_unused", lambda *_all: True, "was made 20", id="when it was made and used"),
+        pytest.param("is_tracked_long_enough", lambda *_all: True, "is known since", id="whether anybody knows"),
+    ],
+)
+def test_the_judge_notices_who_does_not_ask_for(
+    what: str, instead: Any, complaint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (controller, decide):
+        if hasattr(module, what):
+            monkeypatch.setattr(module, what, instead)
+    with pytest.raises(SimulationFailed, match=complaint):
+        told(many)
+
+
+def test_the_judge_has_seen_what_happens() -> None:
+    judge = told(many)
+    assert (judge.marked, judge.deleted) == (6, 6)
