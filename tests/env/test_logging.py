@@ -2,6 +2,7 @@
 
 import io
 import json
+import logging
 import re
 from collections.abc import Iterator
 
@@ -28,6 +29,22 @@ def test_lines_have_klogs_form(stream: io.StringIO) -> None:
     told.error("Failed", error=ValueError("no"))
     lines = [re.sub(HEAD, lambda found: found[0][0] + " ", line) for line in stream.getvalue().splitlines()]
     assert lines == ['I "Finished syncing" key="default/web" count=3 ready=true', 'W "Odd"', 'E "Failed" err="no"']
+
+
+def test_who_knows_nothing_of_values_sees_them_and_whence_they_came(stream: io.StringIO) -> None:
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(logging.Formatter("%(filename)s: %(message)s"))
+    configure()
+    logging.getLogger("pilothouse").handlers[:] = [handler]
+    told = Log("reflector")
+    told.info("Began", names=["a"])
+    told.warning("Odd")
+    told.error("Failed to list", error=ValueError("no"), type="pods\n")
+    told.exception("Broken", ValueError("a bug"), key="default/web")
+    lines = [line for line in stream.getvalue().splitlines() if line.startswith("test_logging.py: ")]
+    assert [line.removeprefix("test_logging.py: ") for line in lines] == [
+        'Began names=["a"]', "Odd", 'Failed to list err="no" type="pods\\n"', 'Broken key="default/web"',
+    ]  # fmt: skip
 
 
 def test_lines_are_json_on_request(stream: io.StringIO) -> None:

@@ -37,7 +37,7 @@ class Reader(logging.Handler):
         self.lines += 1
         line = self.format(record).partition("\n")[0].partition("] ")[2]
         if _PYTHON.search(line):
-            self.odd.setdefault(record.getMessage(), line)
+            self.odd.setdefault(line.partition('" ')[0], line)
 
 
 @pytest.fixture

@@ -40,6 +40,12 @@ def test_the_synchronous_example_of_the_guide_passes(tmp_path: Path) -> None:
     assert "3 passed" in done.stdout
 
 
+def test_the_example_with_a_controller_of_ones_own_passes(tmp_path: Path) -> None:
+    done = _pytest(tmp_path, _EXAMPLES["own"])
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "4 passed" in done.stdout
+
+
 @pytest.mark.parametrize("name", ["context", "decorator", "advance", "asynchronous", "lag", "compact", "virtual"])
 def test_the_other_examples_run(name: str, tmp_path: Path) -> None:
     (tmp_path / "example.py").write_text(_EXAMPLES[name])
@@ -48,7 +54,7 @@ def test_the_other_examples_run(name: str, tmp_path: Path) -> None:
 
 
 def test_every_example_of_the_guide_is_tested() -> None:
-    assert (_ROOT / "docs/testing.md").read_text().count("```python") == len(_EXAMPLES) == 8
+    assert (_ROOT / "docs/testing.md").read_text().count("```python") == len(_EXAMPLES) == 9
 
 
 def test_loading_the_plugin_imports_nothing_of_pilothouse_but_itself(tmp_path: Path) -> None:

@@ -166,8 +166,10 @@ class ApiServer:
         stuck, 0 for one that keeps up.
 
         Watches under way end when this is called for the first time, as if they had been cut: their clients go on
-        from the copy.
+        from the copy. Raises ``ValueError`` for less than 0.
         """
+        if seconds < 0:
+            raise ValueError(f"a server can't be ahead: a lag must not be negative, got {seconds}")
         if self._lagging is None:
             if not seconds:
                 return

@@ -14,7 +14,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from fnmatch import fnmatchcase
 from typing import NamedTuple, Protocol, TextIO, runtime_checkable
@@ -59,6 +59,21 @@ class _Verbosity:
 _verbosity = _Verbosity()
 
 
+class _Told:
+    """A message and its values. In the log of whoever knows nothing of values, pytest say, they follow the message."""
+
+    __slots__ = ("message", "values")
+
+    def __init__(self, message: str, values: Mapping[str, object]) -> None:
+        self.message = message
+        self.values = values
+
+    def __str__(self) -> str:
+        return " ".join((self.message, *_pairs(self.values)))
+
+    __repr__ = __str__
+
+
 class Log:
     """A named logger. Values are given as keywords and never interpolated into the message."""
 
@@ -76,21 +91,21 @@ class Log:
         """Something that happened, at verbosity ``v``."""
         level = _level(v)
         if self._logger.isEnabledFor(level):
-            self._logger.log(level, message, extra={"values": values})
+            self._logger.log(level, _Told(message, values), extra={"values": values}, stacklevel=2)
 
     def warning(self, message: str, /, **values: object) -> None:
         """Something an operator may want to change."""
-        self._logger.warning(message, extra={"values": values})
+        self._logger.warning(_Told(message, values), extra={"values": values}, stacklevel=2)
 
     def error(self, message: str, /, *, error: BaseException | None = None, **values: object) -> None:
         """Something that failed; ``error`` is printed as ``err=``."""
         if error is not None:
             values = {"err": str(error) or type(error).__name__, **values}
-        self._logger.error(message, extra={"values": values})
+        self._logger.error(_Told(message, values), extra={"values": values}, stacklevel=2)
 
     def exception(self, message: str, /, error: BaseException, **values: object) -> None:
         """An unexpected exception, with its traceback."""
-        self._logger.error(message, exc_info=error, extra={"values": values})
+        self._logger.error(_Told(message, values), exc_info=error, extra={"values": values}, stacklevel=2)
 
 
 class KlogFormatter(logging.Formatter):
@@ -101,13 +116,12 @@ class KlogFormatter(logging.Formatter):
         when = time.localtime(record.created)
         micros = int(record.created % 1 * 1_000_000)
         name = record.name.removeprefix(_ROOT + ".")
-        parts = [
-            f"{letter}{when.tm_mon:02}{when.tm_mday:02} {when.tm_hour:02}:{when.tm_min:02}:{when.tm_sec:02}.{micros:06}"
-            f" {os.getpid():7} {name}] {_quoted(record.getMessage())}"
-        ]
         values: dict[str, object] = getattr(record, "values", {})
-        parts.extend(f"{key}={_quoted(value)}" for key, value in values.items())
-        line = " ".join(parts)
+        head = (
+            f"{letter}{when.tm_mon:02}{when.tm_mday:02} {when.tm_hour:02}:{when.tm_min:02}:{when.tm_sec:02}.{micros:06}"
+            f" {os.getpid():7} {name}] {_quoted(_message(record))}"
+        )
+        line = " ".join((head, *_pairs(values)))
         # Indented, so that nothing in an exception's text can pass for a line of its own.
         return f"{line}\n{_indented(self.formatException(record.exc_info))}" if record.exc_info else line
 
@@ -120,7 +134,7 @@ class JsonFormatter(logging.Formatter):
         line: dict[str, object] = {
             "ts": round(record.created * 1000, 3),
             "logger": record.name.removeprefix(_ROOT + "."),
-            "msg": _cut(record.getMessage()),
+            "msg": _cut(_message(record)),
         }
         if record.levelno < logging.WARNING:
             line["v"] = max(0, logging.INFO - record.levelno)
@@ -132,6 +146,15 @@ class JsonFormatter(logging.Formatter):
         if record.exc_info:
             line["stacktrace"] = _cut(self.formatException(record.exc_info))
         return json.dumps(line)
+
+
+def _message(record: logging.LogRecord) -> str:
+    told: object = record.msg
+    return told.message if isinstance(told, _Told) else record.getMessage()
+
+
+def _pairs(values: Mapping[str, object]) -> Iterator[str]:
+    return (f"{key}={_quoted(value)}" for key, value in values.items())
 
 
 def _plain(value: object) -> object:

@@ -8,9 +8,9 @@ import asyncio
 import contextlib
 import json
 import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -20,15 +20,23 @@ from pilothouse.client import Client, merge_patch
 from pilothouse.client.discovery import RestMapper
 from pilothouse.client.errors import Expired
 from pilothouse.controllermanager.options import LeaderElection, Options
+from pilothouse.controllermanager.selection import unknown_names
+from pilothouse.controllers.registry import DESCRIPTORS
 from pilothouse.env import Env, TaskGroup
 from pilothouse.nodes import Profile
-from pilothouse.plane import Plane, PlaneOptions
+from pilothouse.plane import LocalClients, Plane, PlaneOptions
+from pilothouse.plane.plane import ADMIN
 from pilothouse.storage import MemoryStore
 from pilothouse.testing.beginning import Beginning
+
+if TYPE_CHECKING:
+    from pilothouse.api import wire
+    from pilothouse.client.interceptor import Rule
 
 Object = dict[str, Any]
 Objects = list[Object]
 Condition = Callable[[Object | None], bool]
+Program = Callable[[Client, Env], Coroutine[Any, Any, object]]
 
 QUICK = Profile(start_delay=0.0, stop_delay=0.0)
 """Nodes on which pods start and stop at once."""
@@ -74,6 +82,35 @@ class AsyncCluster:
         """Make a namespace of its own, for one test."""
         made = await self.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"generateName": prefix}})
         return self.in_namespace(made["metadata"]["name"])
+
+    @contextlib.asynccontextmanager
+    async def running(self, program: Program, *, faults: "Sequence[Rule]" = ()) -> AsyncIterator[None]:
+        """Run a program of your own, such as a controller, during the block: ``program(client, env)``, cancelled at its
+        end. It is an administrator. ``faults`` happen to its requests, and to nobody else's.
+
+        If it fails, the block is cancelled and the failure raised. Enter and leave it in the same task.
+        """
+        async with TaskGroup("testing: program") as group:
+            running = group.start(program(self.client_of_a_program(faults), self.plane.env), name="program")
+            try:
+                yield
+            finally:
+                running.cancel()
+
+    def client_of_a_program(self, faults: "Sequence[Rule]" = ()) -> Client:
+        """A client of its own, an administrator's, for a program whose requests meet these faults."""
+        env, server = self.plane.env, self.plane.server
+        if not faults:
+            return LocalClients(env, server).client("program", *ADMIN)
+        from pilothouse.client.interceptor import Interceptor
+
+        def with_faults(_program: str, transport: "wire.Transport") -> "wire.Transport":
+            interceptor = Interceptor(transport, env)
+            for rule in faults:
+                interceptor.add(rule)
+            return interceptor
+
+        return LocalClients(env, server, with_faults).client("program", *ADMIN)
 
     def lag(self, seconds: float) -> None:
         """From now on the API server answers watches, and lists from its cache, with a state that old, as one of
@@ -248,6 +285,13 @@ async def async_plane(
     token. Everything is in memory and gone at the end. If a program of the plane fails, the test's task is cancelled
     and the failure is raised here.
     """
+    if nodes < 0:
+        raise ValueError(f"nodes must not be negative, got {nodes}")
+    if isinstance(controllers, str):  # which is a sequence, too: of letters
+        raise TypeError(f"controllers must be a list of names, got {controllers!r}")
+    unknown = unknown_names(controllers, DESCRIPTORS)
+    if unknown:
+        raise ValueError(f"{unknown[0]!r} is not in the list of known controllers")
     env = env or Env()
     election = LeaderElection(enabled=False)
     options = PlaneOptions(

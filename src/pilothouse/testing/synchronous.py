@@ -11,17 +11,20 @@ import datetime
 import functools
 import inspect
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pilothouse.client import Client
 from pilothouse.env import Env, loops
 from pilothouse.env.memory import seldom_collecting
 from pilothouse.env.movable import MovableClock, MovableLoop
 from pilothouse.nodes import Profile
-from pilothouse.testing.asynchronous import QUICK, AsyncCluster, Condition, Object, Objects, async_plane
+from pilothouse.testing.asynchronous import QUICK, AsyncCluster, Condition, Object, Objects, Program, async_plane
+
+if TYPE_CHECKING:
+    from pilothouse.client.interceptor import Rule
 
 T = TypeVar("T")
 
@@ -137,6 +140,30 @@ class Cluster:
             return await program(self._cluster.client)
 
         return self._thread.call(on_loop())
+
+    @contextlib.contextmanager
+    def running(self, program: Program, *, faults: "Sequence[Rule]" = ()) -> Iterator[None]:
+        """Run a program of your own, such as a controller, on the plane's loop during the block: ``program(client,
+        env)``, cancelled at its end. It is an administrator. ``faults`` happen to its requests, and to nobody else's.
+
+        If it has failed by the end of the block, that failure is raised then.
+        """
+
+        async def begin() -> asyncio.Task[object]:
+            client = self._cluster.client_of_a_program(faults)
+            return asyncio.get_running_loop().create_task(program(client, self._cluster.plane.env), name="program")
+
+        async def end(running: asyncio.Task[object]) -> None:
+            running.cancel()
+            (ended,) = await asyncio.gather(running, return_exceptions=True)
+            if isinstance(ended, BaseException) and not isinstance(ended, asyncio.CancelledError):
+                raise ended
+
+        running = self._thread.call(begin())
+        try:
+            yield
+        finally:
+            self._thread.call(end(running))
 
 
 class PlaneThread:

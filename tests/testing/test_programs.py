@@ -1,0 +1,128 @@
+"""Programs of a test's own beside a plane, and arguments that make no plane."""
+
+import asyncio
+import contextlib
+from typing import Any
+
+import pytest
+
+from pilothouse.api.kinds import Kind
+from pilothouse.api.meta import ObjectMeta, View
+from pilothouse.client import Client
+from pilothouse.client.errors import InternalError
+from pilothouse.client.interceptor import Rule, fail
+from pilothouse.env import Env, virtual
+from pilothouse.testing import async_plane, plane
+
+
+class ConfigMap(View, frozen=True):
+    """As little of one as is needed."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
+MAPS = Kind("", "v1", "configmaps", "ConfigMap", True, ConfigMap)
+
+
+def config_map(name: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
+
+
+def is_there(found: object) -> bool:
+    return found is not None
+
+
+class Beater:
+    """Makes a ConfigMap a minute."""
+
+    def __init__(self) -> None:
+        self.ended = False
+
+    async def run(self, client: Client, _env: Env) -> None:
+        number = 0
+        try:
+            while True:
+                await client.create(MAPS, config_map(f"beat-{number}"), "default")
+                number += 1
+                await asyncio.sleep(60)
+        finally:
+            self.ended = True
+
+
+async def broken(_client: Client, _env: Env) -> None:
+    raise KeyError("a bug")
+
+
+def test_a_program_runs_on_the_planes_clock_until_the_end_of_the_block() -> None:
+    beater = Beater()
+    with plane(nodes=0, controllers=(), serve=False, movable_clock=True) as cluster:
+        with cluster.running(beater.run):
+            cluster.wait_for("v1", "ConfigMap", "beat-0", is_there)
+            cluster.advance(130)
+            assert len(cluster.list("v1", "ConfigMap")) == 3
+        assert beater.ended
+        cluster.advance(300)
+        assert len(cluster.list("v1", "ConfigMap")) == 3
+
+
+def test_a_program_that_fails_is_told_of_at_the_end_of_the_block() -> None:
+    with plane(nodes=0, controllers=(), serve=False) as cluster:
+        with pytest.raises(KeyError, match="a bug"), cluster.running(broken):
+            pass
+        cluster.create(config_map("the-plane-goes-on"))
+
+
+def test_faults_meet_the_program_and_nobody_else() -> None:
+    fault = Rule(fail(500), verb="create")
+    with plane(nodes=0, controllers=(), serve=False) as cluster:
+        with pytest.raises(InternalError), cluster.running(Beater().run, faults=[fault]):
+            cluster.create(config_map("mine"))
+        assert [found["metadata"]["name"] for found in cluster.list("v1", "ConfigMap")] == ["mine"]
+        assert fault.hits == 1
+
+
+def test_beside_an_asynchronous_plane_too() -> None:
+    beater = Beater()
+
+    async def main(env: Env) -> None:
+        async with async_plane(env=env, nodes=0, controllers=()) as cluster:
+            async with cluster.running(beater.run):
+                await asyncio.sleep(200)
+            assert beater.ended
+            assert len(await cluster.list("v1", "ConfigMap")) == 4
+            with pytest.raises(ExceptionGroup) as failed:
+                await _outlive(cluster.running(broken))
+            assert failed.group_contains(KeyError, match="a bug")
+
+    virtual.run(main)
+
+
+async def _outlive(running: contextlib.AbstractAsyncContextManager[None]) -> None:
+    async with running:
+        await asyncio.sleep(1)
+        raise AssertionError("the block is cancelled")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        pytest.param({"nodes": -1}, "nodes must not be negative, got -1", id="fewer nodes than none"),
+        pytest.param({"controllers": "job"}, "controllers must be a list of names, got 'job'", id="one controller"),
+        pytest.param(
+            {"controllers": ["*", "-garbagecolector"]},
+            "'garbagecolector' is not in the list of known controllers",
+            id="a misspelt controller",
+        ),
+    ],
+)
+def test_arguments_that_make_no_plane(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=message), plane(**settings):
+        pass
+
+
+def test_a_server_cannot_be_ahead() -> None:
+    with (
+        plane(nodes=0, controllers=(), serve=False) as cluster,
+        pytest.raises(ValueError, match="must not be negative"),
+    ):
+        cluster.lag(-1)
