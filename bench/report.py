@@ -12,8 +12,8 @@ import msgspec
 class Figure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One row. With ``other``, what counts is the ratio ours / other; without, the value itself.
 
-    ``value`` and ``other`` are medians, ``best`` and ``other_best`` the best runs; the ratio is that of the medians,
-    and with ``by_best`` that of the best runs (for wall times on a machine that others use as well).
+    ``value`` and ``other`` are medians, ``best`` and ``other_best`` the best runs; what counts is that of the medians,
+    and with ``by_best`` that of the best runs (for times on a machine whose pace others have a say in).
     """
 
     name: str
@@ -47,7 +47,8 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """``aim``, ``budget`` or ``MISSED``; empty where nothing was promised."""
         if self.budget is None:
             return ""
-        held = self.ratio if self.ratio is not None else self.value
+        alone = self.best if self.by_best and self.best is not None else self.value
+        held = self.ratio if self.ratio is not None else alone
         if self.aim is not None and self._reaches(held, self.aim):
             return "aim"
         return "budget" if self._reaches(held, self.budget) else "MISSED"

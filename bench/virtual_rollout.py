@@ -1,17 +1,22 @@
 """5,000 nodes and a DaemonSet in virtual time: the nodes register, the daemons are created, one rolling update replaces
 them all. API server, nodes, scheduler and manager in this process; seconds are those of the processor.
 
-``python -m bench.virtual_rollout [NODES] [--profile]`` runs it once, and prints where the time went.
+``python -m bench.virtual_rollout [NODES] [--profile]`` runs it once, and prints where the time went. The bench runs it
+``RUNS`` times, each in a process of its own.
 """
 
 import argparse
 import asyncio
 import cProfile
 import pstats
+import subprocess
+import sys
 import time
 from typing import Any
 
-from bench.processes import peak_resident_bytes
+import msgspec
+
+from bench.processes import environment, peak_resident_bytes
 from bench.report import Figure, figure
 from pilothouse.api.apps import DAEMON_SETS, DaemonSet
 from pilothouse.client import Client, merge_patch
@@ -24,6 +29,8 @@ NODES = 5000
 MAX_UNAVAILABLE = "20%"
 """So many daemons are down at a time: five rounds for all."""
 BUDGET_SECONDS = 30.0
+RUNS = 3
+PARTS = ("registration", "creation", "rolling update", "the rollout")
 
 
 def daemon_set(name: str, image: str = "app:v1") -> dict[str, Any]:
@@ -97,19 +104,29 @@ def roll_out(nodes: int = NODES) -> dict[str, float]:
     return virtual.run(main)
 
 
+def _run(nodes: int) -> dict[str, float]:
+    program = f"import json, bench.virtual_rollout as it; print(json.dumps(it.measured({nodes})))"
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, env=dict(environment()), stdout=subprocess.PIPE, text=True, check=True)
+    return msgspec.json.decode(done.stdout, type=dict[str, float])
+
+
+def measured(nodes: int) -> dict[str, float]:
+    """``roll_out``, with both rollouts together, and what the process needed."""
+    took = roll_out(nodes)
+    whole = took["creation"] + took["rolling update"]
+    return {**took, "the rollout": whole, "peak memory": peak_resident_bytes() / 1e6}
+
+
 def figures(nodes: int = NODES) -> list[Figure]:
     """The phases, and the rollout, which is held to the budget: from a manifest to the last daemon of its second
-    template, on nodes that are there. One run: it is long."""
-    took = roll_out(nodes)
-    parts = [name for name in took if "virtual" not in name]
-    rows = [figure(f"{nodes:,} nodes in virtual time: {part}", "s CPU", [took[part]]) for part in parts]
-    rows.append(
-        figure(
-            f"{nodes:,} nodes in virtual time: the rollout", "s CPU", [took["creation"] + took["rolling update"]],
-            budget=BUDGET_SECONDS,
-        )
-    )  # fmt: skip
-    rows.append(figure(f"{nodes:,} nodes in virtual time: peak memory", "MB", [peak_resident_bytes() / 1e6]))
+    template, on nodes that are there. By the best run, as a second of the processor is not always worth the same."""
+    runs = [_run(nodes) for _ in range(RUNS)]
+    rows = []
+    for part, unit in (*((part, "s CPU") for part in PARTS), ("peak memory", "MB")):
+        budget = BUDGET_SECONDS if part == "the rollout" else None
+        name = f"{nodes:,} nodes in virtual time: {part}"
+        rows.append(figure(name, unit, [run[part] for run in runs], budget=budget, by_best=True))
     return rows
 
 
