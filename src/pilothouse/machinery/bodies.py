@@ -16,7 +16,15 @@ from pilothouse.machinery.json_syntax import syntax_error
 from pilothouse.machinery.structs import TextHooks, struct_for
 from pilothouse.machinery.typed_walk import DecodeError
 
-__all__ = ["BodySyntaxError", "DecodeError", "Decoded", "convert_document", "decode_body", "decode_untyped"]
+__all__ = [
+    "BodySyntaxError",
+    "DecodeError",
+    "Decoded",
+    "convert_document",
+    "convert_members",
+    "decode_body",
+    "decode_untyped",
+]
 
 
 class BodySyntaxError(DecodeError):
@@ -67,10 +75,7 @@ def decode_body(body: bytes, definition: Definition) -> Decoded:
     # so their quotes are missing in what is written back.
     if _quotes(written) != _quotes(body) + 2 * _hooks.numbers:
         return _decode_slowly(body, definition)
-    document = _decode_any(written)
-    if b"null" in written:
-        _drop_nulls(document, definition)
-    return Decoded(document)
+    return Decoded(_read_back(written, definition))
 
 
 def _quotes(text: bytes) -> int:
@@ -118,15 +123,32 @@ def convert_document(document: dict[str, Any], definition: Definition) -> Decode
     That is how a strategic merge patch fails: ``unrecognized type: int32`` (apimachinery 0.36,
     ``pkg/runtime/converter.go``). ``unknown`` is sorted there, so it is here.
     """
-    try:
-        written = _encode(msgspec.convert(document, struct_for(definition), dec_hook=_hooks.decode))
-    except (msgspec.ValidationError, RecursionError):
+    written = _written(document, definition)
+    if written is None:
         walked = typed_walk.walk_document(document, definition)
         return Decoded(walked.document, sorted(walked.unknown), [], sorted(walked.strict_errors))
-    result = _decode_any(written)
+    return Decoded(_read_back(written, definition))
+
+
+def convert_members(members: dict[str, Any], definition: Definition) -> tuple[dict[str, Any], bytes] | None:
+    """Some members of an object as ``decode_body`` would give them, and as JSON, where nulls may be left; None when
+    there is something to be said about them."""
+    written = _written(members, definition)
+    return None if written is None else (_read_back(written, definition), written)
+
+
+def _written(document: dict[str, Any], definition: Definition) -> bytes | None:
+    try:
+        return _encode(msgspec.convert(document, struct_for(definition), dec_hook=_hooks.decode))
+    except (msgspec.ValidationError, RecursionError):
+        return None
+
+
+def _read_back(written: bytes, definition: Definition) -> dict[str, Any]:
+    document: dict[str, Any] = _decode_any(written)
     if b"null" in written:
-        _drop_nulls(result, definition)
-    return Decoded(result)
+        _drop_nulls(document, definition)
+    return document
 
 
 def decode_untyped(body: bytes) -> tuple[Any, list[str]]:

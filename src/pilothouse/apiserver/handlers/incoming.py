@@ -18,7 +18,7 @@ from pilothouse.apiserver.empties import drop_empties, may_have_empties
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.options import WriteOptions
 from pilothouse.apiserver.resources import ResourceInfo
-from pilothouse.machinery.bodies import BodySyntaxError, DecodeError, convert_document, decode_body
+from pilothouse.machinery.bodies import BodySyntaxError, DecodeError, convert_document, convert_members, decode_body
 from pilothouse.machinery.go_text import print_value
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
@@ -138,14 +138,10 @@ def _check_touched(obj: Object, definition: Definition, touched: Collection[str]
 
     Then the whole object is looked at, for what is said is said about the whole.
     """
-    text = msgspec.json.encode({name: obj[name] for name in touched if name in obj})
-    try:
-        decoded = decode_body(text, definition)
-    except DecodeError:
+    found = convert_members({name: obj[name] for name in touched if name in obj}, definition)
+    if found is None:
         return None
-    if decoded.strict_errors:
-        return None
-    checked = decoded.document
+    checked, text = found
     if may_have_empties(text):
         _drop_empties(checked, definition)
     result = {}
