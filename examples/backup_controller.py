@@ -262,10 +262,13 @@ async def run(client: Client, env: Env, *, elector: LeaderElector | None = None)
 
 def main() -> None:
     """The program."""
+    import asyncio
     import os
+    import signal
     import socket
 
     from pilothouse.client.connect import connect
+    from pilothouse.client.errors import ConfigError
     from pilothouse.env import loops
     from pilothouse.env.logging import configure
 
@@ -278,8 +281,15 @@ def main() -> None:
     configure(v=options.v)
 
     async def program() -> None:
+        # A kubelet, or systemd, says it with SIGTERM: then, too, what is begun is finished, and the Lease released.
+        this = asyncio.current_task()
+        assert this is not None, "this is a task"
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, this.cancel)
         env = Env()
-        transport = connect(env, kubeconfig=options.kubeconfig, environ=os.environ)
+        try:
+            transport = connect(env, kubeconfig=options.kubeconfig, environ=os.environ)
+        except ConfigError as error:
+            raise SystemExit(f"Error: {error}") from error
         if not options.leader_elect:
             await run(Client(transport, env), env)
             return
@@ -297,7 +307,7 @@ def main() -> None:
 
     try:
         loops.run(program())
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, asyncio.CancelledError):
         print("stopped")
 
 

@@ -36,6 +36,18 @@ def test_a_list_is_in_key_order_and_has_the_revision_of_the_store() -> None:
     assert all("kind" not in item and "apiVersion" not in item for item in answer.body["items"])
 
 
+@pytest.mark.parametrize(
+    ("target", "warning"),
+    [
+        ("/api/v1/componentstatuses", "v1 ComponentStatus is deprecated in v1.19+"),
+        ("/api/v1/endpoints", "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"),
+    ],
+)
+def test_who_lists_what_is_deprecated_is_told(target: str, warning: str) -> None:
+    answer = on(lambda api: api.get(target))
+    assert (answer.status, answer.headers["warning"]) == (200, f'299 - "{warning}"')
+
+
 def test_an_empty_list_has_items() -> None:
     async def main(api: Api) -> Answer:
         return await api.get(CONFIG_MAPS)

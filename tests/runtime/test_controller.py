@@ -1,10 +1,13 @@
 """The controller base: what becomes of a key, and an orderly stop."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 
 import pytest
 
+from pilothouse.api.meta import Status
+from pilothouse.client.errors import Conflict
 from pilothouse.env import Env
 from pilothouse.env.virtual import run
 from pilothouse.runtime import (
@@ -75,6 +78,24 @@ def test_what_becomes_of_a_key(answers: list[Answer], times: list[float], counte
             assert metrics.value("pilothouse_reconcile_errors_total", "test", outcome) == counted.get(outcome, 0)
 
     run(main)
+
+
+def test_a_write_that_somebody_else_overtook_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    async def main(env: Env) -> None:
+        status = Status(message="the object has been modified", reason="Conflict", code=409)
+        controller = Answering(env, [Conflict(status)])
+        controller.queue.add("default/web")
+        running = asyncio.create_task(controller.run())
+        await asyncio.sleep(100)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        assert controller.times == [0.0, 1.0]
+
+    caplog.set_level(logging.INFO)
+    run(main)
+    (told,) = (record for record in caplog.records if "overtaken" in record.getMessage())
+    assert told.levelno == logging.INFO
+    assert 'key="default/web" reason="the object has been modified"' in told.getMessage()
 
 
 def test_no_key_is_worked_on_before_the_caches_are_filled() -> None:

@@ -46,7 +46,9 @@ def test_the_example_with_a_controller_of_ones_own_passes(tmp_path: Path) -> Non
     assert "4 passed" in done.stdout
 
 
-@pytest.mark.parametrize("name", ["context", "decorator", "advance", "asynchronous", "lag", "compact", "virtual"])
+@pytest.mark.parametrize(
+    "name", ["context", "decorator", "advance", "asynchronous", "lag", "compact", "virtual", "simulation"]
+)
 def test_the_other_examples_run(name: str, tmp_path: Path) -> None:
     (tmp_path / "example.py").write_text(_EXAMPLES[name])
     done = _python("-W", "error", "example.py", cwd=tmp_path)
@@ -54,7 +56,7 @@ def test_the_other_examples_run(name: str, tmp_path: Path) -> None:
 
 
 def test_every_example_of_the_guide_is_tested() -> None:
-    assert (_ROOT / "docs/testing.md").read_text().count("```python") == len(_EXAMPLES) == 9
+    assert (_ROOT / "docs/testing.md").read_text().count("```python") == len(_EXAMPLES) == 10
 
 
 def test_loading_the_plugin_imports_nothing_of_pilothouse_but_itself(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
+from pilothouse.client.errors import Conflict
 from pilothouse.env import Env, Log, TaskGroup
 from pilothouse.runtime.guards import LostLease, RetryLater, TerminalError, tell_broken_invariant
 from pilothouse.runtime.metrics import Registry
@@ -156,6 +157,10 @@ class WorkerPool(Generic[K]):
 
     def _failed(self, key: K, error: Exception) -> None:
         self._count("retried")
+        if isinstance(error, Conflict):
+            # Somebody else was faster. That is nobody's failure, and the next look sees what he did.
+            self._log.info("Reconcile was overtaken by another write, will be retried", key=key, reason=error)
+            return
         # What the API server or the network said, or what was raised on purpose, needs no traceback; a bug does.
         if type(error).__module__.startswith("pilothouse.") or isinstance(error, OSError):
             self._log.error("Reconcile failed, will be retried", error=error, key=key)

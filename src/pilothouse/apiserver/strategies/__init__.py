@@ -191,6 +191,7 @@ _SPECIAL: dict[str, type[Strategy]] = {
     "clusterrolebindings.rbac.authorization.k8s.io": rights.ClusterBindingStrategy,
     "flowschemas.flowcontrol.apiserver.k8s.io": others.FlowSchemaStrategy,
     "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": others.PriorityLevelStrategy,
+    "componentstatuses": others.ComponentStrategy,
     "resourceclaims.resource.k8s.io": others.ClaimOfDevicesStrategy,
     "resourceclaimtemplates.resource.k8s.io": others.ClaimTemplateStrategy,
     "resourceslices.resource.k8s.io": others.DeviceSliceStrategy,

@@ -1,4 +1,4 @@
-"""Kinds with a few defaults and nothing else in common: flow control and device claims.
+"""Kinds with a few defaults and nothing else in common: flow control, component statuses and device claims.
 
 After kubernetes' ``pkg/apis/{flowcontrol,resource}`` and ``pkg/registry`` (v1.36).
 """
@@ -69,6 +69,12 @@ def _default_devices(spec: Object) -> None:
                 fill(wanted, {"count": 1})
             for toleration in wanted.get("tolerations") or ():
                 fill(toleration, {"operator": "Equal"})
+
+
+class ComponentStrategy(Strategy):
+    """ComponentStatuses, of which there are none: nobody probes anything here."""
+
+    notices = ("v1 ComponentStatus is deprecated in v1.19+",)
 
 
 class ClaimOfDevicesStrategy(Strategy):
