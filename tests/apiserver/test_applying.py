@@ -4,13 +4,14 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.apiserver.api import CONFIG_MAPS, MERGE, Answer, Api, on
+from tests.apiserver.api import CONFIG_MAPS, MERGE, PODS, Answer, Api, on
 from tests.apiserver.apply_story import APPLY, CRD, config_map, crontab, deployment, service
 from tests.apiserver.test_ownership import DEPLOYMENTS, owners
 
 C = CONFIG_MAPS + "/c"
 D = DEPLOYMENTS + "/d"
 S = "/api/v1/namespaces/default/services/s"
+_C = {"name": "c", "image": "i"}
 T = "/apis/story.example.com/v1/namespaces/default/crontabs/t"
 
 
@@ -365,3 +366,35 @@ def test_a_scale_can_be_applied() -> None:
     assert made.status == 201
     assert refused.message == 'Apply failed with 1 conflict: conflict with "m1": .spec.replicas'
     assert (forced.status, forced.body["kind"], forced.body["spec"]) == (200, "Scale", {"replicas": 5})
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"containers": [{"image": "i"}]}, "spec.containers[0].name"),
+        ({"containers": [_C], "volumes": [{"emptyDir": {}}]}, "spec.volumes[0].name"),
+        ({"containers": [_C], "topologySpreadConstraints": [{}]}, "spec.topologySpreadConstraints[0].topologyKey"),
+    ],
+)
+def test_an_item_without_its_key_has_an_empty_one(spec: dict[str, Any], field: str) -> None:
+    """Fields that are never left out have their zero as default, also as keys."""
+    [answer] = told((f"{PODS}/p", {"apiVersion": "v1", "kind": "Pod", "spec": spec}))
+    assert answer.status == 422, answer.text
+    assert field in [cause["field"] for cause in answer.body["details"]["causes"]]
+
+
+def test_a_number_that_is_too_large_loses_its_highest_bits() -> None:
+    spec = {"containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 4294967376}]}]}
+    [answer] = told((f"{PODS}/p", {"apiVersion": "v1", "kind": "Pod", "spec": spec}))
+    assert answer.status == 201, answer.text
+    assert answer.body["spec"]["containers"][0]["ports"] == [{"containerPort": 80, "protocol": "TCP"}]
+
+
+def test_a_part_of_a_number_cannot_be_converted() -> None:
+    spec = {"containers": [_C], "priority": 1.5}
+    [answer] = told((f"{PODS}/p", {"apiVersion": "v1", "kind": "Pod", "spec": spec}))
+    assert answer.status == 500
+    assert answer.message.endswith(
+        "to proper version (v1): unable to convert unstructured object to /v1, Kind=Pod: "
+        "cannot convert float64 to int32"
+    )

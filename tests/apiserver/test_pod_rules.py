@@ -275,3 +275,48 @@ def test_a_pod_with_everything_in_order_is_taken() -> None:
 
     answer = on(main)
     assert answer.status == 201, answer.text
+
+
+_ENDED = {"terminated": {"exitCode": 1}}
+
+
+def _state(name: str, state: Object) -> Object:
+    return {"name": name, "image": "i", "state": state}
+
+
+_STATUSES: list[tuple[str, Object, list[tuple[str, str]]]] = [
+    ("a node of no name", {"nominatedNodeName": "Bad Value!"}, [("status.nominatedNodeName", INVALID)]),
+    ("another class of service", {"qosClass": "Guaranteed"}, [("status.qosClass", INVALID)]),
+    (
+        "a condition that is no name",
+        {"conditions": [{"type": "a b", "status": "True"}, {"type": "Ready", "status": "True"}]},
+        [("metadata.conditions[0].Type", INVALID)],
+    ),
+    (
+        "containers that run again although they have ended, but for one that goes on",
+        {
+            "containerStatuses": [_state("c", {"running": {}})],
+            "initContainerStatuses": [_state("on", {"running": {}}), _state("i", {"running": {}})],
+        },
+        [("status.containerStatuses[0].state", FORBIDDEN), ("status.initContainerStatuses[0].state", FORBIDDEN)],
+    ),
+]
+
+
+@pytest.mark.parametrize(("status", "causes"), [row[1:] for row in _STATUSES], ids=[row[0] for row in _STATUSES])
+def test_statuses_that_are_refused(status: Object, causes: list[tuple[str, str]]) -> None:
+    async def main(api: Api) -> Answer:
+        going_on = {"name": "on", "image": "i", "restartPolicy": "Always"}
+        first = [{"name": "i", "image": "i"}, going_on]
+        await api.post(PODS, pod("p", restartPolicy="Never", initContainers=first))
+        ended = {
+            "containerStatuses": [_state("c", _ENDED)],
+            "initContainerStatuses": [_state("i", _ENDED), _state("on", _ENDED)],
+        }
+        before = await api.patch(f"{PODS}/p/status", {"status": ended})
+        assert before.status == 200, before.text
+        return await api.patch(f"{PODS}/p/status", {"status": status})
+
+    answer = on(main)
+    assert answer.status == 422, answer.text
+    assert [(cause["field"], cause["reason"]) for cause in answer.body["details"]["causes"]] == causes

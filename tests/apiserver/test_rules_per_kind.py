@@ -344,6 +344,19 @@ _WRONG: list[tuple[str, Object, str, str]] = [
         "spec.defaultBackend.resource.name",
         "FieldValueRequired",
     ),
+    (
+        "PersistentVolume",
+        {"spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchFields": [{"key": "a"}]}]}}}},
+        "spec.nodeAffinity.required.nodeSelectorTerms[0].matchFields[0].key",
+        "FieldValueInvalid",
+    ),
+    ("PersistentVolume", {"spec": {"nodeAffinity": {}}}, "spec.nodeAffinity.required", "FieldValueRequired"),
+    (
+        "LimitRange",
+        {"spec": {"limits": [{"type": "Container", "default": {"a.b/c": "1"}, "defaultRequest": {"a.b/c": "0"}}]}},
+        "spec.limits[0].defaultRequest[a.b/c]",
+        "FieldValueInvalid",
+    ),
     ("StorageClass", {"provisioner": "-x"}, "provisioner", "FieldValueInvalid"),
     (
         "DaemonSet",
@@ -541,3 +554,17 @@ def test_the_group_of_a_backend_is_printed_even_when_it_is_not_set() -> None:
 
     resource = on(main).body["spec"]["defaultBackend"]["resource"]
     assert resource == {"apiGroup": None, "kind": "K", "name": "n"}
+
+
+def test_a_write_to_the_status_of_an_attachment_does_not_say_when_it_is_to_go() -> None:
+    async def main(api: Api) -> Answer:
+        await _start(api)
+        info = _info("VolumeAttachment")
+        name = (await _made(api, info, _sent(info)))["metadata"]["name"]
+        return await api.patch(
+            f"{_root(info)}/{name}/status", {"metadata": {"deletionTimestamp": "2026-01-02T03:04:05Z"}}
+        )
+
+    answer = on(main)
+    assert answer.status == 200, answer.text
+    assert "deletionTimestamp" not in answer.meta

@@ -125,6 +125,29 @@ def _of_definition(definition: Definition, atomic: bool) -> MergeType:
     return MergeType(map_=MapType(fields, element=element, atomic=atomic))
 
 
+_ZEROS = {"string": "", "int32": 0, "int64": 0}
+_ODD_KEYS = {
+    # A name that may be left out has a default all the same; an identity that may not has none.
+    ("io.k8s.api.core.v1.LocalObjectReference", "name"): "",
+    ("io.k8s.api.apiserverinternal.v1alpha1.ServerStorageVersion", "apiServerID"): None,
+}
+
+
+def _key_default(definition: Definition, key: str) -> Any:
+    """What a key of a list is where an item leaves it out; None where it may not.
+
+    A field that Go never leaves out has its zero value as default in upstream's schemas (kube-openapi
+    ``pkg/generators/openapi.go``, ``mustEnforceDefault``; the outcome is in client-go's
+    ``applyconfigurations/internal/internal.go``, v0.36).
+    """
+    field = definition.fields[key]
+    if (definition.name, key) in _ODD_KEYS:
+        return _ODD_KEYS[definition.name, key]
+    if field.default is not None or not field.required:
+        return field.default
+    return _ZEROS.get(field.type.name)
+
+
 def _of_field(field: Field) -> MergeType:
     if field.type.name == "object":
         return of_definition(field.type.definition, field.map_type)
@@ -135,8 +158,8 @@ def _of_field(field: Field) -> MergeType:
         associative = field.list_type in ("map", "set")
         defaults: dict[str, Any] = {}
         if field.map_keys and element.name == "object":
-            known = element.definition.fields
-            defaults = {key: default for key in field.map_keys if (default := known[key].default) is not None}
+            found = {key: _key_default(element.definition, key) for key in field.map_keys}
+            defaults = {key: default for key, default in found.items() if default is not None}
         return MergeType(
             list_=ListType(_of_type(element), associative=associative, keys=field.map_keys, defaults=defaults)
         )

@@ -303,7 +303,7 @@ def _merge_lists(live: list[Any], patch: list[Any], field: Field, type_: Type, *
 
 def _with_keys(live: list[Any], merge_key: str, element: Type) -> list[Any]:
     """The items, each with a key: a text that was never given is left out here, while upstream's types print it."""
-    if all(merge_key in item for item in live):
+    if element.name != "object" or all(merge_key in item for item in live):
         return live
     known = element.definition.fields.get(merge_key)
     if known is None or known.type.name != "string":

@@ -132,7 +132,7 @@ def put(doc: Json, edit: Edit) -> Json:
     last = edit.path[-1]
     if isinstance(last, int):
         if isinstance(current, list) and last < len(current):
-            current[last] = edit.value
+            current[last : last + 1] = [] if edit.value is GONE else [edit.value]
     elif isinstance(current, dict):
         if edit.value is GONE:
             current.pop(last, None)

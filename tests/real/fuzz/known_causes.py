@@ -130,9 +130,16 @@ CAUSES: tuple[Row, ...] = (
     ),
     Row(
         "owner references",
-        "v1.34",
-        "what is missing in an owner reference is not named twice",
-        _owner_references,
+        "v1.26-v1.34",
+        "of two owner references that control the kinds are told, too (v1.26); what is missing in one is not named "
+        "twice (v1.34)",
+        _any(_owner_references, _of(r"metadata\.ownerReferences", "Only one reference can")),
+    ),
+    Row(
+        "names of ports",
+        "v1.25",
+        "the name of a port has a letter, before it said that a number would do, too",
+        _of(".*", "at least one letter or number", "at least one letter"),
     ),
     Row(
         "addresses of endpoints",

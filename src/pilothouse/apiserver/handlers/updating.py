@@ -279,6 +279,8 @@ def _prepare_status(core: Core, call: Call, obj: Object, old: Object) -> None:
         metadata.keep_user_fields(meta, old_meta, ("labels",))
     elif keeps in ("user metadata", "metadata"):
         metadata.keep_user_fields(meta, old_meta, _ALL_USER_FIELDS)
+        # Nor when it is to go (metav1.ResetObjectMetaForStatus, apimachinery v0.36).
+        _take(meta, old_meta, "deletionTimestamp")
     elif keeps == "pod":
         metadata.keep_user_fields(meta, old_meta, ("ownerReferences",))
     call.strategy.prepare_status(obj, old, core.time.now())

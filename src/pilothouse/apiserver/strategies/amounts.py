@@ -82,8 +82,13 @@ def requirement_problems(resources: Object, path: str) -> list[FieldError]:
     return problems
 
 
+def may_be_overcommitted(name: str) -> bool:
+    """Whether more of it may be asked for than there is (``IsOvercommitAllowed``)."""
+    return _is_native(name) and not name.startswith(_HUGE)
+
+
 def _against_limit(name: str, amount: object, limits: Object, path: str) -> list[FieldError]:
-    may_overcommit = _is_native(name) and not name.startswith(_HUGE)
+    may_overcommit = may_be_overcommitted(name)
     limit = limits.get(name)
     if limit is None:
         if may_overcommit:

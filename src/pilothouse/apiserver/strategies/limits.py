@@ -6,7 +6,12 @@ After kubernetes' ``pkg/apis/{core,policy,scheduling,node}/{v1/defaults.go,valid
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
-from pilothouse.apiserver.strategies.amounts import amount_problems, container_resource_texts, requirement_problems
+from pilothouse.apiserver.strategies.amounts import (
+    amount_problems,
+    container_resource_texts,
+    may_be_overcommitted,
+    requirement_problems,
+)
 from pilothouse.apiserver.strategies.base import Strategy
 from pilothouse.apiserver.strategies.filling import (
     IMMUTABLE,
@@ -24,7 +29,7 @@ from pilothouse.machinery.quantities import canonicalize, parse_quantity
 _AMOUNTS = ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
 _HIGHEST_USER_PRIORITY = 1_000_000_000
 _SYSTEM_PRIORITIES = ("system-cluster-critical", "system-node-critical")
-_PREEMPTION = ("Never", "PreemptLowerPriority")
+_PREEMPTION = ("PreemptLowerPriority", "Never")
 _LIMITED = ("Container", "PersistentVolumeClaim", "Pod")
 _SCOPES = (
     "BestEffort",
@@ -96,6 +101,8 @@ def _limit_problems(item: Object, kind: str, path: str) -> list[FieldError]:
         text = "either minimum or maximum storage value is required, but neither was provided"
         problems.append(errors.required(f"{path}.limits", text))
     for field in _AMOUNTS:
+        if kind == "Pod" and field in ("default", "defaultRequest"):
+            continue  # which is all that is said of them
         for name in sorted(item.get(field) or {}):
             problems += _limit_name_problems(name, kind, f"{path}.{field}[{name}]")
     for name in sorted({**low, **high, **request, **default}):
@@ -112,6 +119,12 @@ def _limit_problems(item: Object, kind: str, path: str) -> list[FieldError]:
                 where = f"{path}.{field}[{name}]"
                 value = shown.get(name, lower[name])
                 problems.append(errors.invalid_value(where, value, text.format(lower[name], upper[name])))
+        asked, given = request.get(name), default.get(name)
+        if asked is None or given is None or may_be_overcommitted(name):
+            continue
+        if parse_quantity(asked) != parse_quantity(given):
+            told = f"default value {given} must equal to defaultRequest value {asked} in {name}"
+            problems.append(errors.invalid_value(f"{path}.defaultRequest[{name}]", asked, told))
     return problems
 
 

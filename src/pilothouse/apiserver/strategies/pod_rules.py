@@ -78,7 +78,7 @@ def pod_problems(spec: Object, path: str) -> list[FieldError]:
         problems += _names(f"{path}.runtimeClassName", name, dns_subdomain_errors(name))
     policy = spec.get("preemptionPolicy")
     if policy not in (None, "Never", "PreemptLowerPriority"):
-        problems.append(errors.not_supported(f"{path}.preemptionPolicy", policy, ("Never", "PreemptLowerPriority")))
+        problems.append(errors.not_supported(f"{path}.preemptionPolicy", policy, ("PreemptLowerPriority", "Never")))
     return problems
 
 
@@ -188,17 +188,23 @@ def _node_problems(affinity: Object, path: str) -> list[FieldError]:
     problems: list[FieldError] = []
     wanted = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
     if wanted is not None:
-        where = f"{path}.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
-        terms = wanted.get("nodeSelectorTerms") or ()
-        if not terms:
-            problems.append(errors.required(where, "must have at least one node selector term"))
-        for position, term in enumerate(terms):
-            problems += _node_term_problems(term, f"{where}[{position}]")
+        problems += node_selector_problems(wanted, f"{path}.requiredDuringSchedulingIgnoredDuringExecution")
     for position, weighted in enumerate(affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()):
         where = f"{path}.preferredDuringSchedulingIgnoredDuringExecution[{position}]"
         problems += _weight_problems(weighted, where)
         # No node has to have what is only preferred, so that upstream lets the values be what they like.
         problems += _node_term_problems(weighted.get("preference") or {}, f"{where}.preference", values_too=False)
+    return problems
+
+
+def node_selector_problems(selector: Object, path: str) -> list[FieldError]:
+    """What is wrong with a choice of nodes, of a pod or of a volume."""
+    where, terms = f"{path}.nodeSelectorTerms", selector.get("nodeSelectorTerms") or ()
+    if not terms:
+        return [errors.required(where, "must have at least one node selector term")]
+    problems: list[FieldError] = []
+    for position, term in enumerate(terms):
+        problems += _node_term_problems(term, f"{where}[{position}]")
     return problems
 
 

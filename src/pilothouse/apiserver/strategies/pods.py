@@ -4,15 +4,17 @@ After kubernetes' ``pkg/registry/core/pod/strategy.go`` and ``pkg/apis/core/vali
 """
 
 import ipaddress
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.base import Strategy
+from pilothouse.apiserver.strategies.filling import fixed
 from pilothouse.apiserver.strategies.pod_templates import qos_class, toleration_problems, validate_pod_spec
 from pilothouse.apiserver.strategies.warnings import pod_spec_warnings
+from pilothouse.machinery.names import dns_subdomain_errors, qualified_name_errors
 from pilothouse.semantics.pod_defaults import default_pod
 
 _STATUSES = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
@@ -25,6 +27,7 @@ _MAY_CHANGE = (
 )
 _BAD_ADDRESS = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 _FINISHED = ("Succeeded", "Failed")
+_SYSTEM_CONDITIONS = ("PodScheduled", "Ready", "Initialized")
 
 
 def _image_problems(containers: Iterable[Object], path: str) -> list[FieldError]:
@@ -146,24 +149,31 @@ class PodStrategy(Strategy):
         return problems
 
     def validate_status(self, obj: Object, old: Object) -> list[FieldError]:
-        addresses = (obj.get("status") or {}).get("podIPs") or ()
-        problems = [] if addresses == (old.get("status") or {}).get("podIPs") else _address_problems(addresses)
-        if obj["spec"].get("restartPolicy") == "Always":
-            return problems
-        restartable = obj["spec"].get("restartPolicy") == "OnFailure"
-        before = {status.get("name"): status for status in (old.get("status") or {}).get("containerStatuses") or ()}
-        for position, status in enumerate((obj.get("status") or {}).get("containerStatuses") or ()):
-            ended = ((before.get(status.get("name")) or {}).get("state") or {}).get("terminated")
-            if ended is None or (status.get("state") or {}).get("terminated") is not None:
-                continue
-            if restartable and ended.get("exitCode"):
-                continue
-            problems.append(
-                errors.not_allowed(
-                    f"status.containerStatuses[{position}].state", "may not be transitioned to non-terminated state"
-                )
-            )
-        return problems
+        status, before = obj.get("status") or {}, old.get("status") or {}
+        problems: list[FieldError] = []
+        for position, condition in enumerate(status.get("conditions") or ()):
+            kind = condition.get("type") or ""
+            if kind not in _SYSTEM_CONDITIONS:
+                where = f"metadata.conditions[{position}].Type"  # upstream says so
+                problems += [errors.invalid_value(where, kind, text) for text in qualified_name_errors(kind)]
+        node = status.get("nominatedNodeName")
+        if node and node != before.get("nominatedNodeName"):
+            told = dns_subdomain_errors(node)
+            problems += [errors.invalid_value("status.nominatedNodeName", node, text) for text in told]
+        problems += fixed(status, before, "status", ("qosClass",))
+        policy = old["spec"].get("restartPolicy")
+        going_on = {
+            container.get("name")
+            for container in old["spec"].get("initContainers") or ()
+            if container.get("restartPolicy") == "Always"
+        }
+        for field in ("containerStatuses", "initContainerStatuses"):
+            if policy != "Always":
+                spared = going_on if field == "initContainerStatuses" else frozenset()
+                problems += _restart_problems(status, before, field, policy == "OnFailure", spared)
+        problems += _restart_problems(status, before, "ephemeralContainerStatuses", False, frozenset())
+        addresses = status.get("podIPs") or ()
+        return problems if addresses == before.get("podIPs") else problems + _address_problems(addresses)
 
     def grace_period(self, obj: Object, requested: int | None) -> int:
         spec, status = obj["spec"], obj.get("status") or {}
@@ -171,6 +181,23 @@ class PodStrategy(Strategy):
             return 0
         period: int = spec.get("terminationGracePeriodSeconds") or 0 if requested is None else requested
         return 1 if period < 0 else period
+
+
+def _restart_problems(
+    status: Object, before: Object, field: str, may_fail: bool, spared: Container[str | None]
+) -> list[FieldError]:
+    """``ValidateContainerStateTransition``: what has ended does not run again, and the old status is the one named."""
+    now = {each.get("name"): each for each in status.get(field) or ()}
+    problems: list[FieldError] = []
+    for position, was in enumerate(before.get(field) or ()):
+        ended = (was.get("state") or {}).get("terminated")
+        if ended is None or (may_fail and ended.get("exitCode")) or was.get("name") in spared:
+            continue
+        known = now.get(was.get("name"))
+        if known is not None and (known.get("state") or {}).get("terminated") is None:
+            told = "may not be transitioned to non-terminated state"
+            problems.append(errors.not_allowed(f"status.{field}[{position}].state", told))
+    return problems
 
 
 def _print_unset_times(obj: Object) -> None:

@@ -96,7 +96,7 @@ def volume_source_problems(spec: Object, name: str) -> Problems:
     if first == "iscsi" and _has_long_portal(spec, name):
         portal = spec["iscsi"].get("targetPortal") or ""
         problems.append(errors.invalid_value("spec.iscsi.targetportal", portal, _PORTAL))
-    if first == "local" and not (spec.get("nodeAffinity") or {}).get("required"):
+    if first == "local" and spec.get("nodeAffinity") is None:
         problems.append(errors.required("spec.nodeAffinity", "Local volume requires node affinity"))
     return problems
 

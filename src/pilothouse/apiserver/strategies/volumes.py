@@ -12,6 +12,7 @@ from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.base import Strategy
 from pilothouse.apiserver.strategies.filling import IMMUTABLE, child, fill, fixed
+from pilothouse.apiserver.strategies.pod_rules import node_selector_problems
 from pilothouse.apiserver.strategies.selectors import selector_problems
 from pilothouse.apiserver.strategies.volume_sources import volume_source_problems
 from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors, qualified_name_errors
@@ -127,6 +128,11 @@ class VolumeStrategy(Strategy):
         policy = spec.get("persistentVolumeReclaimPolicy")
         if policy not in _RECLAIM:
             problems.append(errors.not_supported("spec.persistentVolumeReclaimPolicy", policy, _RECLAIM))
+        affinity = spec.get("nodeAffinity")
+        if affinity is not None and affinity.get("required") is None:
+            problems.append(errors.required("spec.nodeAffinity.required", "must specify required node constraints"))
+        elif affinity is not None:
+            problems += node_selector_problems(affinity["required"], "spec.nodeAffinity.required")
         problems += volume_source_problems(spec, obj["metadata"].get("name") or "")
         path = (spec.get("hostPath") or {}).get("path") or ""
         if policy == "Recycle" and path.startswith("/") and normpath(path).strip("/") == "":

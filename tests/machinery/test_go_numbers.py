@@ -1,0 +1,34 @@
+"""Numbers too large for their fields, as kube-apiserver v1.20.2 stores them after an apply."""
+
+from typing import Any
+
+import pytest
+
+from pilothouse.api.schema import load
+from pilothouse.machinery.go_numbers import fit_numbers
+
+DEPLOYMENT = load().definition("io.k8s.api.apps.v1.Deployment")
+
+
+@pytest.mark.parametrize(
+    ("sent", "kept"),
+    [
+        pytest.param(2147483647, 2147483647, id="what fits stays"),
+        pytest.param(2147483648, -2147483648, id="one more is the least"),
+        pytest.param(9223372036854775808, 0, id="beyond 64 bits only zeros are left"),
+        pytest.param(3.0, 3, id="a whole float is a whole number"),
+        pytest.param(1.5, 1.5, id="what is not whole stays, and is refused"),
+        pytest.param(True, True, id="a boolean is no number"),
+    ],
+)
+def test_numbers_keep_their_lowest_bits(sent: Any, kept: Any) -> None:
+    fitting = fit_numbers({"spec": {"replicas": sent}}, DEPLOYMENT)
+    assert fitting == {"spec": {"replicas": kept}}
+    assert type(fitting["spec"]["replicas"]) is type(kept)
+
+
+def test_numbers_in_lists_are_reached() -> None:
+    ports = [{"containerPort": 4294967376}]
+    spec = {"template": {"spec": {"containers": [{"name": "c", "ports": ports}]}}}
+    fitting = fit_numbers({"spec": spec}, DEPLOYMENT)
+    assert fitting["spec"]["template"]["spec"]["containers"][0]["ports"] == [{"containerPort": 80}]
