@@ -9,7 +9,7 @@ import pytest
 from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import ObjectMeta, View
 from pilothouse.client import Client
-from pilothouse.client.errors import InternalError
+from pilothouse.client.errors import ApiError, BadRequest, InternalError
 from pilothouse.client.interceptor import Rule, fail
 from pilothouse.env import Env, virtual
 from pilothouse.testing import async_plane, plane
@@ -118,6 +118,15 @@ async def _outlive(running: contextlib.AbstractAsyncContextManager[None]) -> Non
 def test_arguments_that_make_no_plane(settings: dict[str, Any], message: str) -> None:
     with pytest.raises((ValueError, TypeError), match=message), plane(**settings):
         pass
+
+
+def test_a_misspelt_field_is_an_error() -> None:
+    with plane(nodes=0, controllers=(), serve=False) as cluster:
+        with pytest.raises(BadRequest, match='unknown field "dta"'):
+            cluster.create({**config_map("a"), "dta": {}})
+        cluster.create(config_map("a"))
+        with pytest.raises(ApiError, match='unknown field "dta"'):
+            cluster.patch("v1", "ConfigMap", "a", {"dta": {}})
 
 
 def test_a_server_cannot_be_ahead() -> None:

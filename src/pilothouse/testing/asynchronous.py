@@ -38,6 +38,7 @@ Objects = list[Object]
 Condition = Callable[[Object | None], bool]
 Program = Callable[[Client, Env], Coroutine[Any, Any, object]]
 
+_STRICT = "Strict"
 QUICK = Profile(start_delay=0.0, stop_delay=0.0)
 """Nodes on which pods start and stop at once."""
 
@@ -139,13 +140,14 @@ class AsyncCluster:
             raise Timeout(f"the plane is not as at its beginning after {seconds:g} s; what remains: {left}") from None
 
     async def create(self, manifest: Mapping[str, Any]) -> Object:
-        """Create an object, in its own namespace if it names one. Returns it as the server has it."""
+        """Create an object, in its own namespace if it names one. Returns it as the server has it. A field that the
+        server does not know is an error, as with kubectl."""
         for field in ("apiVersion", "kind"):
             if not manifest.get(field):
                 raise ValueError(f"the manifest has no {field}: {dict(manifest)}")
         kind = await self._kind(manifest["apiVersion"], manifest["kind"])
         namespace = manifest.get("metadata", {}).get("namespace") or self.namespace
-        return _decoded(await self.client.create(kind, dict(manifest), namespace))
+        return _decoded(await self.client.create(kind, dict(manifest), namespace, field_validation=_STRICT))
 
     async def get(self, api_version: str, kind: str, name: str) -> Object:
         """One object. Raises ``NotFound``."""
@@ -163,8 +165,9 @@ class AsyncCluster:
     ) -> Object:
         """Change an object by a JSON merge patch: what is named is replaced, ``None`` removes."""
         of = await self._kind(api_version, kind)
+        patch = merge_patch(dict(changes))
         return _decoded(
-            await self.client.patch(of, name, merge_patch(dict(changes)), self.namespace, subresource=subresource)
+            await self.client.patch(of, name, patch, self.namespace, subresource=subresource, field_validation=_STRICT)
         )
 
     async def delete(self, api_version: str, kind: str, name: str, *, propagation_policy: str = "Background") -> None:

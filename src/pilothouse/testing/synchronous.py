@@ -102,7 +102,8 @@ class Cluster:
         self._thread.call(self._cluster.reset())
 
     def create(self, manifest: Mapping[str, Any]) -> Object:
-        """Create an object, in its own namespace if it names one. Returns it as the server has it."""
+        """Create an object, in its own namespace if it names one. Returns it as the server has it. A field that the
+        server does not know is an error, as with kubectl."""
         return self._thread.call(self._cluster.create(manifest))
 
     def get(self, api_version: str, kind: str, name: str) -> Object:
