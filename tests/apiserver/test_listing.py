@@ -374,3 +374,15 @@ def test_head_is_not_allowed() -> None:
 
     answer = on(main)
     assert (answer.status, answer.text) == (405, "")
+
+
+def test_one_name_in_all_namespaces_may_be_more_than_one_object() -> None:
+    async def main(api: Api) -> list[Answer]:
+        await _three(api)
+        query = f"?limit=1&fieldSelector={quote('metadata.name=a')}"
+        return [await api.get("/api/v1/configmaps" + query), await api.get(CONFIG_MAPS + query)]
+
+    everywhere, here = on(main)
+    assert (_names(everywhere), _names(here)) == (["a"], ["a"])
+    assert "continue" in everywhere.meta, "there are more objects, and whether they match is not looked at"
+    assert "continue" not in here.meta

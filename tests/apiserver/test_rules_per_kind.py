@@ -568,3 +568,18 @@ def test_a_write_to_the_status_of_an_attachment_does_not_say_when_it_is_to_go() 
     answer = on(main)
     assert answer.status == 200, answer.text
     assert "deletionTimestamp" not in answer.meta
+
+
+def test_the_path_of_a_webhook_loses_its_first_byte_not_its_first_letter() -> None:
+    async def main(api: Api) -> Answer:
+        service = {"namespace": "default", "name": "s", "path": "\u00fc"}
+        webhook = {
+            "name": "a.example.com",
+            "clientConfig": {"service": service},
+            "sideEffects": "None",
+            "admissionReviewVersions": ["v1"],
+        }
+        return await _posted(api, "ValidatingWebhookConfiguration", {"webhooks": [webhook]})
+
+    messages = [cause["message"] for cause in on(main).body["details"]["causes"]]
+    assert ["segment[0]: a lowercase RFC 1123 subdomain" in message for message in messages] == [False, True]

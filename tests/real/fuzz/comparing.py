@@ -176,7 +176,8 @@ def _causes_differ(theirs: list[Cause], ours: list[Cause]) -> Iterator[Differenc
         if not same:
             yield Difference(f"cause {field_}", (reason, text), ABSENT)
             continue
-        best = next((cause for cause in same if cause[2] == text), same[0])
+        alike = [cause for cause in same if _same_but_for_value(text, cause[2])]
+        best = next((cause for cause in same if cause[2] == text), (*alike, *same)[0])
         left.remove(best)
         if best[2] != text and not _same_but_for_value(text, best[2]):
             yield Difference(f"cause {field_}", (reason, text), (reason, best[2]))

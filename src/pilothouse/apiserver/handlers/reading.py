@@ -76,8 +76,7 @@ async def list_objects(core: Core, call: Call) -> ListResult:
     selection = selection_of(core, call)
     options = read_list_options(call.asked.query, watch=False)
     prefix = call.info.list_prefix(call.namespace)
-    single = bool(selection.name) and bool(call.namespace or not call.info.namespaced)
-    after, revision = await _start(core, options, prefix, single=single)
+    after, revision = await _start(core, options, prefix, single=_is_single(call, selection))
     info, store = call.info, core.store
     limit = options.limit
     if selection.empty:
@@ -98,6 +97,11 @@ async def list_objects(core: Core, call: Call) -> ListResult:
     if values and (info.custom is not None or not values[0].startswith(head)):
         values = [core.view(info, value) for value in values]
     return ListResult(info, values, revision, continue_, remaining, tuple(call.warnings))
+
+
+def _is_single(call: Call, selection: Selection) -> bool:
+    """Whether at most one object can be meant. In all namespaces there can be several of one name."""
+    return bool(selection.name) and bool(call.namespace or not call.info.namespaced)
 
 
 def _select(
@@ -125,7 +129,7 @@ def _select(
         if selection.matches(attributes):
             selected.append(record)
             if limit and len(selected) == limit:
-                if selection.name:
+                if _is_single(call, selection):
                     return selected, False, revision  # upstream gets that one, it does not list
                 # Whether what is left matches is not looked at (apiserver pkg/storage/cacher/cacher.go, v0.36).
                 left = store.list(prefix, after=record.key, limit=1, revision=revision).records

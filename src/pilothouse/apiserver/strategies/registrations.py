@@ -151,7 +151,9 @@ def _service_problems(service: Object, path: str) -> list[FieldError]:
         return [*problems, errors.invalid_value(f"{path}.path", target, "segment[0] may not be empty")]
     if not target.startswith("/"):
         problems.append(errors.invalid_value(f"{path}.path", target, "must start with a '/'"))
-    for position, step in enumerate(target[1:].removesuffix("/").split("/")):
+    # Upstream cuts off one byte, of whatever it is a part.
+    rest = target.encode()[1:].decode(errors="replace")
+    for position, step in enumerate(rest.removesuffix("/").split("/")):
         told_of = dns_subdomain_errors(step) if step else ()
         texts = (
             [f"segment[{position}]: {text}" for text in told_of] if step else [f"segment[{position}] may not be empty"]
