@@ -124,6 +124,48 @@ def test_the_servers_own_range_gives_nothing_while_its_object_goes_and_comes_bac
     assert started(ask) == (["DELETED", "ADDED"], 201)
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/api/v1/namespaces/default/services/kubernetes",
+        "/api/v1/namespaces/default/endpoints/kubernetes",
+        "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes",
+    ],
+)
+def test_the_way_to_the_server_comes_back_when_it_is_deleted(path: str) -> None:
+    """As after ``kubectl delete all --all``."""
+
+    async def ask(api: Api) -> Any:
+        before = (await api.get(path)).body
+        answer = await api.delete(path)
+        assert answer.status == 200, answer.text
+        await asyncio.sleep(0.1)
+        after = (await api.get(path)).body
+        return before, after, names(await items(api, "/apis/networking.k8s.io/v1/ipaddresses"))
+
+    before, after, addresses = started(ask)
+    assert after["metadata"]["uid"] != before["metadata"]["uid"]
+    for kept in (before, after):
+        for field in ("uid", "resourceVersion", "creationTimestamp", "managedFields"):
+            kept["metadata"].pop(field, None)
+    assert after == before
+    assert addresses == ["10.0.0.1"]
+
+
+def test_the_namespace_of_the_nodes_leases_comes_back_when_it_is_gone() -> None:
+    async def ask(api: Api) -> Any:
+        path = "/api/v1/namespaces/kube-node-lease"
+        uid = (await api.get(path)).meta["uid"]
+        await api.delete(path)
+        going = (await api.get(path)).body
+        going["spec"]["finalizers"] = []
+        await api.put(f"{path}/finalize", going)
+        return uid, (await api.get(path)).meta["uid"]
+
+    before, after = started(ask)
+    assert after not in ("", before)
+
+
 def test_flow_control_is_shown() -> None:
     async def ask(api: Api) -> Any:
         return await items(api, f"{_FLOW}/flowschemas"), await items(api, f"{_FLOW}/prioritylevelconfigurations")

@@ -35,7 +35,7 @@ from pilothouse.apiserver.reviews import find_object, register
 from pilothouse.apiserver.routing import RequestInfo
 from pilothouse.apiserver.server import ApiServer
 from pilothouse.apiserver.service_account_tokens import ServiceAccountTokens
-from pilothouse.apiserver.startup import stage_endpoints, stage_roles
+from pilothouse.apiserver.startup import keep_endpoints, stage_endpoints, stage_roles
 from pilothouse.apiserver.token_use import TokenUse
 from pilothouse.machinery.jws import PrivateKey, PublicKey
 from pilothouse.storage import Change
@@ -132,6 +132,7 @@ class Gateway:
             staged = stage_endpoints(core, host, port)
             if staged is not None:
                 await core.commit(staged)
+            keep_endpoints(core, host, port)
 
         self._server.background["endpoints of this server"] = tell_endpoints
         self._server.background["identity lease"] = lambda: keep_lease(core, f"{host}:{port}")

@@ -145,7 +145,7 @@ class ApiServer:
         presented = startup.stage_presented(self.core)
         if presented is not None:
             await self.store.commit(presented)
-        startup.keep_own_range(self.core)
+        startup.keep_objects(self.core)
         addresses = self._addresses.repair()
         if addresses is not None:
             await self.store.commit(addresses)

@@ -5,7 +5,7 @@ when it runs; ``stage_roles`` those of RBAC. Each stages one batch, which is com
 left alone, apart from roles, which get back what they lack.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import cache
 
 import msgspec
@@ -60,13 +60,23 @@ def stage_presented(core: Core) -> Staged | None:
     return _stage_templates(core, _presented_templates(core)) or staged
 
 
-def keep_own_range(core: Core) -> None:
-    """From now on, have the ServiceCIDR of the server's own range come back when it is deleted: with the deletion
-    (kubernetes' ``pkg/controlplane/controller/defaultservicecidr``, v1.36)."""
+def keep_objects(core: Core) -> None:
+    """From now on, have the namespaces of the start, the service ``kubernetes`` and the ServiceCIDR of the server's own
+    range come back when they are deleted (kubernetes' ``pkg/controlplane/controller/{systemnamespaces,
+    kubernetesservice,defaultservicecidr}``, v1.36). They come with the deletion; upstream looks
+    every few seconds, and somebody else may have the service's address by then."""
+    namespaces = {_info(core, "", "namespaces").key("", name) for name in NAMESPACES}
+    service = _info(core, "", "services").key("default", "kubernetes")
+    keep(core, {*namespaces, service}, lambda: stage_objects(core))
+    keep(core, {OWN_RANGE}, lambda: _stage_own_range(core))
+
+
+def keep(core: Core, keys: Collection[str], stage: Callable[[], object]) -> None:
+    """From now on, ``stage`` anew what is deleted under one of these keys."""
 
     def follow(staged: Staged) -> None:
-        if staged.change.key == OWN_RANGE and staged.record is None:
-            _stage_own_range(core)
+        if staged.record is None and staged.change.key in keys:
+            stage()
 
     core.store.on_stage.append(follow)
 
@@ -115,6 +125,13 @@ def stage_endpoints(core: Core, address: str, port: int) -> Staged | None:
     }
     first = stage_current(core, "", "endpoints", endpoints)
     return stage_current(core, "discovery.k8s.io", "endpointslices", slice_) or first
+
+
+def keep_endpoints(core: Core, address: str, port: int) -> None:
+    """From now on, have them come back when they are deleted (``pkg/controlplane/reconcilers``, v1.36)."""
+    kinds = (("", "endpoints"), ("discovery.k8s.io", "endpointslices"))
+    keys = {_info(core, group, resource).key("default", "kubernetes") for group, resource in kinds}
+    keep(core, keys, lambda: stage_endpoints(core, address, port))
 
 
 def stage_roles(core: Core) -> Staged | None:
