@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from pilothouse.api.meta import Status
-from pilothouse.client.errors import Conflict
+from pilothouse.api.meta import Status, StatusDetails
+from pilothouse.client.errors import ApiError, Conflict, NotFound
 from pilothouse.env import Env
 from pilothouse.env.virtual import run
 from pilothouse.runtime import (
@@ -80,10 +80,28 @@ def test_what_becomes_of_a_key(answers: list[Answer], times: list[float], counte
     run(main)
 
 
-def test_a_write_that_somebody_else_overtook_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+def missing(name: str) -> NotFound:
+    told = StatusDetails(name=name, kind="deployments")
+    return NotFound(Status(message=f'deployments.apps "{name}" not found', reason="NotFound", code=404, details=told))
+
+
+@pytest.mark.parametrize(
+    ("error", "level"),
+    [
+        pytest.param(
+            Conflict(Status(message="the object has been modified", reason="Conflict", code=409)),
+            logging.INFO,
+            id="changed by somebody else",
+        ),
+        pytest.param(missing("web"), logging.INFO, id="deleted by somebody else"),
+        pytest.param(missing("shop"), logging.ERROR, id="something else is missing"),
+    ],
+)
+def test_a_write_that_somebody_else_overtook_is_no_error(
+    caplog: pytest.LogCaptureFixture, error: ApiError, level: int
+) -> None:
     async def main(env: Env) -> None:
-        status = Status(message="the object has been modified", reason="Conflict", code=409)
-        controller = Answering(env, [Conflict(status)])
+        controller = Answering(env, [error])
         controller.queue.add("default/web")
         running = asyncio.create_task(controller.run())
         await asyncio.sleep(100)
@@ -93,9 +111,9 @@ def test_a_write_that_somebody_else_overtook_is_no_error(caplog: pytest.LogCaptu
 
     caplog.set_level(logging.INFO)
     run(main)
-    (told,) = (record for record in caplog.records if "overtaken" in record.getMessage())
-    assert told.levelno == logging.INFO
-    assert 'key="default/web" reason="the object has been modified"' in told.getMessage()
+    (told,) = (record for record in caplog.records if "will be retried" in record.getMessage())
+    assert told.levelno == level
+    assert 'key="default/web"' in told.getMessage()
 
 
 def test_no_key_is_worked_on_before_the_caches_are_filled() -> None:

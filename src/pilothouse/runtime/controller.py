@@ -24,7 +24,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from pilothouse.client.errors import Conflict
+from pilothouse.client.errors import Conflict, NotFound
 from pilothouse.env import Env, Log, TaskGroup
 from pilothouse.runtime.guards import LostLease, RetryLater, TerminalError, tell_broken_invariant
 from pilothouse.runtime.metrics import Registry
@@ -157,9 +157,9 @@ class WorkerPool(Generic[K]):
 
     def _failed(self, key: K, error: Exception) -> None:
         self._count("retried")
-        if isinstance(error, Conflict):
+        if _is_overtaken(key, error):
             # Somebody else was faster. That is nobody's failure, and the next look sees what he did.
-            self._log.info("Reconcile was overtaken by another write, will be retried", key=key, reason=error)
+            self._log.info("Reconcile was overtaken, will be retried", key=key, reason=error)
             return
         # What the API server or the network said, or what was raised on purpose, needs no traceback; a bug does.
         if type(error).__module__.startswith("pilothouse.") or isinstance(error, OSError):
@@ -171,6 +171,13 @@ class WorkerPool(Generic[K]):
     def _count(self, outcome: str) -> None:
         if self._errors is not None:
             self._errors.labels_of(self.name, outcome).inc()
+
+
+def _is_overtaken(key: Hashable, error: Exception) -> bool:
+    """Whether somebody else has changed what was to be written, or has deleted the very object that the key names."""
+    if isinstance(error, NotFound) and error.status.details is not None:
+        return error.status.details.name == str(key).rpartition("/")[2]
+    return isinstance(error, Conflict)
 
 
 class Controller(ABC):
