@@ -54,6 +54,14 @@ KUBECONFIG = {
         pytest.param(["up", "--port=70000"], "--port must be between 0 and 65535", id="a port for up"),
         pytest.param(["up", "--kubeconfig="], "--kubeconfig must name a file", id="nowhere to write the kubeconfig"),
         pytest.param(["up", "--wait"], "--wait needs a manifest to wait for: give -f", id="waiting for nothing"),
+        pytest.param(
+            ["nodes", "--node-prefix=A_"], '--node-prefix "A_" can\'t begin the name of a node', id="no name of a node"
+        ),
+        pytest.param(
+            ["up", "--admission-control-config-file=nothing"],
+            "--admission-control-config-file nothing: No such file or directory\n",
+            id="admission that is configured nowhere",
+        ),
         pytest.param(["up", "--node-cpu=lots"], 'invalid argument "lots" for "--node-cpu" flag', id="a quantity"),
         pytest.param(["up", "--node-memory=-1Gi"], "--node-memory must not be negative, got -1Gi", id="less than none"),
         pytest.param(

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from pilothouse.cli.program import UserError
 from pilothouse.cli.written_kubeconfig import write
 
 
@@ -27,6 +28,11 @@ def test_the_file_of_a_server_that_still_runs_is_taken_with_a_word(
         " (--kubeconfig FILE keeps them apart)\n"
     )
     assert "https://127.0.0.1:1" in path.read_text()
+
+
+def test_a_directory_is_no_kubeconfig(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="is a directory; name a file with --write-kubeconfig"):
+        write(tmp_path, "https://127.0.0.1:1", {}, flag="--write-kubeconfig")
 
 
 def test_the_file_of_a_server_that_is_gone_is_taken_silently(

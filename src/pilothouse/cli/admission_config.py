@@ -42,5 +42,7 @@ def pod_security_of(path: str) -> "PodSecurityOptions":
             if settings is not None:
                 found = options_from(settings)
         return found
-    except (OSError, ValueError, AttributeError) as error:
+    except OSError as error:
+        raise UserError(f"failed to read plugin config: --{FLAG} {path}: {error.strerror}", code=2) from error
+    except (ValueError, AttributeError) as error:
         raise UserError(f"failed to read plugin config: --{FLAG} {path}: {error}", code=2) from error

@@ -106,11 +106,15 @@ def profile_from(parsed: Parsed) -> "Profile":
     """
     import msgspec
 
+    from pilothouse.machinery.names import dns_subdomain_errors
     from pilothouse.machinery.quantities import QuantityError, parse_quantity
     from pilothouse.nodes.profile import PROFILES
 
     if parsed["nodes"] < 0:
         raise UserError(f"--nodes must not be negative, got {parsed['nodes']}", code=2)
+    wrong = dns_subdomain_errors(f"{parsed['node-prefix']}0")
+    if wrong:
+        raise UserError(f'--node-prefix "{parsed["node-prefix"]}" can\'t begin the name of a node: {wrong[0]}', code=2)
     if parsed["pod-profile"] not in PROFILES:
         raise UserError(f'--pod-profile must be one of {", ".join(PROFILES)}, got "{parsed["pod-profile"]}"', code=2)
     if parsed["pod-events"] not in _EVENTS:

@@ -24,6 +24,8 @@ def write(path: pathlib.Path, server: str, content: dict[str, object], *, flag: 
 
     Whoever used the file for another server that still answers is told that it leads elsewhere now.
     """
+    if path.is_dir():
+        raise UserError(f"{path} is a directory; name a file with {flag}")
     if path.exists() and not is_ours(path):
         raise UserError(
             f"{path} was not written by pilothouse and is left alone; move it away, or choose another with {flag}"
