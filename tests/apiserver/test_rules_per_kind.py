@@ -357,6 +357,13 @@ _WRONG: list[tuple[str, Object, str, str]] = [
         "spec.limits[0].defaultRequest[a.b/c]",
         "FieldValueInvalid",
     ),
+    ("VolumeAttachment", {"spec": {"attacher": "a" * 64}}, "spec.attacher", "FieldValueTooLong"),
+    (
+        "ValidatingWebhookConfiguration",
+        {"webhooks": [{"name": "a.example.com", "admissionReviewVersions": ["v1", "1"], "sideEffects": "None"}]},
+        "webhooks[0].admissionReviewVersions[1]",
+        "FieldValueInvalid",
+    ),
     ("StorageClass", {"provisioner": "-x"}, "provisioner", "FieldValueInvalid"),
     (
         "DaemonSet",

@@ -21,6 +21,8 @@ class Seen:
     request: Request
     theirs: Answer
     ours: Answer
+    before: Any = None
+    """The object as our server had it."""
 
     @property
     def path(self) -> str:
@@ -95,6 +97,8 @@ def _said(theirs: str, ours: str, where: str = "") -> Callable[[Seen], bool]:
 def _generations(seen: Seen) -> bool:
     if seen.request.method == "POST" and seen.path == "body.metadata.generation":
         return bool(seen.difference.ours == 1)  # before, what the client said was kept
+    if seen.path == "body.items.*.metadata.generation" and isinstance(seen.difference.theirs, int):
+        return bool(seen.difference.ours == 1)
     return _new("metadata.generation")(seen)
 
 
@@ -160,6 +164,8 @@ def _pods(seen: Seen) -> bool:
         told = re.findall(r"(\S+): (?:Invalid|Required|Forbidden)", str(seen.ours.body["message"]))
         new = r"topologySpreadConstraints\[\d+\]\.labelSelector\.|status\.qosClass$"
         return bool(told) and all(re.search(new, each) for each in told)
+    if seen.path.endswith(".hostPort") and ".template." in f".{seen.path}":
+        return seen.difference.ours is ABSENT
     if seen.resource != "pods":
         return False
     return _new("status.qosClass")(seen) or seen.path.endswith("status.nominatedNodeName")
@@ -245,13 +251,12 @@ def _owners_of_writes(seen: Seen) -> bool:
         if seen.difference.theirs or seen.request.path.endswith(("/status", "/approval", "/finalize")):
             return True
         manager = dict(seen.request.query).get("fieldManager") or "fuzz"
-        entries = seen.ours.body["metadata"].get("managedFields", ())
-        if any(each["manager"] == manager and each.get("subresource") for each in entries):
-            return True
-        return seen.request.method == "PUT" and '"subresource":"' in seen.ours.asked
+        objects = [each for each in (seen.before, seen.ours.body) if each]
+        entries = [entry for each in objects for entry in each["metadata"].get("managedFields", ())]
+        return any(each["manager"] == manager and each.get("subresource") for each in entries)
     if seen.theirs.code == 409 and seen.ours.code != 409:
         return _matches("has been modified|Apply failed", str(seen.theirs.body["message"]))
-    found = re.fullmatch(r"body\.metadata\.(?:labels\.(.*)|generateName)", seen.path)
+    found = re.fullmatch(r"body\.metadata\.(?:(?:labels|annotations)\.(.*)|generateName)", seen.path)
     if found is None or seen.difference.theirs is not ABSENT:
         return False
     name = found[1] or "generateName"
@@ -573,9 +578,10 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         "pods",
-        "v1.27",
-        "selectors of topology spread constraints are judged, a write of a pod's status without `qosClass` keeps it, "
-        "which no other may change, and (v1.35) binding clears `nominatedNodeName`",
+        "v1.27-v1.35",
+        "selectors of topology spread constraints are judged, and a write of a pod's status without `qosClass` keeps "
+        "it, which no other may change (v1.27); ports of templates that use the host's network get no `hostPort` "
+        "(v1.28); binding clears `nominatedNodeName` (v1.35)",
         _pods,
     ),
     Row(

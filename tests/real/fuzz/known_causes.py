@@ -224,6 +224,12 @@ CAUSES: tuple[Row, ...] = (
         _of(r".*\.topologySpreadConstraints\[\d+\]\.labelSelector\..*"),
     ),
     Row(
+        "ports of the host",
+        "v1.28",
+        "ports of templates that use the host's network get no `hostPort`",
+        _of(r"(.*\.)?template\..*\.hostPort", "FieldValueDuplicate|when `hostNetwork` is true"),
+    ),
+    Row(
         "names of services",
         "v1.36",
         "names of services may begin with a digit",

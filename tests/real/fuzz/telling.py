@@ -4,6 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from tests.real.fuzz.comparing import Comparison, Difference, wrote
 from tests.real.fuzz.known import Row, Seen, explain
@@ -22,6 +23,8 @@ class Exchange:
     request: Request
     theirs: Answer
     ours: Answer
+    before: Any = None
+    """The object as our server had it."""
     differences: list[Difference] = field(default_factory=list)
 
     @property
@@ -92,7 +95,7 @@ class Teller:
         report.resources[story.info.group_resource] += 1
         for request in story.requests():
             answers = self.real.ask(request, theirs), self.ours.ask(request, ours)
-            exchange = Exchange(seed, story.info.group_resource, request, *answers)
+            exchange = Exchange(seed, story.info.group_resource, request, *answers, ours.objects.get(request.name))
             exchange.differences = self.comparison.differences(*answers, (theirs, ours))
             if request.method in ("PUT", "PATCH") and exchange.accepted and ("dryRun", "All") not in request.query:
                 written = wrote(answers[0], theirs), wrote(answers[1], ours)
@@ -148,7 +151,7 @@ def _told(exchange: Exchange, found: list[Difference]) -> tuple[list[Difference]
     for difference in found:
         if not difference.is_detail:
             continue
-        row = explain_cause(Seen(difference, exchange.resource, exchange.request, exchange.theirs, exchange.ours))
+        row = explain_cause(_seen(difference, exchange))
         if row is None:
             left.append(difference)
         else:
@@ -156,12 +159,16 @@ def _told(exchange: Exchange, found: list[Difference]) -> tuple[list[Difference]
     return left, list(dict.fromkeys(rows))
 
 
+def _seen(difference: Difference, exchange: Exchange) -> Seen:
+    return Seen(difference, exchange.resource, exchange.request, exchange.theirs, exchange.ours, exchange.before)
+
+
 def _explained(exchange: Exchange) -> tuple[list[Difference], list[Row], bool]:
     """What no row explains, the rows of the rest, and whether that ends the story."""
     rows: list[Row] = []
     unexplained, ends = [], False
     for difference in exchange.differences:
-        seen = Seen(difference, exchange.resource, exchange.request, exchange.theirs, exchange.ours)
+        seen = _seen(difference, exchange)
         row = explain(seen)
         if row is None:
             unexplained.append(difference)

@@ -13,7 +13,7 @@ from pilothouse.apiserver.strategies.base import Strategy
 from pilothouse.apiserver.strategies.expressions import conditions_problems, policy_problems
 from pilothouse.apiserver.strategies.filling import child, fill
 from pilothouse.apiserver.strategies.selectors import selector_problems
-from pilothouse.machinery.names import dns_subdomain_errors
+from pilothouse.machinery.names import dns_1035_label_errors, dns_subdomain_errors
 
 _FAILURE = ("Fail", "Ignore")
 _MATCH = ("Equivalent", "Exact")
@@ -119,7 +119,11 @@ class WebhooksStrategy(Strategy):
         if not versions:
             text = "must specify one of v1, v1beta1"
             problems.append(errors.required(f"{path}.admissionReviewVersions", text))
-        elif not set(versions) & {"v1", "v1beta1"}:
+        for position, version in enumerate(versions):
+            where = f"{path}.admissionReviewVersions[{position}]"
+            told = ["duplicate version"] if version in versions[:position] else dns_1035_label_errors(version)
+            problems += [errors.invalid_value(where, version, text) for text in told]
+        if versions and not set(versions) & {"v1", "v1beta1"}:
             text = "must include at least one of v1, v1beta1"
             problems.append(errors.invalid_value(f"{path}.admissionReviewVersions", versions, text))
         problems += conditions_problems(webhook.get("matchConditions") or (), f"{path}.matchConditions")

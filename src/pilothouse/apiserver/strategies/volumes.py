@@ -19,6 +19,7 @@ from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors, q
 from pilothouse.machinery.quantities import Quantity, QuantityError, canonical, canonicalize, parse_quantity
 
 _MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
+_LONGEST_DRIVER = 63
 _RECLAIM = ("Delete", "Recycle", "Retain")
 _VOLUME_MODES = ("Block", "Filesystem")
 _LIFECYCLES = ("Ephemeral", "Persistent")
@@ -448,6 +449,8 @@ class AttachmentStrategy(Strategy):
         problems = self._problems(spec)
         # Asked of new ones only, and the first question once more.
         problems += [] if attacher else [errors.required("spec.attacher")]
+        if len(attacher.encode()) > _LONGEST_DRIVER:
+            problems.append(errors.too_long("spec.attacher", _LONGEST_DRIVER))
         told = dns_subdomain_errors(attacher.lower())
         problems += [errors.invalid_value("spec.attacher", attacher, text) for text in told]
         if name is not None:
