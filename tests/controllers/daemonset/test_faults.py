@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.controllers.daemonset.world import AGENT, PODS, World, story, world
+from tests.controllers.daemonset.world import AGENT, PODS, REVISIONS, World, story, world
 
 from pilothouse.client.interceptor import Rule, delay, fail, gone, lose_answer, time_out
 from pilothouse.controllers.workloads.daemonset import DaemonSetOptions
@@ -250,5 +250,30 @@ def test_a_process_with_an_old_cache_does_not_take_the_generation_back() -> None
             assert (await world.status())["observedGeneration"] == 2
         await world.settle(20)
         assert await world.images() == ["pause:2"] * 3
+
+    story(tell)
+
+
+def test_for_an_owner_that_is_found_to_be_another_one_nothing_more_is_written() -> None:
+    """The read before an adoption tells what the watch does not yet. What was made for the old one would be collected
+    as garbage, and each deletion bring the next look."""
+
+    async def tell(world: World) -> None:
+        await world.create_set()
+        await world.settle()
+        with world.faults.hold(resource="daemonsets"):
+            await world.request("DELETE", AGENT, {"propagationPolicy": "Background"})
+            await world.create_set()
+            orphan = {"name": "mine", "labels": {"app": "agent"}}
+            spec = {"containers": [{"name": "main", "image": "pause:1"}], "nodeName": "n0"}
+            await world.request("POST", PODS, {"metadata": orphan, "spec": spec})
+            await world.settle(1)
+            made = len(world.sent("create", "controllerrevisions"))
+            for _ in range(5):
+                await world.request("DELETE", REVISIONS)
+                await world.settle(1)
+            assert len(world.sent("create", "controllerrevisions")) == made
+        await world.settle(30)
+        assert await world.revisions(), "the new one has its own"
 
     story(tell)

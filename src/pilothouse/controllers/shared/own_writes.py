@@ -6,8 +6,10 @@ would do harm; where names are fixed the guard is enough, and nothing else is to
 """
 
 from collections.abc import Callable
+from typing import Any
 
 from pilothouse.api.core import PODS
+from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import Object, ObjectMeta
 from pilothouse.client import Client
 from pilothouse.client.errors import ApiError, NotFound, is_connection_refused
@@ -64,6 +66,18 @@ class OwnWrites:
         nothing: a proxy may answer so for a server that is not there."""
         if error is None or (error.status.details is not None and error.status.details.name == owner.name):
             self._gone[key] = owner.uid
+
+    async def read_owner(self, kind: Kind[Any], key: str, owner: ObjectMeta) -> ObjectMeta:
+        """The owner as the server has it, for adoptions. If that is another one of its name, or none, this one is known
+        to be gone. Raises what the request raises."""
+        try:
+            live = (await self._client.get(kind.read_as(Object), owner.name, owner.namespace)).metadata
+        except NotFound as error:
+            self.owner_missing(key, owner, error)
+            raise
+        if live.uid != owner.uid:
+            self.owner_missing(key, owner)
+        return live
 
     # Before acting
 

@@ -14,7 +14,7 @@ import msgspec
 from pilothouse.api.apps import CONTROLLER_REVISIONS, DAEMON_SETS, ControllerRevision, DaemonSet, DaemonSetStatus
 from pilothouse.api.core import NODES, PODS, ObjectReference, Pod
 from pilothouse.api.kinds import Kind
-from pilothouse.api.meta import LabelSelector, Object, ObjectMeta
+from pilothouse.api.meta import LabelSelector, ObjectMeta
 from pilothouse.client.errors import ApiError, NotFound, has_cause
 from pilothouse.controllers.shared.history import History
 from pilothouse.controllers.shared.own_writes import OwnWrites
@@ -262,7 +262,7 @@ class DaemonSetController(Controller):
 
         try:
             return await self._history.current_and_old(
-                look.owner, look.blueprint, look.selector, read_live=lambda: self._read_live(look.meta), pods=pods
+                look.owner, look.blueprint, look.selector, read_live=lambda: self._read_live(look), pods=pods
             )
         except (ApiError, OSError) as error:
             raise HistoryFailed(f"failed to construct revisions of DaemonSet: {error}") from error
@@ -295,7 +295,7 @@ class DaemonSetController(Controller):
             look.meta,
             new_controller_reference(look.meta, DAEMON_SETS),
             look.selector,
-            read_live=lambda: self._read_live(look.meta),
+            read_live=lambda: self._read_live(look),
             on_write=lambda written: self._writes.patched(look.key, look.meta.uid, written),
         )
 
@@ -308,8 +308,8 @@ class DaemonSetController(Controller):
             return
         self._boards.put(pod, board_key(look.meta))
 
-    async def _read_live(self, meta: ObjectMeta) -> ObjectMeta:
-        return (await self._client.get(DAEMON_SETS.read_as(Object), meta.name, meta.namespace)).metadata
+    async def _read_live(self, look: _Look) -> ObjectMeta:
+        return await self._writes.read_owner(DAEMON_SETS, look.key, look.meta)
 
     # Decide and apply
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from pilothouse.api.batch import JOBS, Job, JobStatus, UncountedTerminatedPods
 from pilothouse.api.core import PODS, Pod
-from pilothouse.api.meta import Object, ObjectMeta, OwnerReference
+from pilothouse.api.meta import Object, OwnerReference
 from pilothouse.client import strategic_merge_patch
 from pilothouse.client.errors import ApiError, NotFound, has_cause
 from pilothouse.controllers.shared.own_writes import OwnWrites
@@ -305,16 +305,13 @@ class JobController(Controller):
             meta,
             new_controller_reference(meta, JOBS),
             selector,
-            read_live=lambda: self._read_live(meta),
+            read_live=lambda: self._writes.read_owner(JOBS, key, meta),
             on_write=lambda written: self._writes.patched(key, meta.uid, written),
             finalizers=(TRACKING,),
         )
         candidates = [*own, *(pod for pod in orphans if selector.matches(pod.metadata.labels))]
         claimed = await claims.claim(candidates)
         return tuple(pod if controller_of(pod.metadata) is not None else _adopted(pod) for pod in claimed)
-
-    async def _read_live(self, meta: ObjectMeta) -> ObjectMeta:
-        return (await self._client.get(JOBS.read_as(Object), meta.name, meta.namespace)).metadata
 
     def _suspended_or_resumed(self, job: Job, status: JobStatus, now: datetime.datetime) -> JobStatus:
         about = object_reference(JOBS, job.metadata)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pilothouse.api.apps import REPLICA_SETS, ReplicaSet, ReplicaSetStatus
 from pilothouse.api.core import PODS, Pod
 from pilothouse.api.kinds import Kind
-from pilothouse.api.meta import Object, ObjectMeta
+from pilothouse.api.meta import ObjectMeta
 from pilothouse.client.errors import ApiError, NotFound, has_cause
 from pilothouse.controllers.shared.own_writes import OwnWrites
 from pilothouse.controllers.workloads.replicaset import ReplicaSetOptions
@@ -209,13 +209,10 @@ class ReplicaSetController(Controller):
             meta,
             new_controller_reference(meta, self._kind),
             selector,
-            read_live=lambda: self._read_live(meta),
+            read_live=lambda: self._writes.read_owner(self._kind, key, meta),
             on_write=lambda written: self._writes.patched(key, meta.uid, written),
         )
         return kept + await claims.claim(doubtful)
-
-    async def _read_live(self, meta: ObjectMeta) -> ObjectMeta:
-        return (await self._client.get(self._kind.read_as(Object), meta.name, meta.namespace)).metadata
 
     # Decide and apply
 

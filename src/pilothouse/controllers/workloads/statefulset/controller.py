@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from pilothouse.api.apps import CONTROLLER_REVISIONS, STATEFUL_SETS, ControllerRevision, StatefulSet, StatefulSetStatus
 from pilothouse.api.core import PERSISTENT_VOLUME_CLAIMS, PODS, PersistentVolumeClaim, Pod
-from pilothouse.api.meta import Object, ObjectMeta
+from pilothouse.api.meta import ObjectMeta
 from pilothouse.client.errors import NotFound, has_cause
 from pilothouse.controllers.shared.conflicts import RETRY, retry_on_conflict
 from pilothouse.controllers.shared.history import History, template_in
@@ -179,7 +179,9 @@ class StatefulSetController(Controller):
         rules = rules_of(owner, use_max_unavailable=self._options.use_max_unavailable)
         look = _Look(key, owner, raw, blueprint, rules)
         selector = blueprint.selector
-        revisions = await self._history.claimed(owner, selector, lambda: self._read_live(look.meta))
+        revisions = await self._history.claimed(
+            owner, selector, lambda: self._writes.read_owner(STATEFUL_SETS, key, look.meta)
+        )
         pods = await self._claimed(look, selector)
         if not self._is_still_there(look):
             return None  # the event has brought the key back
@@ -223,13 +225,13 @@ class StatefulSetController(Controller):
             meta,
             new_controller_reference(meta, STATEFUL_SETS),
             selector,
-            read_live=lambda: self._read_live(meta),
+            read_live=lambda: self._read_live(look),
             on_write=lambda written: self._writes.patched(look.key, meta.uid, written),
         )
         return kept + await claims.claim(doubtful, where=belongs)
 
-    async def _read_live(self, meta: ObjectMeta) -> ObjectMeta:
-        return (await self._client.get(STATEFUL_SETS.read_as(Object), meta.name, meta.namespace)).metadata
+    async def _read_live(self, look: _Look) -> ObjectMeta:
+        return await self._writes.read_owner(STATEFUL_SETS, look.key, look.meta)
 
     def _is_still_there(self, look: _Look) -> bool:
         current = self._owners.get(look.key)
