@@ -9,6 +9,7 @@ from tests.traces import test_order, test_replays, test_startup
 from pilothouse.client import Client, merge_patch, strategic_merge_patch
 from pilothouse.controllers.cleanup.garbage_collector import live
 from pilothouse.controllers.cleanup.namespace.controller import NamespaceController
+from pilothouse.controllers.shared.own_writes import OwnWrites
 from pilothouse.controllers.workloads.replicaset import controller as replicaset
 from pilothouse.runtime import EventRecorder, InformerFactory, batches, claims
 
@@ -43,8 +44,8 @@ async def all_at_once(
     return await batches.slow_start(count, count, work)
 
 
-async def unread(self: replicaset.ReplicaSetController, meta: Any) -> Any:
-    return meta
+async def unread(self: OwnWrites, _kind: Any, _key: str, owner: Any) -> Any:
+    return owner
 
 
 def silent(self: EventRecorder, *_args: Any) -> None:
@@ -64,7 +65,7 @@ def unaware(self: InformerFactory, *_args: Any) -> None:
             id="adoption by JSON merge patch",
         ),
         pytest.param(
-            replaced(replicaset.ReplicaSetController, "_read_live", unread),
+            replaced(OwnWrites, "read_owner", unread),
             test_order.test_the_owner_is_read_once_before_the_first_adoption_of_a_sync_and_not_before_a_release,
             id="adoption without a look at the owner",
         ),
