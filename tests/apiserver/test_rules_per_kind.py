@@ -364,6 +364,12 @@ _WRONG: list[tuple[str, Object, str, str]] = [
         "webhooks[0].admissionReviewVersions[1]",
         "FieldValueInvalid",
     ),
+    (
+        "Deployment",
+        {"spec": {"template": {"metadata": {"annotations": {"": "x"}}}}},
+        "spec.template.annotations",
+        "FieldValueInvalid",
+    ),
     ("StorageClass", {"provisioner": "-x"}, "provisioner", "FieldValueInvalid"),
     (
         "DaemonSet",

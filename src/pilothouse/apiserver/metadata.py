@@ -11,10 +11,9 @@ from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.judgements import ONCE, Judgements
-from pilothouse.apiserver.strategies.selectors import label_problems_in
+from pilothouse.apiserver.strategies.selectors import annotation_problems, label_problems_in
 from pilothouse.machinery.names import path_segment_errors, qualified_name_errors
 
-MAX_ANNOTATIONS = 256 * 1024
 STANDARD_FINALIZERS = ("orphan", "foregroundDeletion", "kubernetes")
 _KEPT_ON_UPDATE = (
     "uid",
@@ -125,18 +124,6 @@ def _user_field_problems(metadata: Object) -> list[FieldError]:
         problems += annotation_problems(metadata["annotations"], "metadata.annotations")
     if metadata.get("ownerReferences"):
         problems += _owner_problems(metadata["ownerReferences"])
-    return problems
-
-
-def annotation_problems(annotations: Object, path: str) -> list[FieldError]:
-    """What is wrong with a map of annotations."""
-    problems: list[FieldError] = []
-    size = 0
-    for key, value in annotations.items():
-        problems += [errors.invalid_value(path, key, text) for text in qualified_name_errors(key.lower())]
-        size += len(key.encode()) + len(value.encode())
-    if size > MAX_ANNOTATIONS:
-        problems.append(errors.too_long(path, MAX_ANNOTATIONS))
     return problems
 
 

@@ -17,7 +17,7 @@ from pilothouse.apiserver.strategies.amounts import requirement_problems
 from pilothouse.apiserver.strategies.container_handlers import hook_problems, probe_problems
 from pilothouse.apiserver.strategies.filling import PORT_RANGE
 from pilothouse.apiserver.strategies.pod_rules import container_problems, pod_problems
-from pilothouse.apiserver.strategies.selectors import label_problems_in
+from pilothouse.apiserver.strategies.selectors import annotation_problems, label_problems_in
 from pilothouse.apiserver.strategies.volume_sources import descending_path_problems, pod_source_problems
 from pilothouse.machinery.names import (
     dns_label_errors,
@@ -66,7 +66,9 @@ def validate_template(
 ) -> list[FieldError]:
     """What is wrong with the template of a workload that allows only these restart policies. ``claims`` are the names
     of volumes that its pods get besides."""
-    problems = label_problems_in((template.get("metadata") or {}).get("labels") or {}, f"{path}.labels")
+    meta = template.get("metadata") or {}
+    problems = label_problems_in(meta.get("labels") or {}, f"{path}.labels")
+    problems += annotation_problems(meta.get("annotations") or {}, f"{path}.annotations")
     spec = template.get("spec") or {}
     problems += validate_pod_spec(spec, f"{path}.spec", claims)
     policy = spec.get("restartPolicy")

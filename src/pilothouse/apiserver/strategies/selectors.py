@@ -11,6 +11,7 @@ from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
 from pilothouse.machinery.names import label_value_errors, qualified_name_errors
 
+MAX_ANNOTATIONS = 256 * 1024
 _OPERATORS = ("DoesNotExist", "Exists", "In", "NotIn")
 
 
@@ -26,6 +27,18 @@ def label_problems_in(labels: Mapping[str, str], path: str) -> list[FieldError]:
         key_errors, value_errors = _label_errors(key, value)
         problems += [errors.invalid_value(path, key, text) for text in key_errors]
         problems += [errors.invalid_value(path, value, text) for text in value_errors]
+    return problems
+
+
+def annotation_problems(annotations: Mapping[str, str], path: str) -> list[FieldError]:
+    """What is wrong with a map of annotations."""
+    problems: list[FieldError] = []
+    size = 0
+    for key, value in annotations.items():
+        problems += [errors.invalid_value(path, key, text) for text in qualified_name_errors(key.lower())]
+        size += len(key.encode()) + len(value.encode())
+    if size > MAX_ANNOTATIONS:
+        problems.append(errors.too_long(path, MAX_ANNOTATIONS))
     return problems
 
 
