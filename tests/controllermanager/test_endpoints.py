@@ -1,9 +1,11 @@
 """Pages of the secure port, and who gets them."""
 
 import asyncio
+import gc
 import gzip
 import json
 import re
+import weakref
 from typing import Any
 
 import pytest
@@ -370,6 +372,35 @@ def test_profiles_have_a_length(seconds: str) -> None:
             assert (await caller.get(f"/debug/pprof/heap?seconds={seconds}"))[0] == wanted
 
     run(main)
+
+
+@pytest.mark.parametrize(
+    ("query", "goes"),
+    [
+        pytest.param("", False, id="as it is"),
+        pytest.param("?gc=0", False, id="no"),
+        pytest.param("?gc=x", False, id="no number"),
+        pytest.param("?gc=1", True, id="yes"),
+    ],
+)
+def test_garbage_is_collected_before_memory_is_shown_on_request(query: str, goes: bool) -> None:
+    class Ring:
+        """Refers to itself."""
+
+    async def main() -> bool:
+        caller = Caller(Env(), ("/debug/*",))
+        ring = Ring()
+        ring.__dict__["self"] = ring
+        left = weakref.ref(ring)
+        gc.disable()
+        try:
+            del ring
+            await caller.get(f"/debug/pprof/heap{query}", token="")
+            return left() is None
+        finally:
+            gc.enable()
+
+    assert loops.run(main()) is goes
 
 
 def test_memory_is_shown_and_allocations_on_request() -> None:

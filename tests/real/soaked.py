@@ -127,7 +127,7 @@ class Manager:
 
     def measure(self) -> Measures:
         """Everything at once."""
-        heap = re.search(r"# gc objects = (\d+)", self.page("/debug/pprof/heap"))
+        heap = re.search(r"# gc objects = (\d+)", self.page("/debug/pprof/heap?gc=1"))
         assert heap is not None
         names = re.findall(r"^task (.*):$", self.page("/debug/pprof/goroutine?debug=2"), re.MULTILINE)
         files = len(os.listdir(f"/proc/{self.program.process.pid}/fd"))

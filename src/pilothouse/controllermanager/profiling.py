@@ -6,7 +6,8 @@ The paths are those of Go's ``net/http/pprof``; what they tell is Python's:
   with ``format=collapsed`` one line per stack, as flame graphs are drawn from.
 * ``goroutine``: what every task and every thread is doing. ``debug=2`` has a full stack for each task, otherwise tasks
   that wait in the same place are counted together.
-* ``heap``: memory as the system sees it and the collector's counts; ``seconds=N`` traces allocations for so long.
+* ``heap``: memory as the system sees it and the collector's counts; ``gc=1`` collects first, as with Go's
+  ``net/http/pprof``; ``seconds=N`` traces allocations for so long.
 * ``cmdline``: the command line.
 
 Behind ``--profiling``, authentication and authorization. ``app`` puts it into the table.
@@ -39,7 +40,7 @@ Stack = tuple[CodeType, ...]
 _DESCRIPTIONS = {
     "cmdline": "The command line of this process",
     "goroutine": "Stacks of all tasks and threads; debug=2 for each task by itself",
-    "heap": "Memory; seconds=N traces allocations for that time",
+    "heap": "Memory; gc=1 collects garbage first, seconds=N traces allocations for that time",
     "profile": "CPU profile; seconds=N says for how long, format=collapsed gives text",
 }
 
@@ -110,6 +111,9 @@ class _Profiling:
 
     async def heap(self, request: Request) -> Answer:
         """Memory now, or what is allocated in the next seconds."""
+        wish = request.first("gc")
+        if wish.isdecimal() and int(wish) > 0:
+            gc.collect()
         lines = [f"# {name} = {value}" for name, value in _memory().items()]
         if request.first("seconds"):
             import tracemalloc
