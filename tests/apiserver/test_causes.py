@@ -23,6 +23,7 @@ EVENT: Object = {
 }
 CONTAINER: Object = {"name": "c", "image": "x"}
 VOLUME: Object = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}
+ATTACHMENT: Object = {"attacher": "d.example.com", "nodeName": "n", "source": {"persistentVolumeName": "p"}}
 DEVICES = [{"name": "v", "devicePath": "/x"}, {"name": "v", "devicePath": "/x"}]
 TEMPLATE = {"metadata": {"labels": {"app": "a/b"}}, "spec": {"containers": []}}
 WEBHOOK: Object = {
@@ -270,6 +271,24 @@ def test_a_patch_is_told_of_its_uid_with_all_the_rest() -> None:
         return await api.patch(PODS + "/p", {"metadata": {"uid": "another", "ownerReferences": [owner]}})
 
     assert set(causes(on(main))) == {("metadata.uid", "Invalid"), ("metadata.ownerReferences.kind", "Invalid")}
+
+
+@pytest.mark.parametrize(
+    ("path", "obj", "times"),
+    [
+        pytest.param(STORAGE + "volumeattachments", {"spec": ATTACHMENT}, 1, id="an attachment: as an object is"),
+        pytest.param(VOLUMES, {"spec": {**VOLUME, "hostPath": {"path": "/"}}}, 2, id="a volume: also as a status"),
+    ],
+)
+def test_how_often_the_metadata_of_a_status_write_is_judged(path: str, obj: Object, times: int) -> None:
+    """As often as a kube-apiserver v1.20 does."""
+
+    async def main(api: Api) -> Answer:
+        await api.made(path, {"metadata": {"name": "x"}, **obj})
+        return await api.patch(path + "/x/status", {"metadata": {"uid": "u", "deletionGracePeriodSeconds": 2}})
+
+    expected = [("metadata.uid", "Invalid"), ("metadata.deletionGracePeriodSeconds", "Invalid")] * times
+    assert sorted(causes(on(main))) == sorted(expected)
 
 
 def test_a_conflict_about_a_new_event_names_the_core_one() -> None:

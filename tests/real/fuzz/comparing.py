@@ -43,7 +43,7 @@ class Difference:
     ours: Json
 
     @property
-    def is_detail(self) -> bool:
+    def is_cause(self) -> bool:
         """Whether it is about which fields of a refused object are named, and how."""
         return self.path.startswith("cause ")
 

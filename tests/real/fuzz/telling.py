@@ -3,12 +3,12 @@
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from tests.real.fuzz.comparing import Comparison, Difference, wrote
-from tests.real.fuzz.known import Row, Seen, explain
-from tests.real.fuzz.known_causes import explain_cause
+from tests.real.fuzz.known import ROWS, explain
+from tests.real.fuzz.known.rows import Row, Seen
 from tests.real.fuzz.servers import Answer, Asked, Known, Request
 from tests.real.fuzz.shared_schema import SharedSchema
 from tests.real.fuzz.stories import Story
@@ -41,12 +41,10 @@ class Report:
     accepted: int = 0
     rows: Counter[str] = field(default_factory=Counter)
     unexplained: list[Exchange] = field(default_factory=list)
-    details: list[Exchange] = field(default_factory=list)
-    """Refused by both for their fields, with causes that differ and that no row explains."""
-    told: Counter[str] = field(default_factory=Counter)
-    """Rows about causes, and how many requests showed them."""
-    told_otherwise: int = 0
     refused: int = 0
+    """By both, for their fields."""
+    told_otherwise: int = 0
+    """Of these, those with other causes."""
     broken: list[Exchange] = field(default_factory=list)
     resources: Counter[str] = field(default_factory=Counter)
 
@@ -54,27 +52,18 @@ class Report:
         """The figures."""
         return (
             f"{self.requests} requests about {len(self.resources)} kinds, {self.accepted} granted by both, "
-            f"{sum(self.rows.values())} differences of {len(self.rows)} known kinds, "
-            f"{len(self.unexplained) + len(self.broken)} unexplained; "
-            f"{self.refused} refused by both for their fields, with causes that differ in {self.told_otherwise} as "
-            f"{len(self.told)} rows say, in {len(self.details)} otherwise"
+            f"{self.refused} refused by both for their fields, {self.told_otherwise} of them with other causes; "
+            f"{sum(self.rows.values())} differ as {len(self.rows)} of {len(ROWS)} rows say, "
+            f"{len(self.unexplained) + len(self.broken)} unexplained"
         )
 
     def text(self) -> str:
         """For people."""
         lines = [self.summary()]
         for exchange in (*self.broken, *self.unexplained):
-            lines += _told_aloud(exchange)
+            lines.append(f"--fuzz-seed {exchange.seed} ({exchange.resource})\n    {exchange.ours.asked[:1500]}")
+            lines += [f"    {difference}" for difference in exchange.differences]
         return "\n".join(lines)
-
-    def causes_text(self) -> str:
-        """The refusals whose causes no row explains."""
-        return "\n".join(line for exchange in self.details for line in _told_aloud(exchange))
-
-
-def _told_aloud(exchange: Exchange) -> list[str]:
-    lines = [f"--fuzz-seed {exchange.seed} ({exchange.resource})\n    {exchange.ours.asked[:1500]}"]
-    return lines + [f"    {difference}" for difference in exchange.differences]
 
 
 class Teller:
@@ -114,14 +103,9 @@ class Teller:
             report.requests += 1
             report.accepted += exchange.accepted
             unexplained, rows, ends = _explained(exchange)
-            report.rows.update([row.id for row in rows])
+            report.rows.update([row.about for row in rows])
             report.refused += exchange.theirs.code == exchange.ours.code == 422
-            details, causes = _told(exchange, unexplained)
-            report.told.update(causes)
-            report.told_otherwise += bool(causes) and not details
-            if details:
-                report.details.append(replace(exchange, differences=details))
-            unexplained = [difference for difference in unexplained if not difference.is_detail]
+            report.told_otherwise += any(difference.is_cause for difference in exchange.differences)
             if answers[1].code == 0 or (answers[1].code >= 500 and answers[0].code < 500 and unexplained):
                 report.broken.append(exchange)
             elif unexplained:
@@ -144,35 +128,17 @@ def _learn(request: Request, known: Known, answer: Answer) -> None:
     known.learn(request.name, answer)
 
 
-def _told(exchange: Exchange, found: list[Difference]) -> tuple[list[Difference], list[str]]:
-    """Differences in causes that no row explains, and the rows of the others."""
-    left: list[Difference] = []
-    rows: list[str] = []
-    for difference in found:
-        if not difference.is_detail:
-            continue
-        row = explain_cause(_seen(difference, exchange))
-        if row is None:
-            left.append(difference)
-        else:
-            rows.append(row.id)
-    return left, list(dict.fromkeys(rows))
-
-
-def _seen(difference: Difference, exchange: Exchange) -> Seen:
-    return Seen(difference, exchange.resource, exchange.request, exchange.theirs, exchange.ours, exchange.before)
-
-
 def _explained(exchange: Exchange) -> tuple[list[Difference], list[Row], bool]:
     """What no row explains, the rows of the rest, and whether that ends the story."""
     rows: list[Row] = []
     unexplained, ends = [], False
     for difference in exchange.differences:
-        seen = _seen(difference, exchange)
+        seen = Seen(difference, exchange.resource, exchange.request, exchange.theirs, exchange.ours, exchange.before)
         row = explain(seen)
         if row is None:
             unexplained.append(difference)
         else:
-            rows.append(row)
+            if row not in rows:
+                rows.append(row)
             ends = ends or row.ends(seen)
-    return unexplained, list(dict.fromkeys(rows)), ends
+    return unexplained, rows, ends

@@ -229,7 +229,7 @@ async def _replace(
         call.warnings += strategy.warnings(obj)
     if uid:
         problem = errors.invalid_value("metadata.uid", uid, "field is immutable")
-        problems = [problem] * (1 + strategy.judgements.change) + problems
+        problems = [problem] * (1 + judged.change) + problems
     if problems:
         raise errors.invalid(strategy.error_group(info), info.kind, call.name, problems)
     await core.admission.review(write)
