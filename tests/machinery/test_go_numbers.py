@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from pilothouse.api.schema import load
-from pilothouse.machinery.go_numbers import fit_numbers
+from pilothouse.machinery.go_numbers import ConversionError, fit_numbers
 
 DEPLOYMENT = load().definition("io.k8s.api.apps.v1.Deployment")
 
@@ -17,7 +17,6 @@ DEPLOYMENT = load().definition("io.k8s.api.apps.v1.Deployment")
         pytest.param(2147483648, -2147483648, id="one more is the least"),
         pytest.param(9223372036854775808, 0, id="beyond 64 bits only zeros are left"),
         pytest.param(3.0, 3, id="a whole float is a whole number"),
-        pytest.param(1.5, 1.5, id="what is not whole stays, and is refused"),
         pytest.param(True, True, id="a boolean is no number"),
     ],
 )
@@ -32,3 +31,13 @@ def test_numbers_in_lists_are_reached() -> None:
     spec = {"template": {"spec": {"containers": [{"name": "c", "ports": ports}]}}}
     fitting = fit_numbers({"spec": spec}, DEPLOYMENT)
     assert fitting["spec"]["template"]["spec"]["containers"][0]["ports"] == [{"containerPort": 80}]
+
+
+def test_what_fits_is_not_copied() -> None:
+    obj = {"spec": {"replicas": 3, "template": {"spec": {"containers": [{"name": "c", "ports": []}]}}}}
+    assert fit_numbers(obj, DEPLOYMENT) is obj
+
+
+def test_a_fraction_is_no_whole_number() -> None:
+    with pytest.raises(ConversionError, match="cannot convert float64 to int32"):
+        fit_numbers({"spec": {"replicas": 1.5}}, DEPLOYMENT)

@@ -5,6 +5,7 @@ A decoder refuses them. What an apply has merged is not decoded but converted (a
 large. ``apiserver.handlers.applying`` comes here with what did not decode.
 """
 
+import operator
 from typing import Any
 
 from pilothouse.api.schema import Definition, Type
@@ -13,26 +14,44 @@ _BITS = {"int32": 32, "int64": 64}
 _LEAST = -(2**63)
 
 
+class ConversionError(ValueError):
+    """A number that Go's conversion does not take, in its words."""
+
+
 def fit_numbers(obj: Any, definition: Definition) -> Any:
-    """The object with every whole number in its field's range. 2147483648 in an ``int32`` is -2147483648."""
+    """The object with every whole number in its field's range: 2147483648 in an ``int32`` is -2147483648.
+
+    It is the same object, not a copy, where all of them fit. ``ConversionError`` tells of a fraction in such a field.
+    """
     if not isinstance(obj, dict):
         return obj
     fields = definition.fields
-    return {name: _fit(value, fields[name].type) if name in fields else value for name, value in obj.items()}
+    return _with(obj, {name: _fit(value, fields[name].type) for name, value in obj.items() if name in fields})
+
+
+def _with(obj: dict[str, Any], fitting: dict[str, Any]) -> dict[str, Any]:
+    return obj if all(value is obj[name] for name, value in fitting.items()) else {**obj, **fitting}
 
 
 def _fit(value: Any, type_: Type) -> Any:
     if type_.element is not None:
         if isinstance(value, list):
-            return [_fit(item, type_.element) for item in value]
+            items = [_fit(item, type_.element) for item in value]
+            return value if all(map(operator.is_, items, value)) else items
         if isinstance(value, dict):
-            return {name: _fit(item, type_.element) for name, item in value.items()}
+            return _with(value, {name: _fit(item, type_.element) for name, item in value.items()})
         return value
     if type_.name == "object":
         return fit_numbers(value, type_.definition)
     bits = _BITS.get(type_.name)
-    is_whole = type(value) is int or (isinstance(value, float) and value.is_integer())
-    return _wrapped(int(value), bits) if bits is not None and is_whole else value
+    if bits is None or isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    if isinstance(value, float):
+        if not value.is_integer():
+            raise ConversionError(f"cannot convert float64 to {type_.name}")
+        return _wrapped(int(value), bits)
+    wrapped = _wrapped(value, bits)
+    return value if wrapped == value else wrapped
 
 
 def _wrapped(number: int, bits: int) -> int:

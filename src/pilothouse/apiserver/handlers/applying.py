@@ -6,7 +6,6 @@ what comes out goes the way of every write, a create where nothing is stored. Af
 """
 
 import json
-import re
 from typing import Any
 
 import msgspec
@@ -23,7 +22,7 @@ from pilothouse.apiserver.options import WriteOptions
 from pilothouse.apiserver.places import wrong_name, wrong_namespace
 from pilothouse.apiserver.results import ObjectResult
 from pilothouse.machinery.field_walks import problem_text, problems
-from pilothouse.machinery.go_numbers import fit_numbers
+from pilothouse.machinery.go_numbers import ConversionError, fit_numbers
 from pilothouse.machinery.merge_types import MergeType
 
 
@@ -226,15 +225,16 @@ def _checked(call: Call, new: Object, options: WriteOptions) -> Object:
     except StatusError as error:
         if error.code != 422:
             raise
-        if definition is not None:
-            fitting = fit_numbers(new, definition)
-            if repr(fitting) != repr(new):
-                return _checked(call, fitting, options)
-        kind = _kind_text(info.api_version, info.kind)
         why = error.message.rpartition('": ')[2]
-        found = re.search("^json: cannot unmarshal number .* of type (int32|int64)$", why)
-        if found is not None:
-            why = f"cannot convert float64 to {found[1]}"
+        try:
+            fitting = new if definition is None else fit_numbers(new, definition)
+        except ConversionError as number:
+            fitting = new
+            if "cannot unmarshal number" in why:
+                why = str(number)
+        if fitting is not new:
+            return _checked(call, fitting, options)
+        kind = _kind_text(info.api_version, info.kind)
         raise errors.plain(
             f"failed to convert new object ({_place_text(new)}; {kind}) to proper version ({info.api_version}): "
             f"unable to convert unstructured object to {kind}: {why}"
