@@ -80,3 +80,27 @@ def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
 
     with pytest.raises(AttributeError, match="has no attribute 'planes'"):
         _ = pilothouse.testing.planes
+
+
+_FAILS = """
+def test_refused(pilothouse):
+    pilothouse.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "A_b"}})
+
+def test_waits_in_vain(pilothouse):
+    pilothouse.wait_for("v1", "Pod", "none", lambda pod: pod is not None, seconds=0.01)
+
+def test_asks_wrongly(pilothouse):
+    pilothouse.wait_for("v1", "Namespace", "default", lambda namespace: namespace["nothing"])
+"""
+
+
+def test_a_traceback_ends_in_the_test_that_asked(tmp_path: Path) -> None:
+    """What the server said, and what was waited for, is not a matter of how pilothouse came to know. A condition that
+    fails is shown with all that led to it."""
+    said = _pytest(tmp_path, _FAILS, "--tb=short").stdout
+    refused, in_vain, wrongly = re.split("^___.*$", said, flags=re.MULTILINE)[1:]
+    assert "test_example.py:3: in test_refused" in refused
+    assert "test_example.py:6: in test_waits_in_vain" in in_vain
+    assert "src/pilothouse" not in refused + in_vain
+    assert "src/pilothouse" in wrongly
+    assert "test_example.py:9: in <lambda>" in wrongly

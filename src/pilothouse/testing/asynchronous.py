@@ -18,7 +18,7 @@ from pilothouse.api.kinds import Kind
 from pilothouse.apiserver import ApiServer
 from pilothouse.client import Client, merge_patch
 from pilothouse.client.discovery import RestMapper
-from pilothouse.client.errors import Expired
+from pilothouse.client.errors import ApiError, Expired
 from pilothouse.controllermanager.options import LeaderElection, Options
 from pilothouse.controllermanager.selection import unknown_names
 from pilothouse.controllers.registry import DESCRIPTORS
@@ -30,6 +30,8 @@ from pilothouse.storage import MemoryStore
 from pilothouse.testing.beginning import Beginning
 
 if TYPE_CHECKING:
+    import pytest
+
     from pilothouse.api import wire
     from pilothouse.client.interceptor import Rule
 
@@ -45,6 +47,18 @@ QUICK = Profile(start_delay=0.0, stop_delay=0.0)
 
 class Timeout(AssertionError):
     """A cluster did not get to where a test waited for it to get."""
+
+
+EXPECTED = (ApiError, Timeout)
+"""What a test fails with that has asked for something else: nobody has to look into pilothouse for it."""
+
+
+def is_expected(raised: "pytest.ExceptionInfo[BaseException]") -> bool:
+    """For pytest, which asks it of each frame of this package: whether to leave it out of a traceback."""
+    return isinstance(raised.value, EXPECTED)
+
+
+__tracebackhide__ = is_expected
 
 
 class AsyncCluster:

@@ -21,12 +21,23 @@ from pilothouse.env import Env, loops
 from pilothouse.env.memory import seldom_collecting
 from pilothouse.env.movable import MovableClock, MovableLoop
 from pilothouse.nodes import Profile
-from pilothouse.testing.asynchronous import QUICK, AsyncCluster, Condition, Object, Objects, Program, async_plane
+from pilothouse.testing.asynchronous import (
+    EXPECTED,
+    QUICK,
+    AsyncCluster,
+    Condition,
+    Object,
+    Objects,
+    Program,
+    async_plane,
+    is_expected,
+)
 
 if TYPE_CHECKING:
     from pilothouse.client.interceptor import Rule
 
 T = TypeVar("T")
+__tracebackhide__ = is_expected
 
 
 class PlaneEnded(RuntimeError):
@@ -207,6 +218,8 @@ class PlaneThread:
         asked = asyncio.run_coroutine_threadsafe(coroutine, loop)
         try:
             return asked.result()
+        except EXPECTED as error:
+            raise error.with_traceback(None)  # noqa: B904 - the same error, without the way it has come
         except concurrent.futures.CancelledError:
             self._thread.join()
             raise PlaneEnded("the plane has ended") from self._failure
