@@ -356,6 +356,9 @@ class RealHook:
         pair = issue_server(authority, names, env.now())
         pair.save(directory / "tls.crt", directory / "tls.key")
         self.ca_bundle = base64.b64encode(authority.certificate).decode()
+        alone = pair.certificate.removesuffix(authority.certificate)
+        assert alone != pair.certificate
+        self.own_certificate = base64.b64encode(alone).decode()
         self.context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         self.context.load_cert_chain(directory / "tls.crt", directory / "tls.key")
         self.port = 0
@@ -370,7 +373,13 @@ class RealHook:
         head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
         length = int(head.partition("content-length: ")[2].partition("\r\n")[0])
         review = json.loads(await reader.readexactly(length))
-        denied = {"uid": review["request"]["uid"], "allowed": False, "status": {"message": head.split()[1]}}
+        path = head.split()[1]
+        if path.startswith("/moved"):
+            target = "/final" if path.startswith("/moved-once") else path
+            writer.write(b"HTTP/1.1 307 T\r\nContent-Length: 0\r\nLocation: %s\r\n\r\n" % target.encode())
+            writer.close()
+            return
+        denied = {"uid": review["request"]["uid"], "allowed": False, "status": {"message": path}}
         body = json.dumps({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response": denied}).encode()
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
         await writer.drain()
@@ -378,7 +387,11 @@ class RealHook:
 
 
 def test_webhooks_are_called_over_tls(tmp_path: Path) -> None:
-    """By URL and by service; a certificate of somebody else and a closed port are failures."""
+    """By URL and by service; a certificate of somebody else and a closed port are failures.
+
+    envtest (controller-runtime v0.24 pkg/envtest/webhook.go) names the webhook's own certificate (``setupCA``), and
+    paths that begin with two slashes (``updateClientConfig``). Redirects are followed, as by Go's http.Client.
+    """
 
     async def main() -> list[str]:
         api, hook = Api(Env()), RealHook(tmp_path, ["localhost", "s.default.svc"])
@@ -390,6 +403,10 @@ def test_webhooks_are_called_over_tls(tmp_path: Path) -> None:
         for config in (
             {"url": f"https://localhost:{hook.port}/by-url", "caBundle": hook.ca_bundle},
             {"service": service, "caBundle": hook.ca_bundle},
+            {"url": f"https://localhost:{hook.port}/by-envtest", "caBundle": hook.own_certificate},
+            {"url": f"https://localhost:{hook.port}//a/%2e/b%21/", "caBundle": hook.ca_bundle},
+            {"url": f"https://localhost:{hook.port}/moved-once", "caBundle": hook.ca_bundle},
+            {"url": f"https://localhost:{hook.port}/moved", "caBundle": hook.ca_bundle},
             {"url": f"https://localhost:{hook.port}/by-url"},
             {"url": "https://127.0.0.1:1/x", "caBundle": hook.ca_bundle},
         ):
@@ -405,6 +422,10 @@ def test_webhooks_are_called_over_tls(tmp_path: Path) -> None:
     assert run_real(main()) == [
         denied + "/by-url?timeout=10s",
         denied + "/by-service?timeout=10s",
+        denied + "/by-envtest?timeout=10s",
+        denied + "/a/b%21?timeout=10s",
+        denied + "/final",
+        failed + '"https://localhost:PORT/moved?timeout=10s": stopped after 10 redirects',
         failed
         + '"https://localhost:PORT/by-url?timeout=10s": tls: failed to verify certificate: x509: certificate signed '
         "by unknown authority",

@@ -10,30 +10,29 @@ from cryptography.x509.oid import NameOID
 
 
 class Authority:
-    """A CA that lives as long as the test."""
+    """A CA that lives as long as the test; ``above`` it may be another one, which then has signed it."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "test-ca", *, above: "Authority | None" = None) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test-ca")])
+        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        signer = above or self
         self.pem = (
-            self._builder(self._name, self._key, 1)
+            signer._builder(self._name, self._key, 1)
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-            .sign(self._key, hashes.SHA256())
+            .sign(signer._key, hashes.SHA256())
             .public_bytes(serialization.Encoding.PEM)
         )
 
-    def issue(self, name: str, *, days: float = 1, dns: str = "") -> tuple[bytes, bytes]:
-        """A certificate (for 127.0.0.1, or only for ``dns``) and its key, PEM."""
+    def issue(self, name: str, *, days: float = 1, dns: str = "", alternatives: bool = True) -> tuple[bytes, bytes]:
+        """A certificate (for 127.0.0.1, or only for ``dns``) and its key, PEM; without ``alternatives`` for nothing."""
         key = ec.generate_private_key(ec.SECP256R1())
         names: list[x509.GeneralName] = [x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
         if dns:
             names = [x509.DNSName(dns)]
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        certificate = (
-            self._builder(subject, key, days)
-            .add_extension(x509.SubjectAlternativeName(names), critical=False)
-            .sign(self._key, hashes.SHA256())
-        )
+        builder = self._builder(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]), key, days)
+        if alternatives:
+            builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+        certificate = builder.sign(self._key, hashes.SHA256())
         pem = key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )

@@ -80,6 +80,38 @@ def test_only_a_server_that_the_ca_vouches_for_is_spoken_to(tmp_path: Path) -> N
     run(main)
 
 
+def test_an_authority_in_the_middle_and_a_certificate_of_ones_own_are_trusted_as_go_trusts_them(tmp_path: Path) -> None:
+    middle = Authority("middle", above=Authority())
+
+    async def main() -> None:
+        context = server_context(tmp_path, middle)
+        certificate = (tmp_path / "server.pem").read_bytes().partition(b"-----BEGIN PRIVATE")[0]
+        async with ScriptedServer(Asked.answer, tls=context) as server:
+            for bundle in (middle.pem, certificate):
+                transport = RemoteTransport(parse_endpoint(server.url, "test"), Env(), tls=TlsSettings(ca_data=bundle))
+                assert (await transport.request(GET)).status == 200
+                await transport.close()
+
+    run(main)
+
+
+def test_a_common_name_is_no_host_name(tmp_path: Path) -> None:
+    authority = Authority()
+    (tmp_path / "server.pem").write_bytes(b"".join(authority.issue("kubernetes", alternatives=False)))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "server.pem")
+
+    async def main() -> None:
+        async with ScriptedServer(Asked.answer, tls=context) as server:
+            settings = TlsSettings(ca_data=authority.pem, server_name="kubernetes")
+            transport = RemoteTransport(parse_endpoint(server.url, "test"), Env(), tls=settings)
+            with pytest.raises(ConnectFailed, match="not trusted: Hostname mismatch"):
+                await transport.request(GET)
+            await transport.close()
+
+    run(main)
+
+
 def test_the_servers_name_can_be_given(tmp_path: Path) -> None:
     authority = Authority()
 

@@ -14,6 +14,7 @@ import msgspec
 from pilothouse.client.errors import ConfigError
 from pilothouse.client.metrics import ConnectionMetrics
 from pilothouse.env import Env, Log
+from pilothouse.env.trust import trust_as_go
 
 _log = Log("client")
 
@@ -136,6 +137,7 @@ def make_context(settings: TlsSettings, now: datetime.datetime, pair: KeyPair | 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
+    trust_as_go(context)
     if settings.insecure_skip_verify:
         if settings.ca_data or settings.ca_file:
             # client-go transport.TLSConfigFor refuses the combination (v0.36).

@@ -8,12 +8,14 @@ them. Nothing is called on a loop without sockets.
 import asyncio
 import base64
 import binascii
+import posixpath
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
 from functools import lru_cache
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote as percent
+from urllib.parse import unquote, urljoin, urlsplit
 
 import msgspec
 
@@ -21,9 +23,12 @@ from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.objects import Object, decode
 from pilothouse.apiserver.resources import storage_prefix
 from pilothouse.env.dialing import NotConnected, connect, shake_hands
+from pilothouse.env.trust import trust_as_go
 from pilothouse.machinery.go_text import quote
 
 _LARGEST = 16 << 20
+_MOST_REQUESTS = 10  # of which the first is no redirect (net/http ``defaultCheckRedirect``)
+_REDIRECTS = {301: "GET", 302: "GET", 303: "GET", 307: "POST", 308: "POST"}
 _TLS_SECONDS = 10.0  # client-go's; the webhook's own time is seldom longer
 
 
@@ -54,11 +59,11 @@ def find_target(core: Core, config: Object, timeout: int) -> Target:
         url = config.get("url") or ""
         parts = urlsplit(url)
         host = parts.hostname or ""
-        path = parts.path or "/"
+        path = _cleaned(unquote(parts.path))
         shown = f"https://{parts.netloc}{path}{query}"
         return Target(shown, host, parts.port or 443, host, path + query, ca_bundle)
     name, namespace, port = service.get("name") or "", service.get("namespace") or "", service.get("port") or 443
-    path = "/" + (service.get("path") or "").lstrip("/")
+    path = _cleaned(service.get("path") or "")
     server_name = f"{name}.{namespace}.svc"
     shown = f"https://{server_name}:{port}{path}{query}"
     try:
@@ -66,6 +71,14 @@ def find_target(core: Core, config: Object, timeout: int) -> Target:
     except CallError as error:
         raise CallError(f"Post {quote(shown)}: {error}") from None
     return Target(shown, host, number, server_name, path + query, ca_bundle)
+
+
+def _cleaned(path: str) -> str:
+    """The path that client-go asks for (rest ``NewRequest``): joined to ``/``, so without empty parts and a last slash.
+
+    envtest, which puts a slash before every path, counts on it.
+    """
+    return percent(posixpath.normpath("/" + path.lstrip("/")), safe="/$&+,:;=@")
 
 
 def _resolve(core: Core, namespace: str, name: str, port: int) -> tuple[str, int]:
@@ -93,11 +106,37 @@ def _resolve(core: Core, namespace: str, name: str, port: int) -> tuple[str, int
 
 
 async def send(target: Target, body: bytes) -> tuple[int, bytes]:
-    """One POST on a connection of its own."""
+    """One POST on a connection of its own, and on to where an answer points, as Go's http.Client goes."""
+    there, method = target, "POST"
+    for _ in range(_MOST_REQUESTS):
+        answer = await _ask(there, method, body if method == "POST" else b"")
+        if answer.status not in _REDIRECTS or not answer.location:
+            return answer.status, bytes(answer.body)
+        if method == "POST":
+            method = _REDIRECTS[answer.status]
+        there = _redirected(target, there, answer.location)
+    raise _failed(target, f"stopped after {_MOST_REQUESTS} redirects")
+
+
+def _redirected(target: Target, there: Target, location: str) -> Target:
+    """Another place, in whose certificate a service's name still counts."""
+    url = urljoin(there.url, location)
+    parts = urlsplit(url)
+    if parts.scheme != "https" or not parts.hostname:
+        raise _failed(target, f"redirected to {quote(url)}, which is no https URL")
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    if parts.netloc == urlsplit(target.url).netloc:
+        return msgspec.structs.replace(target, url=url, path=path)
+    is_service = target.server_name != target.host
+    name = target.server_name if is_service else parts.hostname
+    return Target(url, parts.hostname, parts.port or 443, name, path, target.ca_bundle)
+
+
+async def _ask(target: Target, method: str, body: bytes) -> "_Answer":
     import httptools  # a server without a port does without it, until a webhook is called
 
     head = (
-        f"POST {target.path} HTTP/1.1\r\nHost: {urlsplit(target.url).netloc}\r\n"
+        f"{method} {target.path} HTTP/1.1\r\nHost: {urlsplit(target.url).netloc}\r\n"
         "User-Agent: kube-apiserver-admission\r\n"
         f"Content-Type: application/json\r\nAccept: application/json, */*\r\nContent-Length: {len(body)}\r\n"
         "Connection: close\r\n\r\n"
@@ -138,8 +177,14 @@ class _Answer:
     """Collects what the parser finds."""
 
     def __init__(self) -> None:
+        self.status = 0
+        self.location = ""
         self.body = bytearray()
         self.complete = False
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if name.lower() == b"location":
+            self.location = value.decode("latin-1")
 
     def on_body(self, data: bytes) -> None:
         self.body += data
@@ -148,7 +193,7 @@ class _Answer:
         self.complete = True
 
 
-async def _read(reader: asyncio.StreamReader) -> tuple[int, bytes]:
+async def _read(reader: asyncio.StreamReader) -> _Answer:
     import httptools
 
     answer = _Answer()
@@ -164,18 +209,19 @@ async def _read(reader: asyncio.StreamReader) -> tuple[int, bytes]:
         parser.feed_data(data)
         if len(answer.body) > _LARGEST:
             raise OSError("the answer is too large")
-    status: int = parser.get_status_code()
-    return status, bytes(answer.body)
+    answer.status = parser.get_status_code()
+    return answer
 
 
 @lru_cache(maxsize=64)
 def _context(ca_bundle: str) -> ssl.SSLContext:
-    if not ca_bundle:
-        return ssl.create_default_context()
     try:
-        return ssl.create_default_context(cadata=base64.b64decode(ca_bundle).decode("ascii"))
+        authorities = base64.b64decode(ca_bundle).decode("ascii") or None
+        context = ssl.create_default_context(cadata=authorities)
     except (ssl.SSLError, binascii.Error, UnicodeDecodeError):
         raise CallError("unable to load root certificates: unable to parse bytes as PEM block") from None
+    trust_as_go(context)
+    return context
 
 
 def _failed(target: Target, why: str) -> CallError:
