@@ -290,6 +290,11 @@ def invalid_value(field: str, value: object, detail: str) -> FieldError:
     return FieldError(field, "FieldValueInvalid", f"{text}: {detail}" if detail else text)
 
 
+def invalid_field(field: str, detail: str) -> FieldError:
+    """``Invalid value``, without showing the value (``OmitValueType``)."""
+    return FieldError(field, "FieldValueInvalid", f"Invalid value: {detail}")
+
+
 def invalid_type(field: str, value: object, detail: str) -> FieldError:
     """``Invalid value``, because of its type."""
     return FieldError(field, "FieldValueTypeInvalid", f"Invalid value: {shown(value)}: {detail}")

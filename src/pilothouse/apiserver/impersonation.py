@@ -5,15 +5,15 @@ there are modes (ConstrainedImpersonation) that also ask whether the caller may 
 behalf; they are tried first, and when all fail the first refusal is told.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from urllib.parse import unquote
 
 import msgspec
 
 from pilothouse.apiserver.authorization import Attributes, Authorizer, forbidden
-from pilothouse.apiserver.errors import StatusError, bad_request, invalid_value
+from pilothouse.apiserver.errors import StatusError, bad_request
 from pilothouse.apiserver.identity import ALL_AUTHENTICATED, ANONYMOUS, MASTERS, Identity
+from pilothouse.apiserver.strategies.domain_paths import domain_path_problems
 from pilothouse.machinery.go_text import quote
 from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors
 
@@ -27,7 +27,6 @@ _ACCOUNT = "system:serviceaccount:"
 _NODE_NAME = "authentication.kubernetes.io/node-name"
 _UNAUTHENTICATED = ANONYMOUS.groups[0]
 _MANY = 4
-_PATH = re.compile(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+")
 
 
 def wanted_user(headers: Mapping[str, str]) -> Identity | None:
@@ -194,13 +193,5 @@ def _extra_problem(extra: Mapping[str, tuple[str, ...]]) -> str:
 
 
 def _key_problem(key: str) -> str:
-    domain, separator, path = key.partition("/")
-    if not separator or not domain or not path:
-        text = 'must be a domain-prefixed path (such as "acme.io/foo")'
-        return str(invalid_value("extra.key", key, text))
-    for text in dns_subdomain_errors(domain):
-        return str(invalid_value("extra.key", domain, text))
-    if not _PATH.fullmatch(path):
-        text = "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')"
-        return str(invalid_value("extra.key", path, text))
-    return ""
+    problems = domain_path_problems(key, "extra.key")
+    return str(problems[0]) if problems else ""
