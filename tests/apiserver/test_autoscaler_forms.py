@@ -144,14 +144,17 @@ def test_other_metrics_are_enough_and_unreadable_ones_are_none() -> None:
     async def main(api: Api) -> list[Any]:
         shown = []
         memory = [{"type": "Resource", "resource": {"name": "memory", "targetAverageValue": "1Gi"}}]
-        for name, text in (("a", json.dumps(memory)), ("b", "no JSON"), ("c", "[]")):
+        of_no_type = json.dumps([{"type": "Resource", "resource": {"name": 5}}])
+        no_amount = json.dumps([{"type": "Resource", "resource": {"name": "memory", "targetAverageValue": "x"}}])
+        texts = (json.dumps(memory), "no JSON", "[]", of_no_type, no_amount)
+        for name, text in zip("abcde", texts, strict=True):
             meta = {"name": name, "annotations": {CARRIED + "metrics": text}}
             await api.made(V1, {"metadata": meta, "spec": {"scaleTargetRef": TARGET, "maxReplicas": 3}})
             shown.append((await api.get(f"{V2}/{name}")).body["spec"]["metrics"])
         return shown
 
     default = {**CPU, "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}
-    assert on(main) == [[METRICS[0]], [default], [default]]
+    assert on(main) == [[METRICS[0]], *[[default]] * 4]
 
 
 def test_annotations_that_stand_for_fields_are_nothing_in_v2() -> None:

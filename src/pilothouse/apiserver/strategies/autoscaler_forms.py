@@ -5,11 +5,14 @@ nothing. After kubernetes' ``pkg/apis/autoscaling/v1/conversion.go``, ``annotati
 Pure; ``autoscalers`` is the only caller. Objects that are handed in stay as they are.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
+from pilothouse.api.autoscaling import HorizontalPodAutoscalerBehavior, MetricSpec
 from pilothouse.apiserver.objects import Object, encode
+from pilothouse.machinery.quantities import QuantityError, parse_quantity
 
 METRICS = "autoscaling.alpha.kubernetes.io/metrics"
 BEHAVIOR = "autoscaling.alpha.kubernetes.io/behavior"
@@ -37,7 +40,15 @@ def without_carried(meta: Object) -> Object:
 
 def carried_metrics(meta: Object) -> list[Object]:
     """The metrics, in the form of v2, that annotations of a v1 object stand for; what can't be read counts as none."""
-    return [_metric_of_v1(metric) for metric in _objects(meta, METRICS) or ()]
+    metrics = [_metric_of_v1(metric) for metric in _objects(meta, METRICS) or ()]
+    amounts = [
+        metric[source]["target"].get(field)
+        for metric in metrics
+        for source in _SOURCES
+        if source in metric
+        for field in ("value", "averageValue")
+    ]
+    return metrics if _is_readable(metrics, list[MetricSpec], amounts) else []
 
 
 def cpu_metric(percent: Any, field: str) -> Object:
@@ -123,6 +134,18 @@ def _read(text: str) -> Any:
         return msgspec.json.decode(text) if text else None
     except msgspec.DecodeError:
         return None
+
+
+def _is_readable(found: Any, type_: Any, amounts: Iterable[Any]) -> bool:
+    """Whether what an annotation says has the types of the fields that it stands for."""
+    try:
+        msgspec.convert(found, type_)
+        for amount in amounts:
+            if amount is not None:
+                parse_quantity(amount)
+    except (msgspec.ValidationError, QuantityError):
+        return False
+    return True
 
 
 def _objects(meta: Object, name: str) -> list[Object] | None:
@@ -296,7 +319,9 @@ def _behavior_of_text(text: str) -> Object:
     if not isinstance(found, dict):
         return {}
     named = {_wire_name(name): rules for name, rules in found.items()}
-    return {name: _rules_of_go(named[name]) for name in ("scaleUp", "scaleDown") if isinstance(named.get(name), dict)}
+    made = {name: _rules_of_go(named[name]) for name in ("scaleUp", "scaleDown") if isinstance(named.get(name), dict)}
+    tolerances = [rules.get("tolerance") for rules in made.values()]
+    return made if _is_readable(made, HorizontalPodAutoscalerBehavior, tolerances) else {}
 
 
 def _rules_of_go(rules: Object) -> Object:

@@ -7,14 +7,13 @@ annotations of the v1 form (``autoscaler_forms``).
 from collections.abc import Sequence
 from functools import lru_cache
 
-from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object, decode, encode_object
 from pilothouse.apiserver.resources import ResourceInfo, built_in
 from pilothouse.apiserver.strategies import autoscaler_forms as forms
+from pilothouse.apiserver.strategies.autoscaler_rules import autoscaler_problems
 from pilothouse.apiserver.strategies.base import Strategy
 from pilothouse.apiserver.strategies.filling import child, fill, number_problems
-from pilothouse.machinery.names import path_segment_errors
 
 
 @lru_cache(maxsize=1)
@@ -24,6 +23,11 @@ def _stored() -> ResourceInfo:
 
 def _is_v1(obj: Object) -> bool:
     return obj.get("apiVersion") == "autoscaling/v1"
+
+
+def _judged(obj: Object) -> Object:
+    """The older form is judged as what it is stored as."""
+    return forms.to_v2(obj) if _is_v1(obj) else obj
 
 
 def _keep(obj: Object, old: Object, names: Sequence[str]) -> None:
@@ -52,18 +56,6 @@ def _default_behavior(behavior: Object) -> None:
         fill(rules, {"selectPolicy": "Max"})
         if not rules.get("policies"):
             rules["policies"] = [dict(policy) for policy in policies]
-
-
-def _share_problems(metrics: Sequence[Object]) -> list[FieldError]:
-    """What is wrong with the shares of requests that metrics aim at."""
-    problems: list[FieldError] = []
-    for position, metric in enumerate(metrics):
-        for source in ("resource", "containerResource"):
-            share = ((metric.get(source) or {}).get("target") or {}).get("averageUtilization")
-            if share is not None and share < 1:
-                where = f"spec.metrics[{position}].{source}.target.averageUtilization"
-                problems.append(errors.invalid_value(where, share, "must be greater than 0"))
-    return problems
 
 
 class AutoscalerStrategy(Strategy):
@@ -99,33 +91,10 @@ class AutoscalerStrategy(Strategy):
             _keep(obj, old, forms.OF_SPEC)
 
     def validate(self, obj: Object) -> list[FieldError]:
-        if _is_v1(obj):
-            # The older form is judged as what it is stored as.
-            obj = forms.to_v2(obj)
-        spec = obj["spec"]
-        problems: list[FieldError] = []
-        low, high = spec["minReplicas"], spec.get("maxReplicas") or 0
-        if low < 1:
-            problems.append(errors.invalid_value("spec.minReplicas", low, "must be greater than or equal to 1"))
-            others = any(metric.get("type") in ("Object", "External") for metric in spec.get("metrics") or ())
-            if low == 0 and not others:
-                text = "must specify at least one Object or External metric to support scaling to zero replicas"
-                problems.append(errors.not_allowed("spec.metrics", text))
-        if high < 1:
-            problems.append(errors.required("spec.maxReplicas", "must be set and greater than 0"))
-        elif high < low:
-            text = "must be greater than or equal to `minReplicas`"
-            problems.append(errors.invalid_value("spec.maxReplicas", high, text))
-        target = spec.get("scaleTargetRef") or {}
-        for field in ("kind", "name"):
-            where, value = f"spec.scaleTargetRef.{field}", target.get(field) or ""
-            if not value:
-                problems.append(errors.required(where))
-            problems += [errors.invalid_value(where, value, text) for text in path_segment_errors(value)]
-        if not target.get("apiVersion"):
-            text = "apiVersion must specify API group"
-            problems.append(errors.invalid_value("spec.scaleTargetRef.apiVersion", "", text))
-        return problems + _share_problems(spec.get("metrics") or ())
+        return autoscaler_problems(_judged(obj)["spec"], None)
+
+    def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
+        return autoscaler_problems(_judged(obj)["spec"], _judged(old)["spec"])
 
     def validate_status(self, obj: Object, old: Object) -> list[FieldError]:
         return number_problems(obj.get("status") or {}, "status", ("currentReplicas", "desiredReplicas"))
