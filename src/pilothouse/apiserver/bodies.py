@@ -4,7 +4,7 @@ JSON and YAML; protobuf has become JSON before it comes here. After apiserver's 
 ``k8s.io/kubernetes`` legacy scheme (v0.36).
 """
 
-from collections.abc import Set
+from collections.abc import Iterable, Set
 from typing import Any
 
 import msgspec
@@ -13,6 +13,7 @@ from pilothouse.apiserver import errors
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.options import MAX_BODY
 from pilothouse.apiserver.resources import ResourceInfo
+from pilothouse.machinery.bodies import DecodeError, decode_untyped
 
 JSON_TYPES = ("", "application/json")
 YAML_TYPES = ("application/yaml", "text/yaml")
@@ -30,53 +31,77 @@ def check_size(body: bytes) -> None:
 
 def read_document(body: bytes, content_type: str, kind: str) -> Object:
     """The body as a JSON object. ``kind`` names in messages what it should be."""
+    return read_strictly(body, content_type, kind, duplicates=False)[0]
+
+
+def read_strictly(body: bytes, content_type: str, kind: str, *, duplicates: bool = True) -> tuple[Object, list[str]]:
+    """The body as a JSON object, and in the words of a strict error what is in it twice."""
     check_size(body)
+    strict: list[str] = []
     try:
         if content_type in JSON_TYPES:
-            document = _decode(body)
+            document, strict = decode_untyped(body) if duplicates else (_decode(body), [])
         elif content_type in YAML_TYPES:
-            document = _from_yaml(body)
+            document = _from_yaml(body, kind)
+            strict = repeated_yaml_keys(body) if duplicates else []
         else:
             raise errors.unsupported_media_type(
                 f"the body of the request was in an unknown format - accepted media types include: {ACCEPTED}"
             )
-    except msgspec.DecodeError as error:
-        raise unrecognized(kind, f"json parse error: {error}", body) from None
-    except UnicodeDecodeError as error:
-        raise unrecognized(kind, f"json parse error: {error}", body) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, DecodeError) as error:
+        raise unrecognized(kind, f"{_NO_KIND}; json parse error: {error}", body) from None
+    if document is None:
+        return {}, strict
     if not isinstance(document, dict):
         shown = type(document).__name__
-        raise unrecognized(
-            kind, f"json parse error: json: cannot unmarshal {_GO_KINDS.get(shown, shown)} into Go value", body
+        why = (
+            f"json parse error: json: cannot unmarshal {_GO_KINDS.get(shown, shown)} into Go value of type {_ONLY_KIND}"
         )
-    return document
+        raise unrecognized(kind, f"{_NO_KIND}; {why}", body)
+    return document, strict
 
 
-_GO_KINDS = {"list": "array", "str": "string", "int": "number", "float": "number", "bool": "bool", "NoneType": "null"}
+_GO_KINDS = {"list": "array", "str": "string", "int": "number", "float": "number", "bool": "bool"}
+_NO_KIND = "couldn't get version/kind"
+_ONLY_KIND = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+
+
+def repeated_yaml_keys(body: bytes) -> list[str]:
+    """Upstream's one strict error about all the keys that a YAML body has twice."""
+    from pilothouse.machinery.yaml_text import repeated_keys
+
+    found = repeated_keys(body)
+    return [YAML_TWICE + "\n  ".join(found)] if found else []
+
+
+YAML_TWICE = "yaml: unmarshal errors:\n  "
+
+
+def strict_warnings(strict_errors: Iterable[str]) -> list[str]:
+    """Strict errors as warnings: what YAML has twice is told of key by key (``handlers/rest.go``)."""
+    told: list[str] = []
+    for error in strict_errors:
+        told += error.removeprefix(YAML_TWICE).split("\n  ") if error.startswith(YAML_TWICE) else [error]
+    return told
 
 
 def unrecognized(kind: str, why: str, body: bytes) -> errors.StatusError:
     """400 about a body that is no object at all."""
-    if not body:
-        shown = "<empty>"
-    else:
-        start = body[:100]
-        try:
-            shown = start.decode() + (" ..." if len(body) > 100 else "")
-        except UnicodeDecodeError:
-            shown = start.hex() + (" ..." if len(body) > 100 else "")
+    start = body[:30]
+    shown = start.decode(errors="replace") if body[:1] == b"{" else start.hex()
+    more = " ..." if len(body) > len(start) else ""
     return errors.bad_request(
-        f"the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; {why} ({shown})"
+        f"the object provided is unrecognized (must be of type {kind}): {why} ({shown or '<empty>'}{more})"
     )
 
 
-def _from_yaml(body: bytes) -> Any:
+def _from_yaml(body: bytes, kind: str) -> Any:
     from pilothouse.machinery.yaml_text import YamlError, load_yaml
 
     try:
         document = load_yaml(body)
     except YamlError as error:
-        raise errors.bad_request(f"error converting YAML to JSON: {error}") from None
+        raise unrecognized(kind, str(error), body) from None
     # Dates become text and keys become strings, as in JSON.
     return _decode(msgspec.json.encode(document, enc_hook=str))
 

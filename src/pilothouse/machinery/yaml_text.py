@@ -51,6 +51,31 @@ def compose_yaml(text: bytes | str) -> yaml.Node | None:
         raise _told(error) from None
 
 
+def repeated_keys(text: bytes | str) -> list[str]:
+    """What Go's strict decoder says of keys that a map has twice: ``line 9: key "foo" already set in map``."""
+    found: list[str] = []
+    seen: set[int] = set()
+
+    def look(node: Any) -> None:
+        if id(node) in seen:
+            return  # an alias
+        seen.add(id(node))
+        if isinstance(node, yaml.MappingNode):
+            names: set[str] = set()
+            for name, value in node.value:
+                key = str(name.value)
+                if key in names:
+                    found.append(f'line {name.start_mark.line + 1}: key "{key}" already set in map')
+                names.add(key)
+                look(value)
+        elif isinstance(node, yaml.SequenceNode):
+            for item in node.value:
+                look(item)
+
+    look(compose_yaml(text))
+    return found
+
+
 def _told(error: yaml.YAMLError) -> YamlError:
     mark = getattr(error, "problem_mark", None)
     line = f"line {mark.line + 1}: " if mark is not None else ""

@@ -141,31 +141,9 @@ def _has_duplicates(body: bytes) -> bool:
 
 
 def _duplicates(body: bytes) -> list[str]:
-    import yaml
+    from pilothouse.machinery.yaml_text import repeated_keys
 
-    from pilothouse.machinery.yaml_text import compose_yaml
-
-    found: list[str] = []
-    seen: set[int] = set()
-
-    def look(node: Any) -> None:
-        if id(node) in seen:
-            return  # an alias
-        seen.add(id(node))
-        if isinstance(node, yaml.MappingNode):
-            names: set[str] = set()
-            for name, value in node.value:
-                text = str(name.value)
-                if text in names:
-                    found.append(f'line {name.start_mark.line + 1}: key "{text}" already set in map')
-                names.add(text)
-                look(value)
-        elif isinstance(node, yaml.SequenceNode):
-            for item in node.value:
-                look(item)
-
-    look(compose_yaml(body))
-    return found
+    return repeated_keys(body)
 
 
 def check_config(config: Object, api_version: str, kind: str, type_: MergeType) -> None:

@@ -3,7 +3,7 @@
 Built-in kinds are checked against the API's schema (``machinery.bodies``), custom ones against their definition's.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -12,7 +12,15 @@ import msgspec
 from pilothouse.api import schema
 from pilothouse.api.schema import Definition
 from pilothouse.apiserver import errors
-from pilothouse.apiserver.bodies import JSON_TYPES, check_kind, check_size, read_document, unrecognized
+from pilothouse.apiserver.bodies import (
+    JSON_TYPES,
+    check_kind,
+    check_size,
+    read_document,
+    read_strictly,
+    strict_warnings,
+    unrecognized,
+)
 from pilothouse.apiserver.core import Call
 from pilothouse.apiserver.empties import drop_empties, may_have_empties
 from pilothouse.apiserver.objects import Object
@@ -41,9 +49,9 @@ def read_object(call: Call, options: WriteOptions) -> Object:
     """The object of the call's own kind in its body. It belongs to the caller."""
     info = call.info
     if info.custom is not None:
-        obj = read_document(call.request.body, call.content_type, info.kind)
+        obj, twice = read_strictly(call.request.body, call.content_type, info.kind)
         check_kind(obj, info, info.kind, info.api_version, _known_kinds())
-        _note(call, options, info.kind, info.version, info.custom.prune(obj))
+        _note(call, options, info.kind, info.version, twice + info.custom.prune(obj))
         return obj
     return read_built_in(call, options, info, info.group, info.version, info.kind)
 
@@ -52,14 +60,16 @@ def read_built_in(call: Call, options: WriteOptions, info: ResourceInfo, group: 
     """An object of a built-in kind in the body of the call, also of one that is not the resource's own."""
     body, content_type = call.request.body, call.content_type
     api_version = f"{group}/{version}" if group else version
+    twice: list[str] = []
     if content_type in JSON_TYPES:
         check_size(body)
     else:
-        body = msgspec.json.encode(read_document(body, content_type, kind))
+        document, twice = read_strictly(body, content_type, kind)
+        body = msgspec.json.encode(document)
     try:
         decoded = decode_body(body, definition_of(group, version, kind))
     except BodySyntaxError as error:
-        raise unrecognized(kind, f"json parse error: {error}", body) from None
+        raise unrecognized(kind, f"couldn't get version/kind; json parse error: {error}", body) from None
     except DecodeError as error:
         # An object of another kind is likely to have fields of other types; say the former.
         document = read_document(body, "", kind)
@@ -69,8 +79,8 @@ def read_built_in(call: Call, options: WriteOptions, info: ResourceInfo, group: 
     check_kind(obj, info, kind, api_version, _known_kinds())
     obj.pop("kind", None)
     obj.pop("apiVersion", None)
-    if decoded.strict_errors:
-        _note(call, options, kind, version, decoded.strict_errors)
+    if twice or decoded.strict_errors:
+        _note(call, options, kind, version, twice + decoded.strict_errors)
     if may_have_empties(body):
         _drop_empties(obj, definition_of(group, version, kind))
     return obj
@@ -94,7 +104,7 @@ def _note(call: Call, options: WriteOptions, kind: str, version: str, strict_err
         raise errors.bad_request(
             f'{kind} in version "{version}" cannot be handled as a {kind}: strict decoding error: {listed}'
         )
-    call.warnings += strict_errors
+    call.warnings += strict_warnings(strict_errors)
 
 
 def check_patched(
@@ -104,20 +114,22 @@ def check_patched(
     definition: Definition | None,
     touched: Collection[str] = (),
     strategic: Any = None,
+    twice: Sequence[str] = (),
 ) -> Object:
     """A patched object, checked like a body. What is wrong with it is a 422 about the patch.
 
     ``touched`` names the members that a patch has changed when that is known; the others are as they were stored, and
     are taken over as they are. ``strategic`` is the patch if it was a strategic merge patch: then upstream shows that,
     not the object, and goes without JSON (apiserver v0.36 ``pkg/endpoints/handlers/patch.go``, applyPatchToObject).
+    ``twice`` are the strict errors of the patch itself.
     """
-    if touched and definition is not None:
+    if touched and definition is not None and not twice:
         checked = _check_touched(obj, definition, touched)
         if checked is not None:
             return checked
     text = msgspec.json.encode(obj)
     if definition is None:
-        strict = call.info.custom.prune(obj)
+        strict = [*twice, *call.info.custom.prune(obj)]
         if strict:
             _note_patched(call, options, text.decode(), strict)
         return obj
@@ -126,8 +138,8 @@ def check_patched(
         decoded = decode_body(text, definition) if strategic is None else convert_document(obj, definition)
     except DecodeError as error:
         raise _bad_patch(shown, str(error)) from None
-    if decoded.strict_errors:
-        _note_patched(call, options, shown, decoded.strict_errors)
+    if twice or decoded.strict_errors:
+        _note_patched(call, options, shown, [*twice, *decoded.strict_errors])
     if may_have_empties(text):
         _drop_empties(decoded.document, definition)
     return decoded.document

@@ -4,8 +4,6 @@ import re
 from collections.abc import Collection
 from typing import Any
 
-import msgspec
-
 from pilothouse.api.schema import Definition
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.bodies import check_size
@@ -18,6 +16,7 @@ from pilothouse.apiserver.options import WriteOptions, read_write_options
 from pilothouse.apiserver.places import check_name, wrong_namespace
 from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.apiserver.results import ObjectResult
+from pilothouse.machinery.bodies import DecodeError, decode_untyped
 from pilothouse.machinery.json_patch import apply_json_patch
 from pilothouse.machinery.merge_patch import apply_merge_patch
 from pilothouse.machinery.patches import PatchError
@@ -29,7 +28,6 @@ STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 
 _WHOLE_METADATA = re.compile(rb'"(?:path|from)"\s*:\s*"(?:/metadata)?"').search
-_decode = msgspec.json.Decoder().decode
 
 
 async def patch(core: Core, call: Call) -> ObjectResult:
@@ -66,8 +64,12 @@ def patch_function(call: Call, info: ResourceInfo, options: WriteOptions, *, kin
         )
     if content_type not in (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH):
         raise errors.unsupported_media_type("415: Unsupported Media Type", details={})
-    document = _read_patch(body)
+    document, twice = _read_patch(body, "" if content_type == STRATEGIC_MERGE_PATCH else "error decoding patch: ")
     _check_shape(content_type, document)
+    if content_type == JSON_PATCH:
+        twice = [f"json patch {text}" for text in (*twice, *_unknown_in_operations(document))]
+    if options.field_validation == "Ignore":
+        twice = []
     definition = _definition(info, kind)
     touched = _touched(content_type, document)
 
@@ -85,7 +87,7 @@ def patch_function(call: Call, info: ResourceInfo, options: WriteOptions, *, kin
             raise _refused(error) from None
         strategic = document if content_type == STRATEGIC_MERGE_PATCH else None
         # What its types don't allow is told before whose object it is.
-        result = check_patched(call, options, _shaped(result, before), definition, touched, strategic)
+        result = check_patched(call, options, _shaped(result, before), definition, touched, strategic, twice)
         _check_place(call, result["metadata"])
         if kind and result["metadata"].get("uid") not in (None, "", uid):
             problem = errors.invalid_value("metadata.uid", result["metadata"]["uid"], "field is immutable")
@@ -96,14 +98,22 @@ def patch_function(call: Call, info: ResourceInfo, options: WriteOptions, *, kin
     return apply
 
 
-def _read_patch(body: bytes) -> Any:
+def _read_patch(body: bytes, prefix: str) -> tuple[Any, list[str]]:
+    """The patch, and in the words of a strict error what is in it twice."""
     try:
-        return _decode(body)
-    except msgspec.DecodeError as error:
-        text = "unexpected end of JSON input" if "truncated" in str(error) else str(error)
-        raise errors.bad_request(f"error decoding patch: {text}") from None
-    except RecursionError:
-        raise errors.bad_request("error decoding patch: json: exceeded max depth") from None
+        return decode_untyped(body)
+    except DecodeError as error:
+        raise errors.bad_request(f"{prefix}{error}") from None
+
+
+def _unknown_in_operations(document: list[Object]) -> list[str]:
+    """Members of a JSON patch's operations that mean nothing, as strict errors."""
+    return [
+        f'unknown field "[{position}].{name}"'
+        for position, operation in enumerate(document)
+        for name in operation
+        if name not in ("op", "from", "path", "value")
+    ]
 
 
 def _check_shape(content_type: str, document: Any) -> None:
