@@ -7,7 +7,7 @@ from tests.apiserver.api import Answer, Api, Object, on
 
 from pilothouse.apiserver.customresources.field_paths import PathError, resolve
 from pilothouse.apiserver.customresources.rules import ABSENT, Run, rule_tree
-from pilothouse.apiserver.customresources.schema import validate
+from pilothouse.apiserver.customresources.schema import list_problems, validate
 from pilothouse.apiserver.customresources.structural import schema_problems
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -388,6 +388,12 @@ def test_paths_to_fields(text: str, path: str) -> None:
     assert found == path
 
 
+WRONG_BOOLEAN = [
+    'spec: Invalid value: "integer": spec in body must be of type boolean: "integer"',
+    'spec: Unsupported value: 1: supported values: "true"',
+]
+
+
 def shaped(value: Any, spec: Object) -> list[str]:
     return [str(problem) for problem in validate({"spec": value}, {"type": "object", "properties": {"spec": spec}})]
 
@@ -419,8 +425,64 @@ def shaped(value: Any, spec: Object) -> list[str]:
         pytest.param(
             {"type": "object", "maxProperties": 1, "required": ["c"], "additionalProperties": INTEGER},
             {"a": "x", "b": 1},
-            ["spec: Too many: 2: must have at most 1 item"],
-            id="too many fields end the look",
+            [
+                "spec: Too many: 2: must have at most 1 item",
+                'spec.a: Invalid value: "string": spec.a in body must be of type integer: "string"',
+                "spec.c: Required value",
+            ],
+            id="all that is wrong with an object",
+        ),
+        pytest.param(
+            {"type": "string", "enum": ["a"]},
+            1,
+            [
+                'spec: Invalid value: "integer": spec in body must be of type string: "integer"',
+                'spec: Unsupported value: 1: supported values: "a"',
+            ],
+            id="another type is no choice either",
+        ),
+        pytest.param(
+            {"type": "string", "nullable": True, "enum": ["a"]},
+            None,
+            ['spec: Unsupported value: null: supported values: "a"'],
+            id="null is no choice",
+        ),
+        pytest.param({"type": "boolean", "enum": [True]}, 1, WRONG_BOOLEAN, id="one is not true"),
+        pytest.param(
+            {"type": "number", "multipleOf": 0.5, "minimum": 0.5, "maximum": 0.1},
+            0.3,
+            [
+                "spec: Invalid value: 0.3: spec in body should be a multiple of 0.5",
+                "spec: Invalid value: 0.3: spec in body should be greater than or equal to 0.5",
+                "spec: Invalid value: 0.3: spec in body should be less than or equal to 0.1",
+            ],
+            id="a number's multiple, least and most",
+        ),
+        pytest.param(
+            {"type": "integer", "format": "int32"},
+            1 << 31,
+            ['<nil>: Invalid value: "": Checked value must be of type integer with format int32 in spec'],
+            id="too large for its format",
+        ),
+        pytest.param(
+            {"type": "integer"},
+            1 << 63,
+            [
+                'spec: Invalid value: "number": spec in body must be of type integer: "number"',
+                '<nil>: Invalid value: "": Checked value must be of type integer (default format) in spec',
+            ],
+            id="too large for any integer",
+        ),
+        pytest.param({"type": "integer"}, 2.0, [], id="a whole number with a fraction"),
+        pytest.param(
+            {"type": "string", "format": "date-time"}, "2020-01-01t00:00:00z", [], id="small letters in a time"
+        ),
+        pytest.param({"type": "string", "format": "duration"}, "P1D", [], id="a number and a unit somewhere"),
+        pytest.param(
+            {"type": "string", "format": "date-time"},
+            1,
+            ['spec: Invalid value: "int64": spec in body must be of type date-time: "int64"'],
+            id="a format tells more than a type",
         ),
     ],
 )
@@ -444,6 +506,136 @@ def test_numbers_to_scale_must_be_numbers() -> None:
     ]
 
 
+def test_lists_are_looked_at_after_everything_else() -> None:
+    keyed = {
+        "type": "array",
+        "items": {"type": "object", "properties": {"k": STRING, "v": STRING}},
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["k"],
+    }
+    node = {"properties": {"keyed": keyed, "set": {"type": "array", "items": STRING, "x-kubernetes-list-type": "set"}}}
+    value = {"keyed": [{"k": "a"}, {"k": "b"}, {"k": "a"}, {"k": "a"}], "set": ["x", "x", "x"]}
+    assert [str(problem) for problem in list_problems(value, node)] == [
+        'keyed[2]: Duplicate value: {"k":"a"}',
+        'set[1]: Duplicate value: "x"',
+    ]
+    assert [str(problem) for problem in list_problems({"keyed": [{"k": "a"}, 1]}, node)] == [
+        "keyed[1]: Invalid value: 1: must be an object for an array of list-type map"
+    ]
+
+
+def test_what_an_update_leaves_as_it_was_is_let_in() -> None:
+    """In branches too, and only if it is the same JSON: ``true`` is not 1."""
+    text = {
+        "type": "object",
+        "properties": {"a": STRING, "b": STRING},
+        "allOf": [{"properties": {"a": {"minLength": 3}}}],
+    }
+    assert validate({"a": "x", "b": "2"}, text, "", {"a": "x", "b": "1"}) == []
+    assert validate({"a": "y", "b": "1"}, text, "", {"a": "x", "b": "1"}) != []
+    flag = {"type": "object", "properties": {"a": {"type": "boolean"}}}
+    assert validate({"a": 1}, flag, "", {"a": True}) != []
+
+
+def test_the_schema_may_restrict_the_name() -> None:
+    named = {"type": "object", "properties": {"name": {"type": "string", "pattern": "^a"}}}
+
+    async def main(api: Api) -> list[Answer]:
+        made = definition({"type": "object"})
+        made["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["metadata"] = named
+        await api.made(DEFINITIONS, made)
+        return [await api.post(THINGS, {**thing(), "metadata": {"name": name}}) for name in ("t", "at")]
+
+    refused, taken = on(main)
+    assert refused.message == (
+        'Thing.example.com "t" is invalid: metadata.name: Invalid value: "t": metadata.name in body should match \'^a\''
+    )
+    assert taken.status == 201
+
+
+def test_whole_numbers_are_stored_without_a_fraction() -> None:
+    async def main(api: Api) -> str:
+        await api.made(
+            DEFINITIONS, definition({"type": "object", "properties": {"n": INTEGER, "m": {"type": "number"}}})
+        )
+        body = b'{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"t"},"spec":{"n":1.0,"m":2.50}}'
+        made = await api.post(THINGS, body)
+        assert made.status == 201, made.text
+        return (await api.get(THINGS + "/t")).text
+
+    assert '"spec":{"n":1,"m":2.5}' in on(main)
+
+
+def test_names_of_finalizers_that_others_could_choose_are_warned_of() -> None:
+    told = "prefer a domain-qualified finalizer name{} to avoid accidental conflicts with other finalizer writers"
+
+    async def main(api: Api) -> list[str]:
+        await api.made(DEFINITIONS, definition({"type": "object"}))
+        meta = {"name": "t", "finalizers": ["mine", "a.example.com", "example.com/a", "orphan"]}
+        made = await api.post(THINGS, {**thing(), "metadata": meta})
+        same = await api.patch(THINGS + "/t", {"metadata": {"labels": {"a": "b"}}})
+        more = await api.patch(THINGS + "/t", {"metadata": {"finalizers": ["mine", "your"]}})
+        return [answer.headers.get("warning", "") for answer in (made, same, more)]
+
+    made, same, more = on(main)
+    assert made == (
+        f'299 - "metadata.finalizers: \\"a.example.com\\": {told.format(" including a path (/)")}", '
+        f'299 - "metadata.finalizers: \\"mine\\": {told.format("")}"'
+    )
+    assert same == ""
+    assert more == f'299 - "metadata.finalizers: \\"your\\": {told.format("")}"'
+
+
+@pytest.mark.parametrize(
+    ("inside", "code", "told"),
+    [
+        pytest.param(
+            {"apiVersion": "a/b/c", "kind": "Pod"},
+            422,
+            'spec.pod.apiVersion: Invalid value: "a/b/c": unexpected GroupVersion string: a/b/c',
+            id="a version",
+        ),
+        pytest.param(
+            {"apiVersion": "v1", "kind": ""}, 422, 'spec.pod.kind: Invalid value: "": must not be empty', id="no kind"
+        ),
+        pytest.param(
+            {"apiVersion": "v1", "kind": "p d"},
+            422,
+            'spec.pod.kind: Invalid value: "p d": may have mixed case, but should otherwise match: ',
+            id="a kind",
+        ),
+        pytest.param(
+            {"apiVersion": "v1", "kind": "Pod", "metadata": {"labels": {"a b": "c"}}},
+            422,
+            'spec.pod.metadata.labels: Invalid value: "a b": name part must consist of',
+            id="a label",
+        ),
+        pytest.param(
+            {"apiVersion": 1, "kind": "Pod"},
+            400,
+            'Thing in version "v1" cannot be handled as a Thing: spec.pod.apiVersion: Invalid value: 1: must be a string',
+            id="a version of another type",
+        ),
+        pytest.param(
+            {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": 1}},
+            400,
+            'Thing in version "v1" cannot be handled as a Thing: spec.pod.metadata: Invalid value: {"name":1}: json: cannot '
+            "unmarshal number into Go struct field ObjectMeta.name of type string",
+            id="metadata of another type",
+        ),
+    ],
+)
+def test_what_is_wrong_with_resources_in_resources(inside: Object, code: int, told: str) -> None:
+    embedded = {"type": "object", "x-kubernetes-embedded-resource": True, "x-kubernetes-preserve-unknown-fields": True}
+
+    async def main(api: Api) -> Answer:
+        await api.made(DEFINITIONS, definition({"type": "object", "properties": {"pod": embedded}}))
+        return await api.post(THINGS, thing(pod=inside))
+
+    refused = on(main)
+    assert (refused.status, told in refused.message) == (code, True), refused.message
+
+
 def test_resources_in_resources_say_what_they_are() -> None:
     embedded = {"type": "object", "x-kubernetes-embedded-resource": True, "x-kubernetes-preserve-unknown-fields": True}
 
@@ -454,7 +646,6 @@ def test_resources_in_resources_say_what_they_are() -> None:
 
     refused, taken = on(main)
     assert refused.message == (
-        'Thing.example.com "t" is invalid: [spec.pod.apiVersion: Required value: must not be empty, spec.pod.kind: '
-        "Required value: must not be empty]"
+        'Thing.example.com "t" is invalid: [spec.pod.apiVersion: Required value, spec.pod.kind: Required value]'
     )
     assert taken.body["spec"]["pod"] == {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "x": 1}

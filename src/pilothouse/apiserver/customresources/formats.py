@@ -14,7 +14,6 @@ from functools import cache
 
 from pilothouse.machinery.durations import DurationError, parse_duration
 from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors
-from pilothouse.machinery.times import TimeError, parse_time
 
 _HEX12 = "[0-9a-f]{12}"
 _MAC = (
@@ -32,50 +31,18 @@ _CARD = (
 )
 _CHANNEL = r"\s*(?:0|[1-9]\d?|1\d\d?|2[0-4]\d|25[0-5])\s*"
 _RGB = rf"rgb\({_CHANNEL},{_CHANNEL},{_CHANNEL}\)"
-_SPAN = r"((?:\d+)\s*(?:[A-Za-zµ]+))"
-_SPANS = frozenset(
-    [
-        "ns",
-        "nano",
-        "nanos",
-        "nanosecond",
-        "nanoseconds",
-        "us",
-        "µs",
-        "micro",
-        "micros",
-        "microsecond",
-        "microseconds",
-        "ms",
-        "milli",
-        "millis",
-        "millisecond",
-        "milliseconds",
-        "s",
-        "sec",
-        "secs",
-        "second",
-        "seconds",
-        "m",
-        "min",
-        "mins",
-        "minute",
-        "minutes",
-        "h",
-        "hr",
-        "hrs",
-        "hour",
-        "hours",
-        "d",
-        "day",
-        "days",
-        "w",
-        "wk",
-        "wks",
-        "week",
-        "weeks",
-    ]
+_SPAN = r"([0-9]+)\s*([A-Za-zµ]+)"
+_SPANS = (
+    ("ns", "nano"),
+    ("us", "µs", "micro"),
+    ("ms", "milli"),
+    ("s", "sec"),
+    ("m", "min"),
+    ("h", "hr", "hour"),
+    ("d", "day"),
+    ("w", "wk", "week"),
 )
+_CLOCK = r"([0-9]{2}):([0-9]{2}):([0-9]{2})(?:.[0-9]+)?(?:z|[+-][0-9]{2}:[0-9]{2})"
 
 
 _compiled = cache(re.compile)
@@ -114,21 +81,25 @@ def _is_date(text: str) -> bool:
 
 
 def _is_time(text: str) -> bool:
-    try:
-        parse_time(text)
-    except TimeError:
-        return False
-    return True
+    """A date and a time of day with its zone; the letters between them may be small."""
+    date, _t, clock = text.lower().partition("t")
+    found = _fullmatch(_CLOCK, clock.partition("t")[0])
+    return _is_date(date) and found is not None and found[1] <= "23" and found[2] <= "59" and found[3] <= "59"
 
 
 def _is_duration(text: str) -> bool:
-    """Go's durations, or one number with a unit in words: ``3 weeks``."""
+    """Go's durations, or anything with a number and a unit in words in it: ``3 weeks``, ``P1D``."""
     try:
         parse_duration(text)
     except DurationError:
-        found = _compiled(_SPAN).search(text)
-        return found is not None and re.sub(r"[\d\s]", "", found[1]) in _SPANS
+        found = _compiled(_SPAN).findall(text)
+        return all(int(number) < 1 << 63 for number, _unit in found) and any(_is_unit(unit) for _number, unit in found)
     return True
+
+
+def _is_unit(text: str) -> bool:
+    unit = text.lower()
+    return any(unit in words or unit.startswith(words[-1]) for words in _SPANS)
 
 
 def _is_base64(text: str) -> bool:

@@ -9,9 +9,11 @@ from typing import Any
 
 import msgspec
 
-from pilothouse.apiserver import errors
+from pilothouse.apiserver import errors, metadata
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.strategies.judgements import GENERIC
+from pilothouse.machinery.names import dns_1035_label_errors, path_segment_errors
 
 Node = Mapping[str, Any]
 EMBEDDED = "x-kubernetes-embedded-resource"
@@ -42,17 +44,48 @@ def children(value: Any, node: Node, path: str) -> Iterator[tuple[str, Node, Any
 
 
 def embedded_problems(value: Any, node: Node, path: str = "") -> list[FieldError]:
-    """A resource inside of a resource says what it is."""
+    """What is wrong with kind and metadata of resources inside of a resource."""
     problems: list[FieldError] = []
     for where, below, member in children(value, node, path):
         if below.get(EMBEDDED) and isinstance(member, dict):
-            problems += [
-                errors.required(f"{where}.{field}", "must not be empty")
-                for field in ("apiVersion", "kind")
-                if not member.get(field)
-            ]
+            problems += _resource_problems(member, where)
         problems += embedded_problems(member, below, where)
     return problems
+
+
+def _resource_problems(obj: Object, path: str) -> list[FieldError]:
+    problems = [errors.required(f"{path}.{field}") for field in ("apiVersion", "kind") if field not in obj]
+    if "apiVersion" in obj:
+        told = api_version_problem(obj["apiVersion"])
+        problems += [errors.invalid_value(f"{path}.apiVersion", obj["apiVersion"], told)] if told else []
+    if "kind" in obj:
+        told = kind_problem(obj["kind"])
+        problems += [errors.invalid_value(f"{path}.kind", obj["kind"], told)] if told else []
+    if obj.get("metadata"):
+        # It is decoded already. A name is not asked for.
+        meta = {**obj["metadata"], "name": obj["metadata"].get("name") or "fakename"}
+        for found in metadata.validate(meta, path_segment_errors, GENERIC) or metadata.validate_common(meta, GENERIC):
+            problems.append(FieldError(f"{path}.{found.field}", found.reason, found.text))
+    return problems
+
+
+def api_version_problem(value: Any) -> str:
+    """Why it is no group and version, or ""."""
+    if not isinstance(value, str):
+        return "must be a string"
+    if not value:
+        return "must not be empty"
+    return f"unexpected GroupVersion string: {value}" if value.count("/") > 1 else ""
+
+
+def kind_problem(value: Any) -> str:
+    """Why it is no kind, or ""."""
+    if not isinstance(value, str):
+        return "must be a string"
+    if not value:
+        return "must not be empty"
+    found = dns_1035_label_errors(value.lower())
+    return "may have mixed case, but should otherwise match: " + ",".join(found) if found else ""
 
 
 def scale_problems(obj: Object, paths: ScalePaths | None) -> list[FieldError]:
@@ -89,7 +122,7 @@ def _at(obj: Any, path: str) -> tuple[Any, str]:
             if node is None:
                 return None, ""
             wanted = "expected map[string]interface{}"
-            return None, f"{walked} accessor error: {_go(node)} is of the type {_go_type(node)}, {wanted}"
+            return None, f"{walked}.{part} accessor error: {_go(node)} is of the type {_go_type(node)}, {wanted}"
         node, walked = node.get(part), f"{walked}.{part}"
     return node, ""
 

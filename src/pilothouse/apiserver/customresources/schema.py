@@ -18,6 +18,7 @@ Node = Mapping[str, Any]
 _PRESERVE = "x-kubernetes-preserve-unknown-fields"
 _EMBEDDED = "x-kubernetes-embedded-resource"
 _INT_OR_STRING = "x-kubernetes-int-or-string"
+_LIST_TYPE, _KEYS = "x-kubernetes-list-type", "x-kubernetes-list-map-keys"
 _OBJECT_FIELDS = ("apiVersion", "kind", "metadata")
 _NOTHING: Node = {}
 
@@ -90,27 +91,21 @@ def apply_defaults(value: Any, node: Node) -> None:
 
 def validate(value: Any, node: Node, path: str = "", old: Any = _MISSING) -> list[FieldError]:
     """What is wrong with a value. What is the same as in ``old`` is not looked at: it was let in before."""
-    if not isinstance(old, _Missing) and value == old:
+    if not isinstance(old, _Missing) and same(value, old):
         return []
-    problems: list[FieldError] = []
-    if value is None and node.get("nullable"):
-        return []
-    wanted = ["integer", "string"] if node.get(_INT_OR_STRING) else [node["type"]] if node.get("type") else []
-    found = _type_of(value)
-    if wanted and found not in wanted and not (found == "integer" and "number" in wanted):
-        listed = ",".join(wanted)
-        return [errors.invalid_type(path, found, f'{path} in body must be of type {listed}: "{found}"')]
-    # In the order of kube-openapi's validators (``pkg/validation/validate/schema.go``).
-    problems += _junction_problems(value, node, path)
-    if isinstance(value, list):
-        problems += _list_problems(value, node, path, old if isinstance(old, list) else _MISSING)
-    elif isinstance(value, str):
+    problems = _type_problems(value, node, path)
+    # In the order of kube-openapi's validators (``pkg/validation/validate/schema.go``), which all have their say.
+    if value is not None:
+        problems += _junction_problems(value, node, path, old)
+    if isinstance(value, str):
         problems += _string_problems(value, node, path)
     elif isinstance(value, int | float) and not isinstance(value, bool):
         problems += _number_problems(value, node, path)
+    elif isinstance(value, list):
+        problems += _list_problems(value, node, path, old if isinstance(old, list) else _MISSING)
     choices = node.get("enum")
-    if choices is not None and value not in choices:
-        # Upstream hands choices on as text.
+    if choices and not any(same(value, choice) for choice in choices if choice is not None):
+        # Upstream hands choices on as text. That null is none of them even where it is listed is upstream's, too.
         told = [choice if isinstance(choice, str) else errors.shown(choice) for choice in choices]
         problems.append(errors.not_supported(path, value, told))
     if isinstance(value, dict):
@@ -118,34 +113,73 @@ def validate(value: Any, node: Node, path: str = "", old: Any = _MISSING) -> lis
     return problems
 
 
-def _type_of(value: Any) -> str:
+def same(one: Any, other: Any) -> bool:
+    """Whether two values are the same JSON. For Python ``True`` is 1."""
+    if one != other:
+        return False
+    if isinstance(one, dict):
+        return all(same(value, other[name]) for name, value in one.items())
+    if isinstance(one, list):
+        return all(map(same, one, other))
+    return isinstance(one, bool) == isinstance(other, bool)
+
+
+def _type_problems(value: Any, node: Node, path: str) -> list[FieldError]:
+    wanted = ["integer", "string"] if node.get(_INT_OR_STRING) else [node["type"]] if node.get("type") else []
+    if value is None:
+        return [_wrong_type(path, ",".join(wanted), "null")] if wanted and not node.get("nullable") else []
+    found, detail = _type_of(value)
+    fits = found in wanted or (found == "integer" and "number" in wanted)
+    whole = isinstance(value, float) and value.is_integer() and abs(value) <= _MAX_EXACT
+    fits = fits or (whole and "integer" in wanted)
+    format_ = _checked_format(node, wanted)
+    if format_ and not isinstance(value, str | list) and not fits and detail != format_:
+        return [_wrong_type(path, format_, detail)]
+    if format_ and isinstance(value, str | list) and wanted in ([], ["string"]):
+        return []  # the format's own validator looks at texts
+    return [_wrong_type(path, ",".join(wanted), found)] if wanted and not fits else []
+
+
+def _wrong_type(path: str, wanted: str, found: str) -> FieldError:
+    return errors.invalid_type(path, found, f"{path} in body must be of type {wanted}: {errors.shown(found)}")
+
+
+def _checked_format(node: Node, wanted: list[str]) -> str:
+    """The format, if upstream does not strip it off values of that type (apiextensions ``validation/formats.go``)."""
+    format_: str = node.get("format") or ""
+    if wanted == ["integer"]:
+        return format_ if format_ in ("int32", "int64") else ""
+    if wanted == ["number"]:
+        return format_ if format_ in ("float", "double") else ""
+    return format_ if wanted in ([], ["string"]) and (format_ in FORMATS or format_ == "password") else ""
+
+
+def _type_of(value: Any) -> tuple[str, str]:
+    """What JSON schema calls a value, and which format Go's value for it has."""
     match value:
-        case None:
-            return "null"
         case bool():
-            return "boolean"
-        case int():
-            return "integer"
-        case float():
-            return "integer" if value.is_integer() else "number"
+            return "boolean", ""
+        case int() if -_MAX_INT <= value < _MAX_INT:
+            return "integer", "int64"
+        case int() | float():
+            return "number", "float64"
         case str():
-            return "string"
+            return "string", ""
         case dict():
-            return "object"
+            return "object", ""
         case _:
-            return "array"
+            return "array", ""
+
+
+_MAX_INT = 1 << 63
+_MAX_EXACT = (1 << 53) - 1
+"""Beyond, a float may stand for another whole number (go-openapi ``swag.IsFloat64AJSONInteger``)."""
 
 
 def _object_problems(value: dict[str, Any], node: Node, path: str, old: Any) -> list[FieldError]:
-    # Too few or too many end the look at an object.
     problems = _count_problems(len(value), node, path, "Properties", "properties")
-    if problems:
-        return problems
     properties = node.get("properties") or _NOTHING
     additional = node.get("additionalProperties")
-    for name in node.get("required") or ():
-        if name not in value:
-            problems.append(errors.required(_join(path, name)))
     for name, member in value.items():
         below = properties.get(name)
         if below is None:
@@ -154,43 +188,80 @@ def _object_problems(value: dict[str, Any], node: Node, path: str, old: Any) -> 
             below = additional
         before = _MISSING if isinstance(old, _Missing) else old.get(name, _MISSING)
         problems += validate(member, below, _join(path, name), before)
+    for name in node.get("required") or ():
+        if name not in value:
+            problems.append(errors.required(_join(path, name)))
     return problems
 
 
 def _count_problems(count: int, node: Node, path: str, suffix: str, noun: str) -> list[FieldError]:
     least, most = node.get("min" + suffix), node.get("max" + suffix)
     problems = []
-    if most is not None and count > most:
-        problems.append(errors.too_many(path, count, most))
     if least is not None and count < least:
         problems.append(errors.invalid_value(path, count, f"{path} in body should have at least {least} {noun}"))
+    if most is not None and count > most:
+        problems.append(errors.too_many(path, count, most))
     return problems
 
 
 def _list_problems(value: list[Any], node: Node, path: str, old: Any) -> list[FieldError]:
     problems: list[FieldError] = []
-    items, kind = node.get("items") or _NOTHING, node.get("x-kubernetes-list-type")
-    keys = node.get("x-kubernetes-list-map-keys") or ()
+    items, keys = node.get("items") or _NOTHING, node.get(_KEYS) or ()
     before: dict[str, Any] = {}
-    if kind == "map" and not isinstance(old, _Missing):
+    if node.get(_LIST_TYPE) == "map" and not isinstance(old, _Missing):
         before = {_identity(item, keys): item for item in old if isinstance(item, dict)}
-    seen: set[str] = set()
     for position, item in enumerate(value):
-        where = f"{path}[{position}]"
-        identity = _identity(item, keys) if kind == "map" else errors.shown(item)
-        if kind in ("map", "set"):
-            if identity in seen:
-                shown = {key: item.get(key) for key in keys if key in item} if kind == "map" else item
-                problems.append(errors.duplicate(where, shown))
-            seen.add(identity)
-        problems += validate(item, items, where, before.get(identity, _MISSING))
+        known = before.get(_identity(item, keys), _MISSING) if before else _MISSING
+        problems += validate(item, items, f"{path}[{position}]", known)
     return problems + _count_problems(len(value), node, path, "Items", "items")
 
 
 def _identity(item: Any, keys: Any) -> str:
+    """What tells the items of a list of type map apart."""
     if not isinstance(item, dict):
-        return errors.shown(item)
-    return errors.shown([item.get(key) for key in keys])
+        return errors.shown({})
+    return errors.shown([item.get(key, _NOTHING) for key in keys])
+
+
+def list_problems(value: Any, node: Node, path: str = "") -> list[FieldError]:
+    """What a list of type set or map has twice (apiextensions ``pkg/apiserver/schema/listtype``)."""
+    problems: list[FieldError] = []
+    if isinstance(value, list):
+        if node.get(_LIST_TYPE) == "set":
+            problems += _repeated([errors.shown(item) for item in value], value, path)
+        elif node.get(_LIST_TYPE) == "map":
+            problems += _repeated_items(value, node.get(_KEYS) or (), path)
+        if node.get("items"):
+            for position, item in enumerate(value):
+                problems += list_problems(item, node["items"], f"{path}[{position}]")
+    elif isinstance(value, dict):
+        properties, additional = node.get("properties") or _NOTHING, node.get("additionalProperties")
+        for name, member in value.items():
+            if name in properties:
+                problems += list_problems(member, properties[name], _join(path, name))
+            elif isinstance(additional, dict):
+                problems += list_problems(member, additional, f"{path}[{name}]")
+    return problems
+
+
+def _repeated_items(items: list[Any], keys: Any, path: str) -> list[FieldError]:
+    for position, item in enumerate(items):
+        if item is not None and not isinstance(item, dict):
+            why = "must be an object for an array of list-type map"
+            return [errors.invalid_value(f"{path}[{position}]", item, why)]
+    shown = [{key: item[key] for key in keys if key in item} if item else {} for item in items]
+    return _repeated([_identity(item, keys) for item in items], shown, path)
+
+
+def _repeated(identities: list[str], shown: list[Any], path: str) -> list[FieldError]:
+    """The second of each that is there more than once."""
+    problems: list[FieldError] = []
+    times: dict[str, int] = {}
+    for position, identity in enumerate(identities):
+        times[identity] = times.get(identity, 0) + 1
+        if times[identity] == 2:
+            problems.append(errors.duplicate(f"{path}[{position}]", shown[position]))
+    return problems
 
 
 def _matches(pattern: str, value: str) -> bool:
@@ -217,28 +288,50 @@ def _string_problems(value: str, node: Node, path: str) -> list[FieldError]:
 
 
 def _number_problems(value: float, node: Node, path: str) -> list[FieldError]:
-    problems: list[FieldError] = []
+    problems = _range_problems(value, node, path)
     least, most, factor = node.get("minimum"), node.get("maximum"), node.get("multipleOf")
-    if most is not None and (value >= most if node.get("exclusiveMaximum") else value > most):
-        told = f"less than {most}" if node.get("exclusiveMaximum") else f"less than or equal to {most}"
-        problems.append(errors.invalid_value(path, value, f"{path} in body should be {told}"))
+    if factor and not _is_multiple(value, factor):
+        problems.append(errors.invalid_value(path, value, f"{path} in body should be a multiple of {factor}"))
     if least is not None and (value <= least if node.get("exclusiveMinimum") else value < least):
         told = f"greater than {least}" if node.get("exclusiveMinimum") else f"greater than or equal to {least}"
         problems.append(errors.invalid_value(path, value, f"{path} in body should be {told}"))
-    if factor and not math.isclose(math.remainder(value, factor), 0.0, abs_tol=1e-9):
-        problems.append(errors.invalid_value(path, value, f"{path} in body should be a multiple of {factor}"))
+    if most is not None and (value >= most if node.get("exclusiveMaximum") else value > most):
+        told = f"less than {most}" if node.get("exclusiveMaximum") else f"less than or equal to {most}"
+        problems.append(errors.invalid_value(path, value, f"{path} in body should be {told}"))
     return problems
 
 
-def _junction_problems(value: Any, node: Node, path: str) -> list[FieldError]:
-    """allOf, anyOf, oneOf and not. Upstream reports these without a field."""
+_RANGES = {"int32": 1 << 31, "int64": _MAX_INT, "": _MAX_INT}
+_MAX_FLOAT32 = (2 - 2**-23) * 2.0**127
+
+
+def _range_problems(value: float, node: Node, path: str) -> list[FieldError]:
+    """What does not fit into the number's format (since v1.36). Upstream tells it without a field."""
+    if node.get(_INT_OR_STRING):
+        return []
+    kind = node.get("type") or ""
+    format_ = _checked_format(node, [kind])
+    if kind == "integer":
+        whole = isinstance(value, int) or value.is_integer()
+        fits = whole and -_RANGES[format_] <= value < _RANGES[format_]
+    else:
+        fits = format_ != "float" or abs(value) <= _MAX_FLOAT32
+    if fits:
+        return []
+    what = f"with format {format_}" if format_ else "(default format)"
+    return [_unplaced(f"Checked value must be of type {kind} {what} in {path}")]
+
+
+def _is_multiple(value: float, factor: float) -> bool:
+    if isinstance(value, int) and float(factor).is_integer():
+        return value % int(factor) == 0
+    quotient = 1 / factor * value if factor < 1 else value / factor
+    return abs(quotient) <= _MAX_EXACT and math.isclose(quotient, round(quotient), rel_tol=1e-9)
+
+
+def _junction_problems(value: Any, node: Node, path: str, old: Any) -> list[FieldError]:
+    """anyOf, oneOf, allOf and not. Upstream reports these without a field."""
     problems: list[FieldError] = []
-    every = [validate(value, below, path) for below in node.get("allOf") or ()]
-    if any(every):
-        for found in every:
-            problems += found
-        none = ". None validated" if all(every) else ""
-        problems.append(_unplaced(f'"{path}" must validate all the schemas (allOf){none}'))
     for word, told in (
         ("anyOf", "must validate at least one schema (anyOf)"),
         ("oneOf", "must validate one and only one schema (oneOf)"),
@@ -246,7 +339,7 @@ def _junction_problems(value: Any, node: Node, path: str) -> list[FieldError]:
         branches = node.get(word)
         if not branches:
             continue
-        results = [validate(value, below, path) for below in branches]
+        results = [validate(value, below, path, old) for below in branches]
         valid = sum(not result for result in results)
         if word == "anyOf" and valid:
             continue
@@ -258,7 +351,13 @@ def _junction_problems(value: Any, node: Node, path: str) -> list[FieldError]:
         problems.append(_unplaced(f'"{path}" {told}{tail}'))
         if not valid:
             problems += sorted(results, key=len)[0]
-    if node.get("not") is not None and not validate(value, node["not"], path):
+    every = [validate(value, below, path, old) for below in node.get("allOf") or ()]
+    if any(every):
+        for found in every:
+            problems += found
+        none = ". None validated" if all(every) else ""
+        problems.append(_unplaced(f'"{path}" must validate all the schemas (allOf){none}'))
+    if node.get("not") is not None and not validate(value, node["not"], path, old):
         problems.append(_unplaced(f'"{path}" must not validate the schema (not)'))
     return problems
 

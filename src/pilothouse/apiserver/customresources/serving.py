@@ -49,17 +49,35 @@ class CustomVersion(msgspec.Struct, frozen=True, eq=False):
     strategy: Strategy
 
     def prune(self, obj: Object) -> list[str]:
-        """Remove what the schema does not know; the removed fields in the words of a strict error."""
-        return _check_metadata(obj) + schema.prune(obj, self.openapi) + self._embedded(obj, self.openapi, "")
+        """Remove what the schema does not know; the removed fields in the words of a strict error.
+
+        Raises ``DecodeError`` for metadata that is none, and for what should say of what kind an object is.
+        """
+        unknown = _check_metadata(obj) + sorted(schema.prune(obj, self.openapi))
+        return unknown + self._embedded(obj, self.openapi, "")
 
     def _embedded(self, value: Any, node: Any, path: str) -> list[str]:
         """The same for the metadata of resources inside of this one."""
         removed: list[str] = []
         for name, below, member in children(value, node, path):
-            if below.get(EMBEDDED) and isinstance(member, dict) and member.get("metadata") is not None:
-                removed += [text.replace('"metadata.', f'"{name}.metadata.') for text in _check_metadata(member)]
+            if below.get(EMBEDDED) and isinstance(member, dict):
+                for field in ("apiVersion", "kind"):
+                    if not isinstance(member.get(field, ""), str):
+                        raise DecodeError(
+                            str(errors.invalid_value(f"{name}.{field}", member[field], "must be a string"))
+                        )
+                removed += self._embedded_metadata(member, name)
             removed += self._embedded(member, below, name)
         return removed
+
+    def _embedded_metadata(self, member: Object, path: str) -> list[str]:
+        if member.get("metadata") is None:
+            return []
+        try:
+            return [text.replace('"metadata.', f'"{path}.metadata.') for text in _check_metadata(member)]
+        except DecodeError as error:
+            given = errors.invalid_value(f"{path}.metadata", member["metadata"], str(error))
+            raise DecodeError(str(given)) from None
 
 
 def _check_metadata(obj: Object) -> list[str]:
@@ -69,10 +87,7 @@ def _check_metadata(obj: Object) -> list[str]:
         obj["metadata"] = {}
         return []
     definition = api_schema.load().definition(_OBJECT_META)
-    try:
-        decoded = decode_body(msgspec.json.encode(meta), definition)
-    except DecodeError as error:
-        raise errors.bad_request(f"failed to decode metadata: {error}") from None
+    decoded = decode_body(msgspec.json.encode(meta), definition)
     obj["metadata"] = decoded.document
     return [f'unknown field "metadata.{name}"' for name in decoded.unknown]
 
@@ -121,7 +136,9 @@ def _row(definition: Object, version: Object, stored_as: ResourceInfo | None) ->
         if not trees:
             trees.append(rule_tree(openapi))
         tree = trees[0]
-        problems = _body_problems(obj, openapi, old) + embedded_problems(obj, openapi) + scale_problems(obj, scale)
+        problems = _schema_problems(obj, openapi, old) + scale_problems(obj, scale) + embedded_problems(obj, openapi)
+        if old is None or not schema.list_problems(old, openapi):
+            problems += schema.list_problems(obj, openapi)
         if tree is None:
             return problems
         if any(problem.reason in _BLOCKING for problem in problems):
@@ -180,13 +197,9 @@ def _deprecation(spec: Object, name: str) -> str:
     return f"{text}; use {spec['group']}/{min(newer, key=version_rank)} {spec['names']['kind']}" if newer else text
 
 
-def _body_problems(obj: Object, openapi: dict[str, Any], old: Object | None = None) -> list[FieldError]:
-    """Problems of everything but apiVersion, kind and metadata, which have rules of their own."""
-    own = ("apiVersion", "kind", "metadata")
-    node = dict(openapi)
-    node["required"] = [name for name in openapi.get("required") or () if name not in own]
-    node["properties"] = {name: below for name, below in (openapi.get("properties") or {}).items() if name not in own}
-    body = {name: value for name, value in obj.items() if name not in own}
+def _schema_problems(obj: Object, openapi: dict[str, Any], old: Object | None) -> list[FieldError]:
     if old is None:
-        return schema.validate(body, node)
-    return schema.validate(body, node, "", {name: value for name, value in old.items() if name not in own})
+        return schema.validate(obj, openapi)
+    # What has changed in metadata is not what has changed in the object, and need not change its version.
+    known = {**old, "kind": obj.get("kind"), "apiVersion": obj.get("apiVersion")}
+    return schema.validate(obj, openapi, "", known)

@@ -51,7 +51,11 @@ def read_object(call: Call, options: WriteOptions) -> Object:
     if info.custom is not None:
         obj, twice = read_strictly(call.request.body, call.content_type, info.kind)
         check_kind(obj, info, info.kind, info.api_version, _known_kinds())
-        _note(call, options, info.kind, info.version, twice + info.custom.prune(obj))
+        try:
+            unknown = info.custom.prune(obj)
+        except DecodeError as error:
+            raise _unhandled(info.kind, info.version, str(error)) from None
+        _note(call, options, info.kind, info.version, twice + unknown)
         return obj
     return read_built_in(call, options, info, info.group, info.version, info.kind)
 
@@ -74,7 +78,7 @@ def read_built_in(call: Call, options: WriteOptions, info: ResourceInfo, group: 
         # An object of another kind is likely to have fields of other types; say the former.
         document = read_document(body, "", kind)
         check_kind(document, info, kind, api_version, _known_kinds())
-        raise errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {error}') from None
+        raise _unhandled(kind, version, str(error)) from None
     obj = decoded.document
     check_kind(obj, info, kind, api_version, _known_kinds())
     obj.pop("kind", None)
@@ -95,15 +99,17 @@ def _drop_empties(obj: Object, definition: Definition) -> None:
         obj["metadata"]["managedFields"] = []
 
 
+def _unhandled(kind: str, version: str, why: str) -> errors.StatusError:
+    return errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {why}')
+
+
 def _note(call: Call, options: WriteOptions, kind: str, version: str, strict_errors: list[str]) -> None:
     """Fields that were dropped are errors, warnings or nothing, as the client wants it."""
     if not strict_errors or options.field_validation == "Ignore":
         return
     if options.field_validation == "Strict":
         listed = ", ".join(strict_errors)
-        raise errors.bad_request(
-            f'{kind} in version "{version}" cannot be handled as a {kind}: strict decoding error: {listed}'
-        )
+        raise _unhandled(kind, version, f"strict decoding error: {listed}")
     call.warnings += strict_warnings(strict_errors)
 
 
@@ -129,7 +135,10 @@ def check_patched(
             return checked
     text = msgspec.json.encode(obj)
     if definition is None:
-        strict = [*twice, *call.info.custom.prune(obj)]
+        try:
+            strict = [*twice, *call.info.custom.prune(obj)]
+        except DecodeError as error:
+            raise _bad_patch(text.decode(), str(error)) from None
         if strict:
             _note_patched(call, options, text.decode(), strict)
         return obj

@@ -1,13 +1,16 @@
 """What the definition of a custom resource says, as a strategy."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from pilothouse.apiserver.errors import FieldError, StatusError
+from pilothouse.apiserver.metadata import STANDARD_FINALIZERS
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.apiserver.selection import Fields
 from pilothouse.apiserver.strategies.base import Strategy
 from pilothouse.apiserver.strategies.judgements import GENERIC
+from pilothouse.machinery.go_text import quote
 
 
 class CustomStrategy(Strategy):
@@ -47,11 +50,11 @@ class CustomStrategy(Strategy):
             raise StatusError(403, "Forbidden", "create not allowed while custom resource definition is terminating")
 
     def validate(self, obj: Object) -> list[FieldError]:
-        self._warnings = []
+        self._warnings = finalizer_warnings(obj["metadata"], {})
         return self._validate(obj, None, self._warnings)
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        self._warnings = []
+        self._warnings = finalizer_warnings(obj["metadata"], old["metadata"])
         return self._validate(obj, old, self._warnings)
 
     def validate_status(self, obj: Object, old: Object) -> list[FieldError]:
@@ -70,10 +73,38 @@ class CustomStrategy(Strategy):
         return self.storage
 
     def to_storage(self, info: ResourceInfo, obj: Object) -> Object:
-        return _without(obj, ("kind", "apiVersion"))
+        return {name: _written(value) for name, value in obj.items() if name not in ("kind", "apiVersion")}
 
     def refuses_field(self, path: str) -> str:
         return f"field label not supported: {path}"
+
+
+def finalizer_warnings(metadata: Mapping[str, Any], old: Mapping[str, Any]) -> list[str]:
+    """What is said of names of finalizers that others could choose, too."""
+    warnings = []
+    for name in sorted(set(metadata.get("finalizers") or ()) - set(old.get("finalizers") or ())):
+        if "/" not in name and name not in STANDARD_FINALIZERS:
+            path = " including a path (/)" if "." in name else ""
+            warnings.append(
+                f"metadata.finalizers: {quote(name)}: prefer a domain-qualified finalizer name{path} to avoid accidental "
+                "conflicts with other finalizer writers"
+            )
+    return warnings
+
+
+_NO_EXPONENT = 1e21
+
+
+def _written(value: Any) -> Any:
+    """The value as Go writes it: a float that is a whole number has no fraction, so that who reads integers can read
+    it (encoding/json ``floatEncoder``)."""
+    if isinstance(value, dict):
+        return {name: _written(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [_written(item) for item in value]
+    if isinstance(value, float) and value.is_integer() and abs(value) < _NO_EXPONENT:
+        return int(value)
+    return value
 
 
 def _without(obj: Mapping[str, object], names: tuple[str, ...]) -> dict[str, object]:

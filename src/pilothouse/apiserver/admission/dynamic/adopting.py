@@ -20,18 +20,17 @@ def adopt(core: Core, write: Admission, changed: Any) -> bool:
     assert obj is not None, "there is an object to change"
     if not isinstance(changed, dict) or not isinstance(changed.get("metadata", {}), dict):
         raise errors.internal("the patched object is no object")
-    if info.custom is not None:
-        info.custom.prune(changed)
-    else:
-        # Strategies come after admission in the imports.
-        from pilothouse.apiserver.handlers.incoming import definition_of
+    try:
+        if info.custom is not None:
+            info.custom.prune(changed)
+        else:
+            # Strategies come after admission in the imports.
+            from pilothouse.apiserver.handlers.incoming import definition_of
 
-        try:
-            changed = decode_body(
-                msgspec.json.encode(changed), definition_of(info.group, info.version, info.kind)
-            ).document
-        except DecodeError as error:
-            raise errors.internal(str(error)) from None
+            definition = definition_of(info.group, info.version, info.kind)
+            changed = decode_body(msgspec.json.encode(changed), definition).document
+    except DecodeError as error:
+        raise errors.internal(str(error)) from None
     before = copy.deepcopy(obj)
     meta = obj["metadata"]
     new_meta = changed.get("metadata") or {}
