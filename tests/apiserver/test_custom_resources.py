@@ -386,8 +386,11 @@ def _with(path: str, value: object) -> Object:
     *parents, last = path.split("/")
     for part in parents:
         node = node[int(part)] if part.isdigit() else node[part]
-    node[last] = value
+    node[int(last) if last.isdigit() else last] = value
     return changed
+
+
+_VERSION = definition()["spec"]["versions"][0]
 
 
 @pytest.mark.parametrize(
@@ -420,6 +423,70 @@ def _with(path: str, value: object) -> Object:
             _with("spec/group", "x.k8s.io"),
             "metadata.annotations[api-approved.kubernetes.io]: Required value",
             id="protected groups need approval",
+        ),
+        pytest.param(
+            _with("metadata", {}),
+            '"" is invalid: metadata.name: Required value: name or generateName is required',
+            id="no name",
+        ),
+        pytest.param(
+            _with("spec/group", "Example"),
+            '[metadata.name: Invalid value: "foos.example.com": must be spec.names.plural+"."+spec.group, spec.group: '
+            'Invalid value: "Example": a lowercase RFC 1123 subdomain must consist of',
+            id="one thing wrong with the group",
+        ),
+        pytest.param(
+            _with("spec/versions/0/schema", {"openAPIV3Schema": {}}),
+            "spec.versions[0].schema.openAPIV3Schema.type: Required value: must not be empty at the root",
+            id="an empty schema",
+        ),
+        pytest.param(
+            _with("spec/versions/0/name", "V1"),
+            'spec.version: Invalid value: "V1": a DNS-1035 label must consist of',
+            id="the first version is told of twice",
+        ),
+        pytest.param(
+            _with("spec/versions/0/deprecationWarning", "a"),
+            "can only be set for deprecated versions",
+            id="a warning of what is not deprecated",
+        ),
+        pytest.param(
+            _with("spec/versions/0", {**_VERSION, "deprecated": True, "deprecationWarning": "é\n"}),
+            "must only contain printable UTF-8 characters; non-printable character found at index 2",
+            id="a warning of two lines",
+        ),
+        pytest.param(
+            _with("spec/conversion", {"strategy": "Webhook", "webhook": {"clientConfig": {"url": "http://a"}}}),
+            "[spec.conversion.webhookClientConfig.url: Invalid value: \"http\": 'https' is the only allowed URL "
+            "scheme; desired format: https://host[/path], spec.conversion.conversionReviewVersions: Required value]",
+            id="where a conversion webhook is",
+        ),
+        pytest.param(
+            _with(
+                "spec/conversion",
+                {
+                    "strategy": "Webhook",
+                    "webhook": {
+                        "clientConfig": {"service": {"name": "a", "namespace": "b", "path": "c"}},
+                        "conversionReviewVersions": ["v2", "v2"],
+                    },
+                },
+            ),
+            "[spec.conversion.webhookClientConfig.service.path: Invalid value: \"c\": must start with a '/', "
+            'spec.conversion.webhookClientConfig.service.path: Invalid value: "c": segment[0] may not be empty, '
+            'spec.conversion.conversionReviewVersions[1]: Invalid value: "v2": duplicate version, '
+            'spec.conversion.conversionReviewVersions: Invalid value: ["v2","v2"]: must include at least one of v1, '
+            "v1beta1]",
+            id="what a conversion webhook understands",
+        ),
+        pytest.param(
+            _with(
+                "spec/versions/0/schema",
+                {"openAPIV3Schema": {"type": "string"}},
+            ),
+            'schema.openAPIV3Schema.type: Invalid value: "string": only "object" is allowed as the type at the root of '
+            "the schema if the status subresource is enabled",
+            id="the type at the root",
         ),
     ],
 )

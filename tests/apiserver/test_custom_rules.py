@@ -252,6 +252,30 @@ SPEC = "s.properties[spec]"
 RULE = '{"Rule":"%s","Message":"","MessageExpression":"","Reason":null,"FieldPath":"","OptionalOldSelf":null}'
 
 
+def test_the_metadata_of_the_root_is_not_described() -> None:
+    told = (
+        "s.properties[metadata]: Forbidden: must not specify anything other than name and generateName, but metadata "
+    )
+    told += "is implicitly specified"
+
+    def problems(metadata: Object) -> list[str]:
+        schema = {"type": "object", "properties": {"metadata": {"type": "object", **metadata}}}
+        return [str(problem) for problem in schema_problems(schema, "s")]
+
+    assert problems({"nullable": False, "properties": {"name": {"type": "string", "description": "a"}}}) == []
+    assert problems({"description": "a"}) == [told]
+
+
+def test_what_branches_judge_is_there_as_a_field() -> None:
+    """A schema of keys does not do."""
+    schema = {"type": "object", "properties": {"spec": {"type": "object", "additionalProperties": STRING}}}
+    schema["allOf"] = [{"properties": {"spec": {"properties": {"a": {"minLength": 1}}}}}]
+    assert [str(problem) for problem in schema_problems(schema, "s")] == [
+        "s.properties[spec].properties[a]: Required value: because it is defined in "
+        "s.allOf[0].properties[spec].properties[a]"
+    ]
+
+
 @pytest.mark.parametrize(
     ("spec", "problem"),
     [
@@ -281,6 +305,43 @@ RULE = '{"Rule":"%s","Message":"","MessageExpression":"","Reason":null,"FieldPat
             {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]},
             "",
             id="the customary int-or-string",
+        ),
+        pytest.param(
+            {"anyOf": [{"type": "integer"}, {"type": "string"}]},
+            f"{SPEC}.type: Required value: must not be empty for specified object fields",
+            id="it passes without the word, but for the type",
+        ),
+        pytest.param(
+            {"type": "string", "pattern": "("},
+            f'{SPEC}.pattern: Invalid value: "(": must be a valid regular expression, but isn\'t: error parsing '
+            "regexp: missing closing ): `(`",
+            id="no pattern",
+        ),
+        pytest.param(
+            {"type": "string", "allOf": [{"pattern": "(?!a)"}]},
+            f'{SPEC}.allOf[0].pattern: Invalid value: "(?!a)": must be a valid regular expression, but isn\'t: error '
+            "parsing regexp: invalid or unsupported Perl syntax: `(?!`",
+            id="no pattern that Go knows",
+        ),
+        pytest.param(
+            {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string", "nullable": True}},
+            f"{SPEC}.items.nullable: Forbidden: cannot be nullable when x-kubernetes-list-type is set",
+            id="null is no item of a set",
+        ),
+        pytest.param(
+            {"type": "string", "$schema": "x"},
+            "s: Invalid value: \"\": OpenAPIV3Schema 'schema' is not supported",
+            id="the schema of a schema",
+        ),
+        pytest.param(
+            {"type": "object", "default": {}, "required": ["a"], "properties": {"a": {**STRING, "default": "x"}}},
+            f"{SPEC}.default.a: Required value",
+            id="defaults are not filled in when they are judged",
+        ),
+        pytest.param(
+            {"type": "integer", "default": 1, "x-kubernetes-validations": [{"rule": "self > 1"}]},
+            f"{SPEC}.default: Invalid value: failed rule: self > 1",
+            id="defaults keep the rules",
         ),
         pytest.param(
             {"type": "string", "uniqueItems": True},
@@ -336,7 +397,7 @@ RULE = '{"Rule":"%s","Message":"","MessageExpression":"","Reason":null,"FieldPat
         ),
         pytest.param(
             ruled("true", fieldPath=".nope"),
-            f'{SPEC}.x-kubernetes-validations[0].fieldPath: Invalid value: ".nope": fieldPath must be a valid path',
+            f'{SPEC}.x-kubernetes-validations[0].fieldPath: Invalid value: ".nope": must be a valid path',
             id="a path to nowhere",
         ),
         pytest.param(
@@ -613,14 +674,15 @@ def test_names_of_finalizers_that_others_could_choose_are_warned_of() -> None:
         pytest.param(
             {"apiVersion": 1, "kind": "Pod"},
             400,
-            'Thing in version "v1" cannot be handled as a Thing: spec.pod.apiVersion: Invalid value: 1: must be a string',
+            'Thing in version "v1" cannot be handled as a Thing: spec.pod.apiVersion: Invalid value: 1: must be a '
+            "string",
             id="a version of another type",
         ),
         pytest.param(
             {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": 1}},
             400,
-            'Thing in version "v1" cannot be handled as a Thing: spec.pod.metadata: Invalid value: {"name":1}: json: cannot '
-            "unmarshal number into Go struct field ObjectMeta.name of type string",
+            'Thing in version "v1" cannot be handled as a Thing: spec.pod.metadata: Invalid value: {"name":1}: json: '
+            "cannot unmarshal number into Go struct field ObjectMeta.name of type string",
             id="metadata of another type",
         ),
     ],

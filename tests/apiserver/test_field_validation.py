@@ -1,7 +1,7 @@
 """``fieldValidation``: what is misspelt or there twice is an error, a warning or nothing, in every kind of body.
 
-After upstream's ``test/integration/apiserver/field_validation_test.go`` and ``test/e2e/apimachinery/field_validation.go``
-(v1.36).
+After upstream's ``test/integration/apiserver/field_validation_test.go`` and
+``test/e2e/apimachinery/field_validation.go`` (v1.36).
 """
 
 from typing import Any
@@ -127,11 +127,19 @@ def _escaped(text: str) -> str:
 @pytest.mark.parametrize(
     ("content_type", "body", "told"),
     [
-        pytest.param(JSON, b"[]", "couldn't get version/kind; json parse error: json: cannot unmarshal array into Go value "
-            'of type struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string '
-            '"json:\\"kind,omitempty\\"" } (5b5d)', id="a list"),
-        pytest.param(YAML, b"a:\n\tb: c\n", "yaml: line 2: found character that cannot start any token (613a0a09623a20630a)",
-            id="no YAML"),
+        pytest.param(
+            JSON,
+            b"[]",
+            "couldn't get version/kind; json parse error: json: cannot unmarshal array into Go value of type struct { "
+            'APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" } (5b5d)',
+            id="a list",
+        ),
+        pytest.param(
+            YAML,
+            b"a:\n\tb: c\n",
+            "yaml: line 2: found character that cannot start any token (613a0a09623a20630a)",
+            id="no YAML",
+        ),
         pytest.param(
             JSON,
             b'{"metadata":{"name":"tr"}} {"a":1}',
@@ -140,7 +148,7 @@ def _escaped(text: str) -> str:
             id="two objects",
         ),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_object_is_shown_shortened(content_type: str, body: bytes, told: str) -> None:
     """The first thirty bytes, as hexadecimal digits unless it begins like an object (``handlers/rest.go``)."""
 

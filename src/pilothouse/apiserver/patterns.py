@@ -9,7 +9,26 @@ from typing import Any
 
 
 class PatternError(ValueError):
-    """The text is no regular expression; says why."""
+    """The text is no regular expression; says why, in the words of Go's ``regexp/syntax``."""
+
+
+_GO_WORDS = {
+    "missing )": "missing closing )",
+    "no argument for repetition operator": "missing argument to repetition operator",
+    "invalid repetition size": "invalid repeat count",
+    "bad repetition operator": "invalid nested repetition operator",
+    "invalid perl operator": "invalid or unsupported Perl syntax",
+    "invalid named capture group": "invalid named capture",
+    "trailing \\": "trailing backslash at end of expression",
+}
+
+
+def _in_go_words(why: str) -> str:
+    """RE2 in C++ names the same problems otherwise, and shows where they are without quotes."""
+    problem, _separator, where = why.partition(": ")
+    if problem.startswith("trailing \\"):
+        problem, where = "trailing \\", ""
+    return f"error parsing regexp: {_GO_WORDS.get(problem, problem)}: `{where}`"
 
 
 @lru_cache(maxsize=1024)
@@ -23,4 +42,4 @@ def compiled(text: str) -> Any:
         return re2.compile(text, options)
     except re2.error as error:
         why = error.args[0] if error.args else ""
-        raise PatternError(why.decode() if isinstance(why, bytes) else str(why)) from None
+        raise PatternError(_in_go_words(why.decode() if isinstance(why, bytes) else str(why))) from None

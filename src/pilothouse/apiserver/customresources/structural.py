@@ -12,9 +12,20 @@ from typing import TYPE_CHECKING, Any
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.customresources import schema as values
 from pilothouse.apiserver.customresources.field_paths import PathError, resolve
+from pilothouse.apiserver.customresources.objects import embedded_problems
 from pilothouse.apiserver.customresources.rule_costs import RuleCosts, repeats_below
-from pilothouse.apiserver.customresources.rules import Rule, UntypedNode, compile_rules, shown_rule
+from pilothouse.apiserver.customresources.rules import (
+    ABSENT,
+    Rule,
+    Run,
+    UntypedNode,
+    compile_rules,
+    has_rules,
+    rule_tree,
+    shown_rule,
+)
 from pilothouse.apiserver.errors import FieldError
+from pilothouse.apiserver.patterns import PatternError, compiled
 
 if TYPE_CHECKING:
     from pilothouse.apiserver.cel.sizes import Sized
@@ -29,6 +40,8 @@ _JUNCTIONS = ("allOf", "anyOf", "oneOf")
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
 _META = ("metadata", "kind", "apiVersion")
 _REASONS = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired")
+_NULL: tuple[Any, ...] = (None,)
+_EMPTY_IS_NONE = ("id", "patternProperties", "definitions")
 _UNSUPPORTED = {
     "id": "id is not supported",
     "patternProperties": "patternProperties is not supported",
@@ -45,18 +58,27 @@ def schema_problems(schema: Node, path: str, *, known: bool = False) -> list[Fie
     problems = []
     if schema.get("nullable"):
         problems.append(errors.not_allowed(f"{path}.nullable", "nullable cannot be true at the root"))
-    structure = [*_structure(schema, path, "root"), *_incomplete(schema, schema, path, path)]
+    structure = sorted([*_structure(schema, path, "root"), *_incomplete(schema, schema, path, path)], key=_text)
     if not structure:
         structure = list(_defaults(schema, path, root=True))
     problems += structure
     checked = _Schema()
     checked.visit(schema, path, root=True)
     problems += checked.problems
+    if not problems and checked.names_its_schema:
+        # What else upstream's conversion refuses has been found by then.
+        problems.append(errors.invalid_value(path, "", "OpenAPIV3Schema 'schema' is not supported"))
     if not problems:
         rules = _Rules(RuleCosts(known=known))
         rules.visit(schema, path, "", root=True)
         problems += rules.problems + rules.costs.total(path)
+    if not problems and has_rules(schema):
+        problems += _ruled_defaults(schema, path, root=True)
     return problems
+
+
+def _text(problem: FieldError) -> str:
+    return str(problem)
 
 
 # Structure
@@ -78,7 +100,7 @@ def _structure(node: Node, path: str, level: str) -> Iterator[FieldError]:
         if isinstance(additional, Mapping):
             yield from _structure(additional, f"{path}.additionalProperties", "field")
     yield from _extensions(node, path)
-    yield from _junctions(node, path)
+    yield from _junctions(node, path, spine=True)
     yield from _kind(node, path, level)
     if level == "root" or node.get(_EMBEDDED):
         yield from _object_fields(node, path, level)
@@ -105,6 +127,17 @@ def _kind(node: Node, path: str, level: str) -> Iterator[FieldError]:
         yield errors.invalid_value(where, kind, "must be object at the root")
 
 
+_PATTERN = "must be a valid regular expression, but isn't: "
+
+
+def _pattern(node: Node, path: str) -> Iterator[FieldError]:
+    if node.get("pattern"):
+        try:
+            compiled(node["pattern"])
+        except PatternError as error:
+            yield errors.invalid_value(f"{path}.pattern", node["pattern"], f"{_PATTERN}{error}")
+
+
 def _object_fields(node: Node, path: str, level: str) -> Iterator[FieldError]:
     properties = node.get("properties") or {}
     for name in ("kind", "apiVersion"):
@@ -117,7 +150,8 @@ def _object_fields(node: Node, path: str, level: str) -> Iterator[FieldError]:
         if below.get("type") != "object":
             yield errors.invalid_value(f"{where}.type", below.get("type") or "", "must be object")
         if level == "root":
-            extra = [word for word in below if word not in ("type", "properties", "description", "default")]
+            known = ("type", "properties", "default")
+            extra = [word for word, value in below.items() if word not in known and value not in _NOTHING_SAID]
             if extra or any(name not in ("name", "generateName") for name in below.get("properties") or ()):
                 yield errors.not_allowed(
                     where,
@@ -127,6 +161,7 @@ def _object_fields(node: Node, path: str, level: str) -> Iterator[FieldError]:
         yield errors.required(f"{path}.properties", f"must not be empty if {_EMBEDDED} is true without {_PRESERVE}")
 
 
+_NOTHING_SAID: tuple[Any, ...] = (None, False, "", [], {})
 _EMPTY = (
     ("type", "empty"),
     ("additionalProperties", "undefined"),
@@ -144,35 +179,36 @@ _EMPTY = (
 _INTEGER_OR_STRING = [{"type": "integer"}, {"type": "string"}]
 
 
-def _junctions(node: Node, path: str) -> Iterator[FieldError]:
-    """What only judges values may not say what they are, but for the customary way of writing int-or-string."""
-    free = bool(node.get(_INT_OR_STRING)) and not node.get("type")
+def _junctions(node: Node, path: str, *, spine: bool = False, any_of: bool = True) -> Iterator[FieldError]:
+    """What only judges values may not say what they are. Outside of branches (``spine``) the customary ways of writing
+    int-or-string pass, wherever they are. ``any_of`` False: the anyOf is a part of one."""
     for word in _JUNCTIONS:
         branches = node.get(word) or ()
-        if word == "anyOf" and free and branches == _INTEGER_OR_STRING:
+        if word == "anyOf" and (not any_of or (spine and branches == _INTEGER_OR_STRING)):
             continue
         for position, branch in enumerate(branches):
-            if word == "allOf" and position == 0 and free and branch == {"anyOf": _INTEGER_OR_STRING}:
-                continue
-            yield from _nested(branch, f"{path}.{word}[{position}]", in_all_of=word == "allOf")
+            first = spine and word == "allOf" and position == 0
+            customary = first and branch.get("anyOf") == _INTEGER_OR_STRING
+            yield from _nested(branch, f"{path}.{word}[{position}]", any_of=not customary)
     if isinstance(node.get("not"), Mapping):
-        yield from _nested(node["not"], f"{path}.not", in_all_of=False)
+        yield from _nested(node["not"], f"{path}.not")
+    yield from _pattern(node, path)
 
 
-def _nested(node: Node, path: str, *, in_all_of: bool) -> Iterator[FieldError]:
+def _nested(node: Node, path: str, *, any_of: bool = True) -> Iterator[FieldError]:
     for word, told in _EMPTY:
-        if node.get(word) not in (None, False, "", [], ()) or (word == "default" and "default" in node):
+        if node.get(word) not in _NOTHING_SAID:
             yield errors.not_allowed(f"{path}.{word}", f"must be {told} to be structural")
-    if node.get(_RULES) and not in_all_of:
+    if node.get(_RULES):
         yield errors.not_allowed(f"{path}.{_RULES}", "must be empty to be structural")
     for name, below in (node.get("properties") or {}).items():
         where = f"{path}.properties[{name}]"
         if name == "metadata":
             yield errors.not_allowed(where, "must not be specified in a nested context")
-        yield from _nested(below, where, in_all_of=in_all_of)
+        yield from _nested(below, where)
     if isinstance(node.get("items"), Mapping):
-        yield from _nested(node["items"], f"{path}.items", in_all_of=in_all_of)
-    yield from _junctions(node, path)
+        yield from _nested(node["items"], f"{path}.items")
+    yield from _junctions(node, path, any_of=any_of)
 
 
 def _incomplete(node: Node, judged: Node, path: str, judged_path: str) -> Iterator[FieldError]:
@@ -190,8 +226,7 @@ def _missing(node: Node, judged: Node, path: str, judged_path: str) -> Iterator[
         spine = (node.get("properties") or {}).get(name)
         there, here = f"{path}.properties[{name}]", f"{judged_path}.properties[{name}]"
         if spine is None:
-            if not isinstance(node.get("additionalProperties"), Mapping):
-                yield errors.required(there, f"because it is defined in {here}")
+            yield errors.required(there, f"because it is defined in {here}")
             continue
         yield from _missing(spine, below, there, here)
     if isinstance(judged.get("items"), Mapping):
@@ -206,25 +241,49 @@ def _missing(node: Node, judged: Node, path: str, judged_path: str) -> Iterator[
 
 
 def _defaults(node: Node, path: str, *, root: bool = False) -> Iterator[FieldError]:
-    """A default must itself be valid, and all of it known."""
+    """A default must itself be valid as it stands, and all of it known. Upstream does not look below
+    additionalProperties."""
     if node.get("default") is not None and not root:
-        where, default = f"{path}.default", copy.deepcopy(node["default"])
-        if values.prune(default, node, root=False):
-            yield errors.invalid_value(where, node["default"], "must not have unknown fields")
-        else:
-            filled = copy.deepcopy(node["default"])
-            values.apply_defaults(filled, node)
-            for problem in values.validate(filled, node):
-                # The words name the field as the default sees it, the error's own field says where the default is.
-                dot = "." if problem.field[:1] not in ("", "[") else ""
-                field = problem.field if problem.field == "<nil>" else f"{where}{dot}{problem.field}"
-                yield FieldError(field, problem.reason, problem.text)
+        yield from _default_problems(node, f"{path}.default")
+    if isinstance(node.get("items"), Mapping):
+        yield from _defaults(node["items"], f"{path}.items")
     for name, below in (node.get("properties") or {}).items():
         if not (root and name in _META):
             yield from _defaults(below, f"{path}.properties[{name}]")
-    for word in ("items", "additionalProperties"):
-        if isinstance(node.get(word), Mapping):
-            yield from _defaults(node[word], f"{path}.{word}")
+
+
+def _default_problems(node: Node, path: str) -> Iterator[FieldError]:
+    default = node["default"]
+    whole = {"properties": {"": node}}
+    if values.prune(copy.deepcopy(default), node, root=bool(node.get(_EMBEDDED))):
+        yield errors.invalid_value(path, default, "must not have unknown fields")
+    embedded = embedded_problems({"": default}, whole)
+    if embedded:
+        for problem in embedded:
+            yield FieldError(path + problem.field, problem.reason, problem.text)
+        return
+    for problem in values.validate(default, node):
+        # The words name the field as the default sees it, the error's own field says where the default is.
+        dot = "." if problem.field[:1] not in ("", "[") else ""
+        field = problem.field if problem.field == "<nil>" else f"{path}{dot}{problem.field}"
+        yield FieldError(field, problem.reason, problem.text)
+
+
+def _ruled_defaults(node: Node, path: str, *, root: bool = False) -> Iterator[FieldError]:
+    """A default must keep the rules, both where it has been there before and where it comes new."""
+    if node.get("default") is not None and not root and (tree := rule_tree(node)) is not None:
+        default = node["default"]
+        for old in (default, ABSENT):
+            run = Run()
+            run.check(tree, default, old, f"{path}.default")
+            yield from run.problems
+            if run.problems:
+                break
+    if isinstance(node.get("items"), Mapping):
+        yield from _ruled_defaults(node["items"], f"{path}.items")
+    for name, below in (node.get("properties") or {}).items():
+        if not (root and name in _META):
+            yield from _ruled_defaults(below, f"{path}.properties[{name}]")
 
 
 # The schema's words
@@ -235,15 +294,17 @@ class _Schema:
 
     def __init__(self) -> None:
         self.problems: list[FieldError] = []
+        self.names_its_schema = False
 
     def visit(self, node: Any, path: str, *, root: bool = False, no_default: str = "", in_meta: bool = False) -> None:
         if not isinstance(node, Mapping):
             return
         add = self.problems.append
+        self.names_its_schema = self.names_its_schema or bool(node.get("$schema"))
         if no_default and "default" in node:
             add(errors.not_allowed(f"{path}.default", f"must not be set {no_default}"))
         for word, told in _UNSUPPORTED.items():
-            if node.get(word):
+            if node.get(word) not in (_NOTHING_SAID if word in _EMPTY_IS_NONE else _NULL):
                 add(errors.not_allowed(f"{path}.{word}", told))
         kind = node.get("type") or ""
         if kind and kind not in _TYPES:
@@ -308,6 +369,12 @@ class _Schema:
             add(errors.required(where, told) if list_type is None else errors.invalid_value(where, list_type, told))
         if list_type == "map":
             self._map_list(items, keys, path)
+        if list_type in ("map", "set") and isinstance(items, Mapping):
+            if items.get("nullable"):
+                why = f"cannot be nullable when {_LIST_TYPE} is {list_type}"
+                add(errors.not_allowed(f"{path}.items.nullable", why))
+            if list_type == "map":
+                self._map_keys(items, keys, path)
 
     def _map_list(self, items: Any, keys: list[str], path: str) -> None:
         add = self.problems.append
@@ -322,23 +389,29 @@ class _Schema:
             told = f"must be object if parent array's {_LIST_TYPE} is map"
             add(errors.invalid_value(f"{path}.items.type", items.get("type") or "", told))
             return
-        seen: list[str] = []
-        for key in keys:
+        for position, key in enumerate(keys):
             below = (items.get("properties") or {}).get(key)
             if below is None:
                 add(errors.invalid_value(f"{path}.{_KEYS}", keys, "entries must all be names of item properties"))
             elif below.get("type") in ("array", "object"):
                 told = f"must be a scalar type if parent array's {_LIST_TYPE} is map"
                 add(errors.invalid_value(f"{path}.items.properties[{key}].type", items["type"], told))
-            elif key not in (items.get("required") or ()) and "default" not in below:
+            if key in keys[:position]:
+                add(errors.invalid_value(f"{path}.{_KEYS}", keys, "must not contain duplicate entries"))
+
+    def _map_keys(self, items: Node, keys: list[str], path: str) -> None:
+        """Keys are always there."""
+        add = self.problems.append
+        for key in keys:
+            below = (items.get("properties") or {}).get(key)
+            if below is None:
+                continue
+            if key not in (items.get("required") or ()) and below.get("default") is None:
                 told = f"this property is in {_KEYS}, so it must have a default or be a required property"
                 add(errors.required(f"{path}.items.properties[{key}].default", told))
-            if below is not None and below.get("nullable"):
+            if below.get("nullable"):
                 told = f"this property is in {_KEYS}, so it cannot be nullable"
                 add(errors.not_allowed(f"{path}.items.properties[{key}].nullable", told))
-            if key in seen:
-                add(errors.invalid_value(f"{path}.{_KEYS}", keys, "must not contain duplicate entries"))
-            seen.append(key)
 
     def _rules(self, node: Node, path: str) -> None:
         add = self.problems.append
@@ -348,10 +421,10 @@ class _Schema:
             if not text:
                 add(errors.required(f"{where}.rule", "rule is not specified"))
             elif rule.get("message") and not message:
-                add(errors.invalid_value(f"{where}.message", rule["message"], "message must be non-empty if specified"))
-            elif "\n" in message:
-                add(errors.invalid_value(f"{where}.message", rule["message"], "message must not contain line breaks"))
-            elif "\n" in text and not message:
+                add(errors.invalid_value(f"{where}.message", rule["message"], "must be non-empty if specified"))
+            elif _has_breaks(message):
+                add(errors.invalid_value(f"{where}.message", rule["message"], "must not contain line breaks"))
+            elif _has_breaks(text) and not message:
                 add(errors.required(f"{where}.message", "message must be specified if rule contains line breaks"))
             if rule.get("messageExpression") and not rule["messageExpression"].strip():
                 why = "messageExpression must be non-empty if specified"
@@ -360,14 +433,18 @@ class _Schema:
                 add(errors.not_supported(f"{where}.reason", rule["reason"], _REASONS))
             given = rule.get("fieldPath") or ""
             if given and not given.strip():
-                add(errors.invalid_value(f"{where}.fieldPath", given, "fieldPath must be non-empty if specified"))
-            if "\n" in given:
-                add(errors.invalid_value(f"{where}.fieldPath", given, "fieldPath must not contain line breaks"))
+                add(errors.invalid_value(f"{where}.fieldPath", given, "must be non-empty if specified"))
+            if _has_breaks(given):
+                add(errors.invalid_value(f"{where}.fieldPath", given, "must not contain line breaks"))
             if given:
                 try:
                     resolve(given, node)
                 except PathError:
-                    add(errors.invalid_value(f"{where}.fieldPath", given, "fieldPath must be a valid path"))
+                    add(errors.invalid_value(f"{where}.fieldPath", given, "must be a valid path"))
+
+
+def _has_breaks(text: str) -> bool:
+    return "\n" in text or "\r" in text
 
 
 # Rules

@@ -86,8 +86,8 @@ def finalizer_warnings(metadata: Mapping[str, Any], old: Mapping[str, Any]) -> l
         if "/" not in name and name not in STANDARD_FINALIZERS:
             path = " including a path (/)" if "." in name else ""
             warnings.append(
-                f"metadata.finalizers: {quote(name)}: prefer a domain-qualified finalizer name{path} to avoid accidental "
-                "conflicts with other finalizer writers"
+                f"metadata.finalizers: {quote(name)}: prefer a domain-qualified finalizer name{path} to avoid "
+                "accidental conflicts with other finalizer writers"
             )
     return warnings
 

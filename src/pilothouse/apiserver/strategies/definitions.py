@@ -5,6 +5,7 @@ After apiextensions-apiserver's ``pkg/apis/apiextensions/{v1/defaults.go,validat
 ``customresources.structural``'s.
 """
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 from pilothouse.apiserver import errors
@@ -13,6 +14,8 @@ from pilothouse.apiserver.customresources.field_paths import PathError, resolve
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.base import Strategy
+from pilothouse.apiserver.strategies.filling import fill
+from pilothouse.apiserver.strategies.registrations import service_problems, url_problems
 from pilothouse.env.later import later
 from pilothouse.machinery.names import dns_1035_label_errors, dns_subdomain_errors
 
@@ -43,6 +46,9 @@ class DefinitionStrategy(Strategy):
             spec["conversion"] = {"strategy": "None"}
         if not spec.get("preserveUnknownFields"):
             spec.pop("preserveUnknownFields", None)
+        service = ((spec["conversion"].get("webhook") or {}).get("clientConfig") or {}).get("service")
+        if service is not None:
+            fill(service, {"port": 443})
         for version in spec.get("versions") or ():
             version.setdefault("served", False)
             version.setdefault("storage", False)
@@ -82,49 +88,16 @@ class DefinitionStrategy(Strategy):
     def validate(self, obj: Object) -> list[FieldError]:
         names, meta = obj["spec"]["names"], obj["metadata"]
         problems: list[FieldError] = []
-        if meta.get("name") != f"{names.get('plural') or ''}.{obj['spec'].get('group') or ''}":
+        if meta.get("name") and meta["name"] != f"{names.get('plural') or ''}.{obj['spec'].get('group') or ''}":
             told = 'must be spec.names.plural+"."+spec.group'
-            problems.append(errors.invalid_value("metadata.name", meta.get("name") or "", told))
-        return problems + self._spec_problems(obj) + _stored_problems(obj)
-
-    def _spec_problems(self, obj: Object, unchanged: frozenset[str] = frozenset()) -> list[FieldError]:
-        spec = obj["spec"]
-        problems = _name_problems(obj, spec)
-        if spec.get("scope") not in ("Cluster", "Namespaced"):
-            if not spec.get("scope"):
-                problems.append(errors.required("spec.scope"))
-            else:
-                problems.append(errors.not_supported("spec.scope", spec["scope"], ("Cluster", "Namespaced")))
-        if spec.get("preserveUnknownFields"):
-            problems.append(
-                errors.invalid_value(
-                    "spec.preserveUnknownFields",
-                    True,
-                    "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in "
-                    "spec.versions[*].schema instead",
-                )
-            )
-        versions = spec.get("versions") or []
-        names = [version.get("name") for version in versions]
-        if len(set(names)) != len(names):
-            shown = [_shown_version(version) for version in versions]
-            problems.append(errors.invalid_value("spec.versions", shown, "must contain unique version names"))
-        if sum(bool(version.get("storage")) for version in versions) != 1:
-            problems.append(
-                errors.invalid_value(
-                    "spec.versions",
-                    [_shown_version(version) for version in versions],
-                    "must have exactly one version marked as storage version",
-                )
-            )
-        for position, version in enumerate(versions):
-            problems += _version_problems(version, _Places(versions, position), unchanged)
-        return problems + _conversion_problems(spec.get("conversion") or {})
+            problems.append(errors.invalid_value("metadata.name", meta["name"], told))
+        problems += _spec_problems(obj["spec"]) + _stored_problems(obj)
+        return problems + _approval_problems(obj) + _preserve_problems(obj["spec"])
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
         if obj["spec"] == old["spec"]:
             return []
-        problems = self._spec_problems(obj, _unchanged_schemas(obj, old))
+        problems = _spec_problems(obj["spec"], _unchanged_schemas(obj, old))
         conditions = (old.get("status") or {}).get("conditions") or ()
         if any(found.get("type") == "Established" and found.get("status") == "True" for found in conditions):
             problems += _immutable_problems(obj, old, (("scope",), ("names", "kind")))
@@ -141,6 +114,11 @@ class DefinitionStrategy(Strategy):
                         f"persisted in {name} and removes {name} from status.storedVersions",
                     )
                 )
+        approval, before = approval_of(obj), approval_of(old)
+        if approval is not None and (before is None or approval.reason != before.reason):
+            problems += _approval_problems(obj)
+        if not old["spec"].get("preserveUnknownFields"):
+            problems += _preserve_problems(obj["spec"])
         return problems
 
 
@@ -186,63 +164,106 @@ def _stored_problems(obj: Object) -> list[FieldError]:
     ]
 
 
-def _name_problems(obj: Object, spec: Object) -> list[FieldError]:
+def _spec_problems(spec: Object, unchanged: frozenset[str] = frozenset()) -> list[FieldError]:
+    """What is wrong with the spec, in upstream's order. The versions named in ``unchanged`` have the schema that they
+    had."""
+    group, versions = spec.get("group") or "", spec.get("versions") or []
     problems: list[FieldError] = []
-    group, names = spec.get("group") or "", spec["names"]
     if not group:
         problems.append(errors.required("spec.group"))
-    else:
-        problems += [errors.invalid_value("spec.group", group, text) for text in dns_subdomain_errors(group)]
-        if "." not in group:
-            problems.append(errors.invalid_value("spec.group", group, "should be a domain with at least one dot"))
-    for field in ("plural", "singular", "kind", "listKind"):
-        value = names.get(field) or ""
-        if not value:
-            problems.append(errors.required(f"spec.names.{field}"))
-            continue
-        mixed = field in ("kind", "listKind")
-        problems += [
-            errors.invalid_value(
-                f"spec.names.{field}",
-                value,
-                f"may have mixed case, but should otherwise match: {text}" if mixed else text,
-            )
-            for text in dns_1035_label_errors(value.lower() if mixed else value)
-        ]
+    elif found := dns_subdomain_errors(group):
+        problems.append(errors.invalid_value("spec.group", group, ",".join(found)))
+    elif "." not in group:
+        problems.append(errors.invalid_value("spec.group", group, "should be a domain with at least one dot"))
+    if not spec.get("scope"):
+        problems.append(errors.required("spec.scope"))
+    elif spec["scope"] not in ("Cluster", "Namespaced"):
+        problems.append(errors.not_supported("spec.scope", spec["scope"], ("Cluster", "Namespaced")))
+    problems += [
+        errors.required(f"spec.versions[{position}].schema.openAPIV3Schema")
+        for position, version in enumerate(versions)
+        if _schema(version) is None
+    ]
+    places = _Places(versions)
+    for position, version in enumerate(versions):
+        problems += _version_problems(version, f"spec.versions[{position}]", places, unchanged)
+    names = [version.get("name") for version in versions]
+    shown = [_shown_version(version) for version in versions]
+    if len(set(names)) != len(names):
+        problems.append(errors.invalid_value("spec.versions", shown, "must contain unique version names"))
+    if sum(bool(version.get("storage")) for version in versions) != 1:
+        told = "must have exactly one version marked as storage version"
+        problems.append(errors.invalid_value("spec.versions", shown, told))
+    if names and names[0] and (found := dns_1035_label_errors(names[0])):
+        problems.append(errors.invalid_value("spec.version", names[0], ",".join(found)))
+    problems += _name_problems(spec["names"])
+    if versions:
+        problems += _part_problems(versions[0], "spec", places.shared, unchanged, status=places.status_anywhere)
+    return problems + _conversion_problems(spec.get("conversion") or {})
+
+
+def _schema(version: Object) -> Object | None:
+    schema: Object | None = (version.get("schema") or {}).get("openAPIV3Schema")
+    return schema
+
+
+def _name_problems(names: Object) -> list[FieldError]:
+    problems: list[FieldError] = [
+        errors.required(f"spec.names.{field}")
+        for field in ("plural", "singular", "kind", "listKind")
+        if not names.get(field)
+    ]
+    for field in ("plural", "singular"):
+        problems += _label_problems(f"spec.names.{field}", names.get(field))
+    for field in ("kind", "listKind"):
+        value: str = names.get(field) or ""
+        found = dns_1035_label_errors(value.lower()) if value else []
+        if found:
+            told = f"may have mixed case, but should otherwise match: {','.join(found)}"
+            problems.append(errors.invalid_value(f"spec.names.{field}", value, told))
+    for position, value in enumerate(names.get("shortNames") or ()):
+        problems += _label_problems(f"spec.names.shortNames[{position}]", value, empty=True)
     if names.get("kind") and names.get("kind") == names.get("listKind"):
         problems.append(
             errors.invalid_value("spec.names.listKind", names["listKind"], "kind and listKind may not be the same")
         )
-    for field in ("shortNames", "categories"):
-        for position, value in enumerate(names.get(field) or ()):
-            problems += [
-                errors.invalid_value(f"spec.names.{field}[{position}]", value, text)
-                for text in dns_1035_label_errors(value)
-            ]
-    approval = approval_of(obj)
-    if approval is not None and approval.refuses:
-        where = f"metadata.annotations[{ANNOTATION}]"
-        if approval.given:
-            problems.append(errors.invalid_value(where, approval.given, approval.message))
-        else:
-            problems.append(errors.required(where, approval.message))
+    for position, value in enumerate(names.get("categories") or ()):
+        problems += _label_problems(f"spec.names.categories[{position}]", value, empty=True)
     return problems
 
 
+def _label_problems(path: str, value: str | None, *, empty: bool = False) -> list[FieldError]:
+    """``empty``: whether an empty text is looked at, too."""
+    found = dns_1035_label_errors(value or "") if value or empty else []
+    return [errors.invalid_value(path, value or "", ",".join(found))] if found else []
+
+
+def _approval_problems(obj: Object) -> list[FieldError]:
+    approval, where = approval_of(obj), f"metadata.annotations[{ANNOTATION}]"
+    if approval is None or not approval.refuses:
+        return []
+    if approval.given:
+        return [errors.invalid_value(where, approval.given, approval.message)]
+    return [errors.required(where, approval.message)]
+
+
+def _preserve_problems(spec: Object) -> list[FieldError]:
+    if not spec.get("preserveUnknownFields"):
+        return []
+    why = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
+    return [errors.invalid_value("spec.preserveUnknownFields", True, why)]
+
+
+_PARTS = ("schema", "subresources", "additionalPrinterColumns", "selectableFields")
+
+
 class _Places:
-    """Where errors about a version are: the internal object keeps outside of the versions what all of them share."""
+    """Where errors about versions are: the internal object keeps outside of them what is the same in all."""
 
-    def __init__(self, versions: list[Object], position: int) -> None:
-        self.version = f"spec.versions[{position}]"
-        self.first = position == 0
-        self.schema_is_shared = _is_shared(versions, "schema")
-        self.columns_are_shared = _is_shared(versions, "additionalPrinterColumns")
-        self.subresources_are_shared = _is_shared(versions, "subresources")
-        self.fields_are_shared = _is_shared(versions, "selectableFields")
-
-    def parent(self, shared: bool) -> str:
-        """Of a part of the version."""
-        return "spec" if shared else self.version
+    def __init__(self, versions: list[Object]) -> None:
+        self.shared = [part for part in _PARTS if _is_shared(versions, part)]
+        self.own = [part for part in _PARTS if part not in self.shared]
+        self.status_anywhere = any("status" in (version.get("subresources") or {}) for version in versions)
 
 
 def _is_shared(versions: list[Object], part: str) -> bool:
@@ -259,34 +280,50 @@ def _unchanged_schemas(obj: Object, old: Object) -> frozenset[str]:
     )
 
 
-def _version_problems(version: Object, places: _Places, unchanged: frozenset[str]) -> list[FieldError]:
-    problems: list[FieldError] = []
-    name = version.get("name") or ""
-    problems += [errors.invalid_value(f"{places.version}.name", name, text) for text in dns_1035_label_errors(name)]
-    warning, where = version.get("deprecationWarning"), f"{places.version}.deprecationWarning"
+def _version_problems(version: Object, path: str, places: _Places, unchanged: frozenset[str]) -> list[FieldError]:
+    problems = _label_problems(f"{path}.name", version.get("name"), empty=True)
+    warning = version.get("deprecationWarning")
     if warning is not None:
-        if not version.get("deprecated"):
-            problems.append(errors.invalid_value(where, warning, "can only be set for deprecated versions"))
-        elif not warning:
-            problems.append(errors.invalid_value(where, warning, "must not be an empty string"))
-        elif len(warning.encode()) > 256:
-            problems.append(errors.invalid_value(where, warning, "must be <= 256 bytes long"))
-        elif any(not letter.isprintable() for letter in warning):
-            problems.append(errors.invalid_value(where, warning, "must only contain printable UTF-8 characters"))
-    schema = (version.get("schema") or {}).get("openAPIV3Schema")
-    if not schema:
-        problems.append(errors.required(f"{places.version}.schema.openAPIV3Schema", "schemas are required"))
-    elif places.first or not places.schema_is_shared:
-        where = "spec.validation" if places.schema_is_shared else f"{places.version}.schema"
-        if "status" in (version.get("subresources") or {}):
+        problems += [
+            errors.invalid_value(f"{path}.deprecationWarning", warning, why)
+            for why in _warning_problems(warning, deprecated=bool(version.get("deprecated")))
+        ]
+    return problems + _part_problems(version, path, places.own, unchanged)
+
+
+def _warning_problems(warning: str, *, deprecated: bool) -> Iterator[str]:
+    if not deprecated:
+        yield "can only be set for deprecated versions"
+        return
+    if len(warning.encode()) > 256:
+        yield "must be <= 256 characters long"
+    if not warning:
+        yield "must not be an empty string"
+    strange = next((position for position, letter in enumerate(warning) if not letter.isprintable()), None)
+    if strange is not None:
+        at = len(warning[:strange].encode())
+        yield f"must only contain printable UTF-8 characters; non-printable character found at index {at}"
+
+
+def _part_problems(
+    version: Object, parent: str, parts: list[str], unchanged: frozenset[str], *, status: bool = False
+) -> list[FieldError]:
+    """What is wrong with some parts of a version, or, at the spec, with those that all versions share. ``status``: some
+    version has it as a subresource."""
+    problems: list[FieldError] = []
+    schema = _schema(version)
+    if schema is not None and "schema" in parts:
+        where = f"{parent}.{'validation' if parent == 'spec' else 'schema'}"
+        if status or "status" in (version.get("subresources") or {}):
             problems += _root_problems(schema, where)
-        problems += structural.schema_problems(schema, f"{where}.openAPIV3Schema", known=name in unchanged)
-    if places.first or not places.columns_are_shared:
-        problems += _column_problems(version, places.parent(places.columns_are_shared))
-    if places.first or not places.subresources_are_shared:
-        problems += _scale_problems(version, places.parent(places.subresources_are_shared))
-    if places.first or not places.fields_are_shared:
-        problems += _selectable_problems(version, schema or {}, places.parent(places.fields_are_shared))
+        known = version.get("name") in unchanged
+        problems += structural.schema_problems(schema, f"{where}.openAPIV3Schema", known=known)
+    if "subresources" in parts:
+        problems += _scale_problems(version, parent)
+    if "additionalPrinterColumns" in parts:
+        problems += _column_problems(version, parent)
+    if "selectableFields" in parts:
+        problems += _selectable_problems(version, schema or {}, parent)
     return problems
 
 
@@ -316,10 +353,18 @@ _AT_ROOT = (
 )
 
 
+_BEFORE_TYPE = ("id", "$schema", "$ref")
+
+
 def _root_problems(schema: Object, path: str) -> list[FieldError]:
     """With a status subresource the status is validated alone, so nothing at the root may be about it."""
     known = [word for _name, word in _AT_ROOT]
-    if any(word not in known for word, value in schema.items() if value not in (None, False, "", [], {})):
+    strange = [word for word, value in schema.items() if word not in known and value not in (None, False, "", [], {})]
+    kind = schema.get("type")
+    if kind and kind != "object" and not any(word in _BEFORE_TYPE for word in strange):
+        why = 'only "object" is allowed as the type at the root of the schema if the status subresource is enabled'
+        return [errors.invalid_value(f"{path}.openAPIV3Schema.type", kind, why)]
+    if strange:
         listed = " ".join(name for name, _word in _AT_ROOT)
         why = f"only [{listed}] fields are allowed at the root of the schema if the status subresource is enabled"
         return [errors.invalid_value(f"{path}.openAPIV3Schema", schema, why)]
@@ -400,28 +445,48 @@ def _selectable_problems(version: Object, schema: Object, parent: str) -> list[F
 
 
 def _conversion_problems(conversion: Object) -> list[FieldError]:
-    strategy, webhook = conversion.get("strategy"), conversion.get("webhook") or {}
+    strategy, webhook, where = conversion.get("strategy"), conversion.get("webhook") or {}, "spec.conversion"
+    problems: list[FieldError] = []
     if not strategy:
-        return [errors.required("spec.conversion.strategy")]
-    if strategy not in ("None", "Webhook"):
-        return [errors.not_supported("spec.conversion.strategy", strategy, ("None", "Webhook"))]
-    versions = webhook.get("conversionReviewVersions") or ()
-    where = "spec.conversion"
+        problems.append(errors.required(f"{where}.strategy"))
+    elif strategy not in ("None", "Webhook"):
+        problems.append(errors.not_supported(f"{where}.strategy", strategy, ("None", "Webhook")))
+    config, versions = webhook.get("clientConfig"), webhook.get("conversionReviewVersions") or []
     if strategy == "Webhook":
-        problems = []
-        if not webhook.get("clientConfig"):
+        if config is None:
             problems.append(errors.required(f"{where}.webhookClientConfig", "required when strategy is set to Webhook"))
-        if not versions:
-            problems.append(errors.required(f"{where}.conversionReviewVersions"))
-        elif not any(version in ("v1", "v1beta1") for version in versions):
-            told = "must include at least one of v1, v1beta1"
-            problems.append(errors.invalid_value(f"{where}.conversionReviewVersions", list(versions), told))
-        return problems
-    problems = []
-    if webhook.get("clientConfig"):
-        told = "should not be set when strategy is not set to Webhook"
+        else:
+            problems += _client_problems(config, f"{where}.webhookClientConfig")
+        return problems + _review_problems(versions, f"{where}.conversionReviewVersions")
+    told = "should not be set when strategy is not set to Webhook"
+    if config is not None:
         problems.append(errors.not_allowed(f"{where}.webhookClientConfig", told))
     if versions:
-        told = "should not be set when strategy is not set to Webhook"
         problems.append(errors.not_allowed(f"{where}.conversionReviewVersions", told))
+    return problems
+
+
+def _client_problems(config: Object, path: str) -> list[FieldError]:
+    url: str | None = config.get("url")
+    service: Object | None = config.get("service")
+    if url is not None and service is None:
+        return url_problems(url, f"{path}.url")
+    if service is not None and url is None:
+        return service_problems(service, f"{path}.service")
+    return [errors.required(path, "exactly one of url or service is required")]
+
+
+def _review_problems(versions: list[str], path: str) -> list[FieldError]:
+    if not versions:
+        return [errors.required(path)]
+    problems: list[FieldError] = []
+    for position, version in enumerate(versions):
+        if version in versions[:position]:
+            problems.append(errors.invalid_value(f"{path}[{position}]", version, "duplicate version"))
+        else:
+            problems += [
+                errors.invalid_value(f"{path}[{position}]", version, text) for text in dns_1035_label_errors(version)
+            ]
+    if not any(version in ("v1", "v1beta1") for version in versions):
+        problems.append(errors.invalid_value(path, versions, "must include at least one of v1, v1beta1"))
     return problems

@@ -131,13 +131,13 @@ class WebhooksStrategy(Strategy):
         if (config.get("url") is None) == (config.get("service") is None):
             problems.append(errors.required(f"{path}.clientConfig", "exactly one of url or service is required"))
         elif config.get("service") is not None:
-            problems += _service_problems(config["service"], f"{path}.clientConfig.service")
+            problems += service_problems(config["service"], f"{path}.clientConfig.service")
         else:
-            problems += _url_problems(config["url"], f"{path}.clientConfig.url")
+            problems += url_problems(config["url"], f"{path}.clientConfig.url")
         return problems
 
 
-def _service_problems(service: Object, path: str) -> list[FieldError]:
+def service_problems(service: Object, path: str) -> list[FieldError]:
     """After apiserver's ``pkg/util/webhook/validation.go`` (v0.36), whose caller gives it name and namespace the other
     way round: each is told of as the other."""
     problems = [
@@ -166,7 +166,8 @@ def _service_problems(service: Object, path: str) -> list[FieldError]:
     return problems
 
 
-def _url_problems(url: str, path: str) -> list[FieldError]:
+def url_problems(url: str, path: str) -> list[FieldError]:
+    """What is wrong with the address of a webhook; the same file."""
     form = "; desired format: https://host[/path]"
     try:
         parts = urlsplit(url)
