@@ -240,11 +240,90 @@ def test_scale_of_a_custom_object() -> None:
             await api.put(FOOS + "/f/scale", {"metadata": {"name": "f"}, "spec": {}}),
         )
 
-    scaled, found, refused = on(main)
+    scaled, found, emptied = on(main)
     assert scaled.body["spec"] == {"replicas": 4}
     assert scaled.body["status"] == {"replicas": 1, "selector": "a=b"}
     assert (found.body["spec"]["replicas"], found.meta["generation"]) == (4, 2)
-    assert (refused.status, refused.message) == (400, 'the spec replicas field ".spec.replicas" cannot be empty')
+    # Go has no way to say that a number is missing: it is 0.
+    assert (emptied.status, emptied.body["spec"]) == (200, {})
+
+
+@pytest.mark.parametrize(
+    ("change", "outcome"),
+    [
+        pytest.param({"spec": {"replicas": 3}}, (200, 3), id="given"),
+        pytest.param({"spec": {"replicas": None}}, (200, 0), id="removed"),
+        pytest.param({"metadata": {"labels": {"a": "b"}}}, (400, None), id="left alone"),
+        pytest.param({}, (400, None), id="nothing"),
+    ],
+)
+def test_replicas_that_were_never_set_can_be_patched_but_not_read(
+    change: Object, outcome: tuple[int, int | None]
+) -> None:
+    """``ScaleREST`` (apiextensions-apiserver v0.36 pkg/registry/customresource/etcd.go), and v1.20.2 does so."""
+
+    async def main(api: Api) -> tuple[Answer, Answer, Answer]:
+        made = definition()
+        fields = made["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+        del fields["replicas"]["default"]
+        await api.made(DEFINITIONS, made)
+        await api.made(FOOS, foo())
+        before = await api.get(FOOS + "/f/scale")
+        return before, await api.patch(FOOS + "/f/scale", change), await api.get(FOOS + "/f")
+
+    before, patched, found = on(main)
+    assert (before.status, before.message) == (
+        500,
+        'Internal error occurred: the spec replicas field ".spec.replicas" does not exist',
+    )
+    assert (patched.status, found.body["spec"].get("replicas")) == outcome
+    if patched.status == 400:
+        assert patched.message == 'the spec replicas field ".spec.replicas" cannot be empty'
+
+
+def test_the_answer_to_a_delete_of_a_definition_says_what_will_happen() -> None:
+    async def main(api: Api) -> tuple[Answer, Answer, Answer]:
+        await api.made(DEFINITIONS, definition())
+        held = foo()
+        held["metadata"]["finalizers"] = ["example.com/held"]
+        await api.made(FOOS, held)
+        return await api.delete(DEFINITION), await api.get(DEFINITION), await api.get("/apis/example.com/v1")
+
+    deleted, found, served = on(main)
+    assert [(one["type"], one["status"], one["reason"], one["message"]) for one in conditions_of(deleted)[2:]] == [
+        (
+            "Terminating",
+            "True",
+            "InstanceDeletionPending",
+            "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
+        )
+    ]
+    assert [one["reason"] for one in conditions_of(found)[2:]] == ["InstanceDeletionInProgress"]
+    assert served.body["resources"][0]["verbs"] == ["delete", "deletecollection", "get", "list", "watch"]
+
+
+def conditions_of(answer: Answer) -> list[Object]:
+    found: list[Object] = answer.body["status"]["conditions"]
+    return found
+
+
+def test_the_older_discovery_lists_custom_resources_as_upstream() -> None:
+    """apiextensions-apiserver v0.36 ``pkg/apiserver/customresource_discovery_controller.go``."""
+
+    async def main(api: Api) -> Answer:
+        await api.made(DEFINITIONS, definition())
+        return await api.get("/apis/example.com/v1")
+
+    whole, status, scale = on(main).body["resources"]
+    assert whole["verbs"] == ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"]
+    assert status == {
+        "name": "foos/status",
+        "singularName": "",
+        "namespaced": True,
+        "kind": "Foo",
+        "verbs": ["get", "patch", "update"],
+    }
+    assert (scale["name"], scale["group"], scale["version"]) == ("foos/scale", "autoscaling", "v1")
 
 
 def test_versions_show_the_same_object() -> None:
@@ -357,7 +436,7 @@ def test_a_definition_waits_for_the_finalizers_of_its_objects() -> None:
     assert conditions["Terminating"] == ("True", "InstanceDeletionInProgress")
     assert (refused.status, refused.message) == (
         403,
-        "create not allowed while custom resource definition is terminating",
+        'foos.example.com "g" is forbidden: create not allowed while custom resource definition is terminating',
     )
     assert gone.status == 404
 

@@ -184,9 +184,11 @@ class ResourceTable:
 
     def __init__(self, gates: Iterable[str] = ()) -> None:
         self.generation = 0
+        own = (*built_in(), *gated(gates))
         self._by_path: dict[tuple[str, str, str], ResourceInfo] = {
-            (info.group, info.version, info.resource): info for info in (*built_in(), *gated(gates))
+            (info.group, info.version, info.resource): info for info in own
         }
+        self._built_in_groups = frozenset(info.group for info in own)
         self._custom: dict[str, tuple[ResourceInfo, ...]] = {}
         self._group_versions: dict[tuple[str, str], int] = {}
         self._listeners: list[Callable[[], None]] = []
@@ -199,6 +201,10 @@ class ResourceTable:
     def serves(self, group: str, version: str) -> bool:
         """Whether anything is served in that group and version."""
         return (group, version) in self._group_versions
+
+    def is_built_in(self, group: str) -> bool:
+        """Whether the group is one of Kubernetes' own."""
+        return group in self._built_in_groups
 
     def is_custom(self, group: str) -> bool:
         """Whether the group is one of custom resources."""

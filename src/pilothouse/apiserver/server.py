@@ -246,7 +246,11 @@ class ApiServer:
         """Who answers; raises what upstream answers when nobody does."""
         info = asked.info
         if info is None:
-            if self.core.table.serves(asked.group, asked.version) and not self.core.table.is_custom(asked.group):
+            table = self.core.table
+            # Upstream's router takes all that is below a group of its own, whatever the version.
+            if table.is_built_in(asked.group):
+                raise errors.no_such_resource()
+            if table.serves(asked.group, asked.version) and not table.is_custom(asked.group):
                 raise errors.no_such_resource()
             raise PlainNotFound
         self._check_scope(asked, info)
@@ -294,4 +298,12 @@ def _is_misplaced(asked: RequestInfo) -> bool:
     return asked.verb in ("update", "patch") and not asked.name
 
 
-_NOT_FOUND = Response(404, {"content-type": "text/plain; charset=utf-8"}, b"404 page not found\n")
+_NOT_FOUND = Response(
+    404,
+    {
+        "content-type": "text/plain; charset=utf-8",
+        "cache-control": "no-cache, private",
+        "x-content-type-options": "nosniff",
+    },
+    b"404 page not found\n",
+)

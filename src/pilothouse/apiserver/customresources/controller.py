@@ -13,6 +13,7 @@ from pilothouse.api.wire import Request
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.core import Call, Core
 from pilothouse.apiserver.customresources.approval import CONDITION, approval_of
+from pilothouse.apiserver.customresources.conditions import with_condition
 from pilothouse.apiserver.handlers import creating, deleting, patching, updating
 from pilothouse.apiserver.identity import MASTERS, Identity
 from pilothouse.apiserver.objects import Object, decode, encode_object, read_head, with_revision
@@ -166,20 +167,22 @@ class CustomResources:
         conditions = list(status.get("conditions") or ())
         good = not reason
         now = self._core.time.now()
-        conditions = _with(
+        conditions = with_condition(
             conditions, now, "NamesAccepted", good, reason or "NoConflicts", message or "no conflicts found"
         )
         if serving.is_true(definition, "Established"):
             pass  # Once established, always established.
         elif good:
-            conditions = _with(
+            conditions = with_condition(
                 conditions, now, "Established", True, "InitialNamesAccepted", "the initial names have been accepted"
             )
         else:
-            conditions = _with(conditions, now, "Established", False, "NotAccepted", "not all names are accepted")
+            conditions = with_condition(
+                conditions, now, "Established", False, "NotAccepted", "not all names are accepted"
+            )
         approval = approval_of(definition)
         if approval is not None:
-            conditions = _with(conditions, now, CONDITION, approval.holds, approval.reason, approval.message)
+            conditions = with_condition(conditions, now, CONDITION, approval.holds, approval.reason, approval.message)
         status["conditions"] = conditions
         status["acceptedNames"] = dict(names) if good else accepted
         if status == definition.get("status"):
@@ -232,7 +235,7 @@ class CustomResources:
             told = ("InstanceDeletionCompleted", "removed all instances")
         else:
             told = ("NeverEstablished", "resource was never established")
-        status["conditions"] = _with(list(status.get("conditions") or ()), now, "Terminating", left, *told)
+        status["conditions"] = with_condition(list(status.get("conditions") or ()), now, "Terminating", left, *told)
         definition["status"] = status
         meta = definition["metadata"]
         if not left:
@@ -282,14 +285,3 @@ class CustomResources:
             self._enqueue(record.key[len(_PREFIX) :])
             return
         await self._core.commit(staged)
-
-
-def _with(conditions: list[Object], now: str, type_: str, holds: bool, reason: str, message: str) -> list[Object]:
-    """The conditions with one of them set; its transition time changes only with its status."""
-    status = "True" if holds else "False"
-    before = next((found for found in conditions if found.get("type") == type_), None)
-    since = before["lastTransitionTime"] if before is not None and before.get("status") == status else now
-    new = {"type": type_, "status": status, "lastTransitionTime": since, "reason": reason, "message": message}
-    if before is None:
-        return [*conditions, new]
-    return [new if found is before else found for found in conditions]

@@ -47,6 +47,7 @@ class CustomVersion(msgspec.Struct, frozen=True, eq=False):
     printer_columns: tuple[dict[str, Any], ...]
     scale: ScalePaths | None
     strategy: Strategy
+    terminating: bool
 
     def prune(self, obj: Object) -> list[str]:
         """Remove what the schema does not know; the removed fields in the words of a strict error.
@@ -118,7 +119,7 @@ def _row(definition: Object, version: Object, stored_as: ResourceInfo | None) ->
     given = version.get("subresources") or {}
     subresources: dict[str, Subresource] = {}
     if "status" in given:
-        subresources["status"] = Subresource("status", names["kind"], spec["group"], version["name"], _READ_WRITE)
+        subresources["status"] = Subresource("status", names["kind"], "", "", _READ_WRITE)
     scale = None
     if given.get("scale"):
         paths = given["scale"]
@@ -168,6 +169,7 @@ def _row(definition: Object, version: Object, stored_as: ResourceInfo | None) ->
         tuple(version.get("additionalPrinterColumns") or ()),
         scale,
         strategy,
+        strategy.terminating,
     )
     info = ResourceInfo.make(
         spec["group"],

@@ -47,8 +47,12 @@ def _path(obj: Object, path: str) -> Any:
     return node
 
 
-def scale_of(call: Call, obj: Object) -> Object:
-    """The Scale that stands for an object."""
+_NOT_SET = -(1 << 31)
+"""The replicas of a custom resource that has none, in the Scale that a write begins with."""
+
+
+def scale_of(call: Call, obj: Object, *, not_set: int | None = None) -> Object:
+    """The Scale that stands for an object. One without replicas stands for ``not_set``, or is an error."""
     info, meta = call.info, obj["metadata"]
     shown = {
         name: meta[name]
@@ -59,6 +63,8 @@ def scale_of(call: Call, obj: Object) -> Object:
     if info.custom is not None:
         paths = info.custom.scale
         wanted = _path(obj, paths.spec_replicas)
+        if wanted is None:
+            wanted = not_set
         if wanted is None:
             raise errors.internal(f'the spec replicas field "{paths.spec_replicas}" does not exist')
         status = {"replicas": _path(obj, paths.status_replicas) or 0}
@@ -137,7 +143,7 @@ def _check_replicas(call: Call, scale: Object) -> None:
     if replicas < 0 and call.info.custom is None:
         problem = errors.invalid_value("spec.replicas", replicas, NON_NEGATIVE)
         raise errors.invalid("autoscaling", "Scale", call.name, [problem])
-    if call.info.custom is not None and "replicas" not in (scale.get("spec") or {}):
+    if call.info.custom is not None and replicas == _NOT_SET:
         raise errors.bad_request(f'the spec replicas field "{call.info.custom.scale.spec_replicas}" cannot be empty')
 
 
@@ -148,9 +154,9 @@ async def _rescale(
     ``applied``."""
 
     def apply(obj: Object, known: bytes) -> tuple[Object, bytes]:
-        live = scale_of(call, obj)
+        live = scale_of(call, obj, not_set=_NOT_SET)
         before = live["metadata"]["resourceVersion"]
-        sent = wanted(scale_of(call, obj))
+        sent = wanted(scale_of(call, obj, not_set=_NOT_SET))
         scale, owners = core.ownership.scaled(call, live, sent, known, options, applied=applied)
         if applied:
             _check_replicas(call, scale)

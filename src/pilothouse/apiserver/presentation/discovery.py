@@ -17,7 +17,7 @@ from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import StatusError
 from pilothouse.apiserver.presentation import negotiation
 from pilothouse.apiserver.rendering import JSON_HEADERS
-from pilothouse.apiserver.resources import ResourceInfo, ResourceTable
+from pilothouse.apiserver.resources import ResourceInfo, ResourceTable, Subresource
 
 _encode = msgspec.json.Encoder().encode
 
@@ -34,6 +34,8 @@ _STORED_AS = {
     ),
 }
 """Kinds that v1.36 stores in another version than the one they are shown in."""
+_VERBS_OF_CUSTOM = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
+_VERBS_OF_GOING = ("delete", "deletecollection", "get", "list", "watch")
 _VERSION = re.compile(r"v([0-9]+)(?:(alpha|beta)([0-9]+))?$")
 
 
@@ -81,6 +83,20 @@ def groups(table: Iterable[ResourceInfo]) -> dict[str, dict[str, list[ResourceIn
     return found
 
 
+def _verbs(info: ResourceInfo) -> list[str]:
+    """The verbs as listed: those of a custom resource in apiextensions-apiserver's order, fewer while it goes."""
+    if info.custom is None:
+        return list(info.verbs)
+    return list(_VERBS_OF_GOING if info.custom.terminating else _VERBS_OF_CUSTOM)
+
+
+def _subresources(info: ResourceInfo) -> list[tuple[str, Subresource]]:
+    """Built-in ones by name; a custom resource's status before its scale."""
+    if info.custom is not None:
+        return list(info.subresources.items())
+    return sorted(info.subresources.items())
+
+
 def _aggregated_entry(info: ResourceInfo) -> dict[str, Any]:
     # Built-in entries leave group and version empty where they are the document's own, custom ones carry them.
     own = (info.group, info.version) if info.custom is not None else ("", "")
@@ -89,7 +105,7 @@ def _aggregated_entry(info: ResourceInfo) -> dict[str, Any]:
         "responseKind": {"group": own[0], "version": own[1], "kind": info.kind},
         "scope": "Namespaced" if info.namespaced else "Cluster",
         "singularResource": info.singular,
-        "verbs": list(info.verbs),
+        "verbs": _verbs(info),
     }
     if info.short_names:
         entry["shortNames"] = list(info.short_names)
@@ -102,7 +118,7 @@ def _aggregated_entry(info: ResourceInfo) -> dict[str, Any]:
                 "responseKind": {"group": sub.group or own[0], "version": sub.version or own[1], "kind": sub.kind},
                 "verbs": list(sub.verbs),
             }
-            for name, sub in sorted(info.subresources.items())
+            for name, sub in _subresources(info)
         ]
     return entry
 
@@ -143,7 +159,7 @@ def resource_list(group: str, version: str, infos: Iterable[ResourceInfo]) -> di
             "singularName": info.singular,
             "namespaced": info.namespaced,
             "kind": info.kind,
-            "verbs": list(info.verbs),
+            "verbs": _verbs(info),
         }
         if info.short_names:
             entry["shortNames"] = list(info.short_names)
@@ -152,7 +168,7 @@ def resource_list(group: str, version: str, infos: Iterable[ResourceInfo]) -> di
         if stored := _stored_hash(info):
             entry["storageVersionHash"] = stored
         entries.append(entry)
-        for name, sub in sorted(info.subresources.items()):
+        for name, sub in _subresources(info):
             entry = {"name": f"{info.resource}/{name}", "singularName": "", "namespaced": info.namespaced}
             if sub.group or sub.version:
                 entry["group"] = sub.group
@@ -185,7 +201,10 @@ class Discovery:
         self._aggregated: dict[bool, tuple[bytes, str]] = {}
 
     def answer(self, request: Request, path: str) -> Response | None:
-        """The response for a path, or None if it is not discovery's. An unknown group is 404 in plain text."""
+        """The response for a path, or None if it is not discovery's.
+
+        An unknown group is 404 in plain text, and so is an unknown version of a group of custom resources.
+        """
         parts = [part for part in path.split("/") if part]
         if not parts or parts[0] not in ("api", "apis") or len(parts) > 1 + (parts[0] == "apis") + 1:
             return None
@@ -205,7 +224,7 @@ class Discovery:
         if len(parts) == 2:
             return _shown(request, {"kind": "APIGroup", "apiVersion": "v1", **group_entry(parts[1], versions)})
         if parts[2] not in versions:
-            raise errors.PlainNotFound
+            raise errors.no_such_resource() if self._table.is_built_in(parts[1]) else errors.PlainNotFound
         return _shown(request, resource_list(parts[1], parts[2], versions[parts[2]]))
 
     def _refresh(self) -> None:

@@ -64,11 +64,11 @@ class Health:
 
     def answer(self, path: str, query: Mapping[str, Sequence[str]]) -> Response | None:
         """The response for a path, or None if it is not about health. An unknown check is 404."""
-        endpoint, _, single = path.strip("/").partition("/")
+        endpoint, slash, single = path.removeprefix("/").partition("/")
         checks = self._checks.get(endpoint)
         if checks is None:
             return None
-        if single:
+        if slash:
             check = checks.get(unquote(single))
             if check is None:
                 raise PlainNotFound

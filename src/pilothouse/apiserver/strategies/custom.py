@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from pilothouse.apiserver.errors import FieldError, StatusError
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.metadata import STANDARD_FINALIZERS
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.resources import ResourceInfo
@@ -11,6 +12,8 @@ from pilothouse.apiserver.selection import Fields
 from pilothouse.apiserver.strategies.base import Strategy
 from pilothouse.apiserver.strategies.judgements import GENERIC
 from pilothouse.machinery.go_text import quote
+
+_TERMINATING = "create not allowed while custom resource definition is terminating"
 
 
 class CustomStrategy(Strategy):
@@ -38,7 +41,7 @@ class CustomStrategy(Strategy):
         self._untracked = ("metadata", "status") if status else ("metadata",)
         self._validate = validate
         self._default = default
-        self._terminating = terminating
+        self.terminating = terminating
         self._warnings: list[str] = []
         super().__init__()
 
@@ -46,8 +49,8 @@ class CustomStrategy(Strategy):
         self._default(obj)
 
     def prepare_create(self, obj: Object, now: str) -> None:
-        if self._terminating:
-            raise StatusError(403, "Forbidden", "create not allowed while custom resource definition is terminating")
+        if self.terminating:
+            raise errors.forbidden(self.storage, obj["metadata"].get("name") or "", _TERMINATING)
 
     def validate(self, obj: Object) -> list[FieldError]:
         self._warnings = finalizer_warnings(obj["metadata"], {})

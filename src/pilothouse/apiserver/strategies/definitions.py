@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.customresources.approval import ANNOTATION, approval_of
+from pilothouse.apiserver.customresources.conditions import with_condition
 from pilothouse.apiserver.customresources.field_paths import PathError, resolve
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
@@ -25,6 +26,7 @@ else:
     structural = later("pilothouse.apiserver.customresources.structural")
 
 FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
+_PENDING = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 _COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
 
@@ -83,6 +85,10 @@ class DefinitionStrategy(Strategy):
         meta["deletionTimestamp"] = now
         if FINALIZER not in (meta.get("finalizers") or ()):
             meta["finalizers"] = [*(meta.get("finalizers") or ()), FINALIZER]
+        status: Object = {**(obj.get("status") or {})}
+        reason, message = "InstanceDeletionPending", _PENDING
+        status["conditions"] = with_condition(status.get("conditions") or [], now, "Terminating", True, reason, message)
+        obj["status"] = status
         return "mark"
 
     def validate(self, obj: Object) -> list[FieldError]:
