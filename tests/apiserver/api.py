@@ -170,3 +170,9 @@ def replica_set(name: str = "r", **more: Any) -> Object:
             **more,
         },
     }
+
+
+def told(answer: Answer) -> list[str]:
+    """What is wrong, each cause once, with its field and text."""
+    assert answer.status == 422, answer.text
+    return list(dict.fromkeys(f"{cause['field']}: {cause['message']}" for cause in answer.body["details"]["causes"]))

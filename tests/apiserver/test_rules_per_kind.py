@@ -88,7 +88,12 @@ _FIXED: list[tuple[str, Object, str, str]] = [
     ("StorageClass", {"volumeBindingMode": "WaitForFirstConsumer"}, "volumeBindingMode", FIXED),
     ("CSIDriver", {"spec": {"attachRequired": False}}, "spec.attachedRequired", FIXED),
     ("VolumeAttachment", {"spec": {"nodeName": "other"}}, "spec", FIXED),
-    ("VolumeAttributesClass", {"driverName": "other"}, "driverName", FIXED),
+    (
+        "VolumeAttributesClass",
+        {"driverName": "other"},
+        "driverName",
+        "updates to driverName are forbidden.",
+    ),
     ("CSIStorageCapacity", {"storageClassName": "other"}, "storageClassName", FIXED),
     ("RoleBinding", {"roleRef": {"name": "other"}}, "roleRef", "cannot change roleRef"),
     ("ClusterRoleBinding", {"roleRef": {"name": "other"}}, "roleRef", "cannot change roleRef"),
@@ -271,7 +276,7 @@ _WRONG: list[tuple[str, Object, str, str]] = [
         "FieldValueInvalid",
     ),
     ("PodTemplate", {"template": {"spec": {"containers": []}}}, "template.spec.containers", "FieldValueRequired"),
-    ("CSIStorageCapacity", {"storageClassName": None}, "storageClassName", "FieldValueRequired"),
+    ("CSIStorageCapacity", {"storageClassName": None}, "storageClassName", "FieldValueInvalid"),
     (
         "CSINode",
         {"spec": {"drivers": [{"name": "a", "nodeID": ""}]}},

@@ -13,6 +13,7 @@ import msgspec
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.strategies.drivers import driver_problems
 from pilothouse.apiserver.strategies.field_references import OF_FILES, field_problems, resource_problems
 from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors
 from pilothouse.machinery.quantities import QuantityError, parse_quantity
@@ -56,7 +57,6 @@ _NEEDED: Mapping[str, tuple[str, ...]] = {
     "scaleIO": ("gateway", "system", "volumeName"),
     "storageos": ("volumeName",),
     "local": ("path",),
-    "csi": ("driver",),
     "ephemeral": ("volumeClaimTemplate",),
 }
 _ONE = "may not specify more than 1 volume type"
@@ -77,7 +77,7 @@ _PORTAL = (
     "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is "
     "specified."
 )
-_MAX_DRIVER = 63
+_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _ZERO = parse_quantity("0")
 
 
@@ -89,15 +89,50 @@ def pod_source_problems(volume: Object, path: str) -> Problems:
     return problems
 
 
-def volume_source_problems(spec: Object, name: str) -> Problems:
+def volume_source_problems(spec: Object, name: str, path: str = "spec") -> Problems:
     """What is wrong with the sources of the PersistentVolume of this name."""
-    problems = _problems(spec, "spec", _OF_VOLUMES, _CHECKS_OF_VOLUMES)
+    problems = _problems(spec, path, _OF_VOLUMES, _CHECKS_OF_VOLUMES)
     first = next((source for source in _OF_VOLUMES if spec.get(source) is not None), "")
     if first == "iscsi" and _has_long_portal(spec, name):
         portal = spec["iscsi"].get("targetPortal") or ""
-        problems.append(errors.invalid_value("spec.iscsi.targetportal", portal, _PORTAL))
+        problems.append(errors.invalid_value(f"{path}.iscsi.targetportal", portal, _PORTAL))
     if first == "local" and spec.get("nodeAffinity") is None:
-        problems.append(errors.required("spec.nodeAffinity", "Local volume requires node affinity"))
+        problems.append(errors.required(f"{path}.nodeAffinity", "Local volume requires node affinity"))
+    return problems
+
+
+def inline_volume_problems(spec: Object, path: str) -> Problems:
+    """What is wrong with the spec of a volume that stands for one of a pod, in an attachment
+    (``ValidatePersistentVolumeSpec`` for inline volumes)."""
+    context = "in the context of inline volumes"
+    problems = [
+        errors.not_allowed(f"{path}.{field}", f"may not be specified {context}")
+        for field in ("claimRef", "capacity")
+        if spec.get(field)
+    ]
+    if spec.get("csi") is None:
+        problems.append(errors.required(f"{path}.csi", f"has to be specified {context}"))
+    problems += mode_problems(spec, path)
+    if spec.get("persistentVolumeReclaimPolicy") not in (None, "Retain"):
+        problems.append(errors.not_allowed(f"{path}.persistentVolumeReclaimPolicy", f"may only be Retain {context}"))
+    if spec.get("nodeAffinity") is not None:
+        problems.append(errors.not_allowed(f"{path}.nodeAffinity", f"may not be specified {context}"))
+    problems += volume_source_problems(spec, "", path)
+    if spec.get("storageClassName"):
+        problems.append(errors.not_allowed(f"{path}.storageClassName", f"may not be specified {context}"))
+    if spec.get("volumeMode") not in (None, "Filesystem"):
+        text = f"may not specify volumeMode other than Filesystem {context}"
+        problems.append(errors.not_allowed(f"{path}.volumeMode", text))
+    return problems
+
+
+def mode_problems(spec: Object, path: str, why: str = "") -> Problems:
+    """What is wrong with the ways in which a volume, or one that is wanted, is accessed."""
+    modes, where = spec.get("accessModes") or [], f"{path}.accessModes"
+    problems = [] if modes else [errors.required(where, why)]
+    problems += [errors.not_supported(where, mode, _MODES) for mode in modes if mode not in _MODES]
+    if "ReadWriteOncePod" in modes and any(mode in _MODES for mode in modes if mode != "ReadWriteOncePod"):
+        problems.append(errors.not_allowed(where, "may not use ReadWriteOncePod with other access modes"))
     return problems
 
 
@@ -398,10 +433,7 @@ def _storage_os(given: Object, where: str) -> Problems:
 
 
 def _driver(given: Object, where: str) -> Problems:
-    name = given.get("driver") or ""
-    problems = [errors.too_long(f"{where}.driver", _MAX_DRIVER)] if len(name.encode()) > _MAX_DRIVER else []
-    told = dns_subdomain_errors(name.lower())
-    return problems + [errors.invalid_value(f"{where}.driver", name, text) for text in told]
+    return driver_problems(given.get("driver") or "", f"{where}.driver")
 
 
 def _secret_of(*fields: str, name: str = "secretRef") -> Check:

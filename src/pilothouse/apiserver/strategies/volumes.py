@@ -1,9 +1,8 @@
-"""Volumes, claims, and the kinds of storage.k8s.io.
+"""Volumes and claims.
 
-After kubernetes' ``pkg/apis/{core,storage}/{v1/defaults.go,validation}`` and ``pkg/registry/{core,storage}`` (v1.36).
+After kubernetes' ``pkg/apis/core/{v1/defaults.go,validation}`` and ``pkg/registry/core`` (v1.36).
 """
 
-from collections.abc import Sequence
 from posixpath import normpath
 from typing import Any
 
@@ -14,17 +13,12 @@ from pilothouse.apiserver.strategies.base import Strategy
 from pilothouse.apiserver.strategies.filling import IMMUTABLE, child, fill, fixed
 from pilothouse.apiserver.strategies.pod_rules import node_selector_problems
 from pilothouse.apiserver.strategies.selectors import selector_problems
-from pilothouse.apiserver.strategies.volume_sources import volume_source_problems
-from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors, qualified_name_errors
-from pilothouse.machinery.quantities import Quantity, QuantityError, canonical, canonicalize, parse_quantity
+from pilothouse.apiserver.strategies.volume_sources import mode_problems, volume_source_problems
+from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors
+from pilothouse.machinery.quantities import Quantity, QuantityError, canonicalize, parse_quantity
 
-_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
-_LONGEST_DRIVER = 63
 _RECLAIM = ("Delete", "Recycle", "Retain")
 _VOLUME_MODES = ("Block", "Filesystem")
-_LIFECYCLES = ("Ephemeral", "Persistent")
-_GROUP_POLICIES = ("File", "None", "ReadWriteOnceWithFSType")
-_BINDING = ("Immediate", "WaitForFirstConsumer")
 _NOT_A_SOURCE = (
     "accessModes",
     "capacity",
@@ -44,14 +38,7 @@ _ZERO = parse_quantity("0")
 
 
 def _mode_problems(spec: Object, why: str = "") -> list[FieldError]:
-    modes = spec.get("accessModes") or []
-    problems: list[FieldError] = []
-    if not modes:
-        problems.append(errors.required("spec.accessModes", why))
-    problems += [errors.not_supported("spec.accessModes", mode, _MODES) for mode in modes if mode not in _MODES]
-    if "ReadWriteOncePod" in modes and len(modes) > 1:
-        text = "may not use ReadWriteOncePod with other access modes"
-        problems.append(errors.not_allowed("spec.accessModes", text))
+    problems = mode_problems(spec, "spec", why)
     volume_mode = spec.get("volumeMode")
     if volume_mode not in _VOLUME_MODES:
         problems.append(errors.not_supported("spec.volumeMode", volume_mode, _VOLUME_MODES))
@@ -283,232 +270,3 @@ def _fixed_claim(spec: Object, before: Object) -> Object:
     resources = {k: v for k, v in (spec.get("resources") or {}).items() if k != "requests"}
     requests = {k: v for k, v in _requests(spec).items() if k != "storage"}
     return {**found, "resources": resources, "requests": requests}
-
-
-def topology_problems(terms: Sequence[Object], path: str) -> list[FieldError]:
-    """What is wrong with terms that select nodes for volumes (``ValidateTopologySelectorTerm``)."""
-    problems: list[FieldError] = []
-    # Upstream's list begins with an empty term for each there is, of which a term without expressions is a duplicate.
-    before: list[dict[str, frozenset[str]]] = [{} for _ in terms]
-    for position, term in enumerate(terms):
-        where = f"{path}[{position}].matchLabelExpressions"
-        wanted: dict[str, frozenset[str]] = {}
-        for number, expression in enumerate(term.get("matchLabelExpressions") or ()):
-            key, values = expression.get("key") or "", expression.get("values") or ()
-            if not values:
-                problems.append(errors.required(f"{where}[{number}].values"))
-            problems += [
-                errors.duplicate(f"{where}[{number}].values[{index}]", value)
-                for index, value in enumerate(values)
-                if value in values[:index]
-            ]
-            problems += [
-                errors.invalid_value(f"{where}[{number}].key", key, text) for text in qualified_name_errors(key)
-            ]
-            if key in wanted:
-                problems.append(errors.duplicate(f"{where}[{number}].key", key))
-            wanted[key] = frozenset(values)
-        problems += [errors.duplicate(where, "") for each in before if each == wanted]
-        before.append(wanted)
-    return problems
-
-
-class StorageClassStrategy(Strategy):
-    """Who provisions, and how. Only what concerns future volumes may change."""
-
-    def default(self, obj: Object) -> None:
-        fill(obj, {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"})
-
-    def validate(self, obj: Object) -> list[FieldError]:
-        problems: list[FieldError] = []
-        provisioner = (obj.get("provisioner") or "").lower()
-        if not provisioner:
-            problems.append(errors.required("provisioner"))
-        else:
-            told = qualified_name_errors(provisioner)
-            problems += [errors.invalid_value("provisioner", provisioner, text) for text in told]
-        if obj["reclaimPolicy"] not in ("Delete", "Retain"):
-            problems.append(errors.not_supported("reclaimPolicy", obj["reclaimPolicy"], ("Delete", "Retain")))
-        if obj["volumeBindingMode"] not in _BINDING:
-            problems.append(errors.not_supported("volumeBindingMode", obj["volumeBindingMode"], _BINDING))
-        return problems + topology_problems(obj.get("allowedTopologies") or (), "allowedTopologies")
-
-    def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        problems = self.validate_again(obj)
-        if (obj.get("parameters") or {}) != (old.get("parameters") or {}):
-            problems.append(errors.not_allowed("parameters", "updates to parameters are forbidden."))
-        if obj.get("provisioner") != old.get("provisioner"):
-            problems.append(errors.not_allowed("provisioner", "updates to provisioner are forbidden."))
-        if obj.get("reclaimPolicy") != old.get("reclaimPolicy"):
-            problems.append(errors.not_allowed("reclaimPolicy", "updates to reclaimPolicy are forbidden."))
-        return problems + fixed(obj, old, "", ("volumeBindingMode",))
-
-
-class DriverStrategy(Strategy):
-    """CSIDrivers: a flag for everything that a driver may want."""
-
-    def default(self, obj: Object) -> None:
-        fill(
-            child(obj, "spec"),
-            {
-                "attachRequired": True,
-                "podInfoOnMount": False,
-                "storageCapacity": False,
-                "fsGroupPolicy": "ReadWriteOnceWithFSType",
-                "volumeLifecycleModes": ["Persistent"],
-                "requiresRepublish": False,
-                "seLinuxMount": False,
-            },
-        )
-
-    def validate(self, obj: Object) -> list[FieldError]:
-        spec = obj["spec"]
-        problems = [
-            errors.not_supported("spec.volumeLifecycleModes", mode, _LIFECYCLES)
-            for mode in spec.get("volumeLifecycleModes") or ()
-            if mode not in _LIFECYCLES
-        ]
-        policy = spec.get("fsGroupPolicy")
-        if policy not in _GROUP_POLICIES:
-            problems.append(errors.not_supported("spec.fsGroupPolicy", policy, _GROUP_POLICIES))
-        return problems
-
-    def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        problems = self.validate_again(obj)
-        required = obj["spec"].get("attachRequired")
-        if required != old["spec"].get("attachRequired"):
-            problems.append(errors.invalid_value("spec.attachedRequired", required, IMMUTABLE))  # called so upstream
-        return problems + fixed(obj["spec"], old["spec"], "spec", ("volumeLifecycleModes",))
-
-
-class DriverNodeStrategy(Strategy):
-    """CSINodes: which drivers a node has. A driver's entry is replaced by removing and adding it."""
-
-    def finish(self, obj: Object) -> None:
-        for driver in child(obj, "spec").setdefault("drivers", None) or ():
-            driver.setdefault("topologyKeys", None)
-
-    def validate(self, obj: Object) -> list[FieldError]:
-        problems: list[FieldError] = []
-        seen: list[str] = []
-        for position, driver in enumerate((obj.get("spec") or {}).get("drivers") or ()):
-            path, name = f"spec.drivers[{position}]", driver.get("name") or ""
-            if not name:
-                problems.append(errors.required(f"{path}.name"))
-            problems += [
-                errors.invalid_value(f"{path}.name", name, text) for text in dns_subdomain_errors(name.lower())
-            ]
-            if name in seen:
-                problems.append(errors.duplicate(f"{path}.name", name))
-            seen.append(name)
-            if not driver.get("nodeID"):
-                problems.append(errors.required(f"{path}.nodeID"))
-            problems += _topology_key_problems(driver.get("topologyKeys") or (), path)
-        return problems
-
-    def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        before = {driver.get("name"): driver for driver in (old.get("spec") or {}).get("drivers") or ()}
-        problems = self.validate_again(obj)
-        for driver in (obj.get("spec") or {}).get("drivers") or ():
-            known = before.get(driver.get("name"))
-            if known is not None and _fixed_driver(driver) != _fixed_driver(known):
-                problems.append(errors.invalid_value("spec.drivers", _fixed_driver(driver), IMMUTABLE))
-        return problems
-
-
-def _topology_key_problems(keys: Sequence[str], path: str) -> list[FieldError]:
-    problems: list[FieldError] = []
-    for position, key in enumerate(keys):
-        if not key:
-            problems.append(errors.required(path))
-        if key in keys[:position]:
-            problems.append(errors.duplicate(path, key))
-        problems += [errors.invalid_value(path, keys, text) for text in qualified_name_errors(key)]
-    return problems
-
-
-def _fixed_driver(driver: Object) -> Object:
-    """What of a driver never changes, as messages print it. How many volumes it can attach may."""
-    return {
-        "Name": driver.get("name") or "",
-        "NodeID": driver.get("nodeID") or "",
-        "TopologyKeys": driver.get("topologyKeys"),
-        "Allocatable": None,
-    }
-
-
-class AttachmentStrategy(Strategy):
-    """VolumeAttachments: the wish never changes."""
-
-    def finish(self, obj: Object) -> None:
-        obj["status"] = {"attached": False, **(obj.get("status") or {})}
-
-    def validate(self, obj: Object) -> list[FieldError]:
-        spec = obj.get("spec") or {}
-        attacher, name = spec.get("attacher") or "", (spec.get("source") or {}).get("persistentVolumeName")
-        problems = self._problems(spec)
-        # Asked of new ones only, and the first question once more.
-        problems += [] if attacher else [errors.required("spec.attacher")]
-        if len(attacher.encode()) > _LONGEST_DRIVER:
-            problems.append(errors.too_long("spec.attacher", _LONGEST_DRIVER))
-        told = dns_subdomain_errors(attacher.lower())
-        problems += [errors.invalid_value("spec.attacher", attacher, text) for text in told]
-        if name is not None:
-            told = dns_subdomain_errors(name)
-            problems += [errors.invalid_value("spec.source.persistentVolumeName", name, text) for text in told]
-        return problems
-
-    @staticmethod
-    def _problems(spec: Object) -> list[FieldError]:
-        attacher, node = spec.get("attacher") or "", spec.get("nodeName") or ""
-        problems = [] if attacher else [errors.required("spec.attacher")]
-        nodes = [errors.invalid_value("spec.nodeName", node, text) for text in dns_subdomain_errors(node)]
-        source = spec.get("source") or {}
-        name, inline = source.get("persistentVolumeName"), source.get("inlineVolumeSpec")
-        if name is None and inline is None:
-            problems.append(
-                errors.required("spec.source", "must specify exactly one of inlineVolumeSpec and persistentVolumeName")
-            )
-        elif name is not None and inline is not None:
-            problems.append(
-                errors.not_allowed(
-                    "spec.source", "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
-                )
-            )
-        elif name is not None and not name:
-            text = "must specify non empty persistentVolumeName"
-            problems.append(errors.required("spec.source.persistentVolumeName", text))
-        return problems + nodes
-
-    def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        return self._problems(obj.get("spec") or {}) * self.judgements.spec + fixed(obj, old, "", ("spec",))
-
-
-class AttributesClassStrategy(Strategy):
-    """VolumeAttributesClasses never change."""
-
-    def validate(self, obj: Object) -> list[FieldError]:
-        return [] if obj.get("driverName") else [errors.required("driverName")]
-
-    def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        return self.validate_again(obj) + fixed(obj, old, "", ("driverName", "parameters"))
-
-
-class CapacityStrategy(Strategy):
-    """CSIStorageCapacities: how much a driver could provision where."""
-
-    def default(self, obj: Object) -> None:
-        for field in ("capacity", "maximumVolumeSize"):
-            if obj.get(field) is not None:
-                canonicalize_field(obj, field)
-
-    def validate(self, obj: Object) -> list[FieldError]:
-        return [] if obj.get("storageClassName") else [errors.required("storageClassName")]
-
-    def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        return self.validate_again(obj) + fixed(obj, old, "", ("nodeTopology", "storageClassName"))
-
-
-def canonicalize_field(obj: Object, field: str) -> None:
-    """Write one quantity as it is stored."""
-    obj[field] = canonical(str(obj[field]))
