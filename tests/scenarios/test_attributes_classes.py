@@ -40,7 +40,11 @@ class Owner(Restless):
     async def make(self) -> None:
         """A class."""
         name = f"a{self._chance.randrange(3)}"
-        await self.ask("POST", CLASSES, {"metadata": {"name": name}, "driverName": "simulated.pilothouse.dev"})
+        await self.ask(
+            "POST",
+            CLASSES,
+            {"metadata": {"name": name}, "driverName": "simulated.pilothouse.dev", "parameters": {"a": "b"}},
+        )
 
     async def claim(self) -> None:
         """Of one of the classes."""
@@ -96,7 +100,11 @@ def test_a_class_is_kept_while_it_is_named_and_goes_in_the_end(seed: int) -> Non
 async def story(simulation: Simulation) -> None:
     """A class is deleted that a claim names."""
     user = Owner(simulation)
-    await user.ask("POST", CLASSES, {"metadata": {"name": "a0"}, "driverName": "simulated.pilothouse.dev"})
+    await user.ask(
+        "POST",
+        CLASSES,
+        {"metadata": {"name": "a0"}, "driverName": "simulated.pilothouse.dev", "parameters": {"a": "b"}},
+    )
     body = claim("c0", 1, "standard")
     body["spec"]["volumeAttributesClassName"] = "a0"
     await user.ask("POST", CLAIMS, body)

@@ -20,13 +20,14 @@ Kind = str | tuple[str, Any]
 Convert = Callable[[Any], Any]
 
 PACKAGE = "custom"
-_RESERVED = frozenset(
+RESERVED = frozenset(
     re.findall(
         r"\w+",
         "true false null in as break const continue else for function if import let loop package namespace return "
         "var void while",
     )
 )
+"""What is no identifier in an expression, though it looks like one."""
 _ESCAPABLE = re.compile(r"[A-Za-z_./-][A-Za-z0-9_./-]*")
 _ESCAPES = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
 _SPECIAL = re.compile(r"__|[./-]")
@@ -39,7 +40,7 @@ _SCALARS: Mapping[str, Kind] = {"boolean": "bool", "integer": "int", "number": "
 
 def escape(name: str) -> str | None:
     """The name of a property as expressions write it; None when they cannot."""
-    if name in _RESERVED:
+    if name in RESERVED:
         return f"__{name}__"
     if _ESCAPABLE.fullmatch(name) is None:
         return None

@@ -1,62 +1,25 @@
-"""What others register here: webhooks, admission policies, aggregated servers.
+"""What others register here: webhooks, and aggregated servers.
 
 After kubernetes' ``pkg/apis/admissionregistration/{v1/defaults.go,validation}`` and kube-aggregator's
 ``pkg/apis/apiregistration`` (v1.36).
 """
 
+import base64
 from urllib.parse import urlsplit
 
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.strategies.admission_rules import MATCH, default_rules, rule_problems
 from pilothouse.apiserver.strategies.base import Strategy
-from pilothouse.apiserver.strategies.expressions import conditions_problems, policy_problems
-from pilothouse.apiserver.strategies.filling import child, fill
+from pilothouse.apiserver.strategies.expressions import conditions_problems
+from pilothouse.apiserver.strategies.filling import PORT_RANGE, child, fill
+from pilothouse.apiserver.strategies.policies import FAILURE, REINVOCATION
 from pilothouse.apiserver.strategies.selectors import selector_problems
-from pilothouse.machinery.names import dns_1035_label_errors, dns_subdomain_errors
+from pilothouse.machinery.names import dns_1035_label_errors, dns_subdomain_errors, path_segment_errors
 
-_FAILURE = ("Fail", "Ignore")
-_MATCH = ("Equivalent", "Exact")
 _SIDE_EFFECTS = ("None", "NoneOnDryRun")
-_OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
-_REINVOCATION = ("IfNeeded", "Never")
-_SCOPES = ("*", "Cluster", "Namespaced")
-_ACTIONS = ("Audit", "Deny", "Warn")
-
-
-def _default_rules(rules: list[Object] | None) -> None:
-    for rule in rules or ():
-        fill(rule, {"scope": "*"})
-
-
-def _rule_problems(rule: Object, path: str) -> list[FieldError]:
-    problems: list[FieldError] = []
-    for field in ("apiGroups", "apiVersions", "resources"):
-        values = rule.get(field) or []
-        if not values:
-            problems.append(errors.required(f"{path}.{field}"))
-        elif len(values) > 1 and "*" in values and field != "resources":
-            text = "if '*' is present, must not specify other " + (
-                "API groups" if field == "apiGroups" else "API versions"
-            )
-            problems.append(errors.invalid_value(f"{path}.{field}", values, text))
-        if field == "apiVersions":
-            # A group may be "", a version may not.
-            problems += [errors.required(f"{path}.{field}[{at}]") for at, value in enumerate(values) if not value]
-    if rule.get("scope") not in _SCOPES:
-        problems.append(errors.not_supported(f"{path}.scope", rule.get("scope"), _SCOPES))
-    operations = rule.get("operations") or []
-    if not operations:
-        problems.append(errors.required(f"{path}.operations"))
-    if len(operations) > 1 and "*" in operations:
-        text = "if '*' is present, must not specify other operations"
-        problems.append(errors.invalid_value(f"{path}.operations", operations, text))
-    problems += [
-        errors.not_supported(f"{path}.operations[{position}]", operation, _OPERATIONS)
-        for position, operation in enumerate(operations)
-        if operation not in _OPERATIONS
-    ]
-    return problems
+_CONDITION = ("True", "False", "Unknown")
 
 
 class WebhooksStrategy(Strategy):
@@ -67,7 +30,7 @@ class WebhooksStrategy(Strategy):
             service = child(webhook, "clientConfig").get("service")
             if service is not None:
                 fill(service, {"port": 443})
-            _default_rules(webhook.get("rules"))
+            default_rules(webhook.get("rules"))
             for field, value in (("failurePolicy", "Fail"), ("matchPolicy", "Equivalent"), ("timeoutSeconds", 10)):
                 if webhook.get(field) is None:
                     webhook[field] = value
@@ -79,62 +42,72 @@ class WebhooksStrategy(Strategy):
         names: list[str] = []
         for position, webhook in enumerate(obj.get("webhooks") or ()):
             path, name = f"webhooks[{position}]", webhook.get("name") or ""
-            if name in names:
+            problems += _webhook_problems(webhook, name, path)
+            problems += _version_problems(webhook.get("admissionReviewVersions") or [], path)
+            if name and name in names:
                 problems.append(errors.duplicate(f"{path}.name", name))
             names.append(name)
-            problems += self._webhook_problems(webhook, name, path)
         return problems
 
-    @staticmethod
-    def _webhook_problems(webhook: Object, name: str, path: str) -> list[FieldError]:
-        problems: list[FieldError] = []
-        if not name:
-            problems.append(errors.required(f"{path}.name"))
-        else:
-            problems += [errors.invalid_value(f"{path}.name", name, text) for text in dns_subdomain_errors(name)]
-            if not problems and name.count(".") < 2:
-                text = "should be a domain with at least three segments separated by dots"
-                problems.append(errors.invalid_value(f"{path}.name", name, text))
-        for field in ("namespaceSelector", "objectSelector"):
-            problems += selector_problems(webhook.get(field) or {}, f"{path}.{field}")
-        for position, rule in enumerate(webhook.get("rules") or ()):
-            problems += _rule_problems(rule, f"{path}.rules[{position}]")
-        for field, supported in (("failurePolicy", _FAILURE), ("matchPolicy", _MATCH)):
-            if webhook.get(field) not in supported:
-                problems.append(errors.not_supported(f"{path}.{field}", webhook.get(field), supported))
-        effects = webhook.get("sideEffects")
-        if effects is None:
-            listed = ", ".join(_SIDE_EFFECTS)
-            problems.append(errors.required(f"{path}.sideEffects", f"must specify one of {listed}"))
-        elif effects not in _SIDE_EFFECTS:
-            problems.append(errors.not_supported(f"{path}.sideEffects", effects, _SIDE_EFFECTS))
-        seconds = webhook.get("timeoutSeconds")
-        if seconds is not None and not 1 <= seconds <= 30:
-            text = "the timeout value must be between 1 and 30 seconds"
-            problems.append(errors.invalid_value(f"{path}.timeoutSeconds", seconds, text))
-        again = webhook.get("reinvocationPolicy")
-        if again is not None and again not in _REINVOCATION:
-            problems.append(errors.not_supported(f"{path}.reinvocationPolicy", again, _REINVOCATION))
-        versions = webhook.get("admissionReviewVersions") or []
-        if not versions:
-            text = "must specify one of v1, v1beta1"
-            problems.append(errors.required(f"{path}.admissionReviewVersions", text))
-        for position, version in enumerate(versions):
-            where = f"{path}.admissionReviewVersions[{position}]"
-            told = ["duplicate version"] if version in versions[:position] else dns_1035_label_errors(version)
-            problems += [errors.invalid_value(where, version, text) for text in told]
-        if versions and not set(versions) & {"v1", "v1beta1"}:
-            text = "must include at least one of v1, v1beta1"
-            problems.append(errors.invalid_value(f"{path}.admissionReviewVersions", versions, text))
-        problems += conditions_problems(webhook.get("matchConditions") or (), f"{path}.matchConditions")
-        config = webhook.get("clientConfig") or {}
-        if (config.get("url") is None) == (config.get("service") is None):
-            problems.append(errors.required(f"{path}.clientConfig", "exactly one of url or service is required"))
-        elif config.get("service") is not None:
-            problems += service_problems(config["service"], f"{path}.clientConfig.service")
-        else:
-            problems += url_problems(config["url"], f"{path}.clientConfig.url")
-        return problems
+
+def _webhook_problems(webhook: Object, name: str, path: str) -> list[FieldError]:
+    problems = _full_name_problems(name, f"{path}.name")
+    for position, rule in enumerate(webhook.get("rules") or ()):
+        problems += rule_problems(rule, f"{path}.rules[{position}]")
+    for field, supported in (("failurePolicy", FAILURE), ("matchPolicy", MATCH)):
+        if webhook.get(field) not in supported:
+            problems.append(errors.not_supported(f"{path}.{field}", webhook.get(field), supported))
+    effects = webhook.get("sideEffects")
+    if effects is None:
+        listed = ", ".join(_SIDE_EFFECTS)
+        problems.append(errors.required(f"{path}.sideEffects", f"must specify one of {listed}"))
+    elif effects not in _SIDE_EFFECTS:
+        problems.append(errors.not_supported(f"{path}.sideEffects", effects, _SIDE_EFFECTS))
+    seconds = webhook.get("timeoutSeconds")
+    if seconds is not None and not 1 <= seconds <= 30:
+        text = "the timeout value must be between 1 and 30 seconds"
+        problems.append(errors.invalid_value(f"{path}.timeoutSeconds", seconds, text))
+    for field in ("namespaceSelector", "objectSelector"):
+        problems += selector_problems(webhook.get(field) or {}, f"{path}.{field}")
+    again = webhook.get("reinvocationPolicy")
+    if again is not None and again not in REINVOCATION:
+        problems.append(errors.not_supported(f"{path}.reinvocationPolicy", again, REINVOCATION))
+    config = webhook.get("clientConfig") or {}
+    if (config.get("url") is None) == (config.get("service") is None):
+        problems.append(errors.required(f"{path}.clientConfig", "exactly one of url or service is required"))
+    elif config.get("service") is not None:
+        problems += service_problems(config["service"], f"{path}.clientConfig.service")
+    else:
+        problems += url_problems(config["url"], f"{path}.clientConfig.url")
+    return problems + conditions_problems(webhook.get("matchConditions") or (), f"{path}.matchConditions")
+
+
+def _full_name_problems(name: str, path: str) -> list[FieldError]:
+    """``IsFullyQualifiedName``."""
+    if not name:
+        return [errors.required(path)]
+    told = dns_subdomain_errors(name)
+    if told:
+        return [errors.invalid_value(path, name, ",".join(told))]
+    if name.count(".") < 2:
+        text = "should be a domain with at least three segments separated by dots"
+        return [errors.invalid_value(path, name, text)]
+    return []
+
+
+def _version_problems(versions: list[str], webhook: str) -> list[FieldError]:
+    """Versions of reviews: at least one that the server knows."""
+    path = f"{webhook}.admissionReviewVersions"
+    if not versions:
+        return [errors.required(path, "must specify one of v1, v1beta1")]
+    problems: list[FieldError] = []
+    for position, version in enumerate(versions):
+        where = f"{path}[{position}]"
+        told = ["duplicate version"] if version in versions[:position] else dns_1035_label_errors(version)
+        problems += [errors.invalid_value(where, version, text) for text in told]
+    if not set(versions) & {"v1", "v1beta1"}:
+        problems.append(errors.invalid_value(path, versions, "must include at least one of v1, v1beta1"))
+    return problems
 
 
 def service_problems(service: Object, path: str) -> list[FieldError]:
@@ -198,76 +171,10 @@ class MutatingWebhooksStrategy(WebhooksStrategy):
             fill(webhook, {"reinvocationPolicy": "Never"})
 
 
-class PolicyStrategy(Strategy):
-    """Validating and MutatingAdmissionPolicies."""
-
-    def default(self, obj: Object) -> None:
-        spec = child(obj, "spec")
-        fill(spec, {"failurePolicy": "Fail"})
-        constraints = spec.get("matchConstraints")
-        if constraints is not None:
-            _default_constraints(constraints)
-
-    def validate(self, obj: Object) -> list[FieldError]:
-        spec = obj["spec"]
-        problems: list[FieldError] = []
-        if spec["failurePolicy"] not in _FAILURE:
-            problems.append(errors.not_supported("spec.failurePolicy", spec["failurePolicy"], _FAILURE))
-        constraints = spec.get("matchConstraints")
-        if constraints is None:
-            problems.append(errors.required("spec.matchConstraints"))
-        else:
-            rules = constraints.get("resourceRules") or []
-            if not rules:
-                problems.append(errors.required("spec.matchConstraints.resourceRules"))
-            for position, rule in enumerate(rules):
-                problems += _rule_problems(rule, f"spec.matchConstraints.resourceRules[{position}]")
-        if "mutations" not in spec and not spec.get("validations") and not spec.get("auditAnnotations"):
-            text = "validations or auditAnnotations must contain at least one item"
-            problems.append(errors.required("spec.validations", text))
-        return problems + policy_problems(spec)
-
-
-def _default_constraints(constraints: Object) -> None:
-    child(constraints, "namespaceSelector")
-    child(constraints, "objectSelector")
-    fill(constraints, {"matchPolicy": "Equivalent"})
-    _default_rules(constraints.get("resourceRules"))
-    _default_rules(constraints.get("excludeResourceRules"))
-
-
-class PolicyBindingStrategy(Strategy):
-    """Bindings of both kinds of policy."""
-
-    def default(self, obj: Object) -> None:
-        matched = child(obj, "spec").get("matchResources")
-        if matched is not None:
-            _default_constraints(matched)
-
-    def validate(self, obj: Object) -> list[FieldError]:
-        spec = obj["spec"]
-        problems: list[FieldError] = []
-        if not spec.get("policyName"):
-            problems.append(errors.required("spec.policyName"))
-        actions = spec.get("validationActions")
-        if obj.get("kind") == "ValidatingAdmissionPolicyBinding" and not actions:
-            problems.append(errors.required("spec.validationActions", "at least one validation action is required"))
-        seen: list[str] = []
-        for position, action in enumerate(actions or ()):
-            where = f"spec.validationActions[{position}]"
-            if action not in _ACTIONS:
-                problems.append(errors.not_supported(where, action, _ACTIONS))
-            elif action in seen:
-                problems.append(errors.duplicate(where, action))
-            seen.append(action)
-        if "Deny" in seen and "Warn" in seen:
-            text = "must not contain both Deny and Warn (repeating the same validation failure information in the API response and headers serves no purpose)"  # noqa: E501
-            problems.append(errors.invalid_value("spec.validationActions", actions, text))
-        return problems
-
-
 class ApiServiceStrategy(Strategy):
-    """Group versions, and which server has them."""
+    """Group versions, and which server has them. The name says which, and only has to fit into a path."""
+
+    name_problems = staticmethod(path_segment_errors)
 
     def default(self, obj: Object) -> None:
         service = child(obj, "spec").get("service")
@@ -276,36 +183,57 @@ class ApiServiceStrategy(Strategy):
 
     def validate(self, obj: Object) -> list[FieldError]:
         spec, name = obj["spec"], obj["metadata"].get("name") or ""
+        group, version = spec.get("group") or "", spec.get("version") or ""
         problems: list[FieldError] = []
-        wanted = f"{spec.get('version') or ''}.{spec.get('group') or ''}"
+        wanted = f"{version}.{group}"
         if name != wanted:
             problems.append(
                 errors.invalid_value("metadata.name", name, f'must be `spec.version+"."+spec.group`: "{wanted}"')
             )
+        if not group and version != "v1":
+            text = "only v1 may have an empty group and it better be legacy kube"
+            problems.append(errors.required("spec.group", text))
+        told = dns_subdomain_errors(group) if group else []
+        problems += [errors.invalid_value("spec.group", group, text) for text in told]
+        problems += [errors.invalid_value("spec.version", version, text) for text in dns_1035_label_errors(version)]
         for field, limit in (("groupPriorityMinimum", 20000), ("versionPriority", 1000)):
             value = spec.get(field) or 0
             if not 0 < value <= limit:
                 text = f"must be positive and less than {limit}"
                 problems.append(errors.invalid_value(f"spec.{field}", value, text))
-        if not spec.get("version"):
-            problems.append(errors.required("spec.version"))
-        service = spec.get("service")
-        if service is None:
-            if spec.get("caBundle"):
-                problems.append(
-                    errors.invalid_value("spec.caBundle", "...", "local APIServices may not have a caBundle")
-                )
-            if spec.get("insecureSkipTLSVerify"):
-                problems.append(
-                    errors.invalid_value(
-                        "spec.insecureSkipTLSVerify", True, "local APIServices may not have insecureSkipTLSVerify"
-                    )
-                )
-            return problems
-        problems += [
-            errors.required(f"spec.service.{field}") for field in ("namespace", "name") if not service.get(field)
+        if spec.get("service") is None:
+            return problems + _local_problems(spec)
+        return problems + _remote_problems(spec)
+
+    def validate_status(self, obj: Object, old: Object) -> list[FieldError]:
+        return [
+            errors.not_supported(f"status.conditions[{position}].status", condition.get("status") or "", _CONDITION)
+            for position, condition in enumerate((obj.get("status") or {}).get("conditions") or ())
+            if condition.get("status") not in _CONDITION
         ]
-        if spec.get("insecureSkipTLSVerify") and spec.get("caBundle"):
-            text = "may not be true if caBundle is present"
-            problems.append(errors.invalid_value("spec.insecureSkipTLSVerify", True, text))
-        return problems
+
+
+def _local_problems(spec: Object) -> list[FieldError]:
+    """Of a version that this server has itself."""
+    problems: list[FieldError] = []
+    bundle = base64.b64decode(spec.get("caBundle") or "")
+    if bundle:
+        told = "local APIServices may not have a caBundle"
+        problems.append(errors.invalid_value("spec.caBundle", f"{len(bundle)} bytes", told))
+    if spec.get("insecureSkipTLSVerify"):
+        told = "local APIServices may not have insecureSkipTLSVerify"
+        problems.append(errors.invalid_value("spec.insecureSkipTLSVerify", True, told))
+    return problems
+
+
+def _remote_problems(spec: Object) -> list[FieldError]:
+    """Of a version that another server has."""
+    service = spec["service"]
+    problems = [errors.required(f"spec.service.{field}") for field in ("namespace", "name") if not service.get(field)]
+    if not 1 <= service["port"] <= 65535:
+        told = f"port is not valid: {PORT_RANGE}"
+        problems.append(errors.invalid_value("spec.service.port", service["port"], told))
+    if spec.get("insecureSkipTLSVerify") and spec.get("caBundle"):
+        told = "may not be true if caBundle is present"
+        problems.append(errors.invalid_value("spec.insecureSkipTLSVerify", True, told))
+    return problems
