@@ -217,7 +217,7 @@ def test_the_judge_notices_what_is_reserved_for_nobody() -> None:
         user = Owner(simulation)
         await user.ask("POST", CLAIMS, {"metadata": {"name": "own-0"}, "spec": SPEC})
         gone = {"resource": "pods", "name": "gone", "uid": "gone"}
-        await user.merge(f"{CLAIMS}/own-0/status", {"status": {"reservedFor": [gone]}})
+        await user.merge(f"{CLAIMS}/own-0/status", {"status": {"allocation": {}, "reservedFor": [gone]}})
         await asyncio.sleep(20.0)
         await simulation.settle()
 

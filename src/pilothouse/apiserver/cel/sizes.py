@@ -28,6 +28,8 @@ class Sized(msgspec.Struct):
     fields: dict[str, "Sized"] = {}
     of: "Sized | None" = None
     is_map: bool = False
+    every: "Sized | None" = None
+    """What is in any field that is not among ``fields``."""
 
     def size(self, path: Sequence[str]) -> Bounds | None:
         """The size of what is at the path below a variable of this type."""
@@ -38,7 +40,7 @@ class Sized(msgspec.Struct):
             elif step == "@keys":
                 below = _KEY if at.is_map else None
             else:
-                below = at.fields.get(step)
+                below = at.fields.get(step, at.every)
             if below is None:
                 return None
             at = below

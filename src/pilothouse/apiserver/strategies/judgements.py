@@ -71,6 +71,8 @@ OF_KIND: dict[str, Judgements] = {
     "csinodes.storage.k8s.io": Judgements(created=2, whole=2, change=0, spec=2),
     "storageclasses.storage.k8s.io": _AGAIN,
     "volumeattachments.storage.k8s.io": Judgements(whole=2, change=0, spec=2, status=True),
+    "deviceclasses.resource.k8s.io": _AGAIN,
+    "resourceclaims.resource.k8s.io": _AGAIN,
     "runtimeclasses.node.k8s.io": Judgements(whole=1, finalizers=False),
     "mutatingwebhookconfigurations.admissionregistration.k8s.io": _GENERIC_WHOLE,
     "validatingwebhookconfigurations.admissionregistration.k8s.io": _GENERIC_WHOLE,

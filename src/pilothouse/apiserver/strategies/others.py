@@ -1,13 +1,13 @@
-"""Kinds with a few defaults and nothing else in common: flow control, component statuses and device claims.
+"""Kinds with nothing in common: flow control and component statuses.
 
-After kubernetes' ``pkg/apis/{flowcontrol,resource}`` and ``pkg/registry`` (v1.36).
+After kubernetes' ``pkg/apis/flowcontrol`` and ``pkg/registry`` (v1.36).
 """
 
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.base import Strategy
-from pilothouse.apiserver.strategies.filling import child, fill, fixed
+from pilothouse.apiserver.strategies.filling import child, fill
 
 
 class FlowSchemaStrategy(Strategy):
@@ -60,59 +60,7 @@ class PriorityLevelStrategy(Strategy):
         return []
 
 
-def _default_devices(spec: Object) -> None:
-    for request in (spec.get("devices") or {}).get("requests") or ():
-        exactly = request.get("exactly")
-        for wanted in [*([exactly] if exactly is not None else []), *(request.get("firstAvailable") or ())]:
-            fill(wanted, {"allocationMode": "ExactCount"})
-            if wanted["allocationMode"] == "ExactCount":
-                fill(wanted, {"count": 1})
-            for toleration in wanted.get("tolerations") or ():
-                fill(toleration, {"operator": "Equal"})
-
-
 class ComponentStrategy(Strategy):
     """ComponentStatuses, of which there are none: nobody probes anything here."""
 
     notices = ("v1 ComponentStatus is deprecated in v1.19+",)
-
-
-class ClaimOfDevicesStrategy(Strategy):
-    """ResourceClaims: the wish never changes."""
-
-    def default(self, obj: Object) -> None:
-        _default_devices(child(obj, "spec"))
-
-    def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        return fixed(obj, old, "", ("spec",))
-
-
-class ClaimTemplateStrategy(Strategy):
-    """ResourceClaimTemplates never change."""
-
-    def default(self, obj: Object) -> None:
-        spec = child(obj, "spec")
-        child(spec, "metadata")
-        _default_devices(child(spec, "spec"))
-
-    def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        return fixed(obj, old, "", ("spec",))
-
-
-class DeviceSliceStrategy(Strategy):
-    """ResourceSlices: which devices a node or a driver has."""
-
-    selectable = {"spec.nodeName": ("spec", "nodeName"), "spec.driver": ("spec", "driver")}  # read only
-    selectable_namespace = False
-
-    def stamp(self, obj: Object, now: str) -> None:
-        for device in (obj.get("spec") or {}).get("devices") or ():
-            for taint in device.get("taints") or ():
-                fill(taint, {"timeAdded": now})
-
-    def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        spec, before = obj.get("spec") or {}, old.get("spec") or {}
-        return fixed(spec, before, "spec", ("driver", "nodeName"))
-
-    def refuses_field(self, path: str) -> str:
-        return f"field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: {path}"
