@@ -96,6 +96,33 @@ _API_SERVICES: dict[str, list[list[object]]] = {
         [5, "message", "string", "o"],
     ],
 }
+# metrics-server's types (k8s.io/metrics).
+_METRICS: dict[str, list[list[object]]] = {
+    "metrics.v1beta1.ContainerMetrics": [
+        [1, "name", "string", ""],
+        [2, "usage", "resource.Quantity", "m"],
+    ],
+    "metrics.v1beta1.NodeMetrics": [
+        [1, "metadata", "meta.v1.ObjectMeta", "o"],
+        [2, "timestamp", "meta.v1.Time", ""],
+        [3, "window", "meta.v1.Duration", ""],
+        [4, "usage", "resource.Quantity", "m"],
+    ],
+    "metrics.v1beta1.NodeMetricsList": [
+        [1, "metadata", "meta.v1.ListMeta", "o"],
+        [2, "items", "metrics.v1beta1.NodeMetrics", "r"],
+    ],
+    "metrics.v1beta1.PodMetrics": [
+        [1, "metadata", "meta.v1.ObjectMeta", "o"],
+        [2, "timestamp", "meta.v1.Time", ""],
+        [3, "window", "meta.v1.Duration", ""],
+        [4, "containers", "metrics.v1beta1.ContainerMetrics", "r"],
+    ],
+    "metrics.v1beta1.PodMetricsList": [
+        [1, "metadata", "meta.v1.ListMeta", "o"],
+        [2, "items", "metrics.v1beta1.PodMetrics", "r"],
+    ],
+}
 
 
 def _short(name: str) -> str:
@@ -177,11 +204,14 @@ def main() -> None:
     table.update(_API_SERVICES)
     for kind in ("APIService", "APIServiceList"):
         kinds[f"apiregistration.k8s.io/v1 {kind}"] = f"apiregistration.v1.{kind}"
+    table.update(_METRICS)
+    for kind in ("NodeMetrics", "NodeMetricsList", "PodMetrics", "PodMetricsList"):
+        kinds[f"metrics.k8s.io/v1beta1 {kind}"] = f"metrics.v1beta1.{kind}"
     lines = [f"{json.dumps(name)}:{json.dumps(table[name], separators=(',', ':'))}" for name in sorted(table)]
     sys.stdout.write('{"kinds":' + json.dumps(kinds, separators=(",", ":")) + ',\n"messages":{\n' + ",\n".join(lines))
     sys.stdout.write("}}\n")
     for name in sorted(table):
-        if table[name] and name not in go and name not in _API_SERVICES:
+        if table[name] and name not in go and name not in _API_SERVICES and name not in _METRICS:
             sys.stderr.write(f"no Go type for {name}\n")
 
 

@@ -7,6 +7,7 @@ import pytest
 from tests.controllers.horizontal_pod_autoscaler.metrics_apis import Meter
 from tests.controllers.node_world import PODS, World, play
 
+from pilothouse.apiserver.presentation.protobuf import decode_object
 from pilothouse.client import Client
 from pilothouse.client.discovery import discover
 from pilothouse.client.errors import ApiError, MethodNotAllowed, NotFound
@@ -93,6 +94,27 @@ def test_nodes_are_their_pods_and_a_little() -> None:
             ["Name", "cpu", "memory", "Window"],
             [["n1", "500m", "2Mi", "15s"]],
         )
+
+    served(story)
+
+
+@pytest.mark.parametrize("path", ["nodes", "nodes/n1", "pods", "namespaces/default/pods/a"])
+def test_the_generated_client_of_go_may_ask_for_protobuf(path: str) -> None:
+    """metrics-server's types have it (k8s.io/metrics ``pkg/apis/metrics/v1beta1/generated.proto``)."""
+
+    async def story(world: World, _meter: Meter) -> None:
+        await world.node("n1")
+        await world.pod("a", node="n1")
+        wanted = await world.request("GET", f"{ROOT}/{path}")
+        media = "application/vnd.kubernetes.protobuf"
+        answer = await world.admin.request("GET", f"{ROOT}/{path}", headers={"accept": media})
+        assert (answer.status, answer.headers["content-type"]) == (200, media)
+        found = decode_object(answer.body)
+        for item in found.get("items") or ():
+            assert (item.get("kind"), item.get("apiVersion")) == (None, None)  # the envelope names the list only
+        for item in wanted.get("items") or ():
+            item.pop("kind", None), item.pop("apiVersion", None)
+        assert found == wanted
 
     served(story)
 

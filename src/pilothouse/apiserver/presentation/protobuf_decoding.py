@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from pilothouse.apiserver.presentation.protobuf_table import FieldRow, table
+from pilothouse.machinery.durations import format_nanoseconds
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -130,6 +131,10 @@ def _quantity(data: bytes) -> str:
     return "0"
 
 
+def _duration(data: bytes) -> str:
+    return format_nanoseconds(_signed(next((value for _number, _wire, value in fields_of(data)), 0)))
+
+
 def _int_or_string(data: bytes) -> int | str:
     values = {number: value for number, _wire, value in fields_of(data)}
     return str(values.get(3, b"").decode()) if values.get(1, 0) == 1 else _signed32(values.get(2, 0))
@@ -178,6 +183,7 @@ _SCALARS: dict[str, Callable[[Any], Any]] = {
 _SPECIAL: dict[str, Callable[[bytes], Any]] = {
     "meta.v1.Time": _time,
     "meta.v1.MicroTime": _micro_time,
+    "meta.v1.Duration": _duration,
     "meta.v1.FieldsV1": _raw_json,
     "meta.v1.Verbs": _strings,
     "authentication.v1.ExtraValue": _strings,

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from pilothouse.apiserver.presentation.protobuf_table import FieldRow, table
+from pilothouse.machinery.durations import parse_nanoseconds
 
 _Pieces = list[bytes]
 _Value = Callable[[Any], bytes]
@@ -92,6 +93,10 @@ def _quantity(value: Any) -> bytes:
     return delimited(1, str(value).encode())
 
 
+def _duration(value: str) -> bytes:
+    return b"\x08" + varint(parse_nanoseconds(value))
+
+
 def _int_or_string(value: Any) -> bytes:
     if isinstance(value, str):
         return b"\x08\x01\x10\x00" + delimited(3, value.encode())
@@ -140,6 +145,7 @@ _SCALARS: dict[str, tuple[int, _Value]] = {
 _SPECIAL: dict[str, _Value] = {
     "meta.v1.Time": _time,
     "meta.v1.MicroTime": _time,
+    "meta.v1.Duration": _duration,
     "meta.v1.FieldsV1": _raw_json,
     "meta.v1.Verbs": _strings,
     "authentication.v1.ExtraValue": _strings,
