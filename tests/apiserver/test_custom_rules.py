@@ -268,7 +268,7 @@ def test_the_metadata_of_the_root_is_not_described() -> None:
 
 def test_what_branches_judge_is_there_as_a_field() -> None:
     """A schema of keys does not do."""
-    schema = {"type": "object", "properties": {"spec": {"type": "object", "additionalProperties": STRING}}}
+    schema: Object = {"type": "object", "properties": {"spec": {"type": "object", "additionalProperties": STRING}}}
     schema["allOf"] = [{"properties": {"spec": {"properties": {"a": {"minLength": 1}}}}}]
     assert [str(problem) for problem in schema_problems(schema, "s")] == [
         "s.properties[spec].properties[a]: Required value: because it is defined in "

@@ -22,7 +22,7 @@ from pilothouse.apiserver.strategies.filling import (
 )
 from pilothouse.apiserver.strategies.pod_templates import toleration_problems
 from pilothouse.apiserver.strategies.rollouts import count_problems
-from pilothouse.apiserver.strategies.selectors import selector_problems
+from pilothouse.apiserver.strategies.selectors import label_problems_in, selector_problems
 from pilothouse.machinery.names import dns_label_errors, qualified_name_errors
 from pilothouse.machinery.quantities import canonicalize, parse_quantity
 
@@ -320,10 +320,12 @@ class RuntimeClassStrategy(Strategy):
     def validate(self, obj: Object) -> list[FieldError]:
         handler = obj.get("handler") or ""
         problems = [errors.invalid_value("handler", handler, text) for text in dns_label_errors(handler)]
-        tolerations = (obj.get("scheduling") or {}).get("tolerations") or []
-        problems += toleration_problems(tolerations, "scheduling.tolerations.tolerations")
         overhead = (obj.get("overhead") or {}).get("podFixed")
         problems += requirement_problems({"limits": overhead}, "overhead")
+        scheduling = obj.get("scheduling") or {}
+        problems += label_problems_in(scheduling.get("nodeSelector") or {}, "scheduling.nodeSelector")
+        tolerations = scheduling.get("tolerations") or []
+        problems += toleration_problems(tolerations, "scheduling.tolerations.tolerations")
         return problems + [
             errors.duplicate(f"scheduling.tolerations[{position}]", toleration)
             for position, toleration in enumerate(tolerations)

@@ -3,7 +3,6 @@
 After kubernetes' ``pkg/apis/networking/validation`` (v1.36).
 """
 
-import ipaddress
 from collections.abc import Sequence
 
 from pilothouse.apiserver import errors
@@ -11,10 +10,12 @@ from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.base import Strategy
 from pilothouse.apiserver.strategies.filling import IMMUTABLE, fixed
-from pilothouse.machinery.names import path_segment_errors
-
-_CIDR = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
-_ADDRESS = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+from pilothouse.apiserver.strategies.network_forms import (
+    canonical_address_faults,
+    canonical_network_faults,
+    sloppy_network,
+)
+from pilothouse.machinery.names import dns_subdomain_errors, path_segment_errors
 
 
 class RangeStrategy(Strategy):
@@ -25,12 +26,15 @@ class RangeStrategy(Strategy):
         if not cidrs:
             return [errors.required("spec.cidrs", "at least one CIDR required")]
         if len(cidrs) > 2:
-            return [errors.invalid_value("spec.cidrs", cidrs, "may only hold up to 2 values")]
-        problems: list[FieldError] = []
-        for position, cidr in enumerate(cidrs):
-            problems += _cidr_problems(cidr, f"spec.cidrs[{position}]")
-        if not problems and len(cidrs) == 2 and (":" in cidrs[0]) == (":" in cidrs[1]):
-            told = "may specify no more than one IP for each IP family, i.e. 192.168.0.0/24 and 2001:db8::/64"
+            return [errors.invalid_value("spec.cidrs", {"CIDRs": cidrs}, "may only hold up to 2 values")]
+        problems = [
+            errors.invalid_value(f"spec.cidrs[{position}]", cidr, text)
+            for position, cidr in enumerate(cidrs)
+            for text in canonical_network_faults(cidr)
+        ]
+        families = [network.version for network in map(sloppy_network, cidrs) if network is not None]
+        if len(families) == 2 and families[0] == families[1]:
+            told = "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64"
             problems.append(errors.invalid_value("spec.cidrs", cidrs, told))
         return problems
 
@@ -47,19 +51,6 @@ class RangeStrategy(Strategy):
         return [errors.invalid_value("spec.cidrs", list(after), IMMUTABLE)]
 
 
-def _cidr_problems(text: str, path: str) -> list[FieldError]:
-    try:
-        network = ipaddress.ip_network(text, strict=False) if "/" in text else None
-    except ValueError:
-        network = None
-    if network is None:
-        return [errors.invalid_value(path, text, _CIDR)]
-    if str(network) != text:
-        told = f'must be in canonical form ("{network}")'
-        return [errors.invalid_value(path, text, told)]
-    return []
-
-
 class AddressStrategy(Strategy):
     """IPAddresses: named by the address, and somebody's for good."""
 
@@ -67,7 +58,9 @@ class AddressStrategy(Strategy):
         parent: Object | None = (obj.get("spec") or {}).get("parentRef")
         if parent is None:
             return [errors.required("spec.parentRef")]
-        problems: list[FieldError] = []
+        group, where = parent.get("group") or "", "spec.parentRef.group"
+        told = dns_subdomain_errors(group) if group else []
+        problems = [errors.invalid_value(where, group, text) for text in told]
         for field in ("resource", "name"):
             path = f"spec.parentRef.{field}"
             value = parent.get(field) or ""
@@ -88,8 +81,4 @@ class AddressStrategy(Strategy):
     @staticmethod
     def name_problems(name: str) -> list[str]:
         """What is wrong with the name."""
-        try:
-            address = ipaddress.ip_address(name)
-        except ValueError:
-            return [_ADDRESS]
-        return [] if str(address) == name else [f'must be in canonical form ("{address}")']
+        return list(canonical_address_faults(name))

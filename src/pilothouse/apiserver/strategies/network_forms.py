@@ -1,0 +1,88 @@
+"""Addresses and ranges of them in objects, as strictly as they are read since v1.36 (``StrictIPCIDRValidation``).
+
+After apimachinery's ``pkg/util/validation/ip.go`` (v0.36). What can be read, but is ambiguous, is told of as such:
+zeros that other programs read as octal numbers, IPv4 inside of IPv6, bits that no mask covers.
+"""
+
+import ipaddress
+import re
+from functools import lru_cache
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+_NO_ADDRESS = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+_NO_NETWORK = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
+_zeros = re.compile(r"(?<![0-9a-fA-F:.])0+(?=\d)|(?<=\.)0+(?=\d)")
+_plain_number = re.compile(r"\d{1,3}")
+
+
+def sloppy_address(text: str) -> Address | None:
+    """The address, also where numbers begin with zeros."""
+    try:
+        return ipaddress.ip_address(_zeros.sub("", text) if "." in text else text)
+    except ValueError:
+        return None
+
+
+def sloppy_network(text: str) -> Network | None:
+    """The range, also where bits are set that its mask does not cover."""
+    address, slash, bits = text.partition("/")
+    found = sloppy_address(address)
+    if found is None or not slash or _plain_number.fullmatch(bits) is None or "%" in address:
+        return None
+    try:
+        return ipaddress.ip_network((found, int(bits)), strict=False)
+    except ValueError:
+        return None
+
+
+@lru_cache(maxsize=8192)
+def address_faults(text: str) -> tuple[str, ...]:
+    """Why it is no address; where there are two forms of the same, the one that is not canonical will do."""
+    found = sloppy_address(text)
+    if found is None or "%" in text:
+        return (_NO_ADDRESS,)
+    faults = []
+    if "." in text and _zeros.search(text) is not None:
+        faults.append("must not have leading 0s")
+    if _is_mapped(found):
+        faults.append("must not be an IPv4-mapped IPv6 address")
+    return tuple(faults)
+
+
+def canonical_address_faults(text: str) -> tuple[str, ...]:
+    """The same where only the canonical form will do."""
+    faults = address_faults(text)
+    if faults or text == str(ipaddress.ip_address(text)):
+        return faults
+    return (f'must be in canonical form ("{ipaddress.ip_address(text)}")',)
+
+
+@lru_cache(maxsize=1024)
+def network_faults(text: str) -> tuple[str, ...]:
+    """Why it is no range of addresses; one fault at most."""
+    network = sloppy_network(text)
+    if network is None:
+        return (_NO_NETWORK,)
+    address, _slash, bits = text.partition("/")
+    found = sloppy_address(address)
+    if ("." in address and _zeros.search(address) is not None) or (len(bits) > 1 and bits[0] == "0"):
+        return ("must not have leading 0s in IP or prefix length",)
+    if found is not None and _is_mapped(found):
+        return ("must not have an IPv4-mapped IPv6 address",)
+    if found != network.network_address:
+        return ("must not have bits set beyond the prefix length",)
+    return ()
+
+
+def canonical_network_faults(text: str) -> tuple[str, ...]:
+    """The same where only the canonical form will do."""
+    faults = network_faults(text)
+    if faults or text == str(sloppy_network(text)):
+        return faults
+    return (f'must be in canonical form ("{sloppy_network(text)}")',)
+
+
+def _is_mapped(address: Address) -> bool:
+    return isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None
