@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.apiserver.api import Answer, Api, Object, on
+from tests.apiserver.api import CONFIG_MAPS, STRATEGIC, Answer, Api, Object, config_map, on
 
 from pilothouse.env import Env
 from pilothouse.env.virtual import run
@@ -398,6 +398,37 @@ def test_there_is_no_strategic_merge() -> None:
     assert on(main).status == 415
 
 
+def test_a_patch_makes_no_other_kind() -> None:
+    async def main(api: Api) -> list[Answer]:
+        await api.made(DEFINITIONS, definition())
+        await api.made(FOOS, foo())
+        await api.made(CONFIG_MAPS, config_map())
+        return [
+            await api.patch(FOOS + "/f", {"kind": "Bar"}),
+            await api.patch(FOOS + "/f", {"apiVersion": "example.com/v2"}),
+            await api.patch(CONFIG_MAPS + "/c", {"kind": "Foo"}),
+            await api.patch(CONFIG_MAPS + "/c", {"kind": "Deployment", "apiVersion": "apps/v1"}),
+            await api.patch(CONFIG_MAPS + "/c", {"kind": "Foo"}, STRATEGIC),
+        ]
+
+    kind, version, unknown, known, strategic = on(main)
+    assert kind.message == 'Bar.example.com "f" is invalid: kind: Invalid value: "Bar": must be Foo'
+    assert version.message == (
+        'Foo.example.com "f" is invalid: apiVersion: Invalid value: "example.com/v2": must be example.com/v1'
+    )
+    assert (unknown.status, known.status, strategic.status) == (422, 422, 200)
+    assert 'no kind "Foo" is registered for version "v1" in scheme' in unknown.message
+    assert "converting (v1.Deployment) to (core.ConfigMap): unknown conversion" in known.message
+
+
+def test_stored_versions_are_never_empty() -> None:
+    async def main(api: Api) -> Answer:
+        await api.made(DEFINITIONS, definition())
+        return await api.patch(DEFINITION + "/status", {"status": {"storedVersions": []}})
+
+    assert on(main).body["status"]["storedVersions"] == ["v1"]
+
+
 # The end
 
 
@@ -412,6 +443,9 @@ def test_a_definition_takes_its_objects_along() -> None:
     deleted, definition_after, foos_after, seen = on(main)
     assert deleted.meta["finalizers"] == ["customresourcecleanup.apiextensions.k8s.io"]
     assert deleted.meta["generation"] == 1
+    assert [one["reason"] for one in deleted.body["status"]["conditions"] if one["type"] == "Terminating"] == [
+        "InstanceDeletionPending"
+    ]
     assert (definition_after.status, foos_after.status) == (404, 404)
     assert seen == ["ADDED", "DELETED"]
 

@@ -118,18 +118,23 @@ def check_kind(obj: Object, info: ResourceInfo, kind: str, api_version: str, kno
         return
     said_version = said_version or api_version
     said_kind = said_kind or kind
-    told = f'{said_kind} in version "{said_version.rpartition("/")[2]}" cannot be handled as a {kind}: '
     if said_kind == kind and (said_version, said_kind) in known_kinds:
         raise errors.bad_request(
             f"the API version in the data ({said_version}) does not match the expected API version ({api_version})"
         )
-    if (said_version, said_kind) in known_kinds:
-        raise errors.bad_request(
-            f"{told}converting (v1.{said_kind}) to ({_package(api_version)}.{kind}): unknown conversion"
-        )
+    why = another_kind(said_version, said_kind, kind, api_version, known_kinds)
     raise errors.bad_request(
-        f'{told}no kind "{said_kind}" is registered for version "{said_version}" in scheme "{_SCHEME}"'
+        f'{said_kind} in version "{said_version.rpartition("/")[2]}" cannot be handled as a {kind}: {why}'
     )
+
+
+def another_kind(
+    said_version: str, said_kind: str, kind: str, api_version: str, known_kinds: Set[tuple[str, str]]
+) -> str:
+    """Why an object of one kind can't be taken for one of another."""
+    if (said_version, said_kind) in known_kinds:
+        return f"converting (v1.{said_kind}) to ({_package(api_version)}.{kind}): unknown conversion"
+    return f'no kind "{said_kind}" is registered for version "{said_version}" in scheme "{_SCHEME}"'
 
 
 def _package(api_version: str) -> str:

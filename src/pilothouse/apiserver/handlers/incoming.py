@@ -14,6 +14,7 @@ from pilothouse.api.schema import Definition
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.bodies import (
     JSON_TYPES,
+    another_kind,
     check_kind,
     check_size,
     read_document,
@@ -152,6 +153,26 @@ def check_patched(
     if may_have_empties(text):
         _drop_empties(decoded.document, definition)
     return decoded.document
+
+
+def check_patched_kind(info: ResourceInfo, obj: Object, kind: str, api_version: str) -> None:
+    """Refuse what a JSON patch or merge patch has made an object of another kind. (A strategic merge patch can't: the
+    type that it is decoded into knows what it is.)"""
+    said_kind, said_version = obj.get("kind") or kind, obj.get("apiVersion") or api_version
+    if said_kind == kind and said_version == api_version:
+        return
+    if info.custom is not None and kind == info.kind:
+        problems = [
+            errors.invalid_value(field, said, f"must be {wanted}")
+            for field, said, wanted in (("kind", said_kind, kind), ("apiVersion", said_version, api_version))
+            if said != wanted
+        ]
+        name = (obj.get("metadata") or {}).get("name") or ""
+        raise errors.invalid(str(said_version).rpartition("/")[0], str(said_kind), name, problems)
+    known = _known_kinds()
+    if said_kind != kind or (said_version, said_kind) not in known:
+        shown = msgspec.json.encode(obj).decode()
+        raise _bad_patch(shown, another_kind(said_version, said_kind, kind, api_version, known))
 
 
 def _check_touched(obj: Object, definition: Definition, touched: Collection[str]) -> Object | None:

@@ -9,7 +9,7 @@ from pilothouse.apiserver import errors
 from pilothouse.apiserver.bodies import check_size
 from pilothouse.apiserver.core import Call, Core
 from pilothouse.apiserver.handlers import applying
-from pilothouse.apiserver.handlers.incoming import check_patched, definition_of
+from pilothouse.apiserver.handlers.incoming import check_patched, check_patched_kind, definition_of
 from pilothouse.apiserver.handlers.updating import Wanted, change
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.options import WriteOptions, read_write_options
@@ -74,7 +74,7 @@ def patch_function(call: Call, info: ResourceInfo, options: WriteOptions, *, kin
     touched = _touched(content_type, document)
 
     def apply(old: Object) -> Object:
-        before, uid = (old.get("kind"), old.get("apiVersion")), old["metadata"].get("uid")
+        before, uid = (old.get("kind") or "", old.get("apiVersion") or ""), old["metadata"].get("uid")
         try:
             if content_type == JSON_PATCH:
                 result = apply_json_patch(old, document)
@@ -86,6 +86,8 @@ def patch_function(call: Call, info: ResourceInfo, options: WriteOptions, *, kin
         except PatchError as error:
             raise _refused(error) from None
         strategic = document if content_type == STRATEGIC_MERGE_PATCH else None
+        if strategic is None and isinstance(result, dict):
+            check_patched_kind(info, result, *before)
         # What its types don't allow is told before whose object it is.
         result = check_patched(call, options, _shaped(result, before), definition, touched, strategic, twice)
         _check_place(call, result["metadata"])

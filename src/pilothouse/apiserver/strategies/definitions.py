@@ -54,14 +54,14 @@ class DefinitionStrategy(Strategy):
         for version in spec.get("versions") or ():
             version.setdefault("served", False)
             version.setdefault("storage", False)
+        if "status" in obj and not obj["status"].get("storedVersions"):
+            obj["status"]["storedVersions"] = _storage_version(spec)
 
     def prepare_create(self, obj: Object, now: str) -> None:
         obj["status"] = {
             "conditions": None,
             "acceptedNames": {"plural": "", "kind": ""},
-            "storedVersions": [
-                version.get("name") for version in obj["spec"].get("versions") or () if version.get("storage")
-            ][:1],
+            "storedVersions": _storage_version(obj["spec"]),
         }
 
     def prepare_update(self, obj: Object, old: Object) -> None:
@@ -128,6 +128,10 @@ class DefinitionStrategy(Strategy):
         return problems
 
 
+def _storage_version(spec: Object) -> list[str]:
+    return [version.get("name") or "" for version in spec.get("versions") or () if version.get("storage")][:1]
+
+
 def _immutable_problems(obj: Object, old: Object, paths: tuple[tuple[str, ...], ...]) -> list[FieldError]:
     problems = []
     for path in paths:
@@ -164,9 +168,9 @@ def _stored_problems(obj: Object) -> list[FieldError]:
     if stored is None:
         return [errors.invalid_value(where, None, "must have at least one stored version")]
     return [
-        errors.invalid_value(where, stored, f"must have the storage version {version['name']}")
+        errors.invalid_value(where, stored, f"must have the storage version {version.get('name') or ''}")
         for version in obj["spec"].get("versions") or ()
-        if version.get("storage") and version.get("name") not in stored
+        if version.get("storage") and (version.get("name") or "") not in stored
     ]
 
 
