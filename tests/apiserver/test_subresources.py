@@ -312,12 +312,12 @@ def test_a_status_write_does_not_say_that_a_pod_is_deleted() -> None:
 
 def test_sources_of_claims_to_come_are_printed_with_their_group() -> None:
     source = {"dataSource": {"kind": "PersistentVolumeClaim", "name": "c"}}
-    claim = {"metadata": {"name": "data"}, "spec": source}
+    wanted = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, **source}
+    claim = {"metadata": {"name": "data"}, "spec": wanted}
 
     async def main(api: Api) -> tuple[Object, Object]:
         spec = {**replica_set()["spec"], "serviceName": "s", "volumeClaimTemplates": [claim]}
         sets = "/apis/apps/v1/namespaces/default/statefulsets"
-        wanted = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, **source}
         volume = {"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": wanted}}}
         return (
             await api.made(sets, {"metadata": {"name": "s"}, "spec": spec}),

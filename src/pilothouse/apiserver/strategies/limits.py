@@ -13,6 +13,7 @@ from pilothouse.apiserver.strategies.amounts import (
     requirement_problems,
 )
 from pilothouse.apiserver.strategies.base import Strategy
+from pilothouse.apiserver.strategies.conditions import condition_problems
 from pilothouse.apiserver.strategies.filling import (
     IMMUTABLE,
     child,
@@ -28,7 +29,7 @@ from pilothouse.machinery.quantities import canonicalize, parse_quantity
 
 _AMOUNTS = ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
 _HIGHEST_USER_PRIORITY = 1_000_000_000
-_SYSTEM_PRIORITIES = ("system-cluster-critical", "system-node-critical")
+_SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _PREEMPTION = ("PreemptLowerPriority", "Never")
 _LIMITED = ("Container", "PersistentVolumeClaim", "Pod")
 _SCOPES = (
@@ -274,6 +275,13 @@ class BudgetStrategy(Strategy):
             problems.append(errors.not_supported("spec.unhealthyPodEvictionPolicy", policy, _EVICTION))
         return problems
 
+    def validate_status(self, obj: Object, old: Object) -> list[FieldError]:
+        status: Object = obj.get("status") or {}
+        counts = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
+        return condition_problems(status.get("conditions") or (), "status.conditions") + number_problems(
+            status, "status", counts
+        )
+
 
 class PriorityClassStrategy(Strategy):
     """The value never changes; names of the system are the system's."""
@@ -288,14 +296,10 @@ class PriorityClassStrategy(Strategy):
         name, value = obj["metadata"].get("name") or "", obj["value"]
         problems: list[FieldError] = []
         if name.startswith("system-"):
-            if name not in _SYSTEM_PRIORITIES:
-                problems.append(
-                    errors.not_allowed(
-                        "metadata.name",
-                        "priority class names with 'system-' prefix are reserved for system use only. "
-                        f"error: {name} is not a known system priority class",
-                    )
-                )
+            told = _foreign(name, value, obj.get("globalDefault") or False)
+            if told:
+                reserved = "priority class names with 'system-' prefix are reserved for system use only. error: "
+                problems.append(errors.not_allowed("metadata.name", reserved + told))
         elif value > _HIGHEST_USER_PRIORITY:
             text = f"maximum allowed value of a user defined priority is {_HIGHEST_USER_PRIORITY}"
             problems.append(errors.not_allowed("value", text))
@@ -309,6 +313,16 @@ class PriorityClassStrategy(Strategy):
         if obj["value"] != old.get("value", 0):
             problems.append(errors.not_allowed("value", "may not be changed in an update."))
         return problems + fixed(obj, old, "", ("preemptionPolicy",))
+
+
+def _foreign(name: str, value: int, is_default: bool) -> str:
+    """Why it is none of the system's classes (``IsKnownSystemPriorityClass``)."""
+    known = _SYSTEM_PRIORITIES.get(name)
+    if known is None:
+        return f"{name} is not a known system priority class"
+    if value != known:
+        return f"value of {name} PriorityClass must be {known}"
+    return f"globalDefault of {name} PriorityClass must be false" if is_default else ""
 
 
 class RuntimeClassStrategy(Strategy):
@@ -343,10 +357,13 @@ class RevisionStrategy(Strategy):
         fill(obj, {"revision": 0})
 
     def validate(self, obj: Object) -> list[FieldError]:
-        problems: list[FieldError] = []
-        if obj.get("data") is None:
+        problems = number_problems(obj, "", ("revision",))
+        data = obj.get("data")
+        if data is None:
             problems.append(errors.required("data", "data is mandatory"))
-        return problems + number_problems(obj, "", ("revision",))
+        elif not isinstance(data, dict):
+            problems.append(errors.required("data", "data must be a valid JSON object"))
+        return problems
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        return self.validate_again(obj) + fixed(obj, old, "", ("data",))
+        return number_problems(obj, "", ("revision",)) + fixed(obj, old, "", ("data",))

@@ -102,7 +102,7 @@ def stateful_set_problems(spec: Object) -> list[FieldError]:
             told = "only allowed for updateStrategy 'RollingUpdate'"
             problems.append(errors.invalid_value(f"{path}.rollingUpdate", rolling, told))
     elif strategy["type"] == "RollingUpdate":
-        problems += number_problems(rolling or {}, f"{path}.rollingUpdate", ("partition",))
+        problems += _partition_problems(rolling or {}, f"{path}.rollingUpdate")
     else:
         problems.append(errors.invalid_value(path, strategy, "must be 'RollingUpdate' or 'OnDelete'"))
     retention = spec["persistentVolumeClaimRetentionPolicy"]
@@ -110,7 +110,20 @@ def stateful_set_problems(spec: Object) -> list[FieldError]:
         if retention[field] not in ("Retain", "Delete"):
             path = f"spec.persistentVolumeClaimRetentionPolicy.{field}"
             problems.append(errors.not_supported(path, retention[field], ("Retain", "Delete")))
-    return problems + number_problems(spec.get("ordinals") or {}, "spec.ordinals", ("start",))
+    return problems
+
+
+def _partition_problems(rolling: Object, path: str) -> list[FieldError]:
+    """How far an update goes, and how fast. Upstream drops ``maxUnavailable`` with its gate off; here it is the
+    manager's gate that says whether it means something."""
+    problems = number_problems(rolling, path, ("partition",))
+    unavailable = rolling.get("maxUnavailable")
+    if unavailable is None:
+        return problems
+    problems += count_problems(unavailable, f"{path}.maxUnavailable")
+    if _is_zero(unavailable):
+        problems.append(errors.invalid_value(f"{path}.maxUnavailable", unavailable, "cannot be 0"))
+    return problems
 
 
 # Status

@@ -23,6 +23,7 @@ from pilothouse.apiserver.strategies.rollouts import (
     stateful_set_problems,
 )
 from pilothouse.apiserver.strategies.selectors import selector_problems
+from pilothouse.apiserver.strategies.volumes import ClaimStrategy
 from pilothouse.apiserver.strategies.warnings import pod_spec_warnings
 from pilothouse.machinery.labels import SelectorError, selector_from
 from pilothouse.machinery.names import dns_label_errors
@@ -389,6 +390,10 @@ _STATEFUL_FORBIDDEN = (
 )
 
 
+_TEMPLATES = ("spec.template.", "spec.volumeClaimTemplates[")
+_CLAIMS = ClaimStrategy()
+
+
 class StatefulSetStrategy(_Workload):
     """``apps/v1`` StatefulSets."""
 
@@ -422,7 +427,21 @@ class StatefulSetStrategy(_Workload):
             canonicalize(status.get("capacity"))
 
     def validate(self, obj: Object) -> list[FieldError]:
-        return super().validate(obj) + stateful_set_problems(obj["spec"])
+        name = obj["spec"]["serviceName"]
+        told = dns_label_errors(name) if name else ()
+        return self._problems(obj["spec"]) + [errors.invalid_value("spec.serviceName", name, text) for text in told]
+
+    def _problems(self, spec: Object) -> list[FieldError]:
+        """All but the name of its service, which never changes: some were wrong before they were judged."""
+        problems = stateful_set_problems(spec)
+        for position, claim in enumerate(spec.get("volumeClaimTemplates") or ()):
+            problems += [
+                msgspec.structs.replace(found, field=f"spec.volumeClaimTemplates[{position}].{found.field}")
+                for found in _CLAIMS.validate(claim)
+            ]
+        problems += number_problems(spec, "spec", self.numbers)
+        problems += number_problems(spec.get("ordinals") or {}, "spec.ordinals", ("start",))
+        return problems + _selector_and_template_problems(spec, self.noun)
 
     def validate_status(self, obj: Object, old: Object) -> list[FieldError]:
         status: Object = obj.get("status") or {}
@@ -442,7 +461,10 @@ class StatefulSetStrategy(_Workload):
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
         if obj["spec"] == old["spec"]:
             return []
-        problems = self.validate_again(obj)
+        problems = self._problems(obj["spec"])
+        if problems and self._problems(old["spec"]):
+            # What was wrong before templates were judged may stay.
+            problems = [found for found in problems if not found.field.startswith(_TEMPLATES)]
         fixed = [{k: v for k, v in each["spec"].items() if k not in _STATEFUL_MUTABLE} for each in (obj, old)]
         if fixed[0] != fixed[1]:
             problems.append(errors.not_allowed("spec", _STATEFUL_FORBIDDEN))
