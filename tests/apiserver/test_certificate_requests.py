@@ -7,8 +7,20 @@ from typing import Any
 import pytest
 from tests.apiserver.api import Answer, Api, Object, on
 
+from pilothouse.env import virtual
+from pilothouse.serving.certificates import make_authority
+
 REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 NOW = "2026-01-01T00:00:00Z"
+
+
+@lru_cache
+def _certificate(name: str) -> bytes:
+    return make_authority(name, virtual.START).certificate
+
+
+def _encoded(pem: bytes) -> str:
+    return base64.b64encode(pem).decode()
 
 
 @lru_cache(maxsize=1)
@@ -67,7 +79,7 @@ def test_approval_stamps_its_condition_and_changes_nothing_else() -> None:
         pytest.param(
             "approval",
             [_condition(), _condition("Denied")],
-            'status.conditions[1].type: Invalid value: "Denied": Approved and Denied conditions are mutually exclusive',
+            'status.conditions: Invalid value: "Denied": Approved and Denied conditions are mutually exclusive',
             id="both at once",
         ),
         pytest.param(
@@ -135,16 +147,18 @@ def test_an_approval_is_not_taken_back() -> None:
 
 
 def test_the_signer_adds_the_certificate_once() -> None:
+    certificate = _encoded(_certificate("a"))
+
     async def main(api: Api) -> tuple[Answer, Answer, Answer]:
         await api.made(REQUESTS, _request())
         await api.patch(REQUESTS + "/r/approval", {"status": {"conditions": [_condition()]}})
-        signed = await api.patch(REQUESTS + "/r/status", {"status": {"certificate": "eA=="}})
-        other = await api.patch(REQUESTS + "/r/status", {"status": {"certificate": "eQ=="}})
+        signed = await api.patch(REQUESTS + "/r/status", {"status": {"certificate": certificate}})
+        other = await api.patch(REQUESTS + "/r/status", {"status": {"certificate": _encoded(_certificate("b"))}})
         gone = await api.patch(REQUESTS + "/r/status", {"status": {"conditions": []}})
         return signed, other, gone
 
     signed, other, gone = on(main)
-    assert signed.body["status"]["certificate"] == "eA=="
+    assert signed.body["status"]["certificate"] == certificate
     assert signed.body["status"]["conditions"][0]["type"] == "Approved"
     assert other.message.endswith("status.certificate: Forbidden: updates may not modify existing certificate content")
     assert gone.message.endswith('status.conditions: Forbidden: updates may not remove a condition of type "Approved"')
@@ -159,7 +173,36 @@ def test_the_signer_adds_the_certificate_once() -> None:
             "'example.com/signer-name'",
             id="a signer without a domain",
         ),
-        pytest.param({"usages": []}, "spec.usages: Required value", id="no usages"),
+        pytest.param({"usages": []}, "invalid: spec.usages: Required value", id="no usages"),
+        pytest.param({"signerName": ""}, "invalid: spec.signerName: Required value", id="no signer"),
+        pytest.param(
+            {"signerName": "kubernetes.io/legacy-unknown"},
+            'spec.signerName: Invalid value: "kubernetes.io/legacy-unknown": the legacy signerName is not allowed via '
+            "this API version",
+            id="a signer of old",
+        ),
+        pytest.param(
+            {"signerName": "A/b/c"},
+            'spec.signerName: Invalid value: "A/b/c": must be a fully qualified domain and path of the form '
+            "'example.com/signer-name'",
+            id="a signer with a long path",
+        ),
+        pytest.param(
+            {"signerName": "example/B"},
+            '[spec.signerName: Invalid value: "example": should be a domain with at least two segments separated by '
+            'dots, spec.signerName: Invalid value: "B": validating label "B": a lowercase RFC 1123 subdomain must',
+            id="a signer with odd names",
+        ),
+        pytest.param(
+            {"signerName": f"example.com/{'.'.join(['a' * 250] * 3)}"},
+            "invalid: spec.signerName: Too long: may not be more than 571 bytes",
+            id="a signer with a long name",
+        ),
+        pytest.param(
+            {"usages": ["client auth", "x", "client auth", "x"]},
+            '"timestamping", spec.usages[2]: Duplicate value: "client auth", spec.usages[3]: Duplicate value: "x"]',
+            id="usages that are none, and some twice",
+        ),
         pytest.param(
             {"request": "eA=="},
             'spec.request: Invalid value: "eA==": PEM block type must be CERTIFICATE REQUEST',
@@ -184,3 +227,60 @@ def test_labels_of_a_status_are_judged_as_often_as_those_of_a_request() -> None:
 
     counts = [len(answer.body["details"]["causes"]) for answer in on(main)]
     assert counts == [4, 4]
+
+
+def _altered() -> str:
+    """A request whose signature is not its own."""
+    lines = base64.b64decode(_pem()).splitlines()
+    der = bytearray(base64.b64decode(b"".join(lines[1:-1])))
+    der[-1] ^= 1
+    return _encoded(b"\n".join((lines[0], base64.b64encode(der), lines[-1], b"")))
+
+
+def test_whoever_asks_has_the_key() -> None:
+    answer = on(lambda api: api.post(REQUESTS, _request(request=_altered())))
+    assert answer.status == 422, answer.text
+    assert [cause["field"] for cause in answer.body["details"]["causes"]] == ["spec.request"]
+    assert answer.message.endswith(": x509: ECDSA verification failure")
+
+
+KEY = b"-----BEGIN EC PRIVATE KEY-----\neA==\n-----END EC PRIVATE KEY-----\n"
+BROKEN = b"-----BEGIN CERTIFICATE-----\neA==\n-----END CERTIFICATE-----\n"
+
+
+@pytest.mark.parametrize(
+    ("pem", "why"),
+    [
+        pytest.param(b"x", "must contain at least one CERTIFICATE PEM block", id="no PEM"),
+        pytest.param(KEY, 'only CERTIFICATE PEM blocks are allowed, found "EC PRIVATE KEY"', id="a key"),
+        pytest.param(BROKEN, "x509: malformed certificate", id="nonsense"),
+    ],
+)
+def test_what_is_signed_is_a_certificate(pem: bytes, why: str) -> None:
+    async def main(api: Api) -> tuple[Answer, Answer]:
+        await api.made(REQUESTS, _request())
+        several = _certificate("a") + b"and\n" + _certificate("b")
+        refused, both = [
+            await api.patch(REQUESTS + "/r/status", {"status": {"certificate": _encoded(each)}})
+            for each in (pem, several)
+        ]
+        return refused, both
+
+    refused, both = on(main)
+    assert refused.message.endswith(f': status.certificate: Invalid value: "<certificate data>": {why}')
+    assert both.status == 200, both.text
+
+
+def test_what_was_wrong_in_a_status_may_stay() -> None:
+    key = "certificates.k8s.io/certificatesigningrequests/r"
+
+    async def main(api: Api) -> list[Answer]:
+        await api.made(REQUESTS, _request())
+        await api.patch(REQUESTS + "/r/approval", {"status": {"conditions": [_condition(), _condition("Other")]}})
+        await api.rewrite(key, '"type":"Other"', '"type":"Denied"')
+        both = [_condition(), _condition("Denied")]
+        asked = [await api.patch(REQUESTS + "/r/approval", {"status": {"conditions": both}})]
+        await api.rewrite(key, '"type":"Denied"', '"type":"Approved"')
+        return [*asked, await api.patch(REQUESTS + "/r/approval", {"status": {"conditions": [_condition()] * 2}})]
+
+    assert [answer.status for answer in on(main)] == [200, 200]

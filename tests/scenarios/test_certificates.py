@@ -147,7 +147,7 @@ async def exchanged(simulation: Simulation) -> None:
     await user.ask("PUT", f"{REQUESTS}/r/approval", decided(first))
     await asyncio.sleep(1.0)
     await user.ask("DELETE", f"{REQUESTS}/r")
-    await user.ask("POST", REQUESTS, document("r", SERVER, LEGACY_UNKNOWN))
+    await user.ask("POST", REQUESTS, document("r", SERVER, KUBELET_SERVING, SERVING))
     await asyncio.sleep(60.0)
     await simulation.settle()
 

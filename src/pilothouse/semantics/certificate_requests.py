@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pilothouse.api.certificates import CertificateSigningRequest
+from pilothouse.machinery.go_text import quote
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -79,6 +80,20 @@ def parse_request(pem: bytes) -> "x509.CertificateSigningRequest":
         raise UnreadableRequest(str(error)) from error
 
 
+def check_signature(request: "x509.CertificateSigningRequest") -> None:
+    """Raise ``UnreadableRequest``, in the words of Go's ``crypto/x509``, unless it is signed with its own key."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric import rsa
+
+    try:
+        if request.is_signature_valid:
+            return
+        is_rsa = isinstance(request.public_key(), rsa.RSAPublicKey)
+    except (UnsupportedAlgorithm, ValueError, TypeError):
+        raise UnreadableRequest("x509: cannot verify signature: algorithm unimplemented") from None
+    raise UnreadableRequest("crypto/rsa: verification error" if is_rsa else "x509: ECDSA verification failure")
+
+
 def wishes_of(request: "x509.CertificateSigningRequest") -> Wishes:
     """What it asks for. Of several common names the last counts, as in Go. Raises ``UnreadableRequest`` for
     extensions that can't be read."""
@@ -96,6 +111,30 @@ def wishes_of(request: "x509.CertificateSigningRequest") -> Wishes:
         ip_addresses=tuple(str(address) for address in names.get_values_for_type(x509.IPAddress)),
         uris=tuple(names.get_values_for_type(x509.UniformResourceIdentifier)),
     )
+
+
+class UnreadableCertificate(ValueError):
+    """Bytes that are no certificates. The text repeats nothing of them."""
+
+
+def check_certificates(pem: bytes) -> None:
+    """Raise ``UnreadableCertificate`` unless it is nothing, or PEM blocks of certificates (``validateCertificate`` in
+    ``pkg/apis/certificates/validation``)."""
+    from cryptography import x509
+
+    blocks = list(_PEM.finditer(pem))
+    for block in blocks:
+        if block[1] != b"CERTIFICATE":
+            kind = block[1].decode(errors="replace")
+            raise UnreadableCertificate(f"only CERTIFICATE PEM blocks are allowed, found {quote(kind)}")
+        if b":" in block[2]:
+            raise UnreadableCertificate("no PEM block headers are permitted")
+        try:
+            x509.load_pem_x509_certificate(block[0])
+        except (ValueError, x509.InvalidVersion):
+            raise UnreadableCertificate("x509: malformed certificate") from None
+    if pem and not blocks:
+        raise UnreadableCertificate("must contain at least one CERTIFICATE PEM block")
 
 
 def alternative_names(request: "x509.CertificateSigningRequest") -> "x509.SubjectAlternativeName":

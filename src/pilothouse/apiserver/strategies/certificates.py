@@ -6,7 +6,7 @@ After kubernetes' ``pkg/registry/certificates/certificates/strategy.go`` and ``p
 
 import base64
 import binascii
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
@@ -14,8 +14,16 @@ from pilothouse.apiserver.identity import Identity
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.base import Strategy
 from pilothouse.apiserver.strategies.events import no_name_problems
-from pilothouse.machinery.names import dns_subdomain_errors, qualified_name_errors
-from pilothouse.semantics.certificate_requests import UnreadableRequest, parse_request
+from pilothouse.machinery.go_text import quote
+from pilothouse.machinery.names import MAX_LABEL, MAX_SUBDOMAIN, dns_label_errors, dns_subdomain_errors
+from pilothouse.semantics.certificate_requests import (
+    LEGACY_UNKNOWN,
+    UnreadableCertificate,
+    UnreadableRequest,
+    check_certificates,
+    check_signature,
+    parse_request,
+)
 
 _PERMANENT = ("Approved", "Denied", "Failed")
 _APPROVAL = ("Approved", "Denied")
@@ -47,6 +55,8 @@ _USAGES = (
 )
 _SIGNER = "must be a fully qualified domain and path of the form 'example.com/signer-name'"
 _LEAST_SECONDS = 600
+_LONGEST_SIGNER = MAX_SUBDOMAIN + 1 + MAX_LABEL + 1 + MAX_SUBDOMAIN
+_STATUSES = ("False", "True", "Unknown")
 
 
 class CertificateRequestStrategy(Strategy):
@@ -106,13 +116,17 @@ class CertificateRequestStrategy(Strategy):
         problems = _request_problems(spec.get("request"))
         usages: Sequence[str] = spec.get("usages") or ()
         if not usages:
-            problems.append(errors.required("spec.usages", "usages must be provided"))
-        for position, usage in enumerate(usages):
-            path = f"spec.usages[{position}]"
-            if usage not in _USAGES:
-                problems.append(errors.not_supported(path, usage, sorted(_USAGES)))
-            elif usage in usages[:position]:
-                problems.append(errors.duplicate(path, usage))
+            problems.append(errors.required("spec.usages"))
+        problems += [
+            errors.not_supported(f"spec.usages[{position}]", usage, sorted(_USAGES))
+            for position, usage in enumerate(usages)
+            if usage not in _USAGES
+        ]
+        problems += [
+            errors.duplicate(f"spec.usages[{position}]", usage)
+            for position, usage in enumerate(usages)
+            if usage in usages[:position]
+        ]
         problems += _signer_problems(spec.get("signerName") or "")
         seconds = spec.get("expirationSeconds")
         if seconds is not None and seconds < _LEAST_SECONDS:
@@ -127,7 +141,7 @@ class CertificateRequestStrategy(Strategy):
         return []
 
     def validate_status(self, obj: Object, old: Object) -> list[FieldError]:
-        problems = _condition_problems(obj, old)
+        problems = _condition_problems(obj, old) + _certificate_problems(obj, old) + _removed(obj, old)
         for kind in _APPROVAL:
             if len(_of_type(obj, kind)) > len(_of_type(old, kind)):
                 problems.append(
@@ -143,7 +157,7 @@ class CertificateRequestStrategy(Strategy):
 
     def validate_approval(self, obj: Object, old: Object) -> list[FieldError]:
         """What is wrong with a write to /approval: it may change Approved and Denied, but not take them away."""
-        return _condition_problems(obj, old)
+        return _condition_problems(obj, old) + _removed(obj, old)
 
 
 def _of_type(obj: Object, kind: str) -> list[Object]:
@@ -164,33 +178,55 @@ def _stamp(conditions: list[Object], old: Object, now: str) -> None:
 
 
 def _condition_problems(obj: Object, old: Object) -> list[FieldError]:
+    """What is wrong with the conditions. What was wrong before they were judged may stay."""
     problems: list[FieldError] = []
     conditions: list[Object] = (obj.get("status") or {}).get("conditions") or []
+    known = [each.get("type") or "" for each in (old.get("status") or {}).get("conditions") or ()]
     seen: list[str] = []
     for position, condition in enumerate(conditions):
         path = f"status.conditions[{position}]"
         kind, status = condition.get("type") or "", condition.get("status") or ""
-        if not kind:
+        if not kind and "" not in known:
             problems.append(errors.required(f"{path}.type"))
         if not status:
             problems.append(errors.required(f"{path}.status"))
         elif kind in _PERMANENT and status != "True":
             problems.append(errors.not_supported(f"{path}.status", status, ("True",)))
-        elif status not in ("True", "False", "Unknown"):
-            problems.append(errors.not_supported(f"{path}.status", status, ("True", "False", "Unknown")))
-        if kind in _APPROVAL and any(other in seen for other in _APPROVAL if other != kind):
-            problems.append(
-                errors.invalid_value(f"{path}.type", kind, "Approved and Denied conditions are mutually exclusive")
-            )
-        if kind in seen:
+        elif status not in _STATUSES:
+            problems.append(errors.not_supported(f"{path}.status", status, _STATUSES))
+        both = kind in _APPROVAL and any(other in seen for other in _APPROVAL if other != kind)
+        if both and not all(each in known for each in _APPROVAL):
+            told = "Approved and Denied conditions are mutually exclusive"
+            problems.append(errors.invalid_value("status.conditions", kind, told))
+        if kind in seen and len(known) == len(set(known)):
             problems.append(errors.duplicate(f"{path}.type", kind))
         seen.append(kind)
-    for kind in _PERMANENT:
-        if len(_of_type(obj, kind)) < len(_of_type(old, kind)):
-            problems.append(
-                errors.not_allowed("status.conditions", f'updates may not remove a condition of type "{kind}"')
-            )
     return problems
+
+
+def _removed(obj: Object, old: Object) -> list[FieldError]:
+    return [
+        errors.not_allowed("status.conditions", f'updates may not remove a condition of type "{kind}"')
+        for kind in _PERMANENT
+        if len(_of_type(obj, kind)) < len(_of_type(old, kind))
+    ]
+
+
+def _certificate_problems(obj: Object, old: Object) -> list[FieldError]:
+    """A new certificate is one, or several; what was there may be anything."""
+    before, after = ((each.get("status") or {}).get("certificate") or "" for each in (old, obj))
+    if after == before or _certificate_text(before):
+        return []
+    told = _certificate_text(after)
+    return [errors.invalid_value("status.certificate", "<certificate data>", told)] if told else []
+
+
+def _certificate_text(encoded: str) -> str:
+    try:
+        check_certificates(base64.b64decode(encoded))
+    except (UnreadableCertificate, binascii.Error) as error:
+        return str(error)
+    return ""
 
 
 def _request_problems(encoded: object) -> list[FieldError]:
@@ -204,20 +240,36 @@ def _request_problems(encoded: object) -> list[FieldError]:
     except binascii.Error as error:
         return refused(str(error))
     try:
-        parse_request(pem)
+        check_signature(parse_request(pem))
     except UnreadableRequest as error:
         return refused(str(error))
     return []
 
 
 def _signer_problems(name: str) -> list[FieldError]:
+    """What is wrong with the name of a signer (``ValidateSignerName``). It fits ``DOMAIN/NAMESPACE.NAME``."""
     path = "spec.signerName"
+    if name == LEGACY_UNKNOWN:
+        return [errors.invalid_value(path, name, "the legacy signerName is not allowed via this API version")]
     if not name:
         return [errors.required(path)]
-    domain, separator, rest = name.partition("/")
-    if not separator or not rest or "." not in domain:
+    if name.count("/") != 1:
         return [errors.invalid_value(path, name, _SIGNER)]
-    problems = [errors.invalid_value(path, domain, text) for text in dns_subdomain_errors(domain)]
-    for part in rest.split("/"):
-        problems += [errors.invalid_value(path, part, text) for text in qualified_name_errors(part)]
+    domain, _slash, rest = name.partition("/")
+    problems = [errors.too_long(path, MAX_SUBDOMAIN)] if len(domain.encode()) > MAX_SUBDOMAIN else []
+    problems += _part_problems(domain, dns_label_errors, path)
+    if "." not in domain:
+        told = "should be a domain with at least two segments separated by dots"
+        problems.append(errors.invalid_value(path, domain, told))
+    problems += _part_problems(rest, dns_subdomain_errors, path)
+    if len(name.encode()) > _LONGEST_SIGNER:
+        problems.append(errors.too_long(path, _LONGEST_SIGNER))
     return problems
+
+
+def _part_problems(text: str, texts: Callable[[str], list[str]], path: str) -> list[FieldError]:
+    """What is wrong with the first label of a name that is none."""
+    for label in text.split("."):
+        if told := texts(label):
+            return [errors.invalid_value(path, text, f"validating label {quote(label)}: {each}") for each in told]
+    return []
