@@ -101,7 +101,7 @@ _ROWS: list[tuple[str, Object, list[tuple[str, str]]]] = [
             ("spec.containers[0].livenessProbe.httpGet.port", INVALID),
             ("spec.containers[0].readinessProbe.tcpSocket.port", INVALID),
             *[("spec.containers[0].readinessProbe.terminationGracePeriodSeconds", INVALID)] * 2,
-            ("spec.containers[0].startupProbe.grpc", INVALID),
+            ("spec.containers[0].startupProbe.grpc.port", INVALID),
         ],
     ),
     (
@@ -290,7 +290,7 @@ _STATUSES: list[tuple[str, Object, list[tuple[str, str]]]] = [
     (
         "a condition that is no name",
         {"conditions": [{"type": "a b", "status": "True"}, {"type": "Ready", "status": "True"}]},
-        [("metadata.conditions[0].Type", INVALID)],
+        [("status.conditions[0].Type", INVALID)],
     ),
     (
         "containers that run again although they have ended, but for one that goes on",

@@ -493,9 +493,7 @@ ADDRESSES = "may specify no more than one IP for each IP family"
         pytest.param(["10.0.0.2", "fd00::1"], ["10.0.0.2", "fd00::1"], "", id="two families"),
         pytest.param(["10.0.0.2", "10.0.0.3"], [], ADDRESSES, id="one family twice"),
         pytest.param(["10.0.0.2", "fd00::1", "fd00::2"], [], ADDRESSES, id="three"),
-        pytest.param(
-            ["10.0.0.2", "10.0.0.2"], [], 'status.podIPs[1]: Duplicate value: {"ip":"10.0.0.2"}', id="a double"
-        ),
+        pytest.param(["10.0.0.2", "10.0.0.2"], [], ADDRESSES, id="a double"),
         pytest.param(["10.0.0.3", "10.0.0.2"], ["10.0.0.2"], "", id="the single one counts"),
         pytest.param([], ["10.0.0.2"], "", id="the single one alone"),
     ],

@@ -227,7 +227,7 @@ MOUNT = "spec.containers[0].volumeMounts"
         pytest.param({"subPath": "/x"}, [(f"{MOUNT}.subPath", INVALID)], id="a part of the volume by an absolute path"),
         pytest.param(
             {"subPath": "x", "subPathExpr": "y/.."},
-            [(f"{MOUNT}.subPathExpr", INVALID), (f"{MOUNT}.subPathExpr", INVALID)],
+            [(f"{MOUNT}[0].subPathExpr", INVALID), (f"{MOUNT}.subPathExpr", INVALID)],
             id="a part of the volume in two ways",
         ),
         pytest.param(

@@ -20,6 +20,8 @@ _SOURCE_DEFAULTS: dict[str, Object] = {
     "azureDisk": {"cachingMode": "ReadWrite", "fsType": "ext4", "readOnly": False, "kind": "Shared"},
     "scaleIO": {"storageMode": "ThinProvisioned", "fsType": "xfs"},
 }
+_GATED_SOURCES = frozenset(("clusterTrustBundle", "podCertificate"))
+"""Behind gates that are off, so that the server drops them (``pkg/api/pod/util.go``)."""
 _VOLUME_MODES = ("configMap", "secret", "projected", "downwardAPI")
 
 
@@ -52,6 +54,7 @@ def default_pod_spec(spec: Object) -> None:
         spec["securityContext"] = {}
     if not spec.get("schedulerName"):
         spec["schedulerName"] = "default-scheduler"
+    spec.pop("schedulingGroup", None)  # behind a gate, too (GenericWorkload)
     for field in _CONTAINER_LISTS:
         for container in spec.get(field) or ():
             _default_container(container)
@@ -82,6 +85,11 @@ def _default_container(container: Object) -> None:
         if variable.get("valueFrom"):
             _default_field_ref(variable["valueFrom"])
     lifecycle = container.get("lifecycle")
+    if lifecycle and "stopSignal" in lifecycle:
+        # Behind a gate (ContainerStopSignals), so that the server drops it (pkg/api/pod/util.go).
+        del lifecycle["stopSignal"]
+        if not lifecycle:
+            del container["lifecycle"]
     if lifecycle:
         for hook in lifecycle.values():
             if isinstance(hook, dict):
@@ -124,6 +132,9 @@ def _default_volume(volume: Object) -> None:
         if source is not None and source.get("defaultMode") is None:
             source["defaultMode"] = 420
     for source in (volume.get("projected") or {}).get("sources") or ():
+        if not _GATED_SOURCES.isdisjoint(source):
+            for name in _GATED_SOURCES:
+                source.pop(name, None)
         token = source.get("serviceAccountToken")
         if token is not None and token.get("expirationSeconds") is None:
             token["expirationSeconds"] = 3600

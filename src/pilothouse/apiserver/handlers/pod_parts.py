@@ -20,7 +20,6 @@ from pilothouse.apiserver.results import ObjectResult
 from pilothouse.apiserver.strategies.pod_templates import qos_class, validate_pod_spec
 
 _MIRROR = "kubernetes.io/config.mirror"
-_FORBIDDEN_IN_EPHEMERAL = ("ports", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "resizePolicy")
 _RESIZABLE = ("cpu", "memory")
 
 Judge = Callable[[Object, Object], list[FieldError]]
@@ -99,27 +98,8 @@ def _ephemeral_problems(obj: Object, old: Object) -> list[FieldError]:
     _only(obj, old, spec)
     if _is_static(old):
         return [errors.not_allowed("[]", "static pods do not support ephemeral containers")]
-    problems = validate_pod_spec(spec, "spec") if spec != old["spec"] else []
+    problems = validate_pod_spec(spec, "spec", meta=old["metadata"]) if spec != old["spec"] else []
     path = "spec.ephemeralContainers"
-    known = {container.get("name") for container in spec.get("containers") or ()}
-    for position, container in enumerate(wanted):
-        where = f"{path}[{position}]"
-        target = container.get("targetContainerName")
-        if target and target not in known:
-            problems.append(errors.value_not_found(f"{where}.targetContainerName", target))
-        problems += [
-            errors.not_allowed(f"{where}.{field}", "cannot be set for an Ephemeral Container")
-            for field in _FORBIDDEN_IN_EPHEMERAL
-            if container.get(field)
-        ]
-        if container.get("resources"):
-            problems.append(errors.not_allowed(f"{where}.resources", "cannot be set for an Ephemeral Container"))
-        problems += [
-            errors.not_allowed(f"{where}.volumeMounts[{at}].{field}", "cannot be set for an Ephemeral Container")
-            for at, mount in enumerate(container.get("volumeMounts") or ())
-            for field in ("subPath", "subPathExpr")
-            if mount.get(field)
-        ]
     by_name = {container.get("name"): container for container in wanted}
     for container in old["spec"].get("ephemeralContainers") or ():
         name = container["name"]

@@ -9,6 +9,7 @@ from pilothouse.apiserver.resources import built_in
 from pilothouse.apiserver.strategies import (
     autoscalers,
     certificates,
+    claims,
     configuration,
     definitions,
     device_claims,
@@ -171,7 +172,7 @@ _SPECIAL: dict[str, type[Strategy]] = {
     "priorityclasses.scheduling.k8s.io": limits.PriorityClassStrategy,
     "runtimeclasses.node.k8s.io": limits.RuntimeClassStrategy,
     "persistentvolumes": volumes.VolumeStrategy,
-    "persistentvolumeclaims": volumes.ClaimStrategy,
+    "persistentvolumeclaims": claims.ClaimStrategy,
     "storageclasses.storage.k8s.io": storage_kinds.StorageClassStrategy,
     "csidrivers.storage.k8s.io": storage_kinds.DriverStrategy,
     "csinodes.storage.k8s.io": storage_kinds.DriverNodeStrategy,

@@ -3,6 +3,7 @@
 After kubernetes' ``pkg/apis/core/validation`` and ``pkg/apis/core/helper`` (v1.36).
 """
 
+from collections.abc import Callable
 from functools import lru_cache
 
 from pilothouse.apiserver import errors
@@ -11,6 +12,10 @@ from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.filling import NON_NEGATIVE
 from pilothouse.machinery.names import qualified_name_errors
 from pilothouse.machinery.quantities import QuantityError, parse_quantity
+
+Problems = list[FieldError]
+NameCheck = Callable[[str, str], Problems]
+"""What is wrong with the name of a resource at a path."""
 
 COUNTED = frozenset(
     (
@@ -62,14 +67,32 @@ def container_resource_texts(name: str) -> tuple[str, ...]:
     return texts
 
 
-def requirement_problems(resources: Object, path: str) -> list[FieldError]:
-    """What is wrong with the requests and limits of a container (``ValidateContainerResourceRequirements``)."""
+def container_resource_problems(name: str, path: str) -> list[FieldError]:
+    """The same, with the field."""
+    return [errors.invalid_value(path, name, text) for text in container_resource_texts(name)]
+
+
+def pod_resource_problems(name: str, path: str) -> list[FieldError]:
+    """What is wrong with the name of a resource of a whole pod (``validatePodResourceName``)."""
+    texts = qualified_name_errors(name)
+    if not texts and "/" not in name and name not in _STANDARD and not name.startswith(_HUGE):
+        texts = ["must be a standard resource type or fully qualified"]
+    if texts:
+        return [errors.invalid_value(path, name, text) for text in texts]
+    if name in ("cpu", "memory") or name.startswith(_HUGE):
+        return []
+    return [errors.not_supported(path, name, ("cpu", _HUGE, "memory"))]
+
+
+def requirement_problems(resources: Object, path: str, *, names: NameCheck = container_resource_problems) -> Problems:
+    """What is wrong with the requests and limits of a container (``ValidateContainerResourceRequirements``), or of what
+    may have others."""
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     problems: list[FieldError] = []
     for field, amounts in (("limits", limits), ("requests", requests)):
         for name, amount in amounts.items():
             where = f"{path}.{field}[{name}]"
-            problems += [errors.invalid_value(where, name, text) for text in container_resource_texts(name)]
+            problems += names(name, where)
             problems += amount_problems(name, amount, where)
             if name.startswith(_HUGE) and not _is_pages(name, amount):
                 text = f"{amount} is not positive integer multiple of {name}"

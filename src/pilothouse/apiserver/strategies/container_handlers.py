@@ -77,8 +77,7 @@ def _one_problems(kind: str, handler: Object, path: str, grace: int | None) -> l
         case "tcpSocket":
             return _port_problems(handler.get("port"), f"{path}.port")
         case "grpc":
-            # Upstream names the handler rather than its port.
-            return _port_problems(handler.get("port"), path)
+            return _port_problems(handler.get("port"), f"{path}.port")
         case _:
             return _sleep_problems(handler.get("seconds") or 0, path, grace)
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Set
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.strategies.affinities import node_selector_problems
 from pilothouse.apiserver.strategies.conditions import condition_problems
 from pilothouse.apiserver.strategies.device_parts import (
     binding_problems,
@@ -25,7 +26,6 @@ from pilothouse.apiserver.strategies.device_parts import (
 from pilothouse.apiserver.strategies.device_requests import reference_fault, reference_problems, request_names
 from pilothouse.apiserver.strategies.drivers import driver_problems
 from pilothouse.apiserver.strategies.filling import IMMUTABLE
-from pilothouse.apiserver.strategies.pod_rules import node_selector_problems
 
 Names = Mapping[str, Set[str]]
 DeviceKey = tuple[tuple[str, str], ...]

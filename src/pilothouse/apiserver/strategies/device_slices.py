@@ -9,6 +9,7 @@ import re
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.strategies.affinities import node_selector_problems
 from pilothouse.apiserver.strategies.base import Strategy
 from pilothouse.apiserver.strategies.device_capacities import capacity_problems
 from pilothouse.apiserver.strategies.device_parts import (
@@ -23,7 +24,6 @@ from pilothouse.apiserver.strategies.device_parts import (
 )
 from pilothouse.apiserver.strategies.drivers import driver_problems
 from pilothouse.apiserver.strategies.filling import fill, fixed
-from pilothouse.apiserver.strategies.pod_rules import node_selector_problems
 from pilothouse.machinery.names import dns_subdomain_errors
 
 _MOST_DEVICES, _MOST_ADVANCED = 128, 64

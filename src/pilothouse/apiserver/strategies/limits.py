@@ -21,9 +21,9 @@ from pilothouse.apiserver.strategies.filling import (
     fixed,
     number_problems,
 )
-from pilothouse.apiserver.strategies.pod_templates import toleration_problems
 from pilothouse.apiserver.strategies.rollouts import count_problems
 from pilothouse.apiserver.strategies.selectors import label_problems_in, selector_problems
+from pilothouse.apiserver.strategies.tolerations import toleration_problems
 from pilothouse.machinery.names import dns_label_errors, qualified_name_errors
 from pilothouse.machinery.quantities import canonicalize, parse_quantity
 

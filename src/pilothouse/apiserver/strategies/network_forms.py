@@ -13,14 +13,14 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _NO_ADDRESS = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 _NO_NETWORK = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
-_zeros = re.compile(r"(?<![0-9a-fA-F:.])0+(?=\d)|(?<=\.)0+(?=\d)")
+_zeros = re.compile(r"(?<![0-9])0+(?=[0-9])")
 _plain_number = re.compile(r"\d{1,3}")
 
 
 def sloppy_address(text: str) -> Address | None:
     """The address, also where numbers begin with zeros."""
     try:
-        return ipaddress.ip_address(_zeros.sub("", text) if "." in text else text)
+        return ipaddress.ip_address(_without_zeros(text))
     except ValueError:
         return None
 
@@ -43,12 +43,9 @@ def address_faults(text: str) -> tuple[str, ...]:
     found = sloppy_address(text)
     if found is None or "%" in text:
         return (_NO_ADDRESS,)
-    faults = []
-    if "." in text and _zeros.search(text) is not None:
-        faults.append("must not have leading 0s")
-    if _is_mapped(found):
-        faults.append("must not be an IPv4-mapped IPv6 address")
-    return tuple(faults)
+    if _without_zeros(text) != text:
+        return ("must not have leading 0s",)
+    return ("must not be an IPv4-mapped IPv6 address",) if is_mapped(found) else ()
 
 
 def canonical_address_faults(text: str) -> tuple[str, ...]:
@@ -67,9 +64,9 @@ def network_faults(text: str) -> tuple[str, ...]:
         return (_NO_NETWORK,)
     address, _slash, bits = text.partition("/")
     found = sloppy_address(address)
-    if ("." in address and _zeros.search(address) is not None) or (len(bits) > 1 and bits[0] == "0"):
+    if _without_zeros(address) != address or (len(bits) > 1 and bits[0] == "0"):
         return ("must not have leading 0s in IP or prefix length",)
-    if found is not None and _is_mapped(found):
+    if found is not None and is_mapped(found):
         return ("must not have an IPv4-mapped IPv6 address",)
     if found != network.network_address:
         return ("must not have bits set beyond the prefix length",)
@@ -84,5 +81,12 @@ def canonical_network_faults(text: str) -> tuple[str, ...]:
     return (f'must be in canonical form ("{sloppy_network(text)}")',)
 
 
-def _is_mapped(address: Address) -> bool:
+def is_mapped(address: Address) -> bool:
+    """Whether it is an IPv4 address inside an IPv6 one."""
     return isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None
+
+
+def _without_zeros(text: str) -> str:
+    """Without the leading zeros of an IPv4 address, which may be the end of an IPv6 one."""
+    first, colon, last = text.rpartition(":")
+    return first + colon + _zeros.sub("", last) if "." in last else text

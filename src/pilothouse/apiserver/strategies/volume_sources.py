@@ -13,6 +13,7 @@ import msgspec
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.strategies.claims import claim_template_problems, mode_problems
 from pilothouse.apiserver.strategies.drivers import driver_problems
 from pilothouse.apiserver.strategies.field_references import OF_FILES, field_problems, resource_problems
 from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors
@@ -58,11 +59,13 @@ _NEEDED: Mapping[str, tuple[str, ...]] = {
     "storageos": ("volumeName",),
     "local": ("path",),
     "ephemeral": ("volumeClaimTemplate",),
+    "image": ("reference",),
 }
 _ONE = "may not specify more than 1 volume type"
 _NONE = "must specify a volume type"
 _BYTE = "must be between 0 and 255, inclusive"
 _FILE_MODE = "must be a number between 0 and 0777 (octal), both inclusive"
+_PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _HOST_PATHS = (
     *("", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate"),
     *("File", "FileOrCreate", "Socket"),
@@ -77,7 +80,6 @@ _PORTAL = (
     "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is "
     "specified."
 )
-_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _ZERO = parse_quantity("0")
 
 
@@ -123,16 +125,6 @@ def inline_volume_problems(spec: Object, path: str) -> Problems:
     if spec.get("volumeMode") not in (None, "Filesystem"):
         text = f"may not specify volumeMode other than Filesystem {context}"
         problems.append(errors.not_allowed(f"{path}.volumeMode", text))
-    return problems
-
-
-def mode_problems(spec: Object, path: str, why: str = "") -> Problems:
-    """What is wrong with the ways in which a volume, or one that is wanted, is accessed."""
-    modes, where = spec.get("accessModes") or [], f"{path}.accessModes"
-    problems = [] if modes else [errors.required(where, why)]
-    problems += [errors.not_supported(where, mode, _MODES) for mode in modes if mode not in _MODES]
-    if "ReadWriteOncePod" in modes and any(mode in _MODES for mode in modes if mode != "ReadWriteOncePod"):
-        problems.append(errors.not_allowed(where, "may not use ReadWriteOncePod with other access modes"))
     return problems
 
 
@@ -265,9 +257,6 @@ def _projection_problems(given: Object, where: str) -> Problems:
                 problems += _downward_file(item, f"{at}.downwardAPI") + _once([item], paths, where)
         if source.get("serviceAccountToken") is not None:
             problems += _token(source["serviceAccountToken"], f"{at}.serviceAccountToken", where)
-        if source.get("clusterTrustBundle") is not None:
-            problems += _bundle(source["clusterTrustBundle"], f"{at}.clusterTrustBundle")
-            problems += _once([source["clusterTrustBundle"]], paths, where)
         if sum(found is not None for found in source.values()) > 1:
             problems.append(errors.not_allowed(at, "may not specify more than 1 volume type per source"))
     return problems
@@ -296,16 +285,6 @@ def _token(given: Object, at: str, where: str) -> Problems:
     if not given.get("path"):
         return [*problems, errors.required(f"{where}.path")]
     return problems + _own_path(given["path"], f"{where}.path")
-
-
-def _bundle(given: Object, at: str) -> Problems:
-    problems: Problems = []
-    name, signer = given.get("name"), given.get("signerName")
-    if name is not None and signer is not None:
-        problems.append(errors.invalid_value(at, given, "only one of name and signerName may be used"))
-    elif name is None and signer is None:
-        problems.append(errors.required(at, "either name or signerName must be specified"))
-    return problems + _missing(given, at, ("path",)) + _own_path(given.get("path") or "", f"{at}.path")
 
 
 # Disks and what is on the network -----------------------------------------------------------------------------------
@@ -460,6 +439,18 @@ def _empty(given: Object, where: str) -> Problems:
     return [errors.not_allowed(f"{where}.sizeLimit", told)] if negative else []
 
 
+def _ephemeral(given: Object, where: str) -> Problems:
+    template = given.get("volumeClaimTemplate")
+    return [] if template is None else claim_template_problems(template, f"{where}.volumeClaimTemplate")
+
+
+def _image(given: Object, where: str) -> Problems:
+    policy = given.get("pullPolicy")
+    if policy in _PULL_POLICIES:
+        return []
+    return [errors.not_supported(f"{where}.pullPolicy", policy, _PULL_POLICIES)]
+
+
 _CHECKS: Mapping[str, Check] = {
     "emptyDir": _empty,
     "hostPath": _host_path,
@@ -480,6 +471,8 @@ _CHECKS: Mapping[str, Check] = {
     "azureDisk": _azure_disk,
     "storageos": _both(_storage_os, _secret_of("name")),
     "csi": _both(_driver, _secret_of("name", name="nodePublishSecretRef")),
+    "ephemeral": _ephemeral,
+    "image": _image,
 }
 
 

@@ -248,7 +248,11 @@ class ReplicationControllerStrategy(Strategy):
                     "spec.template.metadata.labels", labels, "`selector` does not match template `labels`"
                 )
             )
-        return problems + validate_template(template, "spec.template", restart_policies=("Always",))
+        problems += validate_template(template, "spec.template", restart_policies=("Always",))
+        if (template.get("spec") or {}).get("activeDeadlineSeconds") is not None:
+            told = "activeDeadlineSeconds in ReplicationController is not Supported"
+            problems.append(errors.not_allowed("spec.template.spec.activeDeadlineSeconds", told))
+        return problems
 
     def refuses_field(self, path: str) -> str:
         return f"field label not supported: {path}"
