@@ -301,6 +301,20 @@ def test_other_forms() -> None:
         assert b"data:\n  a: b\n" in await yaml.run()
         pretty = world.begin("GET", f"{MAPS}/cm?pretty=true")
         assert b'{\n  "kind": "ConfigMap",\n' in await pretty.run()
+        failed = world.begin("GET", f"{MAPS}/none?pretty=true", headers={"accept": "*/*"})
+        assert b'{\n  "kind": "Status",\n' in await failed.run()
+
+    scenario(test)
+
+
+def test_heads_alone() -> None:
+    """Of health and metrics there are some; the API itself has none."""
+
+    async def test(world: World) -> None:
+        for target, code in (("/healthz", 200), ("/metrics", 200), ("/version", 405), ("/api", 405), (MAPS, 405)):
+            exchange = world.begin("HEAD", target)
+            assert await exchange.run() == b""
+            assert exchange.status == code, target
 
     scenario(test)
 

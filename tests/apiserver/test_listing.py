@@ -386,3 +386,35 @@ def test_one_name_in_all_namespaces_may_be_more_than_one_object() -> None:
     assert (_names(everywhere), _names(here)) == (["a"], ["a"])
     assert "continue" in everywhere.meta, "there are more objects, and whether they match is not looked at"
     assert "continue" not in here.meta
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        pytest.param("limit=1_0", 'strconv.ParseInt: parsing "1_0": invalid syntax', id="not as Python reads them"),
+        pytest.param(
+            "limit=99999999999999999999",
+            'strconv.ParseInt: parsing "99999999999999999999": value out of range',
+            id="more than 64 bits",
+        ),
+    ],
+)
+def test_numbers_that_are_none(query: str, message: str) -> None:
+    async def main(api: Api) -> Answer:
+        return await api.get(f"{CONFIG_MAPS}?{query}")
+
+    refused = on(main)
+    assert (refused.status, refused.message) == (400, message)
+
+
+def test_parameters_that_nobody_can_read_are_left_out() -> None:
+    """As Go's net/url leaves out those with a semicolon, or with an escape that is none."""
+
+    async def main(api: Api) -> list[int]:
+        await api.made(CONFIG_MAPS, config_map())
+        found = [
+            await api.get(f"{CONFIG_MAPS}?{query}") for query in ("labelSelector=%zz", "labelSelector=a;limit=x", "&&")
+        ]
+        return [len(answer.body["items"]) for answer in found]
+
+    assert on(main) == [1, 1, 1]

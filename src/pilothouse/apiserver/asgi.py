@@ -32,7 +32,7 @@ REQUEST_SECONDS = 60.0
 COMPRESS_FROM = 128 * 1024
 """Answers shorter than this are sent as they are (apiserver ``responsewriters.defaultGzipThresholdBytes``)."""
 
-_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
 
 @runtime_checkable

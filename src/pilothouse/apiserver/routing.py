@@ -4,8 +4,9 @@ Feeds authorization and the handlers. Follows apiserver's ``pkg/endpoints/reques
 (``/api/v1/watch/...``) included. Paths outside ``/api/<version>/`` and ``/apis/<group>/<version>/`` are not resources.
 """
 
+import re
 from collections.abc import Mapping
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import unquote, unquote_plus
 
 import msgspec
 
@@ -26,6 +27,11 @@ _KNOWN_TARGETS = 1024
 _LONGEST_KNOWN_TARGET = 256
 
 
+_INTEGER = re.compile(r"[+-]?[0-9]+\Z").match
+_OUT_OF_RANGE, _MANY_DIGITS = 1 << 63, 40
+_BAD_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})").search
+
+
 class Query(dict[str, list[str]]):
     """Query parameters. The first of several values counts unless somebody asks for all."""
 
@@ -44,10 +50,12 @@ class Query(dict[str, list[str]]):
         values = self.get(name)
         if not values or not values[0]:
             return None
-        try:
-            return int(values[0])
-        except ValueError:
-            raise errors.bad_request(f'strconv.ParseInt: parsing "{values[0]}": invalid syntax') from None
+        if _INTEGER(values[0]) is None:
+            raise errors.bad_request(f'strconv.ParseInt: parsing "{values[0]}": invalid syntax')
+        number = int(values[0]) if len(values[0]) < _MANY_DIGITS else _OUT_OF_RANGE
+        if not -_OUT_OF_RANGE <= number < _OUT_OF_RANGE:
+            raise errors.bad_request(f'strconv.ParseInt: parsing "{values[0]}": value out of range')
+        return number
 
 
 NO_QUERY = Query()
@@ -83,8 +91,12 @@ def split_target(target: str) -> tuple[str, Query]:
     if not separator or not text:
         return path, NO_QUERY
     query = Query()
-    for name, value in parse_qsl(text, keep_blank_values=True):
-        query.setdefault(name, []).append(value)
+    for part in text.split("&"):
+        # What Go's net/url can't read it leaves out.
+        if not part or ";" in part or _BAD_ESCAPE(part) is not None:
+            continue
+        name, _equals, value = part.partition("=")
+        query.setdefault(unquote_plus(name), []).append(unquote_plus(value))
     return path, query
 
 

@@ -70,4 +70,5 @@ def test_people_get_indented_json() -> None:
     assert wants_pretty("", "curl/8.0")
     assert wants_pretty("true", "kubectl")
     assert not wants_pretty("0", "curl/8.0")
+    assert not wants_pretty("yes", "curl/8.0")
     assert not wants_pretty("", "kubectl/v1.36")

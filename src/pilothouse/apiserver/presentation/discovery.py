@@ -208,7 +208,7 @@ class Discovery:
         parts = [part for part in path.split("/") if part]
         if not parts or parts[0] not in ("api", "apis") or len(parts) > 1 + (parts[0] == "apis") + 1:
             return None
-        if request.method not in ("GET", "HEAD"):
+        if request.method != "GET":
             raise errors.method_not_allowed()
         self._refresh()
         core = parts[0] == "api"

@@ -42,6 +42,7 @@ _OPENAPI = "/openapi/"
 _ISSUER = "/.well-known/openid-configuration"
 _KEYS = "/openid/v1/jwks"
 _FOR_AN_HOUR = "public, max-age=3600"
+_WITH_HEAD = ("", "/metrics", "/metrics/slis")
 
 
 class TokenIssuer(Protocol):
@@ -87,7 +88,8 @@ class Documents:
         if response is not None:
             return response
         make = self._find(path.rstrip("/"))
-        if request.method not in ("GET", "HEAD"):
+        # Of these, only what is not about the API itself has a head alone (go-restful knows no HEAD, Go's mux does).
+        if request.method != "GET" and (request.method != "HEAD" or path.rstrip("/") not in _WITH_HEAD):
             raise errors.method_not_allowed()
         return make()
 

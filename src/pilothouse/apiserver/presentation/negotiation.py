@@ -15,6 +15,9 @@ _SHOWN = ", ".join(_MEDIA_TYPES)
 
 UNKNOWN_MEDIA_TYPES = f"406: Not Acceptable\n\nAvailable representations: {_SHOWN}"
 """The message for a caller whose Accept header names nothing we know."""
+_SHOWN_STREAMS = f"{JSON};stream=watch, {PROTOBUF};stream=watch"
+REFUSED_STREAM_TYPES = f"only the following media types are accepted: {_SHOWN_STREAMS}"
+"""The same of a watch."""
 REFUSED_MEDIA_TYPES = f"only the following media types are accepted: {_SHOWN}"
 """The message for a caller who asked for a form that we know and this resource does not have."""
 UNKNOWN_BODY = f"the body of the request was in an unknown format - accepted media types include: {_SHOWN}"
@@ -106,17 +109,24 @@ def choose(accept: str, *, protobuf: bool, table: bool, watch: bool = False, pre
             continue
         wants_pretty = pretty or clause.parameter("pretty") in ("1", "true")
         return Choice(media, transform, version or "v1", wants_pretty and not watch)
-    raise NotAcceptable(REFUSED_MEDIA_TYPES if known else UNKNOWN_MEDIA_TYPES)
+    if not known:
+        raise NotAcceptable(UNKNOWN_MEDIA_TYPES)
+    raise NotAcceptable(REFUSED_STREAM_TYPES if watch else REFUSED_MEDIA_TYPES)
+
+
+_TRUE = ("1", "t", "T", "TRUE", "true", "True")
+"""What Go's strconv takes for true."""
 
 
 def wants_pretty(query_value: str, user_agent: str) -> bool:
     """Whether JSON is to be indented: when asked for, and for people who look at it with a browser or curl."""
     if query_value:
-        return query_value.lower() not in ("0", "false")
+        return query_value in _TRUE
     return user_agent.startswith(("curl", "Wget", "Mozilla/5.0"))
 
 
 @lru_cache(maxsize=64)
 def media_type(content_type: str) -> str:
     """The media type of a Content-Type header, without parameters, in lower case."""
-    return content_type.partition(";")[0].strip().lower()
+    media = content_type.partition(";")[0].strip().lower()
+    return media or content_type  # what has parameters only is no media type, and not none at all

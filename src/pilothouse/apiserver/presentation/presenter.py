@@ -84,11 +84,11 @@ class NegotiatingPresenter:
     def fail(self, request: Request, info: RequestInfo | None, error: StatusError) -> Response:
         """The failure in the form the request asked for; JSON if that was none."""
         response = self._plain.fail(request, info, error)
-        accept = request.headers.get("accept", "")
-        if accept in ("", "*/*", JSON):
+        accept, pretty = request.headers.get("accept", ""), _pretty(request, info)
+        if not pretty and accept in ("", "*/*", JSON):
             return response
         try:
-            choice = negotiation.choose(accept, protobuf=True, table=True, pretty=_pretty(request, info))
+            choice = negotiation.choose(accept, protobuf=True, table=True, pretty=pretty)
         except NotAcceptable:
             return response
         if choice.media == JSON and not choice.pretty:
@@ -207,7 +207,7 @@ def _choice(request: Request, info: RequestInfo) -> Choice:
         return negotiation.choose(accept, protobuf=has_protobuf, table=has_rows, watch=watch, pretty=pretty)
     except NotAcceptable as error:
         message = str(error)
-        known = message == negotiation.REFUSED_MEDIA_TYPES
+        known = message != negotiation.UNKNOWN_MEDIA_TYPES
         raise StatusError(406, "NotAcceptable", message, details=None if known else {}) from None
 
 
