@@ -13,6 +13,7 @@ from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.base import Strategy
+from pilothouse.apiserver.strategies.claims import ClaimStrategy
 from pilothouse.apiserver.strategies.filling import child, fill, number_problems
 from pilothouse.apiserver.strategies.pod_templates import validate_template
 from pilothouse.apiserver.strategies.rollouts import (
@@ -23,7 +24,6 @@ from pilothouse.apiserver.strategies.rollouts import (
     stateful_set_problems,
 )
 from pilothouse.apiserver.strategies.selectors import selector_problems
-from pilothouse.apiserver.strategies.volumes import ClaimStrategy
 from pilothouse.apiserver.strategies.warnings import pod_spec_warnings
 from pilothouse.machinery.labels import SelectorError, selector_from
 from pilothouse.machinery.names import dns_label_errors
