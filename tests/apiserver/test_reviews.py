@@ -54,6 +54,14 @@ def ask(path: str, spec: dict[str, Any], identity: Identity = JANE, mode: str = 
             "must be specified when `operator` is 'In' or 'NotIn'",
             id="in nothing",
         ),
+        pytest.param(
+            {"labelSelector": {"requirements": [{"key": "a", "operator": "In", "values": ["b", "c d"]}]}},
+            'spec.resourceAttributes.labelSelector.requirements[0].values[1]: Invalid value: "c d": a valid label '
+            "must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end "
+            "with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
+            "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')",
+            id="a value that no label has",
+        ),
     ],
 )
 def test_selectors_that_are_refused(selectors: dict[str, Any], message: str) -> None:

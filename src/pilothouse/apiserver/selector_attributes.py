@@ -10,7 +10,7 @@ from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.machinery.fields import FieldSelectorError, parse_field_selector
 from pilothouse.machinery.labels import SelectorError, parse_selector
-from pilothouse.machinery.names import qualified_name_errors
+from pilothouse.machinery.names import label_value_errors, qualified_name_errors
 
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 
@@ -48,6 +48,11 @@ def _requirement_problems(requirement: dict[str, Any], path: str, *, is_label: b
         problems.append(errors.not_allowed(f"{path}.values", text))
     if is_label:
         problems += [errors.invalid_value(f"{path}.key", key, text) for text in qualified_name_errors(key)]
+        problems += [
+            errors.invalid_value(f"{path}.values[{position}]", value, text)
+            for position, value in enumerate(values or ())
+            for text in label_value_errors(value)
+        ]
     return problems
 
 

@@ -92,14 +92,8 @@ class StorageClassStrategy(Strategy):
         return problems + topology_problems(obj.get("allowedTopologies") or (), "allowedTopologies")
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        problems = self.validate_again(obj)
-        if (obj.get("parameters") or {}) != (old.get("parameters") or {}):
-            problems.append(errors.not_allowed("parameters", "updates to parameters are forbidden."))
-        if obj.get("provisioner") != old.get("provisioner"):
-            problems.append(errors.not_allowed("provisioner", "updates to provisioner are forbidden."))
-        if obj.get("reclaimPolicy") != old.get("reclaimPolicy"):
-            problems.append(errors.not_allowed("reclaimPolicy", "updates to reclaimPolicy are forbidden."))
-        return problems + fixed(obj, old, "", ("volumeBindingMode",))
+        stays = ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode")
+        return self.validate_again(obj) + fixed(obj, old, "", stays)
 
 
 class DriverStrategy(Strategy):
