@@ -538,3 +538,34 @@ def test_what_drivers_say_goes_with_the_devices() -> None:
     answer = on(main)
     assert answer.status == 200, answer.text
     assert answer.body["status"] == {}
+
+
+ADMIN = (
+    "admin access to devices requires the `resource.kubernetes.io/admin-access: true` label on the containing namespace"
+)
+
+
+@pytest.mark.parametrize(
+    ("path", "spec"),
+    [
+        pytest.param(CLAIMS, _wish(adminAccess=True), id="claims"),
+        pytest.param(TEMPLATES, {"spec": _wish(adminAccess=True)}, id="templates, by the path of claims"),
+    ],
+)
+def test_administrators_ask_in_their_namespaces(path: str, spec: Object) -> None:
+    assert refused(path, spec) == [f"spec.devices.requests[0].adminAccess: Forbidden: {ADMIN}"]
+
+    async def main(api: Api) -> Answer:
+        labels = {"resource.kubernetes.io/admin-access": "true"}
+        await api.made("/api/v1/namespaces", {"metadata": {"name": "admins", "labels": labels}})
+        there = path.replace("/default/", "/admins/")
+        return await api.post(there, {"metadata": {"name": "x"}, "spec": spec})
+
+    assert on(main).status == 201
+
+
+def test_administrators_get_devices_in_their_namespaces() -> None:
+    allocation = _allocation({**RESULT, "adminAccess": True})
+    assert told(on(lambda api: _with_status(api, {"allocation": allocation}))) == [
+        f"status.allocation.devices.results[0].adminAccess: Forbidden: {ADMIN}"
+    ]

@@ -26,6 +26,7 @@ from pilothouse.apiserver.errors import StatusError
 from pilothouse.apiserver.identity import ANONYMOUS, Identity
 from pilothouse.apiserver.identity_lease import keep_lease
 from pilothouse.apiserver.impersonation import PREFIX, impersonate, wanted_user
+from pilothouse.apiserver.parameter_rights import ParameterRights
 from pilothouse.apiserver.presentation.documents import Documents
 from pilothouse.apiserver.presentation.health import Health
 from pilothouse.apiserver.presentation.presenter import NegotiatingPresenter
@@ -104,6 +105,7 @@ class Gateway:
             from pilothouse.apiserver.escalation import NoEscalation
 
             core.admission.plugins.append(NoEscalation(self._rbac, self.authorizer))
+        core.admission.plugins.append(ParameterRights(core, self.authorizer))
         core.authorizer = self.authorizer
         self._started = self._rbac is None
         self._stopping = False

@@ -17,6 +17,7 @@ from pilothouse.api.wire import Request, Response, Stream, Transport
 from pilothouse.apiserver import errors, handlers, startup
 from pilothouse.apiserver.addresses import ServiceAddresses
 from pilothouse.apiserver.admission.built_in import plugins as admission_plugins
+from pilothouse.apiserver.admission.device_admin_access import DeviceAdminAccess
 from pilothouse.apiserver.core import Call, Core, Handler
 from pilothouse.apiserver.customresources.controller import CustomResources
 from pilothouse.apiserver.errors import PlainNotFound, StatusError
@@ -120,6 +121,7 @@ class ApiServer:
         self._addresses = ServiceAddresses(env, store, self.core.table, self.options.service_range)
         self.core.admission.plugins += [
             *admission_plugins(self.core, self.options.admission_plugins),
+            DeviceAdminAccess(self.core.store),
             self._addresses,
         ]
         self.presenter: Presenter = NegotiatingPresenter(env.now)

@@ -255,6 +255,8 @@ def test_a_claim_that_cannot_be_made_is_told_and_tried_again() -> None:
     """create-conflict."""
 
     async def story(world: World) -> None:
+        labels = {"resource.kubernetes.io/admin-access": "true"}
+        await world.merge("/api/v1/namespaces/default", {"metadata": {"labels": labels}})
         await template(world, adminAccess=True)
         world.faults.add(Rule(fail(403, "Forbidden"), verb="create", resource="resourceclaims", times=2))
         await pod(world)

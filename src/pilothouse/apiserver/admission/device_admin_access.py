@@ -1,0 +1,65 @@
+"""Access to devices for administrators, which only claims in labelled namespaces may ask for, and get.
+
+After ``AuthorizedForAdmin`` and ``AuthorizedForAdminStatus`` in kubernetes' ``pkg/registry/resource`` (v1.36), which
+are a part of the validation there: the refusal is a 422.
+"""
+
+from collections.abc import Sequence
+
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.admission import Admission, Plugin
+from pilothouse.apiserver.objects import Object, decode
+from pilothouse.apiserver.resources import storage_prefix
+from pilothouse.storage import Store
+
+_LABEL = "resource.kubernetes.io/admin-access"
+_NAMESPACES = storage_prefix("", "namespaces")
+_WHY = f"admin access to devices requires the `{_LABEL}: true` label on the containing namespace"
+
+
+class DeviceAdminAccess(Plugin):
+    """Judges new claims and templates, and allocations that are new."""
+
+    concerns = frozenset({"resourceclaims.resource.k8s.io", "resourceclaimtemplates.resource.k8s.io"})
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def review(self, write: Admission) -> None:
+        if write.obj is None:
+            return
+        where = _status(write.obj, write.old or {}) if write.subresource == "status" else ""
+        if write.old is None:
+            where = _wish(write.obj)
+        if where and not self._is_labelled(write.namespace):
+            name = str(write.obj["metadata"].get("name") or "")
+            problem = errors.not_allowed(f"{where}.adminAccess", _WHY)
+            raise errors.invalid(write.info.group, write.info.kind, name, [problem])
+
+    def _is_labelled(self, namespace: str) -> bool:
+        record = self._store.staged(_NAMESPACES + namespace)
+        labels = (decode(record.value)["metadata"].get("labels") or {}) if record is not None else {}
+        return bool(labels.get(_LABEL) == "true")
+
+
+def _wish(obj: Object) -> str:
+    """The first request with such access, by the path that upstream gives it in claims and templates alike."""
+    spec = obj.get("spec") or {}
+    spec = spec.get("spec") or spec
+    exactly = [request.get("exactly") or {} for request in (spec.get("devices") or {}).get("requests") or ()]
+    return _first(exactly, "spec.devices.requests")
+
+
+def _status(obj: Object, old: Object) -> str:
+    if _first(_results(old), "status"):
+        return ""
+    return _first(_results(obj), "status.allocation.devices.results")
+
+
+def _results(obj: Object) -> Sequence[Object]:
+    allocation = (obj.get("status") or {}).get("allocation") or {}
+    return (allocation.get("devices") or {}).get("results") or ()
+
+
+def _first(given: Sequence[Object], path: str) -> str:
+    return next((f"{path}[{position}]" for position, one in enumerate(given) if one.get("adminAccess")), "")
