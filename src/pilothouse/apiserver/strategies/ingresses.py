@@ -10,6 +10,7 @@ from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.base import Strategy
+from pilothouse.apiserver.strategies.domain_paths import domain_path_problems
 from pilothouse.apiserver.strategies.filling import PORT_RANGE, child, fill, fixed
 from pilothouse.apiserver.strategies.network_forms import address_faults, sloppy_address
 from pilothouse.machinery.names import (
@@ -33,8 +34,6 @@ _NO_ADDRESS = "must be a DNS name, not an IP address"
 _CLASS = "kubernetes.io/ingress.class"
 _LONGEST_CONTROLLER = 250
 _LONGEST_HOST = 253
-_PATH = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
-_path = re.compile(_PATH)
 _SCOPES = ("Cluster", "Namespace")
 
 
@@ -209,25 +208,11 @@ class IngressClassStrategy(Strategy):
         problems: list[FieldError] = []
         if len(controller.encode()) > _LONGEST_CONTROLLER:
             problems.append(errors.too_long("spec.controller", _LONGEST_CONTROLLER))
-        problems += _controller_problems(controller, "spec.controller")
+        problems += domain_path_problems(controller, "spec.controller")
         return problems + (_parameters_problems(parameters, "spec.parameters") if parameters is not None else [])
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
         return self.validate_again(obj) + fixed(obj["spec"], old["spec"], "spec", ("controller",))
-
-
-def _controller_problems(controller: str, path: str) -> list[FieldError]:
-    """``IsDomainPrefixedPath``."""
-    if not controller:
-        return [errors.required(path)]
-    host, _slash, rest = controller.partition("/")
-    if not host or not rest:
-        text = 'must be a domain-prefixed path (such as "acme.io/foo")'
-        return [errors.invalid_value(path, controller, text)]
-    problems = [errors.invalid_value(path, host, text) for text in dns_subdomain_errors(host)]
-    if _path.fullmatch(rest) is None:
-        problems.append(errors.invalid_value(path, rest, f"Invalid path (regex used for validation is '{_PATH}')"))
-    return problems
 
 
 def _parameters_problems(parameters: Object, path: str) -> list[FieldError]:
