@@ -11,7 +11,6 @@ from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object, decode, encode_object
 from pilothouse.apiserver.resources import ResourceInfo, built_in
 from pilothouse.apiserver.strategies import autoscaler_forms as forms
-from pilothouse.apiserver.strategies.autoscaler_rules import autoscaler_problems
 from pilothouse.apiserver.strategies.base import Strategy
 from pilothouse.apiserver.strategies.filling import child, fill, number_problems
 
@@ -23,6 +22,12 @@ def _stored() -> ResourceInfo:
 
 def _is_v1(obj: Object) -> bool:
     return obj.get("apiVersion") == "autoscaling/v1"
+
+
+def _problems(obj: Object, old: Object | None) -> list[FieldError]:
+    from pilothouse.apiserver.strategies.autoscaler_rules import autoscaler_problems  # which no start needs
+
+    return autoscaler_problems(_judged(obj)["spec"], None if old is None else _judged(old)["spec"])
 
 
 def _judged(obj: Object) -> Object:
@@ -91,10 +96,10 @@ class AutoscalerStrategy(Strategy):
             _keep(obj, old, forms.OF_SPEC)
 
     def validate(self, obj: Object) -> list[FieldError]:
-        return autoscaler_problems(_judged(obj)["spec"], None)
+        return _problems(obj, None)
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        return autoscaler_problems(_judged(obj)["spec"], _judged(old)["spec"])
+        return _problems(obj, old)
 
     def validate_status(self, obj: Object, old: Object) -> list[FieldError]:
         return number_problems(obj.get("status") or {}, "status", ("currentReplicas", "desiredReplicas"))

@@ -15,8 +15,6 @@ from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.base import Strategy
 from pilothouse.apiserver.strategies.filling import IMMUTABLE, child, fill, fixed, go_named, number_problems
-from pilothouse.apiserver.strategies.job_specs import job_spec_problems
-from pilothouse.apiserver.strategies.job_statuses import job_status_problems
 from pilothouse.apiserver.strategies.selectors import selector_problems
 from pilothouse.apiserver.strategies.warnings import pod_spec_warnings
 from pilothouse.machinery.cron import CronError, check_schedule
@@ -110,14 +108,22 @@ class JobStrategy(Strategy):
         return problems + _template_problems(spec["template"], old) + fixed(spec, before, "spec", _FIXED)
 
     def validate_status(self, obj: Object, old: Object) -> list[FieldError]:
+        from pilothouse.apiserver.strategies.job_statuses import job_status_problems  # which no start needs
+
         return job_status_problems(obj["spec"], obj.get("status") or {}, old.get("status") or {})
 
     def refuses_field(self, path: str) -> str:
         return f'field label "{path}" not supported for Job'
 
 
+def _job_problems(spec: Object, path: str) -> list[FieldError]:
+    from pilothouse.apiserver.strategies.job_specs import job_spec_problems  # which no start needs
+
+    return job_spec_problems(spec, path)
+
+
 def _spec_problems(spec: Object) -> list[FieldError]:
-    problems = job_spec_problems(spec, "spec")
+    problems = _job_problems(spec, "spec")
     selector = spec.get("selector")
     labels = _labels(spec.get("template") or {})
     if selector is None:
@@ -264,7 +270,7 @@ def _cron_problems(spec: Object, before: Object | None) -> list[FieldError]:
     if policy not in _POLICIES:
         problems.append(errors.not_supported("spec.concurrencyPolicy", policy, _POLICIES))
     job: Object = spec["jobTemplate"].get("spec") or {}
-    problems += job_spec_problems(job, "spec.jobTemplate.spec")
+    problems += _job_problems(job, "spec.jobTemplate.spec")
     if job.get("selector") is not None:
         text = "`selector` will be auto-generated"
         problems.append(errors.invalid_value("spec.jobTemplate.spec.selector", job["selector"], text))
