@@ -18,7 +18,7 @@ from pilothouse.api.schema import load
 TARGET = Path(__file__).parent.parent / "src/pilothouse/api/data/omitted.json"
 PLAIN = ("string", "bool", "int32", "int64", "number", "bytes")
 STRUCT = re.compile(r"^type (\w+) struct \{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
-FIELD = re.compile(r'^\s+\w+\s+(\S+)\s+`.*?json:"(\w+),omitempty"', re.MULTILINE)
+FIELD = re.compile(r'^\s+\w+\s+(\S+)\s+`.*?json:"([\w$-]+),omitempty"', re.MULTILINE)
 
 
 def structs(checkout: str) -> dict[str, set[str]]:

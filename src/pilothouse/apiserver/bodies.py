@@ -19,6 +19,11 @@ JSON_TYPES = ("", "application/json")
 YAML_TYPES = ("application/yaml", "text/yaml")
 ACCEPTED = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
 _SCHEME = "k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"
+_SCHEMES = {
+    "apiextensions.k8s.io": "k8s.io/apiextensions-apiserver/pkg/apiserver/apiserver.go:56",
+    "apiregistration.k8s.io": "k8s.io/kube-aggregator/pkg/apiserver/scheme/scheme.go:32",
+}
+"""Where upstream registers the kinds of a group: each of the servers that it is made of has a scheme of its own."""
 
 _decode = msgspec.json.Decoder().decode
 
@@ -134,7 +139,8 @@ def another_kind(
     """Why an object of one kind can't be taken for one of another."""
     if (said_version, said_kind) in known_kinds:
         return f"converting (v1.{said_kind}) to ({_package(api_version)}.{kind}): unknown conversion"
-    return f'no kind "{said_kind}" is registered for version "{said_version}" in scheme "{_SCHEME}"'
+    scheme = _SCHEMES.get(api_version.rpartition("/")[0], _SCHEME)
+    return f'no kind "{said_kind}" is registered for version "{said_version}" in scheme "{scheme}"'
 
 
 def _package(api_version: str) -> str:

@@ -24,12 +24,21 @@ WEBHOOK: Json = {
     "sideEffects": "None",
     "admissionReviewVersions": ["v1"],
 }
+DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
+APIS = "apiservices.apiregistration.k8s.io"
 POD_REFERENCE = {"kind": "Pod", "name": "p", "apiVersion": "v1"}
 
 
-def base(group_resource: str, namespace: str) -> Json:
-    """The body without apiVersion, kind and metadata. It belongs to the caller."""
+def base(group_resource: str, namespace: str, name: str) -> Json:
+    """The body without apiVersion, kind and metadata of an object of this name. It belongs to the caller."""
     found = _bodies(namespace)
+    if group_resource == DEFINITIONS:
+        return {"spec": _definition(name)}
+    if group_resource == APIS:
+        version, _dot, group = name.partition(".")
+        service = {"name": "s", "namespace": "default"}
+        spec = {"group": group, "version": version, "groupPriorityMinimum": 100, "versionPriority": 10}
+        return {"spec": {**spec, "service": service, "insecureSkipTLSVerify": True}}
     if group_resource == "certificatesigningrequests.certificates.k8s.io":
         usages = ["digital signature", "client auth"]
         return {"spec": {"request": signing_request(), "signerName": "example.com/s", "usages": usages}}
@@ -38,7 +47,32 @@ def base(group_resource: str, namespace: str) -> Json:
 
 def has_base(group_resource: str) -> bool:
     """Whether objects of this resource can be made."""
-    return group_resource in _bodies("") or group_resource == "certificatesigningrequests.certificates.k8s.io"
+    return group_resource in _bodies("") or group_resource in (
+        "certificatesigningrequests.certificates.k8s.io",
+        DEFINITIONS,
+        APIS,
+    )
+
+
+def names(group_resource: str, seed: int) -> list[str]:
+    """What the objects of a story are called."""
+    if group_resource == DEFINITIONS:
+        return [f"{letter}s.f{seed}.example.com" for letter in "ab"]
+    if group_resource == APIS:
+        return [f"v1.{letter}.f{seed}.example.com" for letter in "ab"]
+    return [f"f{seed}-{letter}" for letter in "ab"]
+
+
+def _definition(name: str) -> Json:
+    plural, _dot, group = name.partition(".")
+    properties = {"spec": {"type": "object", "properties": {"size": {"type": "integer"}, "color": {"type": "string"}}}}
+    schema = {"openAPIV3Schema": {"type": "object", "properties": properties}}
+    return {
+        "group": group,
+        "names": {"plural": plural, "kind": plural[:-1].upper()},
+        "scope": "Namespaced",
+        "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
+    }
 
 
 def _bodies(namespace: str) -> dict[str, Json]:

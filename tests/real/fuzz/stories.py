@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from tests.real.fuzz import edits
-from tests.real.fuzz.bases import base, has_base
+from tests.real.fuzz.bases import base, has_base, names
 from tests.real.fuzz.edits import Edit
 from tests.real.fuzz.servers import Known, Request
 from tests.real.fuzz.shared_schema import SharedSchema
@@ -43,6 +43,7 @@ REVIEWS = {
     "selfsubjectrulesreviews.authorization.k8s.io",
     "subjectaccessreviews.authorization.k8s.io",
     "localsubjectaccessreviews.authorization.k8s.io",
+    "tokenreviews.authentication.k8s.io",
 }
 
 
@@ -69,7 +70,7 @@ class Story:
         definition = shared.kind(self.info.api_version, self.info.kind)
         assert definition is not None
         self.definition: Definition = definition
-        self.names = [f"f{seed}-{letter}" for letter in "ab"]
+        self.names = names(self.info.group_resource, seed)
         self.label = f"s{seed}"
         root = f"/apis/{self.info.group}/{self.info.version}" if self.info.group else f"/api/{self.info.version}"
         self.collection = f"{root}/{f'namespaces/{self.namespace}/' if self.namespace else ''}{self.info.resource}"
@@ -126,7 +127,7 @@ class Story:
 
     def _whole(self, name: str) -> Json:
         """An object to create: the base with a few fields more."""
-        doc = copy.deepcopy(base(self.info.group_resource, self.namespace))
+        doc = copy.deepcopy(base(self.info.group_resource, self.namespace, name))
         doc = {"apiVersion": self.info.api_version, "kind": self.info.kind, "metadata": {"name": name}, **doc}
         doc["metadata"]["labels"] = {"story": self.label}
         top = [field for field in self.shared.fields(self.definition) if field != "status" or self.info.kind == "Node"]

@@ -6,12 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.real.fuzz.bases import APIS, DEFINITIONS
 from tests.real.fuzz.comparing import Comparison, Difference, wrote
 from tests.real.fuzz.known import ROWS, explain
 from tests.real.fuzz.known.rows import Row, Seen
 from tests.real.fuzz.servers import Answer, Asked, Known, Request
 from tests.real.fuzz.shared_schema import SharedSchema
 from tests.real.fuzz.stories import Story
+
+SETTLING = frozenset({DEFINITIONS, APIS})
+"""What the API server itself has controllers for."""
 
 
 @dataclass
@@ -90,6 +94,9 @@ class Teller:
                 written = wrote(answers[0], theirs), wrote(answers[1], ours)
                 if written[0] != written[1]:
                     exchange.differences.append(Difference("written", *written))
+            if request.method != "GET" and request.name in story.names and story.info.group_resource in SETTLING:
+                then = self._settle(story, request, (theirs, ours))
+                exchange.differences += [each for each in then if each not in exchange.differences]
             for _ in range(20):
                 if not (exchange.differences and any(name == "resourceVersion" for name, _value in request.query)):
                     break
@@ -115,6 +122,28 @@ class Teller:
                 return
             _learn(request, theirs, answers[0])
             _learn(request, ours, answers[1])
+
+    def _settle(self, story: Story, request: Request, known: tuple[Known, Known]) -> list[Difference]:
+        """Wait for what the servers make of an object on their own; what differs in it then."""
+        name = request.name
+        read = Request(method="GET", path=f"{story.collection}/{name}", name=name)
+        answers = [_settled(server, read, known[at]) for at, server in enumerate((self.real, self.ours))]
+        for at, answer in enumerate(answers):
+            _learn(read, known[at], answer)
+        return self.comparison.differences(answers[0], answers[1], known)
+
+
+def _settled(server: Asked, read: Request, known: Known) -> Answer:
+    seen: list[str] = []
+    for _ in range(100):
+        answer = server.ask(read, known)
+        meta = answer.body.get("metadata") or {} if isinstance(answer.body, dict) else {}
+        seen.append(meta.get("resourceVersion") or str(answer.code))
+        has_been_looked_at = not answer.accepted or (answer.body.get("status") or {}).get("conditions")
+        if has_been_looked_at and len(set(seen[-4:])) == 1 and len(seen) > 3:
+            break
+        time.sleep(0.03)
+    return answer
 
 
 def _learn(request: Request, known: Known, answer: Answer) -> None:

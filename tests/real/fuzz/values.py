@@ -36,6 +36,66 @@ def mapping(keys: Sequence[str], value: Chooser) -> Chooser:
     return lambda random: {key: value(random) for key in random.sample(list(keys), random.randint(1, 2))}
 
 
+_TEXT, _NUMBER = {"type": "string"}, {"type": "integer"}
+SCHEMAS: tuple[dict[str, Any], ...] = (
+    {"type": "object", "properties": {"spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}},
+    {"type": "object", "properties": {"a": {"type": "integer", "minimum": 1}}, "required": ["a"]},
+    {"type": "object", "additionalProperties": _TEXT},
+    {"type": "object", "additionalProperties": True},
+    {"type": "object", "properties": {"a": _TEXT}, "additionalProperties": _TEXT},
+    {"type": "object", "properties": {"a": {**_TEXT, "default": "x"}, "b": {**_NUMBER, "default": "x"}}},
+    {"type": "object", "properties": {"a": {"type": "object", "default": {"b": 1}, "properties": {"b": _NUMBER}}}},
+    {"type": "object", "properties": {"metadata": {"type": "object", "properties": {"name": {"pattern": "^a"}}}}},
+    {"type": "object", "properties": {"a": {"x-kubernetes-int-or-string": True}}},
+    {"type": "object", "properties": {"a": {"type": "string", "x-kubernetes-int-or-string": True}}},
+    {"type": "object", "x-kubernetes-embedded-resource": True, "x-kubernetes-preserve-unknown-fields": True},
+    {"type": "object", "x-kubernetes-embedded-resource": True},
+    {"type": "array", "items": _TEXT},
+    {"type": "array", "items": _TEXT, "x-kubernetes-list-type": "set"},
+    {"type": "array", "items": {"type": "object"}, "x-kubernetes-list-type": "set"},
+    {"type": "array"},
+    {
+        "type": "array",
+        "items": {"type": "object", "properties": {"a": _TEXT}, "required": ["a"]},
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["a"],
+    },
+    {
+        "type": "array",
+        "items": {"type": "object", "properties": {"a": _TEXT}},
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["a", "b"],
+    },
+    {"type": "string", "enum": ["a", "b"], "nullable": True},
+    {"type": "string", "format": "date-time", "maxLength": 10, "minLength": 20},
+    {"type": "string", "pattern": "^[a-z]+$"},
+    {"type": "number", "minimum": 0.5, "exclusiveMaximum": True, "maximum": 2, "multipleOf": 0.5},
+    {"type": "integer", "format": "int32", "default": 3},
+    {"type": "boolean"},
+    {"type": "none"},
+    {},
+    {"properties": {"a": _TEXT}},
+    {"type": "object", "x-kubernetes-preserve-unknown-fields": False},
+    {"type": "object", "anyOf": [{"required": ["a"]}, {"required": ["b"]}], "properties": {"a": _TEXT, "b": _TEXT}},
+    {"type": "object", "allOf": [{"properties": {"c": _TEXT}}]},
+    {"type": "object", "not": {"required": ["a"]}},
+    {
+        "type": "object",
+        "oneOf": [{"type": "object"}, {"properties": {"a": {"enum": ["x"]}}}],
+        "properties": {"a": _TEXT},
+    },
+    {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]},
+    {"$ref": "#/definitions/x"},
+    {"type": "array", "items": _TEXT, "uniqueItems": True},
+    {"type": "object", "patternProperties": {"^a": _TEXT}},
+    {"type": "object", "definitions": {"a": _TEXT}},
+    {"type": "object", "dependencies": {"a": ["b"]}},
+    {"type": "object", "x-kubernetes-map-type": "atomic"},
+    {"type": "string", "x-kubernetes-map-type": "atomic"},
+    {"type": "array", "items": [_TEXT, _NUMBER]},
+)
+"""Of custom resources, a third of them not allowed."""
+
 _path = one("/a", "/a/b", "/data", "/x.y")
 _dns = one("a", "b-1", "some-name", "x", "k8s")
 _qualified = one("a", "example.com/a", "example.com/b-1", "app", "app.kubernetes.io/name")
@@ -491,20 +551,54 @@ KNOWN: Mapping[str, Chooser] = {
     ),
     "CustomResourceDefinitionSpec.scope": one("Namespaced", "Cluster"),
     "CustomResourceDefinitionSpec.preserveUnknownFields": one(False),
-    "CustomResourceDefinitionNames.shortNames": one(["fz"]),
+    "CustomResourceDefinitionNames.shortNames": one(["fz"], ["fz", "fy"]),
     "CustomResourceDefinitionNames.categories": one(["all"], ["fuzz"]),
+    "CustomResourceDefinitionVersion.name": one("v1", "v2", "v1beta1"),
+    "CustomResourceDefinitionVersion": one(
+        {"name": "v2", "served": True, "storage": False, "schema": {"openAPIV3Schema": {"type": "object"}}},
+        {"name": "v1alpha1", "served": False, "storage": False, "schema": {"openAPIV3Schema": {"type": "object"}}},
+        {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}},
+        {"name": "v3", "served": True, "storage": True},
+    ),
     "CustomResourceColumnDefinition": one(
         {"name": "A", "type": "string", "jsonPath": ".spec.a"},
         {"name": "B", "type": "integer", "jsonPath": ".spec.b", "priority": 1, "format": "int32"},
+        {"name": "C", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+        {"name": "C", "type": "text", "jsonPath": ".spec.a"},
+        {"name": "D", "type": "string", "jsonPath": "spec.a[", "format": "int32"},
     ),
     "CustomResourceSubresources": one(
-        {"status": {}}, {"scale": {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}}
+        {"status": {}},
+        {"scale": {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}},
+        {
+            "status": {},
+            "scale": {
+                "specReplicasPath": ".spec.size",
+                "statusReplicasPath": ".status.size",
+                "labelSelectorPath": ".status.selector",
+            },
+        },
+        {"scale": {"specReplicasPath": ".status.a", "statusReplicasPath": ".spec.b", "labelSelectorPath": "x"}},
     ),
-    "CustomResourceConversion": one({"strategy": "None"}),
-    "JSONSchemaProps": one(
-        {"type": "object", "properties": {"spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}},
-        {"type": "object", "properties": {"a": {"type": "integer", "minimum": 1}}, "required": ["a"]},
+    "CustomResourceConversion": one(
+        {"strategy": "None"},
+        {"strategy": "Other"},
+        {"strategy": "None", "webhook": {"conversionReviewVersions": ["v1"]}},
     ),
+    "JSONSchemaProps": one(*SCHEMAS),
+    "JSONSchemaProps.properties": mapping(("spec", "status", "a", "metadata", "b-c"), one(*SCHEMAS)),
+    "JSONSchemaProps.items": one(*SCHEMAS),
+    "JSONSchemaProps.additionalProperties": one(*SCHEMAS, True, False),
+    "JSONSchemaProps.type": one("object", "string", "integer", "array", "number", "boolean"),
+    "JSONSchemaProps.format": one("int32", "date-time", "uuid", "email", "none-such"),
+    "JSONSchemaProps.enum": one(["a", "b"], [1, 2], []),
+    "JSONSchemaProps.default": one("a", 1, {"a": 1}, ["x"], True),
+    "JSONSchemaProps.required": one(["a"], ["spec"], []),
+    "JSONSchemaProps.pattern": one("^[a-z]+$", "a(", ""),
+    "JSONSchemaProps.x-kubernetes-list-type": one("atomic", "set", "map"),
+    "JSONSchemaProps.x-kubernetes-list-map-keys": one(["a"], ["name"]),
+    "JSONSchemaProps.x-kubernetes-map-type": one("atomic", "granular"),
+    "CustomResourceDefinitionStatus.storedVersions": one(["v1"], ["v1", "v2"], []),
     "ReplicationControllerSpec.selector": _labels,
     "Preconditions": one({}),
 }

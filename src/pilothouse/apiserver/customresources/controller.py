@@ -13,7 +13,7 @@ from pilothouse.api.wire import Request
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.core import Call, Core
 from pilothouse.apiserver.customresources.approval import CONDITION, approval_of
-from pilothouse.apiserver.customresources.conditions import with_condition
+from pilothouse.apiserver.customresources.conditions import set_condition
 from pilothouse.apiserver.handlers import creating, deleting, patching, updating
 from pilothouse.apiserver.identity import MASTERS, Identity
 from pilothouse.apiserver.objects import Object, decode, encode_object, read_head, with_revision
@@ -62,6 +62,9 @@ class CustomResources:
             self._serve(decode(record.value))
         for verb in ("create", "update", "patch", "delete", "deletecollection"):
             core.special[(GROUP, RESOURCE, "", verb)] = self._handle
+        for verb in ("update", "patch"):
+            # What somebody writes there is put right.
+            core.special[(GROUP, RESOURCE, "status", verb)] = self._handle
 
     # Requests about definitions
 
@@ -163,28 +166,21 @@ class CustomResources:
     async def _accept(self, record: Record, definition: Object) -> None:
         names = definition["spec"]["names"]
         status: Object = dict(definition.get("status") or {})
-        accepted, reason, message = self._check_names(definition)
-        conditions = list(status.get("conditions") or ())
-        good = not reason
         now = self._core.time.now()
-        conditions = with_condition(
-            conditions, now, "NamesAccepted", good, reason or "NoConflicts", message or "no conflicts found"
-        )
-        if serving.is_true(definition, "Established"):
-            pass  # Once established, always established.
-        elif good:
-            conditions = with_condition(
-                conditions, now, "Established", True, "InitialNamesAccepted", "the initial names have been accepted"
-            )
-        else:
-            conditions = with_condition(
-                conditions, now, "Established", False, "NotAccepted", "not all names are accepted"
+        if status.get("acceptedNames") != names:
+            accepted, reason, message = self._check_names(definition)
+            good = not reason
+            set_condition(status, now, "NamesAccepted", good, reason or "NoConflicts", message or "no conflicts found")
+            if not good and not serving.is_true(definition, "Established"):
+                set_condition(status, now, "Established", False, "NotAccepted", "not all names are accepted")
+            status["acceptedNames"] = dict(names) if good else accepted
+        if serving.is_true({"status": status}, "NamesAccepted") and not serving.is_true(definition, "Established"):
+            set_condition(
+                status, now, "Established", True, "InitialNamesAccepted", "the initial names have been accepted"
             )
         approval = approval_of(definition)
         if approval is not None:
-            conditions = with_condition(conditions, now, CONDITION, approval.holds, approval.reason, approval.message)
-        status["conditions"] = conditions
-        status["acceptedNames"] = dict(names) if good else accepted
+            set_condition(status, now, CONDITION, approval.holds, approval.reason, approval.message)
         if status == definition.get("status"):
             return
         await self._write(record, {**definition, "status": status})
@@ -224,8 +220,8 @@ class CustomResources:
                 await self._delete_instance(infos[0], record)
         left = bool(self._core.store.count(prefix)) and bool(infos)
         record_now = self._record(name)
-        if record_now is None:
-            return
+        if record_now is None or read_head(record_now.value).metadata.uid != definition["metadata"]["uid"]:
+            return  # gone meanwhile, and perhaps made anew
         definition = decode(record_now.value)
         status: Object = dict(definition.get("status") or {})
         now = self._core.time.now()
@@ -235,7 +231,7 @@ class CustomResources:
             told = ("InstanceDeletionCompleted", "removed all instances")
         else:
             told = ("NeverEstablished", "resource was never established")
-        status["conditions"] = with_condition(list(status.get("conditions") or ()), now, "Terminating", left, *told)
+        set_condition(status, now, "Terminating", left, *told)
         definition["status"] = status
         meta = definition["metadata"]
         if not left:

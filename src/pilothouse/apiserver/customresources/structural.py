@@ -58,10 +58,9 @@ def schema_problems(schema: Node, path: str, *, known: bool = False) -> list[Fie
     problems = []
     if schema.get("nullable"):
         problems.append(errors.not_allowed(f"{path}.nullable", "nullable cannot be true at the root"))
-    structure = sorted([*_structure(schema, path, "root"), *_incomplete(schema, schema, path, path)], key=_text)
-    if not structure:
-        structure = list(_defaults(schema, path, root=True))
-    problems += structure
+    if _is_convertible(schema):
+        structure = sorted([*_structure(schema, path, "root"), *_incomplete(schema, schema, path, path)], key=_text)
+        problems += structure or _defaults(schema, path, root=True)
     checked = _Schema()
     checked.visit(schema, path, root=True)
     problems += checked.problems
@@ -75,6 +74,22 @@ def schema_problems(schema: Node, path: str, *, known: bool = False) -> list[Fie
     if not problems and has_rules(schema):
         problems += _ruled_defaults(schema, path, root=True)
     return problems
+
+
+def _is_convertible(node: Any) -> bool:
+    """Whether upstream makes a structural schema of it. (What it is not made of is told of by the second look.)"""
+    if not isinstance(node, Mapping):
+        return not isinstance(node, list)
+    if any(node.get(word) not in (_NOTHING_SAID if word in _EMPTY_IS_NONE else _NULL) for word in _UNSUPPORTED):
+        return False
+    below = [
+        node.get("items"),
+        node.get("additionalProperties"),
+        node.get("not"),
+        *(node.get("properties") or {}).values(),
+    ]
+    below += [branch for junction in _JUNCTIONS for branch in node.get(junction) or ()]
+    return not node.get("$schema") and all(map(_is_convertible, below))
 
 
 def _text(problem: FieldError) -> str:

@@ -99,36 +99,30 @@ async def delete_one(core: Core, call: Call, options: DeleteOptions) -> tuple[by
     raise errors.modified(call.info, call.name)
 
 
+_ASK_THEMSELVES = ("namespaces", "customresourcedefinitions.apiextensions.k8s.io")
+"""Resources whose own DELETE looks at preconditions, before the general one."""
+
+
 def check_preconditions(call: Call, obj: Object, options: DeleteOptions) -> None:
     """Refuse when the object is not the one that the caller means."""
     wanted = options.preconditions
     if wanted is None:
         return
-    meta, info = obj["metadata"], call.info
-    if wanted.uid is not None and wanted.uid != meta["uid"]:
-        if info.resource == "namespaces" and not info.group:
-            raise errors.conflict(
-                info,
-                call.name,
-                f"Precondition failed: UID in precondition: {wanted.uid}, UID in object meta: {meta['uid']}",
-            )
+    meta = obj["metadata"]
+    for what, given, there in (
+        ("UID", wanted.uid, meta["uid"]),
+        ("ResourceVersion", wanted.resource_version, meta["resourceVersion"]),
+    ):
+        if given is None or given == there:
+            continue
+        if call.info.group_resource in _ASK_THEMSELVES:
+            why = f"Precondition failed: {what} in precondition: {given}, {what} in object meta: {there}"
+            raise errors.conflict(call.info, call.name, why)
+        so = "deleted and then recreated" if what == "UID" else "modified"
         raise _mismatch(
             call,
-            f"the UID in the precondition ({wanted.uid}) does not match the UID in record ({meta['uid']}). "
-            "The object might have been deleted and then recreated",
-        )
-    if wanted.resource_version is not None and wanted.resource_version != meta["resourceVersion"]:
-        if call.info.resource == "namespaces":
-            raise errors.conflict(
-                call.info,
-                call.name,
-                f"Precondition failed: ResourceVersion in precondition: {wanted.resource_version}, "
-                f"ResourceVersion in object meta: {meta['resourceVersion']}",
-            )
-        raise _mismatch(
-            call,
-            f"the ResourceVersion in the precondition ({wanted.resource_version}) does not match the ResourceVersion "
-            f"in record ({meta['resourceVersion']}). The object might have been modified",
+            f"the {what} in the precondition ({given}) does not match the {what} in record ({there}). The object might "
+            f"have been {so}",
         )
 
 
@@ -175,7 +169,7 @@ async def _delete(core: Core, call: Call, record: Record, obj: Object, options: 
         grace, pending = _begin_grace(core, call, obj, options)
         if pending:
             return record.value, False
-    finalizers = wanted_finalizers(call, obj, options)
+    finalizers = list(meta["finalizers"]) if step == "mark only" else wanted_finalizers(call, obj, options)
     if step == "" and grace is None:
         if not finalizers:
             if options.is_dry_run:

@@ -44,6 +44,8 @@ from pilothouse.apiserver.strategies.judgements import OF_KIND, ONCE
 __all__ = ["CustomStrategy", "Strategy", "strategy_for"]
 
 _NO_UNCONDITIONAL_UPDATE = {
+    "customresourcedefinitions.apiextensions.k8s.io",
+    "apiservices.apiregistration.k8s.io",
     "leases.coordination.k8s.io",
     "runtimeclasses.node.k8s.io",
     "poddisruptionbudgets.policy",

@@ -138,11 +138,11 @@ class Strategy:
 
     # Deleting
 
-    def begin_delete(self, obj: Object, now: str) -> Literal["", "mark", "wait"]:
+    def begin_delete(self, obj: Object, now: str) -> Literal["", "mark", "mark only", "wait"]:
         """A DELETE by rules of the kind's own.
 
-        "mark": the object has been changed to say that it is being deleted, and stays. "wait": it is being deleted, and
-        nothing changes. "": the ordinary rules apply.
+        "mark": the object has been changed to say that it is being deleted, and stays; "mark only": and the propagation
+        policy has no say. "wait": it is being deleted, and nothing changes. "": the ordinary rules apply.
         """
         return ""
 

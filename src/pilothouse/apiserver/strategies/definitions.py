@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.customresources.approval import ANNOTATION, approval_of
-from pilothouse.apiserver.customresources.conditions import with_condition
+from pilothouse.apiserver.customresources.conditions import set_condition
 from pilothouse.apiserver.customresources.field_paths import PathError, resolve
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
@@ -44,7 +44,7 @@ class DefinitionStrategy(Strategy):
             names["singular"] = kind.lower()
         if not names.get("listKind") and kind:
             names["listKind"] = kind + "List"
-        if not spec.get("conversion"):
+        if spec.get("conversion") is None:
             spec["conversion"] = {"strategy": "None"}
         if not spec.get("preserveUnknownFields"):
             spec.pop("preserveUnknownFields", None)
@@ -54,8 +54,8 @@ class DefinitionStrategy(Strategy):
         for version in spec.get("versions") or ():
             version.setdefault("served", False)
             version.setdefault("storage", False)
-        if "status" in obj and not obj["status"].get("storedVersions"):
-            obj["status"]["storedVersions"] = _storage_version(spec)
+        status: Object = obj.get("status") or {}
+        obj["status"] = {**status, "storedVersions": status.get("storedVersions") or _storage_version(spec)}
 
     def prepare_create(self, obj: Object, now: str) -> None:
         obj["status"] = {
@@ -78,54 +78,46 @@ class DefinitionStrategy(Strategy):
         status.setdefault("conditions", None)
         status.setdefault("acceptedNames", {"plural": "", "kind": ""})
 
-    def begin_delete(self, obj: Object, now: str) -> Literal["", "mark", "wait"]:
+    def begin_delete(self, obj: Object, now: str) -> Literal["", "mark only"]:
         meta = obj["metadata"]
         if meta.get("deletionTimestamp"):
-            return "wait"
+            return ""
         meta["deletionTimestamp"] = now
         if FINALIZER not in (meta.get("finalizers") or ()):
             meta["finalizers"] = [*(meta.get("finalizers") or ()), FINALIZER]
-        status: Object = {**(obj.get("status") or {})}
-        reason, message = "InstanceDeletionPending", _PENDING
-        status["conditions"] = with_condition(status.get("conditions") or [], now, "Terminating", True, reason, message)
-        obj["status"] = status
-        return "mark"
+        status = obj["status"] = {**(obj.get("status") or {})}
+        set_condition(status, now, "Terminating", True, "InstanceDeletionPending", _PENDING)
+        return "mark only"
 
     def validate(self, obj: Object) -> list[FieldError]:
         names, meta = obj["spec"]["names"], obj["metadata"]
-        problems: list[FieldError] = []
-        if meta.get("name") and meta["name"] != f"{names.get('plural') or ''}.{obj['spec'].get('group') or ''}":
-            told = 'must be spec.names.plural+"."+spec.group'
-            problems.append(errors.invalid_value("metadata.name", meta["name"], told))
+        only = f"{names.get('plural') or ''}.{obj['spec'].get('group') or ''}"
+        problems = [
+            errors.invalid_value(f"metadata.{field}", meta[field], 'must be spec.names.plural+"."+spec.group')
+            for field in ("generateName", "name")
+            if meta.get(field) and meta[field] != only
+        ]
         problems += _spec_problems(obj["spec"]) + _stored_problems(obj)
         return problems + _approval_problems(obj) + _preserve_problems(obj["spec"])
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        if obj["spec"] == old["spec"]:
-            return []
-        problems = _spec_problems(obj["spec"], _unchanged_schemas(obj, old))
-        conditions = (old.get("status") or {}).get("conditions") or ()
-        if any(found.get("type") == "Established" and found.get("status") == "True" for found in conditions):
-            problems += _immutable_problems(obj, old, (("scope",), ("names", "kind")))
-        problems += _immutable_problems(obj, old, (("group",), ("names", "plural")))
-        served = [version.get("name") for version in obj["spec"].get("versions") or ()]
-        for position, name in enumerate((old.get("status") or {}).get("storedVersions") or ()):
-            if name not in served:
-                problems.append(
-                    FieldError(
-                        f"status.storedVersions[{position}]",
-                        "FieldValueInvalid",
-                        f'Invalid value: "{name}": missing from spec.versions; {name} was previously a storage '
-                        "version, and must remain in spec.versions until a storage migration ensures no data remains "
-                        f"persisted in {name} and removes {name} from status.storedVersions",
-                    )
-                )
+        problems: list[FieldError] = []
+        if obj["spec"] != old["spec"]:
+            problems = _spec_problems(obj["spec"], _unchanged_schemas(obj, old))
+            conditions = (old.get("status") or {}).get("conditions") or ()
+            if any(found.get("type") == "Established" and found.get("status") == "True" for found in conditions):
+                problems += _immutable_problems(obj, old, (("scope",), ("names", "kind")))
+            problems += _immutable_problems(obj, old, (("group",), ("names", "plural")))
+        problems += _stored_problems(obj)
         approval, before = approval_of(obj), approval_of(old)
         if approval is not None and (before is None or approval.reason != before.reason):
             problems += _approval_problems(obj)
         if not old["spec"].get("preserveUnknownFields"):
             problems += _preserve_problems(obj["spec"])
         return problems
+
+    def validate_status(self, obj: Object, old: Object) -> list[FieldError]:
+        return _name_problems((obj.get("status") or {}).get("acceptedNames") or {}, "status.acceptedNames")
 
 
 def _storage_version(spec: Object) -> list[str]:
@@ -163,14 +155,26 @@ def _shown_version(version: Object) -> Object:
 
 
 def _stored_problems(obj: Object) -> list[FieldError]:
-    """The storage version must be among those that objects are stored in."""
+    """The storage version must be among those that objects are stored in, and all of these must be there."""
     stored, where = (obj.get("status") or {}).get("storedVersions") or None, "status.storedVersions"
     if stored is None:
         return [errors.invalid_value(where, None, "must have at least one stored version")]
-    return [
-        errors.invalid_value(where, stored, f"must have the storage version {version.get('name') or ''}")
-        for version in obj["spec"].get("versions") or ()
-        if version.get("storage") and (version.get("name") or "") not in stored
+    problems: list[FieldError] = []
+    left = {name: position for position, name in enumerate(stored)}
+    for version in obj["spec"].get("versions") or ():
+        # One that is there twice is there no more for the second.
+        name = version.get("name") or ""
+        if left.pop(name, None) is None and version.get("storage"):
+            problems.append(errors.invalid_value(where, stored, f"must have the storage version {name}"))
+    return problems + [
+        errors.invalid_value(
+            f"{where}[{position}]",
+            name,
+            f"missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions "
+            f"until a storage migration ensures no data remains persisted in {name} and removes {name} from "
+            "status.storedVersions",
+        )
+        for name, position in left.items()
     ]
 
 
@@ -190,7 +194,7 @@ def _spec_problems(spec: Object, unchanged: frozenset[str] = frozenset()) -> lis
     elif spec["scope"] not in ("Cluster", "Namespaced"):
         problems.append(errors.not_supported("spec.scope", spec["scope"], ("Cluster", "Namespaced")))
     problems += [
-        errors.required(f"spec.versions[{position}].schema.openAPIV3Schema")
+        errors.required(f"spec.versions[{position}].schema.openAPIV3Schema", "schemas are required")
         for position, version in enumerate(versions)
         if _schema(version) is None
     ]
@@ -206,7 +210,12 @@ def _spec_problems(spec: Object, unchanged: frozenset[str] = frozenset()) -> lis
         problems.append(errors.invalid_value("spec.versions", shown, told))
     if names and names[0] and (found := dns_1035_label_errors(names[0])):
         problems.append(errors.invalid_value("spec.version", names[0], ",".join(found)))
-    problems += _name_problems(spec["names"])
+    problems += [
+        errors.required(f"spec.names.{field}")
+        for field in ("plural", "singular", "kind", "listKind")
+        if not spec["names"].get(field)
+    ]
+    problems += _name_problems(spec["names"], "spec.names")
     if versions:
         problems += _part_problems(versions[0], "spec", places.shared, unchanged, status=places.status_anywhere)
     return problems + _conversion_problems(spec.get("conversion") or {})
@@ -217,28 +226,25 @@ def _schema(version: Object) -> Object | None:
     return schema
 
 
-def _name_problems(names: Object) -> list[FieldError]:
-    problems: list[FieldError] = [
-        errors.required(f"spec.names.{field}")
-        for field in ("plural", "singular", "kind", "listKind")
-        if not names.get(field)
-    ]
+def _name_problems(names: Object, path: str) -> list[FieldError]:
+    """What is wrong with the names that are there."""
+    problems: list[FieldError] = []
     for field in ("plural", "singular"):
-        problems += _label_problems(f"spec.names.{field}", names.get(field))
+        problems += _label_problems(f"{path}.{field}", names.get(field))
     for field in ("kind", "listKind"):
         value: str = names.get(field) or ""
         found = dns_1035_label_errors(value.lower()) if value else []
         if found:
             told = f"may have mixed case, but should otherwise match: {','.join(found)}"
-            problems.append(errors.invalid_value(f"spec.names.{field}", value, told))
+            problems.append(errors.invalid_value(f"{path}.{field}", value, told))
     for position, value in enumerate(names.get("shortNames") or ()):
-        problems += _label_problems(f"spec.names.shortNames[{position}]", value, empty=True)
+        problems += _label_problems(f"{path}.shortNames[{position}]", value, empty=True)
     if names.get("kind") and names.get("kind") == names.get("listKind"):
         problems.append(
-            errors.invalid_value("spec.names.listKind", names["listKind"], "kind and listKind may not be the same")
+            errors.invalid_value(f"{path}.listKind", names["listKind"], "kind and listKind may not be the same")
         )
     for position, value in enumerate(names.get("categories") or ()):
-        problems += _label_problems(f"spec.names.categories[{position}]", value, empty=True)
+        problems += _label_problems(f"{path}.categories[{position}]", value, empty=True)
     return problems
 
 

@@ -2,6 +2,7 @@
 
 import re
 
+from tests.real.fuzz.bases import DEFINITIONS
 from tests.real.fuzz.comparing import ABSENT
 from tests.real.fuzz.known.rows import Row, Seen, anyone, cause, matches, new, of, our_causes, pointers
 
@@ -111,6 +112,14 @@ def _claims(seen: Seen) -> bool:
         return seen.difference.theirs is ABSENT
     told = str(seen.theirs.body)
     return seen.theirs.code == 422 and seen.ours.accepted and "StorageClassName: nil" in told
+
+
+def _metadata_of_status(seen: Seen) -> bool:
+    if not seen.request.path.endswith("/status"):
+        return False
+    if seen.theirs.accepted and seen.ours.code == 422:
+        return " metadata." in seen.ours.body["message"]
+    return seen.path.startswith("body.metadata.")
 
 
 def _jobs(seen: Seen) -> bool:
@@ -247,7 +256,11 @@ KINDS: tuple[Row, ...] = (
         "DaemonSets",
         {"v1.22": "they may make pods before they take others away, so that none of the two may be zero"},
         causes=of(
-            "daemonsets.apps", applies=cause(r"spec\.updateStrategy\.rollingUpdate\.maxUnavailable", "cannot be 0")
+            "daemonsets.apps",
+            applies=anyone(
+                cause(r"spec\.updateStrategy\.rollingUpdate\.maxUnavailable", "cannot be 0"),
+                cause(r"spec\.updateStrategy\.rollingUpdate\.maxUnavailable", "", "cannot be 0 when maxSurge is 0"),
+            ),
         ),
     ),
     Row(
@@ -310,6 +323,24 @@ KINDS: tuple[Row, ...] = (
             of(_DRIVERS_OF_NODES, applies=cause(r"CSINodeDriver|spec\.drivers")),
             of(_DRIVERS_OF_NODES, applies=cause(r"spec\.drivers\[\d+\]\.nodeID", "must be 128 characters or less")),
             of(_DRIVERS_OF_NODES, applies=cause(r"spec\.drivers\[\d+\]\.nodeID", "", "must be 256 characters or less")),
+        ),
+        diverges=True,
+    ),
+    Row(
+        "definitions of resources",
+        {
+            "v1.33": "a stored version that they no longer have is told of in more words, and for one that is missing "
+            "the others are shown, not the version",
+            "v1.36": "a write to their status changes their metadata, too, by mistake (kubernetes#137681); since which "
+            "release was not found",
+        },
+        applies=of(DEFINITIONS, applies=_metadata_of_status),
+        causes=of(
+            DEFINITIONS,
+            applies=anyone(
+                cause(r"status\.storedVersions\[\d+\]", "must appear in", "was previously"),
+                cause(r"status\.storedVersions", "must have the storage version", "must have the storage version"),
+            ),
         ),
         diverges=True,
     ),

@@ -10,11 +10,13 @@ WORDS: tuple[Row, ...] = (
         {
             "v1.22": "unreadable selectors, and fields that can't be selected by",
             "v1.24": "406 lists what could be had",
+            "v1.26": "another line of code is named where a kind is none of apiextensions.k8s.io",
             "v1.32": "a `fieldManager` that is too long or not printable",
         },
         applies=anyone(
             said("unable to parse requirement|field label|field selector", "unable to parse requirement|field label"),
             said("^406: Not Acceptable$", "^406: Not Acceptable\n\nAvailable", "message"),
+            said(r"apiserver\.go:52", r"apiserver\.go:56", "message"),
             said("must have at most|invalid character", "may not be more than|printable", "fieldManager"),
         ),
     ),
