@@ -18,6 +18,7 @@ from pilothouse.apiserver import errors, handlers, startup
 from pilothouse.apiserver.addresses import ServiceAddresses
 from pilothouse.apiserver.admission.built_in import plugins as admission_plugins
 from pilothouse.apiserver.admission.device_admin_access import DeviceAdminAccess
+from pilothouse.apiserver.availability import Availability
 from pilothouse.apiserver.core import Call, Core, Handler
 from pilothouse.apiserver.customresources.controller import CustomResources
 from pilothouse.apiserver.errors import PlainNotFound, StatusError
@@ -131,6 +132,7 @@ class ApiServer:
         """Raises ``StatusError`` for what the user may not do; without it everything is allowed."""
         self._events = EventExpiry(self.core)
         self._group_services = GroupServices(self.core)
+        self._availability = Availability(self.core)
         self.background: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
         """What else ``run`` does, by name."""
         self.custom_resources = CustomResources(self.core)
@@ -155,6 +157,7 @@ class ApiServer:
             group.start(self.custom_resources.run(), name="custom resource definitions")
             group.start(self._events.run(), name="event expiry")
             group.start(self._group_services.run(), name="API services of custom groups")
+            group.start(self._availability.run(), name="availability of API services")
             for name, work in self.background.items():
                 group.start(work(), name=name)
             await asyncio.get_running_loop().create_future()

@@ -182,14 +182,14 @@ class ApiServiceStrategy(Strategy):
             fill(service, {"port": 443})
 
     def validate(self, obj: Object) -> list[FieldError]:
-        spec, name = obj["spec"], obj["metadata"].get("name") or ""
+        spec, meta = obj["spec"], obj["metadata"]
         group, version = spec.get("group") or "", spec.get("version") or ""
-        problems: list[FieldError] = []
         wanted = f"{version}.{group}"
-        if name != wanted:
-            problems.append(
-                errors.invalid_value("metadata.name", name, f'must be `spec.version+"."+spec.group`: "{wanted}"')
-            )
+        problems = [
+            errors.invalid_value(f"metadata.{field}", meta[field], f'must be `spec.version+"."+spec.group`: "{wanted}"')
+            for field in ("generateName", "name")
+            if meta.get(field) and meta[field] != wanted
+        ]
         if not group and version != "v1":
             text = "only v1 may have an empty group and it better be legacy kube"
             problems.append(errors.required("spec.group", text))
