@@ -421,6 +421,32 @@ def test_a_patch_makes_no_other_kind() -> None:
     assert "converting (v1.Deployment) to (core.ConfigMap): unknown conversion" in known.message
 
 
+def test_what_was_stored_under_another_schema_is_shown_as_todays_has_it() -> None:
+    """With its defaults, and without what it does not know; watches of before end."""
+
+    async def main(api: Api) -> tuple[list[Answer], list[str], Object]:
+        made = definition()
+        await api.made(DEFINITIONS, made)
+        await api.made(FOOS, foo(title="abc"))
+        events = await api.watch(FOOS)
+        fields = made["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+        del fields["title"]
+        fields["shape"] = {"type": "string", "default": "round"}
+        assert (await api.patch(DEFINITION, {"spec": made["spec"]})).status == 200
+        read = await api.get(FOOS + "/f")
+        listed = await api.get(FOOS)
+        ended = [type_ for type_, _obj in await events.rest()]
+        labelled = await api.patch(FOOS + "/f?fieldValidation=Strict", {"metadata": {"labels": {"a": "b"}}})
+        _type, seen = await (await api.watch(FOOS)).next()
+        return [read, labelled], ended, {"listed": listed.body["items"][0]["spec"], "seen": seen["spec"]}
+
+    (read, labelled), ended, shown = on(main)
+    spec = {"size": 1, "replicas": 2, "shape": "round"}
+    assert (read.body["spec"], shown) == (spec, {"listed": spec, "seen": spec})
+    assert ended == ["ADDED"]
+    assert (labelled.status, labelled.body["spec"], labelled.meta["generation"]) == (200, spec, 1)
+
+
 def test_stored_versions_are_never_empty() -> None:
     async def main(api: Api) -> Answer:
         await api.made(DEFINITIONS, definition())

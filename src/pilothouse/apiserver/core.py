@@ -111,11 +111,14 @@ class Core:
     def view(self, info: ResourceInfo, value: bytes) -> bytes:
         """A stored object as the version of ``info`` shows it. Objects are stored once, whatever the versions
         served."""
+        if info.custom is not None:
+            if not value.startswith(info.head):
+                # Conversion "None": only the apiVersion differs.
+                value = info.head + value[value.index(b'"metadata":') :]
+            fitted: bytes = info.custom.fitted(value)
+            return fitted
         if value.startswith(info.head):
             return value
-        if info.custom is not None:
-            # Conversion "None": only the apiVersion differs.
-            return info.head + value[value.index(b'"metadata":') :]
         strategy = self.strategy(info)
         return strategy.from_storage(info, value)
 

@@ -110,12 +110,15 @@ class CustomResources:
         accepted = serving.is_true(definition, "NamesAccepted") or serving.is_true(definition, "Established")
         state = (meta["uid"], meta.get("generation") or 0, accepted, deleting_now)
         if self._served.get(name) != state:
+            was = self._served.get(name)
             self._served[name] = state
             infos = serving.versions_of(definition)
             before = self._core.table.custom(name)
             self._core.table.set_custom(name, infos)
             served = [info.version for info in infos]
-            self._end_watches([info for info in before if info.version not in served])
+            # Upstream takes down the storage of a definition that has changed, and the watches with it.
+            changed = was is not None and was[:2] != state[:2]
+            self._end_watches([info for info in before if changed or info.version not in served])
 
     def _withdraw(self, definition: Object) -> None:
         spec, name = definition["spec"], definition["metadata"]["name"]

@@ -16,7 +16,7 @@ from pilothouse.apiserver.customresources.objects import (
 )
 from pilothouse.apiserver.customresources.rules import ABSENT, RuleNode, Run, rule_tree
 from pilothouse.apiserver.errors import FieldError
-from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.objects import Object, decode, encode
 from pilothouse.apiserver.presentation.discovery import version_rank
 from pilothouse.apiserver.resources import ResourceInfo, Subresource
 from pilothouse.apiserver.strategies.base import Strategy
@@ -34,6 +34,7 @@ _UNCHECKED = (
     "some validation rules were not checked because the object was invalid; correct the existing errors to complete "
     "validation"
 )
+_MOST_SEEN, _LARGEST_SEEN = 1024, 32 * 1024
 _READ_WRITE = ("get", "patch", "update")
 _OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
@@ -48,6 +49,25 @@ class CustomVersion(msgspec.Struct, frozen=True, eq=False):
     scale: ScalePaths | None
     strategy: Strategy
     terminating: bool
+    seen: dict[bytes, bytes] = {}
+    """Stored objects and how the schema of today shows them; the last ones that are not large."""
+
+    def fitted(self, value: bytes) -> bytes:
+        """A stored object with today's defaults, and without what the schema does not know any more: it may have been
+        stored under another one (apiextensions ``pkg/apiserver/customresource_handler.go``, the codec of the
+        storage, v0.36)."""
+        shown = self.seen.get(value)
+        if shown is None:
+            obj = decode(value)
+            schema.prune(obj, self.openapi)
+            schema.apply_defaults(obj, self.openapi)
+            text = encode(obj)
+            shown = value if text == value else text
+            if len(value) <= _LARGEST_SEEN:
+                if len(self.seen) >= _MOST_SEEN:
+                    self.seen.clear()
+                self.seen[value] = shown
+        return shown
 
     def prune(self, obj: Object) -> list[str]:
         """Remove what the schema does not know; the removed fields in the words of a strict error.

@@ -238,9 +238,10 @@ async def _replace(
     if _is_gone(call, obj):
         return await _remove(core, call, record, obj, options)
     stored_as = strategy.stored_as(info)
-    if obj == old and record.value.startswith(stored_as.head):
-        # What is stored in another version is written all the same, as upstream compares what is to be stored, and not
-        # what it says: storage versions are migrated by writes that change nothing.
+    as_shown = record.value.startswith(stored_as.head) and core.view(stored_as, record.value) == record.value
+    if obj == old and as_shown:
+        # What is stored in another version, or as another schema had it, is written all the same, as upstream compares
+        # what is to be stored, and not what it says: storage versions are migrated by writes that change nothing.
         return ObjectResult(200, info, core.view(info, record.value), warnings)
     stored = strategy.to_storage(info, obj)
     if options.dry_run:
