@@ -52,7 +52,7 @@ def _port_problems(port: Object, path: str, *, is_again: bool = False) -> list[F
     return problems
 
 
-def _special_faults(address: str) -> tuple[str, ...]:
+def special_faults(address: str) -> tuple[str, ...]:
     """Why no endpoint can have the address (``ValidateEndpointIP``)."""
     parsed = ipaddress.ip_address(address)
     return tuple(
@@ -87,7 +87,7 @@ class EndpointsStrategy(Strategy):
             for field in ("addresses", "notReadyAddresses"):
                 for index, address in enumerate(subset.get(field) or ()):
                     where, ip = f"{path}.{field}[{index}].ip", address.get("ip") or ""
-                    told = address_faults(ip) or _special_faults(ip)
+                    told = address_faults(ip) or special_faults(ip)
                     problems += [errors.invalid_value(where, ip, text) for text in told]
                     host, node = address.get("hostname"), address.get("nodeName")
                     if host:
@@ -227,7 +227,7 @@ def _address_faults(address: str, kind: str) -> tuple[tuple[str, str], ...]:
         return tuple((address, fault) for fault in faults)
     if ipaddress.ip_address(address).version != int(kind[3]):
         return ((address, f"must be an {kind} address"),)
-    return tuple((address, text) for text in _special_faults(address))
+    return tuple((address, text) for text in special_faults(address))
 
 
 def _name_faults(name: str) -> list[tuple[str, str]]:

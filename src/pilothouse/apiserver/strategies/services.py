@@ -5,14 +5,15 @@ After kubernetes' ``pkg/apis/core/v1/defaults.go``, ``pkg/registry/core/service/
 admission because it has to look at all services; it calls the functions here before it does.
 """
 
-import ipaddress
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.strategies.address_texts import address_problems, family_of, range_problems
 from pilothouse.apiserver.strategies.base import Strategy
+from pilothouse.apiserver.strategies.endpoints import special_faults
 from pilothouse.apiserver.strategies.filling import PORT_RANGE
 from pilothouse.apiserver.strategies.selectors import label_problems_in
 from pilothouse.apiserver.strategies.warnings import service_warnings
@@ -23,8 +24,12 @@ _PROTOCOLS = ("SCTP", "TCP", "UDP")
 _POLICIES = ("PreferDualStack", "RequireDualStack", "SingleStack")
 _FAMILIES = ("IPv4", "IPv6")
 _TRAFFIC = ("Cluster", "Local")
-_DISTRIBUTIONS = ("PreferClose", "PreferSameNode", "PreferSameZone")
-_BAD_ADDRESS = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+_DISTRIBUTIONS = ("PreferClose", "PreferSameZone", "PreferSameNode")
+_FAMILY_NAMES = {4: "IPv4", 6: "IPv6", 0: ""}
+_MODES = ("Proxy", "VIP")
+_NO_ADDRESS = "must be a DNS name, not an IP address"
+_RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"
+_MODE, _HINTS = "service.kubernetes.io/topology-mode", "service.kubernetes.io/topology-aware-hints"
 _ONLY_BALANCED = "may only be used when `type` is 'LoadBalancer'"
 _FIXED = "may not change once set"
 _MOST_STICKY_SECONDS = 86400
@@ -132,24 +137,50 @@ def cluster_address_problems(spec: Object, before: Object | None) -> list[FieldE
     problems: list[FieldError] = []
     if before is not None and needs_addresses(before):
         problems += _change_problems(addresses, before, policy)
-    if addresses and addresses[0] != single:
-        problems.append(errors.invalid_value(f"{path}[0]", addresses, "first value must match `clusterIP`"))
-    problems += _family_problems(families, policy, addresses)
-    headless = bool(addresses) and addresses[0] == "None"
-    if headless:
-        if len(addresses) > 1:
-            problems.append(
-                errors.invalid_value(f"{path}[1]", addresses[1:], "may not be set when primary clusterIP is 'None'")
-            )
-        return problems
+    if addresses and not single:
+        problems.append(errors.invalid_value(path, addresses, "must be empty when `clusterIP` is not specified"))
+    elif addresses and addresses[0] != single:
+        problems.append(errors.invalid_value(path, addresses, "first value must match `clusterIP`"))
+    problems += _family_problems(families, policy)
+    faults: list[FieldError] = []
     for position, address in enumerate(addresses):
-        problems += _address_problems(f"{path}[{position}]", address, position, families)
+        if address == "None" and not position:
+            if len(addresses) > 1:
+                faults.append(errors.invalid_value(path, addresses, "'None' must be the first and only value"))
+            continue
+        faults += address_problems(address, f"{path}[{position}]", (before or {}).get("clusterIPs") or ())
+    problems += faults
     if len(addresses) > 2:
         problems.append(errors.invalid_value(path, addresses, "may only hold up to 2 values"))
-    if len(addresses) == 2 and not problems and (":" in addresses[0]) == (":" in addresses[1]):
-        told = "may specify no more than one IP for each IP family, i.e. 192.168.0.1 and fd00::1"
-        problems.append(errors.invalid_value(path, addresses, told))
+    if not faults:
+        problems += _stack_problems(addresses, families)
+    return problems or _single_problems(families, policy, addresses)
+
+
+def _stack_problems(addresses: Sequence[str], families: Sequence[str]) -> list[FieldError]:
+    """Several addresses are of both families, and each is of the one that was asked for."""
+    path, found = "spec.clusterIPs", [_FAMILY_NAMES[family_of(address)] for address in addresses]
+    problems = []
+    if len(found) > 1 and len(set(found)) < 2:
+        told = "may specify no more than one IP for each IP family"
+        problems.append(errors.invalid_value(path, list(addresses), told))
+    if list(addresses) != ["None"]:
+        for position, (family, wanted) in enumerate(zip(found, families, strict=False)):
+            if wanted in _FAMILIES and family != wanted:
+                told = f"expected an {wanted} value as indicated by `ipFamilies[{position}]`"
+                problems.append(errors.invalid_value(f"{path}[{position}]", addresses[position], told))
     return problems
+
+
+def _single_problems(families: Sequence[str], policy: Any, addresses: Sequence[str]) -> list[FieldError]:
+    """Who wants one family has one of each."""
+    told = "must be 'RequireDualStack' or 'PreferDualStack' when multiple {} are specified"
+    counts = (("clusterIPs", len(addresses)), ("ipFamilies", len(families)))
+    return [
+        errors.invalid_value("spec.ipFamilyPolicy", policy, told.format(field))
+        for field, count in counts
+        if policy == "SingleStack" and count > 1
+    ]
 
 
 def _change_problems(addresses: Sequence[str], before: Object, policy: Any) -> list[FieldError]:
@@ -170,40 +201,17 @@ def _change_problems(addresses: Sequence[str], before: Object, policy: Any) -> l
     return problems
 
 
-def _family_problems(families: Sequence[str], policy: Any, addresses: Sequence[str]) -> list[FieldError]:
+def _family_problems(families: Sequence[str], policy: Any) -> list[FieldError]:
     problems: list[FieldError] = []
-    if policy is not None and policy not in _POLICIES:
-        problems.append(errors.not_supported("spec.ipFamilyPolicy", policy, _POLICIES))
     for position, family in enumerate(families):
         path = f"spec.ipFamilies[{position}]"
         if family not in _FAMILIES:
             problems.append(errors.not_supported(path, family, _FAMILIES))
-        elif family in families[:position]:
+        if family in families[:position]:
             problems.append(errors.duplicate(path, family))
-    if policy == "SingleStack":
-        for field, count in (("clusterIPs", len(addresses)), ("ipFamilies", len(families))):
-            if count > 1:
-                told = f"must be 'RequireDualStack' or 'PreferDualStack' when multiple {field} are specified"
-                problems.append(errors.invalid_value("spec.ipFamilyPolicy", policy, told))
+    if policy is not None and policy not in _POLICIES:
+        problems.append(errors.not_supported("spec.ipFamilyPolicy", policy, _POLICIES))
     return problems
-
-
-def _address_problems(path: str, address: str, position: int, families: Sequence[str]) -> list[FieldError]:
-    if not _is_address(address):
-        return [errors.invalid_value(path, address, _BAD_ADDRESS)]
-    family = "IPv6" if ":" in address else "IPv4"
-    if position < len(families) and families[position] != family:
-        told = f"expected an {families[position]} value as indicated by `ipFamilies[{position}]`"
-        return [errors.invalid_value(path, address, told)]
-    return []
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
 
 
 class ServiceStrategy(Strategy):
@@ -255,49 +263,70 @@ class ServiceStrategy(Strategy):
             obj["status"] = {**(obj.get("status") or {}), "loadBalancer": {}}
 
     def validate(self, obj: Object) -> list[FieldError]:
-        spec = obj["spec"]
-        kind, ports = spec["type"], spec.get("ports") or []
-        headless = spec.get("clusterIP") == "None"
-        problems: list[FieldError] = []
-        if not ports and not headless and kind != "ExternalName":
-            problems.append(errors.required("spec.ports"))
-        if needs_node_ports(spec) and headless:
-            problems.append(
-                errors.invalid_value("spec.clusterIPs[0]", "None", f"may not be set to 'None' for {kind} services")
-            )
-        if kind == "ExternalName":
-            problems += _external_name_problems(spec.get("externalName") or "")
-        problems += _port_problems(ports, kind, several=len(ports) > 1, headless=headless)
-        if spec.get("selector"):
-            problems += label_problems_in(spec["selector"], "spec.selector")
-        problems += _affinity_problems(spec)
-        if kind not in _TYPES:
-            problems.append(errors.not_supported("spec.type", kind, _TYPES))
-        problems += [
-            errors.invalid_value(f"spec.externalIPs[{position}]", address, _BAD_ADDRESS)
-            for position, address in enumerate(spec.get("externalIPs") or ())
-            if not _is_address(address)
-        ]
-        return problems + _balancer_problems(spec) + _traffic_problems(spec)
+        return _problems(obj, None)
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        problems: list[FieldError] = []
         spec, before = obj["spec"], old["spec"]
-        if needs_addresses(spec) and needs_addresses(before) and before.get("ipFamilies"):
-            known, now = before["ipFamilies"], spec.get("ipFamilies") or []
-            headless_alone = before.get("clusterIP") == "None" and not before.get("selector")
-            if now[:1] != known[:1] and not headless_alone:
-                problems.append(errors.invalid_value("spec.ipFamilies[0]", now, _FIXED))
+        problems = _changed_family_problems(spec, before)
         both = before.get("type") == spec["type"] == "LoadBalancer"
         if both and before.get("loadBalancerClass") != spec.get("loadBalancerClass"):
             problems.append(errors.invalid_value("spec.loadBalancerClass", spec.get("loadBalancerClass"), _FIXED))
+            problems += _class_problems(spec)
         known_port, port = before.get("healthCheckNodePort"), spec.get("healthCheckNodePort")
-        if needs_health_check_port(before) and needs_health_check_port(spec) and known_port and port != known_port:
-            problems.append(errors.invalid_value("spec.healthCheckNodePort", port, "field is immutable"))
-        return problems + self.validate_again(obj)
+        if needs_health_check_port(before) and needs_health_check_port(spec) and port != known_port:
+            problems.append(errors.not_allowed("spec.healthCheckNodePort", "field is immutable"))
+        return problems + _problems(obj, old) * self.judgements.spec
+
+    def validate_status(self, obj: Object, old: Object) -> list[FieldError]:
+        return _balancer_status_problems(obj, old)
 
     def refuses_field(self, path: str) -> str:
         return f"field label not supported: {path}"
+
+
+def _problems(obj: Object, old: Object | None) -> list[FieldError]:
+    """What is wrong with a service (``validateService``); addresses that it had stay right."""
+    spec, before = obj["spec"], (old or {}).get("spec") or {}
+    kind, ports = spec["type"], spec.get("ports") or []
+    headless = spec.get("clusterIP") == "None"
+    problems: list[FieldError] = []
+    annotations = obj["metadata"].get("annotations")
+    if annotations:
+        mode, hints = annotations.get(_MODE), annotations.get(_HINTS)
+        if mode is not None and hints is not None and mode != hints:
+            told = f"must match annotations[{_HINTS}] when both are specified"
+            problems.append(errors.invalid_value(f"metadata.annotations[{_MODE}]", mode, told))
+    if not ports and not headless and kind != "ExternalName":
+        problems.append(errors.required("spec.ports"))
+    if needs_node_ports(spec) and headless:
+        told = f"may not be set to 'None' for {kind} services"
+        problems.append(errors.invalid_value("spec.clusterIPs[0]", "None", told))
+    if kind == "ExternalName":
+        problems += _external_name_problems(spec.get("externalName") or "")
+    names: set[str] = set()
+    for position, port in enumerate(ports):
+        problems += _port_problems(port, f"spec.ports[{position}]", names, several=len(ports) > 1)
+    if spec.get("selector"):
+        problems += label_problems_in(spec["selector"], "spec.selector")
+    problems += _affinity_problems(spec)
+    for position, address in enumerate(spec.get("externalIPs") or ()):
+        path = f"spec.externalIPs[{position}]"
+        faults = address_problems(address, path, before.get("externalIPs") or ())
+        problems += faults or [errors.invalid_value(path, address, told) for told in special_faults(address)]
+    if kind not in _TYPES:
+        problems.append(errors.not_supported("spec.type", kind, _TYPES))
+    problems += _number_problems(ports, kind)
+    problems += _range_problems(obj, old) + _balancer_problems(spec) + _traffic_problems(spec)
+    return problems
+
+
+def _changed_family_problems(spec: Object, before: Object) -> list[FieldError]:
+    known, now = before.get("ipFamilies"), spec.get("ipFamilies") or []
+    if known and needs_addresses(spec) and needs_addresses(before):
+        headless_alone = before.get("clusterIP") == "None" and not before.get("selector")
+        if now[:1] != known[:1] and not headless_alone:
+            return [errors.invalid_value("spec.ipFamilies[0]", now, _FIXED)]
+    return []
 
 
 def _external_name_problems(name: str) -> list[FieldError]:
@@ -309,51 +338,50 @@ def _external_name_problems(name: str) -> list[FieldError]:
     return [errors.invalid_value(path, name, text) for text in dns_subdomain_errors(name)]
 
 
-def _port_problems(ports: Sequence[Object], kind: str, *, several: bool, headless: bool) -> list[FieldError]:
+def _port_problems(port: Object, path: str, names: set[str], *, several: bool) -> list[FieldError]:
     problems: list[FieldError] = []
-    names: set[str] = set()
-    numbers: set[tuple[str, int]] = set()
-    node_ports: set[tuple[str, int]] = set()
+    name, number, protocol = port.get("name") or "", port.get("port") or 0, port.get("protocol") or ""
+    if not name and several:
+        problems.append(errors.required(f"{path}.name"))
+    elif name:
+        problems += [errors.invalid_value(f"{path}.name", name, text) for text in dns_label_errors(name)]
+        if name in names:
+            problems.append(errors.duplicate(f"{path}.name", name))
+        names.add(name)
+    if not 1 <= number <= 65535:
+        problems.append(errors.invalid_value(f"{path}.port", number, PORT_RANGE))
+    if not protocol:
+        problems.append(errors.required(f"{path}.protocol"))
+    elif protocol not in _PROTOCOLS:
+        problems.append(errors.not_supported(f"{path}.protocol", protocol, _PROTOCOLS))
+    problems += _target_problems(f"{path}.targetPort", port.get("targetPort"))
+    if port.get("appProtocol") is not None:
+        told = qualified_name_errors(port["appProtocol"])
+        problems += [errors.invalid_value(f"{path}.appProtocol", port["appProtocol"], text) for text in told]
+    return problems
+
+
+def _number_problems(ports: Sequence[Object], kind: str) -> list[FieldError]:
+    """Numbers that ports may not have, or that another one of them has."""
+    problems = [
+        errors.not_allowed(f"spec.ports[{position}].nodePort", "may not be used when `type` is 'ClusterIP'")
+        for position, port in enumerate(ports)
+        if kind == "ClusterIP" and port.get("nodePort")
+    ]
+    seen: set[tuple[str, int]] = set()
     for position, port in enumerate(ports):
-        path = f"spec.ports[{position}]"
-        name, number, protocol = port.get("name") or "", port.get("port") or 0, port.get("protocol") or ""
-        if not name and several:
-            problems.append(errors.required(f"{path}.name"))
-        elif name:
-            problems += [errors.invalid_value(f"{path}.name", name, text) for text in dns_label_errors(name)]
-            if name in names:
-                problems.append(errors.duplicate(f"{path}.name", name))
-            names.add(name)
-        if not 1 <= number <= 65535:
-            problems.append(errors.invalid_value(f"{path}.port", number, PORT_RANGE))
-        if not protocol:
-            problems.append(errors.required(f"{path}.protocol"))
-        elif protocol not in _PROTOCOLS:
-            problems.append(errors.not_supported(f"{path}.protocol", protocol, _PROTOCOLS))
-        problems += _target_problems(f"{path}.targetPort", port.get("targetPort"))
-        if port.get("appProtocol"):
-            problems += [
-                errors.invalid_value(f"{path}.appProtocol", port["appProtocol"], text)
-                for text in qualified_name_errors(port["appProtocol"])
-            ]
         node_port = port.get("nodePort") or 0
-        if kind == "ClusterIP" and node_port:
-            problems.append(errors.not_allowed(f"{path}.nodePort", "may not be used when `type` is 'ClusterIP'"))
-        if (protocol, number) in numbers:
-            shown = {
-                "Name": "",
-                "Protocol": protocol,
-                "AppProtocol": None,
-                "Port": number,
-                "TargetPort": 0,
-                "NodePort": 0,
-            }
-            problems.append(errors.duplicate(path, shown))
-        numbers.add((protocol, number))
-        if node_port:
-            if (protocol, node_port) in node_ports:
-                problems.append(errors.duplicate(f"{path}.nodePort", node_port))
-            node_ports.add((protocol, node_port))
+        key = (port.get("protocol") or "", node_port)
+        if node_port and key in seen:
+            problems.append(errors.duplicate(f"spec.ports[{position}].nodePort", node_port))
+        seen.add(key)
+    seen.clear()
+    for position, port in enumerate(ports):
+        protocol, number = port.get("protocol") or "", port.get("port") or 0
+        if (protocol, number) in seen:
+            shown = {"Name": "", "Protocol": protocol, "AppProtocol": None, "Port": number}
+            problems.append(errors.duplicate(f"spec.ports[{position}]", {**shown, "TargetPort": 0, "NodePort": 0}))
+        seen.add((protocol, number))
     return problems
 
 
@@ -382,26 +410,66 @@ def _balancer_problems(spec: Object) -> list[FieldError]:
     """Fields that only load balancers have."""
     problems: list[FieldError] = []
     balanced = spec["type"] == "LoadBalancer"
-    ranges: Sequence[str] = spec.get("loadBalancerSourceRanges") or ()
-    if ranges and not balanced:
-        problems.append(errors.not_allowed("spec.LoadBalancerSourceRanges", _ONLY_BALANCED))
-    for position, text in enumerate(ranges):
-        try:
-            ipaddress.ip_network(text.strip(), strict=False)
-        except ValueError:
-            told = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
-            problems.append(errors.invalid_value(f"spec.LoadBalancerSourceRanges[{position}]", text, told))
     if not balanced and spec.get("allocateLoadBalancerNodePorts") is not None:
         problems.append(errors.not_allowed("spec.allocateLoadBalancerNodePorts", _ONLY_BALANCED))
+    return problems + _class_problems(spec)
+
+
+def _class_problems(spec: Object) -> list[FieldError]:
     name = spec.get("loadBalancerClass")
-    if name is not None:
-        if balanced:
-            problems += [
-                errors.invalid_value("spec.loadBalancerClass", name, text) for text in qualified_name_errors(name)
-            ]
-        else:
-            problems.append(errors.not_allowed("spec.loadBalancerClass", _ONLY_BALANCED))
+    if name is None:
+        return []
+    if spec["type"] != "LoadBalancer":
+        return [errors.not_allowed("spec.loadBalancerClass", _ONLY_BALANCED)]
+    return [errors.invalid_value("spec.loadBalancerClass", name, text) for text in qualified_name_errors(name)]
+
+
+def _range_problems(obj: Object, old: Object | None) -> list[FieldError]:
+    """Where traffic to the load balancer may come from: the field or, without it, an annotation."""
+    spec, before = obj["spec"], (old or {}).get("spec") or {}
+    ranges: Sequence[str] = spec.get("loadBalancerSourceRanges") or ()
+    noted: str | None = (obj["metadata"].get("annotations") or {}).get(_RANGES)
+    if not ranges and noted is None:
+        return []
+    path = "spec.LoadBalancerSourceRanges" if ranges else f"metadata.annotations[{_RANGES}]"
+    problems = [] if spec["type"] == "LoadBalancer" else [errors.not_allowed(path, _ONLY_BALANCED)]
+    if ranges:
+        known = [text.strip() for text in before.get("loadBalancerSourceRanges") or ()]
+        for position, text in enumerate(ranges):
+            problems += range_problems(text.strip(), f"{path}[{position}]", known)
+    elif noted and noted.strip() and (old is None or (old["metadata"].get("annotations") or {}).get(_RANGES) != noted):
+        for text in noted.split(","):
+            problems += range_problems(text.strip(), path)
     return problems
+
+
+def _balancer_status_problems(obj: Object, old: Object) -> list[FieldError]:
+    """What is wrong with what a load balancer says of itself (``ValidateLoadBalancerStatus``)."""
+    path = "status.loadBalancer.ingress"
+    problems: list[FieldError] = []
+    entries, before = _balanced(obj), _balanced(old)
+    if entries and obj["spec"].get("type") != "LoadBalancer":
+        return [errors.not_allowed(path, "may only be used when `spec.type` is 'LoadBalancer'")]
+    known = {entry.get("ip") or "" for entry in before}
+    for position, entry in enumerate(entries):
+        where, ip, mode = f"{path}[{position}]", entry.get("ip") or "", entry.get("ipMode")
+        host = entry.get("hostname") or ""
+        if ip:
+            problems += address_problems(ip, f"{where}.ip", known)
+        if ip and mode is None:
+            problems.append(errors.required(f"{where}.ipMode", "must be specified when `ip` is set"))
+        elif not ip and mode is not None:
+            problems.append(errors.not_allowed(f"{where}.ipMode", "may not be specified when `ip` is not set"))
+        elif mode is not None and mode not in _MODES:
+            problems.append(errors.not_supported(f"{where}.ipMode", mode, _MODES))
+        if host:
+            told = [*dns_subdomain_errors(host), *([_NO_ADDRESS] if family_of(host) else [])]
+            problems += [errors.invalid_value(f"{where}.hostname", host, text) for text in told]
+    return problems
+
+
+def _balanced(obj: Object) -> Sequence[Object]:
+    return ((obj.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
 
 
 def _traffic_problems(spec: Object) -> list[FieldError]:
@@ -415,6 +483,8 @@ def _traffic_problems(spec: Object) -> list[FieldError]:
     if spec.get("healthCheckNodePort") and not needs_health_check_port(spec):
         told = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
         problems.append(errors.invalid_value("spec.healthCheckNodePort", spec["healthCheckNodePort"], told))
+    elif spec.get("healthCheckNodePort") and not 1 <= spec["healthCheckNodePort"] <= 65535:
+        problems.append(errors.invalid_value("spec.healthCheckNodePort", spec["healthCheckNodePort"], PORT_RANGE))
     internal = spec.get("internalTrafficPolicy")
     if internal is not None and internal not in _TRAFFIC:
         problems.append(errors.not_supported("spec.internalTrafficPolicy", internal, _TRAFFIC))
