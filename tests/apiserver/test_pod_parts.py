@@ -145,6 +145,88 @@ def test_resizes_that_are_refused(wanted: Object, message: str) -> None:
     assert (answer.status, answer.message) == (422, f'Pod "p" is invalid: {message}')
 
 
+def _init(**changes: Any) -> Object:
+    return {"initContainers": [{"name": "i", "image": "i", "resources": {"requests": {"cpu": "1"}}, **changes}]}
+
+
+_RUNNING = {"containerStatuses": [{"name": "c", "image": "i", "state": {"running": {}}}]}
+_CLAIMED: Object = {
+    "resourceClaims": [{"name": "a", "resourceClaimName": "a"}],
+    "containers": [{"name": "c", "image": "i", "resources": {"claims": [{"name": "a"}]}}],
+}
+_TIGHT = {"requests": {"cpu": "1", "memory": "1Gi"}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "wanted", "told"),
+    [
+        pytest.param(
+            {"os": {"name": "windows"}},
+            {},
+            {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
+            ["[]: Forbidden: windows pods cannot be resized"],
+            id="of windows",
+        ),
+        pytest.param(
+            {},
+            _RUNNING,
+            {},
+            ["spec: Forbidden: Pod running on node without support for resize"],
+            id="on a node that cannot",
+        ),
+        pytest.param(
+            _init(),
+            {},
+            {"initContainers": [{"name": "i", "resources": {"requests": {"cpu": "2"}}}]},
+            [],
+            id="an init container",
+        ),
+        pytest.param(
+            _init(restartPolicy="Always"),
+            {},
+            {"initContainers": [{"name": "i", "resources": {"requests": {"cpu": None, "ephemeral-storage": "1Gi"}}}]},
+            [
+                'spec: Invalid value: "Burstable": Pod QOS Class may not change as a result of resizing',
+                "spec.initContainers[0].resources.requests: Forbidden: resource requests cannot be removed",
+                "spec.initContainers[0]: Forbidden: only cpu and memory resources for init or sidecar containers are "
+                "mutable",
+            ],
+            id="other resources of a sidecar",
+        ),
+        pytest.param(
+            {"resources": _TIGHT},
+            {},
+            {"resources": {"requests": {"cpu": "2"}}},
+            [],
+            id="of the pod",
+        ),
+        pytest.param(
+            {"resources": _TIGHT},
+            {},
+            {"resources": {"requests": {"memory": None, "hugepages-2Mi": "2Mi"}, "limits": {"hugepages-2Mi": "2Mi"}}},
+            [
+                "spec.resources.requests: Forbidden: pod-level resource requests cannot be removed",
+                "spec: Forbidden: only cpu and memory resources are mutable at pod-level",
+            ],
+            id="others of the pod",
+        ),
+        pytest.param(
+            _CLAIMED, {}, {}, ["spec: Forbidden: only cpu and memory resources are mutable"], id="what has devices"
+        ),
+    ],
+)
+def test_what_may_be_resized(spec: Object, status: Object, wanted: Object, told: list[str]) -> None:
+    async def main(api: Api) -> Answer:
+        await api.made(PODS, pod(**spec))
+        if status:
+            patched = await api.patch(PODS + "/p/status", {"status": status}, STRATEGIC)
+            assert patched.status == 200, patched.text
+        return await api.patch(PODS + "/p/resize", {"spec": wanted}, STRATEGIC)
+
+    causes = (on(main).body.get("details") or {}).get("causes") or []
+    assert [f"{cause['field']}: {cause['message']}" for cause in causes] == told
+
+
 def test_an_image_sent_to_resize_is_dropped_without_a_word() -> None:
     async def main(api: Api) -> Answer:
         await api.made(PODS, pod())

@@ -389,9 +389,7 @@ def test_a_load_balancer_for_local_traffic_has_a_port_for_health_checks() -> Non
     spec, other, kept = on(main)
     assert spec["healthCheckNodePort"] in range(30000, 32768)
     assert spec["healthCheckNodePort"] != spec["ports"][0]["nodePort"]
-    assert other.message == (
-        'Service "s" is invalid: spec.healthCheckNodePort: Forbidden: field is immutable'
-    )
+    assert other.message == ('Service "s" is invalid: spec.healthCheckNodePort: Forbidden: field is immutable')
     assert kept.body["spec"]["healthCheckNodePort"] == spec["healthCheckNodePort"]
 
 

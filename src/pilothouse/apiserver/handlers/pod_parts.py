@@ -118,33 +118,77 @@ def _ephemeral_problems(obj: Object, old: Object) -> list[FieldError]:
 
 
 def _resize_problems(obj: Object, old: Object) -> list[FieldError]:
-    sent = obj.get("spec") or {}
-    spec = dict(old["spec"])
+    sent, before = obj.get("spec") or {}, old["spec"]
+    spec = dict(before)
     for field in ("containers", "initContainers"):
         if spec.get(field):
             spec[field] = _resized(spec[field], sent.get(field) or ())
-    if sent.get("resources"):
+    spec.pop("resources", None)
+    if sent.get("resources") is not None:
         spec["resources"] = sent["resources"]
     _only(obj, old, spec)
     if _is_static(old):
         return [errors.not_allowed("[]", "static pods cannot be resized")]
-    if spec == old["spec"]:
-        return []
-    problems = validate_pod_spec(spec, "spec")
-    known = (old.get("status") or {}).get("qosClass") or qos_class(old["spec"])
-    if qos_class(spec) != known:
+    if (before.get("os") or {}).get("name") == "windows":
+        return [errors.not_allowed("[]", "windows pods cannot be resized")]
+    problems = validate_pod_spec(spec, "spec", meta=old["metadata"]) if spec != before else []
+    status = old.get("status") or {}
+    if qos_class(spec) != (status.get("qosClass") or qos_class(before)):
         # The value shown is the class that the pod has.
-        problems.append(errors.invalid_value("spec", known, "Pod QOS Class may not change as a result of resizing"))
-    for field in ("containers", "initContainers"):
-        pairs = zip(spec.get(field) or (), old["spec"].get(field) or (), strict=True)
+        told = "Pod QOS Class may not change as a result of resizing"
+        problems.append(errors.invalid_value("spec", status.get("qosClass") or "", told))
+    if not _may_be_resized(status):
+        problems.append(errors.not_allowed("spec", "Pod running on node without support for resize"))
+    if _has_amounts(spec) or _has_amounts(before):
+        problems += _pod_level_problems(spec.get("resources"), before.get("resources"))
+    for field in ("initContainers", "containers"):
+        pairs = zip(spec.get(field) or (), before.get(field) or (), strict=True)
         for position, (new, was) in enumerate(pairs):
-            problems += _change_problems(new, was, f"spec.{field}[{position}].resources")
-            if field == "initContainers" and was.get("restartPolicy") != "Always" and new != was:
-                problems.append(
-                    errors.not_allowed("spec", "only cpu and memory resources for sidecar containers are mutable")
-                )
-            elif _beyond(new) != _beyond(was):
-                problems.append(errors.not_allowed("spec", "only cpu and memory resources are mutable"))
+            path = f"spec.{field}[{position}].resources"
+            problems += _removal_problems(new.get("resources") or {}, was.get("resources") or {}, path, "resource")
+    problems += [
+        errors.not_allowed("spec", "only cpu and memory resources are mutable")
+        for new, was in zip(spec["containers"], before["containers"], strict=True)
+        if _beyond(new) != _kept(was)
+    ]
+    for position, was in enumerate(before.get("initContainers") or ()):
+        problems += _init_problems(spec["initContainers"][position], was, f"spec.initContainers[{position}]")
+    return problems
+
+
+def _may_be_resized(status: Object) -> bool:
+    """Whether the node tells of the resources that containers have: one that cannot resize them does not."""
+    running = (one for one in status.get("containerStatuses") or () if "running" in (one.get("state") or {}))
+    first = next(running, None)
+    return first is None or first.get("resources") is not None
+
+
+def _has_amounts(spec: Object) -> bool:
+    resources = spec.get("resources") or {}
+    return bool(resources.get("requests") or resources.get("limits"))
+
+
+def _pod_level_problems(new: Object | None, was: Object | None) -> list[FieldError]:
+    if was is not None and new is None:
+        return [errors.not_allowed("spec.resources", "pod-level resources cannot be removed")]
+    problems = _removal_problems(new or {}, was or {}, "spec.resources", "pod-level resource")
+    if _others(new or {}) != _others(was or {}):
+        problems.append(errors.not_allowed("spec", "only cpu and memory resources are mutable at pod-level"))
+    return problems
+
+
+def _init_problems(new: Object, was: Object, path: str) -> list[FieldError]:
+    problems = []
+    if _beyond(new) != _kept(was):
+        told = "only cpu and memory resources for init or sidecar containers are mutable"
+        problems.append(errors.not_allowed(path, told))
+    if was.get("restartPolicy") != "Always" and new != was:
+        told = "non-sidecar init containers with a resize policy of RestartContainer cannot be resized"
+        problems += [
+            errors.not_allowed(path, told)
+            for policy in new.get("resizePolicy") or ()
+            if policy.get("restartPolicy") == "RestartContainer"
+        ]
     return problems
 
 
@@ -165,20 +209,29 @@ def _resized(containers: Iterable[Object], sent: Iterable[Object]) -> list[Objec
     return result
 
 
-def _change_problems(new: Object, was: Object, path: str) -> list[FieldError]:
-    after, before = new.get("resources") or {}, was.get("resources") or {}
+def _removal_problems(new: Object, was: Object, path: str, noun: str) -> list[FieldError]:
     return [
-        errors.not_allowed(f"{path}.{field}", f"resource {field} cannot be removed")
-        for field in ("limits", "requests")
-        if any(name not in (after.get(field) or {}) for name in before.get(field) or ())
+        errors.not_allowed(f"{path}.{field}", f"{noun} {field} cannot be removed")
+        for field in ("requests", "limits")
+        if any(name not in (new.get(field) or {}) for name in was.get(field) or ())
     ]
 
 
-def _beyond(container: Object) -> Object:
-    """The container without what may be resized."""
-    resources = {
-        field: {name: amount for name, amount in amounts.items() if name not in _RESIZABLE}
-        for field, amounts in (container.get("resources") or {}).items()
-        if isinstance(amounts, dict)
+def _others(resources: Object) -> Object:
+    """Resources but for those that may be resized."""
+    left = {
+        field: {name: amount for name, amount in (resources.get(field) or {}).items() if name not in _RESIZABLE}
+        for field in ("requests", "limits")
     }
-    return {**container, "resources": {field: amounts for field, amounts in resources.items() if amounts}}
+    return {**resources, **left}
+
+
+def _kept(container: Object) -> Object:
+    """The container as it was, to be compared with what is ``_beyond`` its amounts."""
+    return {**container, "resources": {"claims": [], **_others(container.get("resources") or {})}}
+
+
+def _beyond(container: Object) -> Object:
+    """The container without what may be resized. Upstream forgets its claims for devices
+    (``dropCPUMemoryResourcesFromContainer``): who has some is not resized."""
+    return {**container, "resources": {**_others(container.get("resources") or {}), "claims": []}}
