@@ -326,6 +326,19 @@ def test_the_older_discovery_lists_custom_resources_as_upstream() -> None:
     assert (scale["name"], scale["group"], scale["version"]) == ("foos/scale", "autoscaling", "v1")
 
 
+def test_a_form_that_nothing_has_is_refused_in_words_of_its_own() -> None:
+    """Protobuf is named although custom objects have none, as by v1.20.2 and v0.36 ``customresource_handler.go``."""
+
+    async def main(api: Api) -> Answer:
+        await api.made(DEFINITIONS, definition())
+        return await api.ask("GET", FOOS, accept="text/html")
+
+    answer = on(main)
+    told = "only the following media types are accepted: application/json, application/yaml, "
+    assert (answer.status, answer.message) == (406, told + "application/vnd.kubernetes.protobuf")
+    assert "details" not in answer.body
+
+
 def test_versions_show_the_same_object() -> None:
     async def main(api: Api) -> tuple[Answer, Answer, tuple[str, Object]]:
         await api.made(DEFINITIONS, definition())

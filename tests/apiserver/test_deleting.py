@@ -6,6 +6,9 @@ from typing import Any
 import pytest
 from tests.apiserver.api import CONFIG_MAPS, PODS, REPLICA_SETS, Answer, Api, Object, config_map, on, pod, replica_set
 
+from pilothouse.apiserver.core import Core
+from pilothouse.storage import Staged
+
 NAMESPACED = "/apis/batch/v1/namespaces/default/jobs"
 
 
@@ -266,3 +269,28 @@ def test_namespaces_have_no_deletecollection() -> None:
         return await api.delete("/api/v1/namespaces")
 
     assert on(main).status == 405
+
+
+def test_a_pod_that_goes_at_once_may_be_removed_by_who_waits_for_the_mark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kubelet does; upstream does not let the user know (generic/registry/store.go, kubernetes issue 19403)."""
+    at_once = {"gracePeriodSeconds": 0}
+    commit = Core.commit
+
+    async def main(api: Api) -> list[Answer]:
+        kubelet: list[Answer] = []
+        await api.made(PODS, pod(nodeName="n1"))
+
+        async def slow(core: Core, staged: Staged) -> bytes:
+            value = await commit(core, staged)
+            if not kubelet:
+                monkeypatch.setattr(Core, "commit", commit)
+                kubelet.append(await api.delete(PODS + "/p", at_once))
+            return value
+
+        monkeypatch.setattr(Core, "commit", slow)
+        asked = await api.delete(PODS + "/p", at_once)
+        return [asked, *kubelet, await api.get(PODS + "/p")]
+
+    asked, kubelet, found = on(main)
+    assert [asked.status, kubelet.status, found.status] == [200, 200, 404]
+    assert (asked.body["kind"], asked.meta["deletionGracePeriodSeconds"]) == ("Pod", 0)

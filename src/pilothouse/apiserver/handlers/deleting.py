@@ -184,7 +184,24 @@ async def _delete(core: Core, call: Call, record: Record, obj: Object, options: 
     if options.is_dry_run:
         return marked.value, True
     # A pod that may go at once is first seen with a grace period of zero, then removed.
-    return await remove(core, marked), True
+    return await _remove_marked(core, call, marked), True
+
+
+async def _remove_marked(core: Core, call: Call, marked: Record) -> bytes:
+    """Who waits for the mark, a kubelet, may be quicker: then the pod is gone as was asked for, and that is no error.
+
+    ``ignoreNotFound`` in apiserver's generic/registry/store.go (v0.36; kubernetes/kubernetes#19403).
+    """
+    record = marked
+    for _attempt in range(_ATTEMPTS):
+        try:
+            return await remove(core, record)
+        except Mismatch as mismatch:
+            newest = mismatch.current
+            if newest is None or read_stored_meta(newest.value) != read_stored_meta(marked.value):
+                return marked.value
+            record = newest
+    raise errors.modified(call.info, call.name)
 
 
 def _begin_grace(core: Core, call: Call, obj: Object, options: DeleteOptions) -> tuple[int | None, bool]:

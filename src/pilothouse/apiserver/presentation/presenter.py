@@ -208,6 +208,9 @@ def _choice(request: Request, info: RequestInfo) -> Choice:
     except NotAcceptable as error:
         message = str(error)
         known = message != negotiation.UNKNOWN_MEDIA_TYPES
+        if not known and resource is not None and resource.custom is not None:
+            # Upstream's router, whose words those are, has no part in custom resources.
+            known, message = True, negotiation.REFUSED_MEDIA_TYPES
         raise StatusError(406, "NotAcceptable", message, details=None if known else {}) from None
 
 
