@@ -417,7 +417,7 @@ def test_a_certificate_request_may_have_any_name() -> None:
         ),
         pytest.param(
             {"scopeName": "BestEffort", "operator": "In", "values": ["a"]},
-            "must be 'Exist' when scope is any of",
+            "must be 'Exists' when scope is any of",
             id="in",
         ),
         pytest.param(

@@ -1,12 +1,14 @@
 """ConfigMaps and Secrets. After kubernetes' ``pkg/apis/core/validation`` and ``v1/defaults.go`` (v1.36)."""
 
 import base64
+import json
 from collections.abc import Iterable
 
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.base import Strategy
+from pilothouse.machinery.json_syntax import syntax_error
 from pilothouse.machinery.names import config_key_errors
 
 MAX_DATA = 1024 * 1024
@@ -71,6 +73,19 @@ _REQUIRED_KEYS = {
 }
 
 
+_OF_REGISTRIES = ("kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg")
+_JSON_TYPES = {str: "string", bool: "bool", int: "number", float: "number", list: "array"}
+
+
+def _object_fault(text: bytes) -> str:
+    """Why it is no JSON object, as Go's decoder has it."""
+    fault = syntax_error(text)
+    if fault is not None:
+        return fault
+    kind = _JSON_TYPES.get(type(json.loads(text)))
+    return f"json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}" if kind else ""
+
+
 class SecretStrategy(Strategy):
     """stringData becomes data; the type never changes."""
 
@@ -96,7 +111,15 @@ class SecretStrategy(Strategy):
         kind = obj.get("type") or ""
         # Upstream means the key to be in place of the %s (validation.go, ValidateSecret); clients see it as it is.
         odd = "data[%s]" if kind == "kubernetes.io/ssh-auth" else "data"
-        problems += [errors.required(f"{odd}[{key}]") for key in _REQUIRED_KEYS.get(kind, ()) if key not in data]
+        problems += [
+            errors.required(f"{odd}[{key}]")
+            for key in _REQUIRED_KEYS.get(kind, ())
+            if key not in data or (kind.endswith("ssh-auth") and not data[key])
+        ]
+        if kind in _OF_REGISTRIES and not problems:
+            key = _REQUIRED_KEYS[kind][0]
+            why = _object_fault(base64.b64decode(data[key]))
+            problems += [errors.invalid_value(f"data[{key}]", "<secret contents redacted>", why)] if why else []
         if kind == "kubernetes.io/basic-auth" and "username" not in data and "password" not in data:
             problems += [errors.required("data[%s][username]"), errors.required("data[%s][password]")]
         if kind == "kubernetes.io/service-account-token" and not (obj["metadata"].get("annotations") or {}).get(

@@ -173,6 +173,7 @@ def _quota_problems(amounts: Object | None, path: str) -> list[FieldError]:
     return problems
 
 
+_FITTING = {"BestEffort": ("pods",), "VolumeAttributesClass": ("persistentvolumeclaims", "requests.storage")}
 _OF_PODS = ("cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory")
 
 
@@ -203,12 +204,13 @@ def _scope_problems(spec: Object, scopes: list[str]) -> list[FieldError]:
         else:
             problems.append(errors.invalid_value(f"{path}.operator", operator, "not a valid selector operator"))
         selected.append(scope)
-    return problems + _conflicts(selected, path, selector)
+    # Upstream shows the listed scopes here, too.
+    return problems + _conflicts(selected, path, spec.get("scopes"))
 
 
 _EXIST_ONLY = ("BestEffort", "NotBestEffort", "Terminating", "NotTerminating", "CrossNamespacePodAffinity")
 _ONLY_EXISTS = (
-    "must be 'Exist' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, "
+    "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, "
     "ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"
 )
 _SOME_VALUES = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
@@ -216,12 +218,12 @@ _NO_VALUES = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for 
 
 
 def _misapplied(spec: Object, scope: str, path: str, shown: object) -> list[FieldError]:
-    """Scopes are about pods; each amount of something else is told of."""
-    fitting = ("pods",) if scope == "BestEffort" else ("pods", *_OF_PODS)
+    """Scopes are about pods, one of them about claims; each amount of something else is told of."""
+    fitting = _FITTING.get(scope, ("pods", *_OF_PODS))
     return [
         errors.invalid_value(path, shown, "unsupported scope applied to resource")
         for name in sorted(spec.get("hard") or {})
-        if name in _QUOTA_NAMES and name not in fitting and scope in _SCOPES[:-1]
+        if name in _QUOTA_NAMES and name not in fitting and scope in _SCOPES
     ]
 
 

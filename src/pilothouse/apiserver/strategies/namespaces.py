@@ -7,6 +7,7 @@ from typing import Literal
 
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
+from pilothouse.apiserver.metadata import finalizer_name_problems
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.base import Strategy
 from pilothouse.apiserver.strategies.filling import child
@@ -41,6 +42,14 @@ class NamespaceStrategy(Strategy):
         spec["finalizers"] = finalizers
         obj["status"] = {"phase": "Active"}
         self.default(obj)
+
+    def validate(self, obj: Object) -> list[FieldError]:
+        # Upstream leaves out which of them it is.
+        problems = finalizer_name_problems(obj["spec"]["finalizers"], "")
+        return [FieldError("spec.finalizers", problem.reason, problem.text) for problem in problems]
+
+    def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
+        return []
 
     def prepare_update(self, obj: Object, old: Object) -> None:
         obj["spec"] = dict(old.get("spec") or {})
