@@ -99,3 +99,47 @@ def test_a_private_key_is_not_empty() -> None:
         return await api.post(SECRETS, body)
 
     assert on(main).status == 422
+
+
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [
+        pytest.param(
+            {"declaredFeatures": ["B", "A", "A", "a/b"]},
+            [
+                'status.declaredFeatures[1]: Invalid value: "A": list must be sorted alphabetically',
+                'status.declaredFeatures[2]: Duplicate value: "A"',
+                'status.declaredFeatures[3]: Invalid value: "a/b": invalid feature name "a/b": must start with an '
+                "UpperCamelCase segment, with subsequent segments separated by '/' (e.g., MyFeature or "
+                "MyFeature/mySubFeature), and contain only alphanumeric characters and slashes",
+            ],
+            id="features",
+        ),
+        pytest.param({"declaredFeatures": ["A", "A/b", "B"]}, [], id="right features"),
+        pytest.param(
+            {"addresses": [{"type": "InternalIP", "address": "a"}] * 2},
+            ['status.addresses[1]: Duplicate value: {"Type":"InternalIP","Address":"a"}'],
+            id="an address twice",
+        ),
+    ],
+)
+def test_what_nodes_say(status: Object, told: list[str]) -> None:
+    async def main(api: Api) -> Answer:
+        await api.made("/api/v1/nodes", {"metadata": {"name": "n"}})
+        return await api.patch("/api/v1/nodes/n/status", {"status": status})
+
+    causes = (on(main).body.get("details") or {}).get("causes") or []
+    assert [f"{cause['field']}: {cause['message']}" for cause in causes] == told
+
+
+def test_ranges_of_nodes_stay() -> None:
+    async def main(api: Api) -> Answer:
+        await api.made("/api/v1/nodes", {"metadata": {"name": "n"}, "spec": {"podCIDRs": ["10.0.0.0/24", "fd00::/64"]}})
+        change = {"podCIDR": "10.0.1.1/24", "podCIDRs": ["10.0.1.1/24", "fd01::/64"]}
+        return await api.patch("/api/v1/nodes/n", {"spec": change})
+
+    stays = 'spec.podCIDRs: Forbidden: node updates may not change podCIDR except from "" to valid'
+    causes = on(main).body["details"]["causes"]
+    found = [f"{cause['field']}: {cause['message']}" for cause in causes]
+    assert found.count(stays) == 2
+    assert 'spec.podCIDRs[0]: Invalid value: "10.0.1.1/24": must not have bits set beyond the prefix length' in found

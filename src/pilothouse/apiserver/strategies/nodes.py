@@ -3,12 +3,14 @@
 After kubernetes' ``pkg/registry/core/node`` and ``pkg/apis/core/validation`` (v1.36).
 """
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.strategies.address_texts import range_problems
 from pilothouse.apiserver.strategies.amounts import amount_problems
 from pilothouse.apiserver.strategies.base import Strategy
 from pilothouse.apiserver.strategies.filling import child
@@ -16,7 +18,12 @@ from pilothouse.machinery.cidrs import parse_cidr
 from pilothouse.machinery.names import label_value_errors, qualified_name_errors
 from pilothouse.machinery.quantities import canonicalize
 
-_CIDR = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
+_LONGEST_FEATURE = 253
+_feature = re.compile(r"[A-Z][a-zA-Z0-9]*(/[a-zA-Z][a-zA-Z0-9]*)*", re.ASCII)
+_NO_FEATURE = (
+    "must start with an UpperCamelCase segment, with subsequent segments separated by '/' (e.g., MyFeature or "
+    "MyFeature/mySubFeature), and contain only alphanumeric characters and slashes"
+)
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _NODE_INFO = (
     "machineID",
@@ -37,10 +44,11 @@ def _range_problems(ranges: Sequence[str | None]) -> list[FieldError]:
     problems: list[FieldError] = []
     families: list[int] = []
     for position, text in enumerate(ranges):
+        problems += range_problems(text or "", f"spec.podCIDRs[{position}]")
         try:
             families.append(parse_cidr(text or "").version)
         except ValueError:
-            problems.append(errors.invalid_value(f"spec.podCIDRs[{position}]", text or "", _CIDR))
+            continue
     if len(ranges) > 1 and sorted(families) != [4, 6]:
         told = "may specify no more than one CIDR for each IP family"
         problems.append(errors.invalid_value("spec.podCIDRs", [text or "" for text in ranges], told))
@@ -53,6 +61,36 @@ def _amount_problems(status: Object) -> list[FieldError]:
     for field in ("capacity", "allocatable"):
         for name, amount in (status.get(field) or {}).items():
             problems += amount_problems(name, amount, f"status.{field}.{name}")
+    return problems
+
+
+def _feature_problems(features: Sequence[str]) -> list[FieldError]:
+    """What is wrong with the features that a node declares: each once, in order (``validateNodeDeclaredFeatures``)."""
+    problems: list[FieldError] = []
+    for position, name in enumerate(features):
+        path, before = f"status.declaredFeatures[{position}]", features[position - 1] if position else ""
+        if position and name == before:
+            problems.append(errors.duplicate(path, name))
+        elif name < before:
+            problems.append(errors.invalid_value(path, name, "list must be sorted alphabetically"))
+        if len(name.encode()) > _LONGEST_FEATURE:
+            told = f"must be no more than {_LONGEST_FEATURE} characters"
+            problems.append(errors.invalid_value(path, name, f"invalid feature name {errors.shown(name)}: {told}"))
+        elif _feature.fullmatch(name) is None:
+            problems.append(
+                errors.invalid_value(path, name, f"invalid feature name {errors.shown(name)}: {_NO_FEATURE}")
+            )
+    return problems
+
+
+def _address_problems(addresses: Sequence[Object]) -> list[FieldError]:
+    problems: list[FieldError] = []
+    seen: set[tuple[str, str]] = set()
+    for position, entry in enumerate(addresses):
+        kind, address = entry.get("type") or "", entry.get("address") or ""
+        if (kind, address) in seen:
+            problems.append(errors.duplicate(f"status.addresses[{position}]", {"Type": kind, "Address": address}))
+        seen.add((kind, address))
     return problems
 
 
@@ -117,7 +155,8 @@ class NodeStrategy(Strategy):
             if (key, effect) in seen:
                 problems.append(_told_twice(path, taint))
             seen.add((key, effect))
-        problems += _amount_problems(obj.get("status") or {})
+        status = obj.get("status") or {}
+        problems += _amount_problems(status) + _feature_problems(status.get("declaredFeatures") or ())
         return problems + _range_problems((obj.get("spec") or {}).get("podCIDRs") or ())
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
@@ -125,20 +164,27 @@ class NodeStrategy(Strategy):
         if spec == before:
             return []
         problems = self.validate_again(obj)
-        for field, shown in (("podCIDRs", "podCIDR"), ("providerID", "providerID")):
-            if before.get(field) and spec.get(field) != before[field]:
-                problems.append(
-                    errors.not_allowed(f"spec.{field}", f'node updates may not change {shown} except from "" to valid')
-                )
+        told = 'node updates may not change {} except from "" to valid'
+        ranges, known = spec.get("podCIDRs") or (), before.get("podCIDRs") or ()
+        changes = sum(new != was for new, was in zip(ranges, known, strict=False)) if len(ranges) == len(known) else 1
+        if known:
+            problems += [errors.not_allowed("spec.podCIDRs", told.format("podCIDR"))] * changes
+        if before.get("providerID") and spec.get("providerID") != before["providerID"]:
+            problems.append(errors.not_allowed("spec.providerID", told.format("providerID")))
         if spec.get("externalID") != before.get("externalID"):
             problems.append(errors.not_allowed("spec.externalID", "may not be updated"))
         return problems
 
     def validate_status(self, obj: Object, old: Object) -> list[FieldError]:
         status, before = obj.get("status") or {}, old.get("status") or {}
-        if all(status.get(field) == before.get(field) for field in ("capacity", "allocatable")):
-            return []
-        return _amount_problems(status)
+        problems: list[FieldError] = []
+        if any(status.get(field) != before.get(field) for field in ("capacity", "allocatable")):
+            problems += _amount_problems(status)
+        if status.get("declaredFeatures") != before.get("declaredFeatures"):
+            problems += _feature_problems(status.get("declaredFeatures") or ())
+        if status.get("addresses") != before.get("addresses"):
+            problems += _address_problems(status.get("addresses") or ())
+        return problems
 
     def refuses_field(self, path: str) -> str:
         return f"field label not supported: {path}"
