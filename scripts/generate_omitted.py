@@ -2,9 +2,10 @@
 
 Go leaves out a string, number or boolean that is empty, 0 or false where its field is marked ``omitempty`` and is no
 pointer. The JSON schema does not say which those are; the Go sources do. Give it checkouts of k8s.io/api,
-apimachinery and apiextensions-apiserver of the followed release, bare ones too:
+apimachinery, apiextensions-apiserver and kube-aggregator of the followed release, bare ones too:
 
-    python scripts/generate_omitted.py path/to/api path/to/apimachinery path/to/apiextensions-apiserver
+    python scripts/generate_omitted.py path/to/api path/to/apimachinery path/to/apiextensions-apiserver \\
+        path/to/kube-aggregator
 """
 
 import json

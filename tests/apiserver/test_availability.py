@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.apiserver.api import Api, Object
+from tests.apiserver.api import Api, Object, on
 from tests.apiserver.test_startup import started
 
 from pilothouse.apiserver.availability import judge
@@ -62,6 +62,12 @@ def test_what_is_said(spec: Object, service: Any, slices: list[Object], reason: 
     verdict = judge(spec, service, slices)
     assert (verdict.reason, verdict.message) == (reason, message)
     assert (verdict.status == "True") is (reason == "Local")
+
+
+def test_what_is_false_is_not_stored() -> None:
+    spec = {**SPEC, "insecureSkipTLSVerify": False, "groupPriorityMinimum": 1, "versionPriority": 1}
+    made = on(lambda api: api.made(API_SERVICES, {"metadata": {"name": "v1.g.example.com"}, "spec": spec}))
+    assert "insecureSkipTLSVerify" not in made["spec"]
 
 
 def test_the_condition_follows_the_service() -> None:
