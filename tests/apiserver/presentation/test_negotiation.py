@@ -1,5 +1,7 @@
 """The Accept header decides the form."""
 
+import json
+
 import pytest
 
 from pilothouse.apiserver.presentation.negotiation import (
@@ -13,6 +15,7 @@ from pilothouse.apiserver.presentation.negotiation import (
     choose,
     wants_pretty,
 )
+from pilothouse.apiserver.presentation.partial import partial_object
 
 KUBECTL_GET = (
     "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"
@@ -72,3 +75,13 @@ def test_people_get_indented_json() -> None:
     assert not wants_pretty("0", "curl/8.0")
     assert not wants_pretty("yes", "curl/8.0")
     assert not wants_pretty("", "kubectl/v1.36")
+
+
+def test_metadata_alone_has_no_annotations_that_are_fields() -> None:
+    """What only a conversion to v1 writes into annotations."""
+    of_autoscaler = b'{"autoscaling.alpha.kubernetes.io/metrics":"[]","note":"autoscaling.alpha.kubernetes.io/"}'
+    autoscaler = b'{"kind":"HorizontalPodAutoscaler","apiVersion":"autoscaling/v1","metadata":{"annotations":%s}}'
+    shown = json.loads(partial_object(autoscaler % of_autoscaler))
+    assert shown["metadata"] == {"annotations": {"note": "autoscaling.alpha.kubernetes.io/"}}
+    daemons = b'{"kind":"DaemonSet","metadata":{"annotations":{"deprecated.daemonset.template.generation":"1"}}}'
+    assert json.loads(partial_object(daemons))["metadata"] == {}

@@ -23,23 +23,31 @@ def metadata_of(value: bytes) -> msgspec.Raw:
 def partial_object(value: bytes, version: str = "v1") -> bytes:
     """The object as ``PartialObjectMetadata`` of that version of meta.k8s.io."""
     metadata = bytes(_decode(value).metadata)
-    if _COUNTER in metadata and value.startswith(b'{"kind":"DaemonSet"'):
-        metadata = _without_counter(metadata)
+    for kind, prefix in _SHOWN_BY_CONVERSION:
+        if prefix in metadata and value.startswith(kind):
+            metadata = _without_annotations(metadata, prefix.decode())
     return b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/%s","metadata":%s}' % (
         version.encode(),
         metadata,
     )
 
 
-_COUNTER = b"deprecated.daemonset.template.generation"
+_SHOWN_BY_CONVERSION = (
+    (b'{"kind":"DaemonSet"', b"deprecated.daemonset.template.generation"),
+    (b'{"kind":"HorizontalPodAutoscaler","apiVersion":"autoscaling/v1"', b"autoscaling.alpha.kubernetes.io/"),
+)
+"""Kinds, and what their annotations begin with that are fields, shown so by conversion to v1. Metadata alone does not
+go through it (kubernetes ``pkg/apis/{apps,autoscaling}/v1/conversion.go``, v1.36)."""
 
 
-def _without_counter(text: bytes) -> bytes:
-    """The annotation is a field that only conversion to v1 shows so, which metadata alone does not go through
-    (kubernetes pkg/apis/apps/v1/conversion.go, v1.36)."""
+def _without_annotations(text: bytes, prefix: str) -> bytes:
     metadata = msgspec.json.decode(text)
-    del metadata["annotations"][_COUNTER.decode()]
-    if not metadata["annotations"]:
+    annotations = metadata.get("annotations") or {}
+    kept = {name: value for name, value in annotations.items() if not name.startswith(prefix)}
+    if kept == annotations:
+        return text
+    metadata["annotations"] = kept
+    if not kept:
         del metadata["annotations"]
     return msgspec.json.encode(metadata)
 

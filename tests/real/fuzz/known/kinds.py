@@ -58,7 +58,8 @@ def _attachable(seen: Seen) -> bool:
 
 
 def _stateful_sets(seen: Seen) -> bool:
-    if seen.theirs.code in (200, 201, 409) and seen.ours.code == 422 and "spec.template.spec" in str(seen.ours.body):
+    judged = r"spec\.(template\.spec|volumeClaimTemplates\[|serviceName)"
+    if seen.theirs.code in (200, 201, 409) and seen.ours.code == 422 and re.search(judged, str(seen.ours.body)):
         return True
     if seen.theirs.accepted and seen.ours.code == 422:
         return seen.request.method == "POST" and "metadata.name: Invalid value" in str(seen.ours.body)
@@ -79,7 +80,7 @@ def _judged_in_pods(seen: Seen) -> bool:
     if seen.ours.code != 422 or seen.theirs.code == 422:
         return False
     told = re.findall(r"(\S+): (?:Invalid|Required|Forbidden)", str(seen.ours.body["message"]))
-    judged = r"topologySpreadConstraints\[\d+\]\.labelSelector\.|status\.qosClass$"
+    judged = r"topologySpreadConstraints\[\d+\]\.labelSelector\.|status\.qosClass$|\.ephemeralContainers"
     return bool(told) and all(re.search(judged, each) for each in told)
 
 
@@ -107,9 +108,17 @@ def _negative_grace(seen: Seen) -> bool:
     return isinstance(before, int) and before < 0 and after == 1
 
 
+def _revisions(seen: Seen) -> bool:
+    if seen.theirs.accepted and seen.ours.code == 422:
+        return " data: " in seen.ours.body["message"]
+    return seen.theirs.code == 422 and seen.ours.accepted
+
+
 def _claims(seen: Seen) -> bool:
     if seen.path.endswith("spec.dataSource"):
         return seen.difference.theirs is ABSENT
+    if seen.theirs.accepted and seen.ours.code == 422:
+        return "spec.dataSource" in seen.ours.body["message"]
     told = str(seen.theirs.body)
     return seen.theirs.code == 422 and seen.ours.accepted and "StorageClassName: nil" in told
 
@@ -127,6 +136,8 @@ def _jobs(seen: Seen) -> bool:
         return True
     if re.search("controller-uid|batch.kubernetes.io/", f"{seen.path}{seen.difference.ours}") is not None:
         return True
+    if seen.theirs.accepted and seen.ours.code == 422 and seen.request.path.endswith("/status"):
+        return " status." in seen.ours.body["message"]
     if seen.request.kind_of_patch == "json" and "/controller-uid" in pointers(seen.request.body):
         return seen.theirs.code == seen.ours.code == 422
     return seen.theirs.code == 422 and seen.ours.accepted and "spec.selector: " in str(seen.theirs.body)
@@ -134,6 +145,7 @@ def _jobs(seen: Seen) -> bool:
 
 _CLAIMS = "persistentvolumeclaims"
 _DRIVERS, _DRIVERS_OF_NODES = "csidrivers.storage.k8s.io", "csinodes.storage.k8s.io"
+_CLASSES, _KEPT = "storageclasses.storage.k8s.io", "provisioner|parameters|reclaimPolicy|volumeBindingMode"
 _AUTOSCALERS = "horizontalpodautoscalers.autoscaling"
 _EVENTS = "events.events.k8s.io"
 _SETS = "statefulsets.apps"
@@ -174,10 +186,10 @@ KINDS: tuple[Row, ...] = (
             "v1.21": "`ttlSecondsAfterFinished` is there without a feature gate",
             "v1.27": "what the server says of a job in labels is there under `batch.kubernetes.io/` too, so that a "
             "name that is no label is told of twice, and a generated selector is another",
-            "v1.31": "`manualSelector` is false where it is not given",
+            "v1.31": "`manualSelector` is false where it is not given, and what a status may say is judged",
         },
         applies=of("jobs.batch", applies=_jobs),
-        causes=of("jobs.batch", applies=cause(r"spec\.template\.(metadata\.)?labels")),
+        causes=of("jobs.batch", applies=cause(r"spec\.template\.(metadata\.)?labels|status\..*")),
     ),
     Row(
         "generations",
@@ -206,6 +218,7 @@ KINDS: tuple[Row, ...] = (
     Row(
         "specs of pods, also in templates",
         {
+            "v1.23": "ephemeral containers took a feature gate before; templates may have none",
             "v1.25": "an init container's name that is there already is told of once; a `terminationMessagePolicy` "
             "that is none is not supported, before it was invalid",
             "v1.27": "selectors of topology spread constraints are judged",
@@ -231,13 +244,15 @@ KINDS: tuple[Row, ...] = (
             "v1.22": "they count available pods",
             "v1.27": "their names have no dots",
             "v1.33": "more of them may change (`revisionHistoryLimit`), which the error lists",
-            "v1.34": "a `partition` is always filled in, and their pod templates are validated like all others",
+            "v1.34": "a `partition` is always filled in, and their templates of pods and claims are validated like all "
+            "others",
         },
         applies=of(_SETS, applies=_stateful_sets),
         causes=of(
             _SETS,
             applies=anyone(
-                lambda seen: seen.path.startswith("cause spec.template.spec."),
+                lambda seen: seen.path.startswith(("cause spec.template.spec.", "cause spec.volumeClaimTemplates[")),
+                cause(r"spec\.serviceName"),
                 cause("spec", "updates to statefulset spec"),
                 cause(r"spec\.revisionHistoryLimit"),
                 cause(r"metadata\.(generateN|n)ame", "Invalid value", "label|63 characters"),
@@ -265,8 +280,13 @@ KINDS: tuple[Row, ...] = (
     ),
     Row(
         "ControllerRevisions",
-        {"v1.21": "strategic merge patches are granted; before, their data seemed to change"},
-        applies=of("controllerrevisions.apps", applies=lambda seen: seen.theirs.code == 422 and seen.ours.accepted),
+        {
+            "v1.21": "strategic merge patches are granted; before, their data seemed to change",
+            "v1.31": "their data is an object, which is looked at when they are made, and only then",
+        },
+        applies=of("controllerrevisions.apps", applies=_revisions),
+        causes=of("controllerrevisions.apps", applies=cause("data")),
+        diverges=True,
     ),
     Row(
         "autoscalers",
@@ -309,17 +329,20 @@ KINDS: tuple[Row, ...] = (
         ),
     ),
     Row(
-        "CSI drivers, also of nodes",
+        "kinds of storage.k8s.io",
         {
             "v1.22": "`storageCapacity` and `requiresRepublish` are there without a feature gate; two fields of a "
             "CSIDriver may not change, before it was its whole spec; a node's id may be longer than 128 characters",
             "v1.30": "more of a CSIDriver's spec may change",
             "v1.33": "what may not change of a CSINode is called `spec.drivers`",
-            "v1.36": "how much a driver of a CSINode can attach may change",
+            "v1.36": "how much a driver of a CSINode can attach may change; what stays in a StorageClass is immutable, "
+            "before it was forbidden",
         },
         applies=anyone(of(_DRIVERS, applies=_drivers), of(_DRIVERS_OF_NODES, applies=_attachable)),
         causes=anyone(
             of(_DRIVERS, applies=cause(r"spec(\..*)?")),
+            of(_CLASSES, applies=cause(_KEPT, "updates to .* are forbidden")),
+            of(_CLASSES, applies=cause(_KEPT, "", "field is immutable")),
             of(_DRIVERS_OF_NODES, applies=cause(r"CSINodeDriver|spec\.drivers")),
             of(_DRIVERS_OF_NODES, applies=cause(r"spec\.drivers\[\d+\]\.nodeID", "must be 128 characters or less")),
             of(_DRIVERS_OF_NODES, applies=cause(r"spec\.drivers\[\d+\]\.nodeID", "", "must be 256 characters or less")),
