@@ -47,6 +47,11 @@ def _service_registry(seen: Seen) -> bool:
     return seen.theirs.code == 422 and seen.ours.code != 422 and re.search("clusterIP|ersion", told) is not None
 
 
+def _service_status(seen: Seen) -> bool:
+    refused = seen.theirs.code != 422 and seen.ours.code == 422
+    return refused and "may only be used when `spec.type` is 'LoadBalancer'" in seen.ours.body["message"]
+
+
 def _drivers(seen: Seen) -> bool:
     if seen.theirs.code == 422 and seen.ours.accepted:
         return "spec: Invalid value" in str(seen.theirs.body)
@@ -167,9 +172,12 @@ KINDS: tuple[Row, ...] = (
             "and what is wrong is found in one place",
             "v1.24": "`allocateLoadBalancerNodePorts` and load balancers of several protocols took gates, too",
             "v1.27": "`externalTrafficPolicy` is defaulted also with `externalIPs`",
+            "v1.29": "only load balancers have a status",
             "v1.36": "their names may begin with a digit, where others name them, too",
         },
-        applies=of("services", applies=anyone(_families, _service_registry, new("spec.externalTrafficPolicy"))),
+        applies=of(
+            "services", applies=anyone(_families, _service_registry, _service_status, new("spec.externalTrafficPolicy"))
+        ),
         causes=anyone(
             of("services", applies=lambda seen: seen.path != "cause patch"),
             cause(r".*\.service\.name|metadata\.name", "DNS-1035", "RFC 1123"),
