@@ -3,40 +3,10 @@
 A kind grows by getting a class of its own in a module here; until then it is stored with generic metadata handling.
 """
 
+import importlib
 from functools import cache
 
 from pilothouse.apiserver.resources import built_in
-from pilothouse.apiserver.strategies import (
-    autoscalers,
-    certificates,
-    claims,
-    configuration,
-    definitions,
-    device_claims,
-    device_slices,
-    endpoints,
-    events,
-    flow_control,
-    ingresses,
-    jobs,
-    leases,
-    limits,
-    migrations,
-    namespaces,
-    network_policies,
-    nodes,
-    others,
-    pods,
-    policies,
-    pool_requests,
-    ranges,
-    registrations,
-    rights,
-    services,
-    storage_kinds,
-    volumes,
-    workloads,
-)
 from pilothouse.apiserver.strategies.base import Strategy
 from pilothouse.apiserver.strategies.custom import CustomStrategy
 from pilothouse.apiserver.strategies.judgements import OF_KIND, ONCE
@@ -145,77 +115,86 @@ _TRACKED = {
     "endpointslices.discovery.k8s.io": ("endpoints", "ports", "addressType"),
 }
 
-_SPECIAL: dict[str, type[Strategy]] = {
-    "pods": pods.PodStrategy,
-    "podtemplates": workloads.PodTemplateStrategy,
-    "replicasets.apps": workloads.ReplicaSetStrategy,
-    "replicationcontrollers": workloads.ReplicationControllerStrategy,
-    "deployments.apps": workloads.DeploymentStrategy,
-    "daemonsets.apps": workloads.DaemonSetStrategy,
-    "statefulsets.apps": workloads.StatefulSetStrategy,
-    "namespaces": namespaces.NamespaceStrategy,
-    "nodes": nodes.NodeStrategy,
-    "events": events.CoreEventStrategy,
-    "events.events.k8s.io": events.EventStrategy,
-    "leases.coordination.k8s.io": leases.LeaseStrategy,
-    "customresourcedefinitions.apiextensions.k8s.io": definitions.DefinitionStrategy,
-    "horizontalpodautoscalers.autoscaling": autoscalers.AutoscalerStrategy,
-    "configmaps": configuration.ConfigMapStrategy,
-    "serviceaccounts": configuration.AccountStrategy,
-    "secrets": configuration.SecretStrategy,
-    "services": services.ServiceStrategy,
-    "certificatesigningrequests.certificates.k8s.io": certificates.CertificateRequestStrategy,
-    "jobs.batch": jobs.JobStrategy,
-    "cronjobs.batch": jobs.CronJobStrategy,
-    "controllerrevisions.apps": limits.RevisionStrategy,
-    "limitranges": limits.LimitRangeStrategy,
-    "resourcequotas": limits.QuotaStrategy,
-    "poddisruptionbudgets.policy": limits.BudgetStrategy,
-    "priorityclasses.scheduling.k8s.io": limits.PriorityClassStrategy,
-    "runtimeclasses.node.k8s.io": limits.RuntimeClassStrategy,
-    "persistentvolumes": volumes.VolumeStrategy,
-    "persistentvolumeclaims": claims.ClaimStrategy,
-    "storageclasses.storage.k8s.io": storage_kinds.StorageClassStrategy,
-    "csidrivers.storage.k8s.io": storage_kinds.DriverStrategy,
-    "csinodes.storage.k8s.io": storage_kinds.DriverNodeStrategy,
-    "csistoragecapacities.storage.k8s.io": storage_kinds.CapacityStrategy,
-    "volumeattachments.storage.k8s.io": storage_kinds.AttachmentStrategy,
-    "volumeattributesclasses.storage.k8s.io": storage_kinds.AttributesClassStrategy,
-    "endpoints": endpoints.EndpointsStrategy,
-    "endpointslices.discovery.k8s.io": endpoints.SliceStrategy,
-    "ingresses.networking.k8s.io": ingresses.IngressStrategy,
-    "ingressclasses.networking.k8s.io": ingresses.IngressClassStrategy,
-    "servicecidrs.networking.k8s.io": ranges.RangeStrategy,
-    "ipaddresses.networking.k8s.io": ranges.AddressStrategy,
-    "networkpolicies.networking.k8s.io": network_policies.NetworkPolicyStrategy,
-    "mutatingwebhookconfigurations.admissionregistration.k8s.io": registrations.MutatingWebhooksStrategy,
-    "validatingwebhookconfigurations.admissionregistration.k8s.io": registrations.WebhooksStrategy,
-    "validatingadmissionpolicies.admissionregistration.k8s.io": policies.PolicyStrategy,
-    "mutatingadmissionpolicies.admissionregistration.k8s.io": policies.MutatingPolicyStrategy,
-    "validatingadmissionpolicybindings.admissionregistration.k8s.io": policies.PolicyBindingStrategy,
-    "mutatingadmissionpolicybindings.admissionregistration.k8s.io": policies.MutatingPolicyBindingStrategy,
-    "apiservices.apiregistration.k8s.io": registrations.ApiServiceStrategy,
-    "roles.rbac.authorization.k8s.io": rights.RoleStrategy,
-    "clusterroles.rbac.authorization.k8s.io": rights.ClusterRoleStrategy,
-    "rolebindings.rbac.authorization.k8s.io": rights.BindingStrategy,
-    "clusterrolebindings.rbac.authorization.k8s.io": rights.ClusterBindingStrategy,
-    "flowschemas.flowcontrol.apiserver.k8s.io": flow_control.FlowSchemaStrategy,
-    "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": flow_control.PriorityLevelStrategy,
-    "componentstatuses": others.ComponentStrategy,
-    "deviceclasses.resource.k8s.io": device_claims.DeviceClassStrategy,
-    "resourceclaims.resource.k8s.io": device_claims.ClaimOfDevicesStrategy,
-    "resourceclaimtemplates.resource.k8s.io": device_claims.ClaimTemplateStrategy,
-    "resourceslices.resource.k8s.io": device_slices.DeviceSliceStrategy,
-    "resourcepoolstatusrequests.resource.k8s.io": pool_requests.PoolRequestStrategy,
-    "storageversionmigrations.storagemigration.k8s.io": migrations.MigrationStrategy,
+_SPECIAL: dict[str, str] = {
+    "pods": "pods:PodStrategy",
+    "podtemplates": "workloads:PodTemplateStrategy",
+    "replicasets.apps": "workloads:ReplicaSetStrategy",
+    "replicationcontrollers": "workloads:ReplicationControllerStrategy",
+    "deployments.apps": "workloads:DeploymentStrategy",
+    "daemonsets.apps": "workloads:DaemonSetStrategy",
+    "statefulsets.apps": "workloads:StatefulSetStrategy",
+    "namespaces": "namespaces:NamespaceStrategy",
+    "nodes": "nodes:NodeStrategy",
+    "events": "events:CoreEventStrategy",
+    "events.events.k8s.io": "events:EventStrategy",
+    "leases.coordination.k8s.io": "leases:LeaseStrategy",
+    "customresourcedefinitions.apiextensions.k8s.io": "definitions:DefinitionStrategy",
+    "horizontalpodautoscalers.autoscaling": "autoscalers:AutoscalerStrategy",
+    "configmaps": "configuration:ConfigMapStrategy",
+    "serviceaccounts": "configuration:AccountStrategy",
+    "secrets": "configuration:SecretStrategy",
+    "services": "services:ServiceStrategy",
+    "certificatesigningrequests.certificates.k8s.io": "certificates:CertificateRequestStrategy",
+    "jobs.batch": "jobs:JobStrategy",
+    "cronjobs.batch": "jobs:CronJobStrategy",
+    "controllerrevisions.apps": "limits:RevisionStrategy",
+    "limitranges": "limits:LimitRangeStrategy",
+    "resourcequotas": "limits:QuotaStrategy",
+    "poddisruptionbudgets.policy": "limits:BudgetStrategy",
+    "priorityclasses.scheduling.k8s.io": "limits:PriorityClassStrategy",
+    "runtimeclasses.node.k8s.io": "limits:RuntimeClassStrategy",
+    "persistentvolumes": "volumes:VolumeStrategy",
+    "persistentvolumeclaims": "claims:ClaimStrategy",
+    "storageclasses.storage.k8s.io": "storage_kinds:StorageClassStrategy",
+    "csidrivers.storage.k8s.io": "storage_kinds:DriverStrategy",
+    "csinodes.storage.k8s.io": "storage_kinds:DriverNodeStrategy",
+    "csistoragecapacities.storage.k8s.io": "storage_kinds:CapacityStrategy",
+    "volumeattachments.storage.k8s.io": "storage_kinds:AttachmentStrategy",
+    "volumeattributesclasses.storage.k8s.io": "storage_kinds:AttributesClassStrategy",
+    "endpoints": "endpoints:EndpointsStrategy",
+    "endpointslices.discovery.k8s.io": "endpoints:SliceStrategy",
+    "ingresses.networking.k8s.io": "ingresses:IngressStrategy",
+    "ingressclasses.networking.k8s.io": "ingresses:IngressClassStrategy",
+    "servicecidrs.networking.k8s.io": "ranges:RangeStrategy",
+    "ipaddresses.networking.k8s.io": "ranges:AddressStrategy",
+    "networkpolicies.networking.k8s.io": "network_policies:NetworkPolicyStrategy",
+    "mutatingwebhookconfigurations.admissionregistration.k8s.io": "registrations:MutatingWebhooksStrategy",
+    "validatingwebhookconfigurations.admissionregistration.k8s.io": "registrations:WebhooksStrategy",
+    "validatingadmissionpolicies.admissionregistration.k8s.io": "policies:PolicyStrategy",
+    "mutatingadmissionpolicies.admissionregistration.k8s.io": "policies:MutatingPolicyStrategy",
+    "validatingadmissionpolicybindings.admissionregistration.k8s.io": "policies:PolicyBindingStrategy",
+    "mutatingadmissionpolicybindings.admissionregistration.k8s.io": "policies:MutatingPolicyBindingStrategy",
+    "apiservices.apiregistration.k8s.io": "registrations:ApiServiceStrategy",
+    "roles.rbac.authorization.k8s.io": "rights:RoleStrategy",
+    "clusterroles.rbac.authorization.k8s.io": "rights:ClusterRoleStrategy",
+    "rolebindings.rbac.authorization.k8s.io": "rights:BindingStrategy",
+    "clusterrolebindings.rbac.authorization.k8s.io": "rights:ClusterBindingStrategy",
+    "flowschemas.flowcontrol.apiserver.k8s.io": "flow_control:FlowSchemaStrategy",
+    "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": "flow_control:PriorityLevelStrategy",
+    "componentstatuses": "others:ComponentStrategy",
+    "deviceclasses.resource.k8s.io": "device_claims:DeviceClassStrategy",
+    "resourceclaims.resource.k8s.io": "device_claims:ClaimOfDevicesStrategy",
+    "resourceclaimtemplates.resource.k8s.io": "device_claims:ClaimTemplateStrategy",
+    "resourceslices.resource.k8s.io": "device_slices:DeviceSliceStrategy",
+    "resourcepoolstatusrequests.resource.k8s.io": "pool_requests:PoolRequestStrategy",
+    "storageversionmigrations.storagemigration.k8s.io": "migrations:MigrationStrategy",
 }
+"""The module and the class; loaded when the first object of the kind is asked for."""
+
+
+def _class_of(name: str) -> type[Strategy]:
+    if name not in _SPECIAL:
+        return Strategy
+    module, _colon, found = _SPECIAL[name].partition(":")
+    made: type[Strategy] = getattr(importlib.import_module(f"{__name__}.{module}"), found)
+    return made
 
 
 @cache
 def strategy_for(group: str, resource: str) -> Strategy:
     """The strategy of a built-in resource; one for all servers, it keeps nothing."""
     name = f"{resource}.{group}" if group else resource
-    strategy = _SPECIAL.get(name, Strategy)()
+    strategy = _class_of(name)()
     strategy.judgements = OF_KIND.get(name, ONCE)
     strategy.unconditional_update = name not in _NO_UNCONDITIONAL_UPDATE
     strategy.create_on_update = name in _CREATE_ON_UPDATE
