@@ -16,14 +16,15 @@ from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.base import Strategy
 from pilothouse.apiserver.strategies.filling import fill
-from pilothouse.apiserver.strategies.registrations import service_problems, url_problems
 from pilothouse.env.later import later
 from pilothouse.machinery.names import dns_1035_label_errors, dns_subdomain_errors
 
 if TYPE_CHECKING:
     from pilothouse.apiserver.customresources import structural
+    from pilothouse.apiserver.strategies import registrations
 else:
     structural = later("pilothouse.apiserver.customresources.structural")
+    registrations = later("pilothouse.apiserver.strategies.registrations")
 
 FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 _PENDING = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
@@ -486,9 +487,9 @@ def _client_problems(config: Object, path: str) -> list[FieldError]:
     url: str | None = config.get("url")
     service: Object | None = config.get("service")
     if url is not None and service is None:
-        return url_problems(url, f"{path}.url")
+        return registrations.url_problems(url, f"{path}.url")
     if service is not None and url is None:
-        return service_problems(service, f"{path}.service")
+        return registrations.service_problems(service, f"{path}.service")
     return [errors.required(path, "exactly one of url or service is required")]
 
 

@@ -1,7 +1,6 @@
-"""ResourceClaims, their templates, and DeviceClasses: which devices are wished for.
+"""What is wrong with ResourceClaims, their templates, and DeviceClasses: which devices are wished for.
 
-After kubernetes' ``pkg/apis/resource/{v1/defaults.go,validation}`` and ``pkg/registry/resource`` (v1.36). What a claim
-has got is ``device_allocations``'.
+After kubernetes' ``pkg/apis/resource/validation`` (v1.36). What a claim has got is ``device_allocations``'.
 """
 
 from collections.abc import Mapping, Set
@@ -10,8 +9,6 @@ from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.amounts import is_extended
-from pilothouse.apiserver.strategies.base import Strategy
-from pilothouse.apiserver.strategies.device_allocations import keep_allocated, status_problems
 from pilothouse.apiserver.strategies.device_parts import (
     configuration_problems,
     device_toleration_problems,
@@ -22,7 +19,6 @@ from pilothouse.apiserver.strategies.device_parts import (
 )
 from pilothouse.apiserver.strategies.device_requests import reference_problems, request_names
 from pilothouse.apiserver.strategies.device_selectors import selectors_problems
-from pilothouse.apiserver.strategies.filling import child, fill, fixed
 from pilothouse.apiserver.strategies.selectors import annotation_problems, label_problems_in
 from pilothouse.machinery.names import dns_subdomain_errors
 
@@ -32,83 +28,34 @@ _MODES = ("All", "ExactCount")
 _ONE_KIND = "exactly one of `exactly` or `firstAvailable` is required"
 
 
-def _default_devices(spec: Object) -> None:
-    for request in (spec.get("devices") or {}).get("requests") or ():
-        exactly = request.get("exactly")
-        for wanted in [*([exactly] if exactly is not None else []), *(request.get("firstAvailable") or ())]:
-            fill(wanted, {"allocationMode": "ExactCount"})
-            if wanted["allocationMode"] == "ExactCount":
-                fill(wanted, {"count": 1})
-            for toleration in wanted.get("tolerations") or ():
-                fill(toleration, {"operator": "Equal"})
+def template_problems(spec: Object) -> list[FieldError]:
+    """What is wrong with a template."""
+    metadata = spec["metadata"]
+    problems = annotation_problems(metadata.get("annotations") or {}, "spec.metadata.annotations")
+    problems += label_problems_in(metadata.get("labels") or {}, "spec.metadata.labels")
+    problems += [
+        errors.not_allowed(f"spec.metadata.{name}", "cannot be set")
+        for name, value in metadata.items()
+        if value and name not in ("annotations", "labels")
+    ]
+    return problems + claim_problems(spec["spec"].get("devices") or {}, "spec.spec.devices")
 
 
-class ClaimOfDevicesStrategy(Strategy):
-    """ResourceClaims: the wish never changes."""
-
-    def default(self, obj: Object) -> None:
-        _default_devices(child(obj, "spec"))
-
-    def prepare_status(self, obj: Object, old: Object, now: str) -> None:
-        keep_allocated(child(obj, "status"), old.get("status") or {})
-
-    def validate(self, obj: Object) -> list[FieldError]:
-        return _claim_problems(obj["spec"].get("devices") or {}, "spec.devices")
-
-    def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        return fixed(obj, old, "", ("spec",))
-
-    def validate_status(self, obj: Object, old: Object) -> list[FieldError]:
-        return status_problems(obj, old)
+def class_problems(spec: Object, old: Object | None) -> list[FieldError]:
+    """What is wrong with a class. What is as it was is not looked at again."""
+    selectors = spec.get("selectors") or []
+    stored = old is not None and selectors == (old.get("selectors") or [])
+    problems = selectors_problems(selectors, "spec.selectors", stored=stored)
+    problems += items_problems(spec.get("config") or [], _MOST, "spec.config", configuration_problems)
+    name = spec.get("extendedResourceName")
+    if name is not None and not is_extended(name):
+        text = "must be a valid extended resource name"
+        problems.append(errors.invalid_value("spec.extendedResourceName", name, text))
+    return problems
 
 
-class ClaimTemplateStrategy(Strategy):
-    """ResourceClaimTemplates never change."""
-
-    def default(self, obj: Object) -> None:
-        spec = child(obj, "spec")
-        child(spec, "metadata")
-        _default_devices(child(spec, "spec"))
-
-    def validate(self, obj: Object) -> list[FieldError]:
-        spec = obj["spec"]
-        metadata = spec["metadata"]
-        problems = annotation_problems(metadata.get("annotations") or {}, "spec.metadata.annotations")
-        problems += label_problems_in(metadata.get("labels") or {}, "spec.metadata.labels")
-        problems += [
-            errors.not_allowed(f"spec.metadata.{name}", "cannot be set")
-            for name, value in metadata.items()
-            if value and name not in ("annotations", "labels")
-        ]
-        return problems + _claim_problems(spec["spec"].get("devices") or {}, "spec.spec.devices")
-
-    def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        return fixed(obj, old, "", ("spec",))
-
-
-class DeviceClassStrategy(Strategy):
-    """DeviceClasses. What is not changed is not looked at again."""
-
-    def validate(self, obj: Object) -> list[FieldError]:
-        return self._problems(obj.get("spec") or {}, None)
-
-    def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        return self._problems(obj.get("spec") or {}, old.get("spec") or {})
-
-    @staticmethod
-    def _problems(spec: Object, old: Object | None) -> list[FieldError]:
-        selectors = spec.get("selectors") or []
-        stored = old is not None and selectors == (old.get("selectors") or [])
-        problems = selectors_problems(selectors, "spec.selectors", stored=stored)
-        problems += items_problems(spec.get("config") or [], _MOST, "spec.config", configuration_problems)
-        name = spec.get("extendedResourceName")
-        if name is not None and not is_extended(name):
-            text = "must be a valid extended resource name"
-            problems.append(errors.invalid_value("spec.extendedResourceName", name, text))
-        return problems
-
-
-def _claim_problems(claim: Object, path: str) -> list[FieldError]:
+def claim_problems(claim: Object, path: str) -> list[FieldError]:
+    """What is wrong with a claim."""
     requests = claim.get("requests") or []
     names = request_names(requests)
     problems = set_problems(

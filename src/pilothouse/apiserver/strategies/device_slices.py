@@ -1,7 +1,6 @@
-"""ResourceSlices: which devices a node or a driver has.
+"""What is wrong with ResourceSlices: which devices a node or a driver has.
 
-After kubernetes' ``pkg/apis/resource/validation/validation.go`` and ``pkg/registry/resource/resourceslice/strategy.go``
-(v1.36). What gates switch on that are off is dropped: lists as attributes, and amounts that are taken from a node's.
+After kubernetes' ``pkg/apis/resource/validation/validation.go`` (v1.36).
 """
 
 import re
@@ -10,7 +9,6 @@ from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.affinities import node_selector_problems
-from pilothouse.apiserver.strategies.base import Strategy
 from pilothouse.apiserver.strategies.device_capacities import capacity_problems
 from pilothouse.apiserver.strategies.device_parts import (
     binding_problems,
@@ -23,7 +21,7 @@ from pilothouse.apiserver.strategies.device_parts import (
     taint_problems,
 )
 from pilothouse.apiserver.strategies.drivers import driver_problems
-from pilothouse.apiserver.strategies.filling import fill, fixed
+from pilothouse.apiserver.strategies.filling import fixed
 from pilothouse.machinery.names import dns_subdomain_errors
 
 _MOST_DEVICES, _MOST_ADVANCED = 128, 64
@@ -34,7 +32,6 @@ _MOST_TAINTS = 16
 _LONGEST_VALUE = 64
 _LONGEST_LABEL = 63
 _VALUES = ("bool", "int", "string", "version")
-_LISTS = ("bools", "ints", "strings", "versions")
 _PLACES = ("nodeName", "nodeSelector", "allNodes")
 _NUMBER = r"(?:0|[1-9]\d*)"
 _PRE = r"(?:0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)"
@@ -43,45 +40,8 @@ _version = re.compile(
 )
 
 
-class DeviceSliceStrategy(Strategy):
-    """The driver, its pool and the node stay. Of a device only what is new is looked at."""
-
-    selectable = {"spec.nodeName": ("spec", "nodeName"), "spec.driver": ("spec", "driver")}  # read only
-    selectable_namespace = False
-
-    def stamp(self, obj: Object, now: str) -> None:
-        for device in (obj.get("spec") or {}).get("devices") or ():
-            for taint in device.get("taints") or ():
-                fill(taint, {"timeAdded": now})
-
-    def prepare_create(self, obj: Object, now: str) -> None:
-        _drop_disabled(obj)
-
-    def prepare_update(self, obj: Object, old: Object) -> None:
-        _drop_disabled(obj)
-
-    def validate(self, obj: Object) -> list[FieldError]:
-        return _slice_problems(obj.get("spec") or {}, None)
-
-    def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        spec, before = obj.get("spec") or {}, old.get("spec") or {}
-        if spec == before:
-            return []
-        return _slice_problems(spec, before)
-
-    def refuses_field(self, path: str) -> str:
-        return f"field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: {path}"
-
-
-def _drop_disabled(obj: Object) -> None:
-    for device in (obj.get("spec") or {}).get("devices") or ():
-        device.pop("nodeAllocatableResourceMappings", None)
-        for attribute in (device.get("attributes") or {}).values():
-            for field in _LISTS:
-                attribute.pop(field, None)
-
-
-def _slice_problems(spec: Object, old: Object | None) -> list[FieldError]:
+def slice_problems(spec: Object, old: Object | None) -> list[FieldError]:
+    """What is wrong with a slice. Of a device only what is new is looked at."""
     problems = driver_problems(spec.get("driver") or "", "spec.driver")
     pool = spec.get("pool") or {}
     problems += _pool_problems(pool, "spec.pool")

@@ -3,16 +3,23 @@
 After kubernetes' ``pkg/apis/admissionregistration/{v1/defaults.go,validation}`` (v1.36).
 """
 
+from typing import TYPE_CHECKING
+
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.admission_rules import default_matched, matched_problems, mutable_problems
 from pilothouse.apiserver.strategies.base import Strategy
 from pilothouse.apiserver.strategies.conditions import condition_problems
-from pilothouse.apiserver.strategies.expressions import mutation_problems, validation_problems, variable_problems
 from pilothouse.apiserver.strategies.filling import child, fill
 from pilothouse.apiserver.strategies.selectors import selector_problems
+from pilothouse.env.later import later
 from pilothouse.machinery.names import dns_1035_label_errors, dns_subdomain_errors, path_segment_errors
+
+if TYPE_CHECKING:
+    from pilothouse.apiserver.strategies import expressions
+else:
+    expressions = later("pilothouse.apiserver.strategies.expressions")
 
 FAILURE = ("Fail", "Ignore")
 REINVOCATION = ("IfNeeded", "Never")
@@ -49,7 +56,7 @@ class PolicyStrategy(Strategy):
             if not constraints.get("resourceRules"):
                 problems.append(errors.required(f"{where}.resourceRules"))
             problems += self._more_constraints(constraints, where)
-        return problems + variable_problems(spec) + self._actions(obj)
+        return problems + expressions.variable_problems(spec) + self._actions(obj)
 
     def _more_constraints(self, constraints: Object, path: str) -> list[FieldError]:
         return []
@@ -59,7 +66,7 @@ class PolicyStrategy(Strategy):
         if not spec.get("validations") and not spec.get("auditAnnotations"):
             text = "validations or auditAnnotations must contain at least one item"
             return [errors.required(f"spec.{field}", text) for field in ("validations", "auditAnnotations")]
-        return validation_problems(spec, obj["metadata"].get("name") or "")
+        return expressions.validation_problems(spec, obj["metadata"].get("name") or "")
 
     def validate_status(self, obj: Object, old: Object) -> list[FieldError]:
         status = obj.get("status") or {}
@@ -83,7 +90,7 @@ class MutatingPolicyStrategy(PolicyStrategy):
 
     def _actions(self, obj: Object) -> list[FieldError]:
         spec = obj["spec"]
-        problems = mutation_problems(spec)
+        problems = expressions.mutation_problems(spec)
         if not spec.get("mutations"):
             problems.append(errors.required("spec.mutations", "mutations must contain at least one item"))
         again = spec.get("reinvocationPolicy") or ""
