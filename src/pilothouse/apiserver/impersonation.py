@@ -13,7 +13,6 @@ import msgspec
 from pilothouse.apiserver.authorization import Attributes, Authorizer, forbidden
 from pilothouse.apiserver.errors import StatusError, bad_request
 from pilothouse.apiserver.identity import ALL_AUTHENTICATED, ANONYMOUS, MASTERS, Identity
-from pilothouse.apiserver.strategies.domain_paths import domain_path_problems
 from pilothouse.machinery.go_text import quote
 from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors
 
@@ -193,5 +192,7 @@ def _extra_problem(extra: Mapping[str, tuple[str, ...]]) -> str:
 
 
 def _key_problem(key: str) -> str:
+    from pilothouse.apiserver.strategies.domain_paths import domain_path_problems  # which no start needs
+
     problems = domain_path_problems(key, "extra.key")
     return str(problems[0]) if problems else ""

@@ -6,13 +6,19 @@ annotations of the v1 form (``autoscaler_forms``).
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object, decode, encode_object
 from pilothouse.apiserver.resources import ResourceInfo, built_in
-from pilothouse.apiserver.strategies import autoscaler_forms as forms
 from pilothouse.apiserver.strategies.base import Strategy
 from pilothouse.apiserver.strategies.filling import child, fill, number_problems
+from pilothouse.env.later import later
+
+if TYPE_CHECKING:
+    from pilothouse.apiserver.strategies import autoscaler_forms as forms
+else:
+    forms = later("pilothouse.apiserver.strategies.autoscaler_forms")
 
 
 @lru_cache(maxsize=1)
