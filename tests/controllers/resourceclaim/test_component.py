@@ -505,12 +505,17 @@ def test_the_claim_of_extended_resources_goes_with_its_pod() -> None:
     """completed-pod-with-extended-resource-claim."""
 
     async def story(world: World) -> None:
-        made = await world.pod("pod", node="n")
+        amounts = {"example.com/gpu": "1"}
+        container = {"name": "main", "image": "pause", "resources": {"requests": amounts, "limits": amounts}}
+        spec = {"containers": [container], "nodeName": "n"}
+        await world.request("POST", PODS, {"metadata": {"name": "pod"}, "spec": spec})
+        made = await phase_of(world, "pod", "Running")
         owner = {"apiVersion": "v1", "kind": "Pod", "name": "pod", "uid": made["metadata"]["uid"], "controller": True}
         metadata = {"annotations": {"resource.kubernetes.io/extended-resource-claim": "true"}}
         await claim(world, "extended", owner=owner, **metadata)
         await allocate(world, "extended", made)
-        status = {"extendedResourceClaimStatus": {"resourceClaimName": "extended", "requestMappings": []}}
+        mapping = {"containerName": "main", "resourceName": "example.com/gpu", "requestName": "container-0-request-0"}
+        status = {"extendedResourceClaimStatus": {"resourceClaimName": "extended", "requestMappings": [mapping]}}
         await world.merge(f"{PODS}/pod/status", {"status": status})
         await soon()
         assert world.metrics.value(COUNT, "true", "false", "extended_resource") == 1
