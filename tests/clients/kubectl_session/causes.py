@@ -333,12 +333,6 @@ CAUSES: tuple[Cause, ...] = (
     field(
         "v1.29", r".*\.items\[1\]\.spec\.podReplacementPolicy", "TerminatingOrFailed", "jobs say when pods are replaced"
     ),
-    field(
-        "v1.31",
-        r".*\.items\[\d\]\.status\.conditions\[SuccessCriteriaMet\].*",
-        ANY,
-        "jobs have done enough before they are complete",
-    ),
     field("v1.31", r".*\.items\[1\]\.spec\.manualSelector", "False", "jobs say that their selector is generated"),
     field("v1.27", r".*\.items\[\d\]\.spec\..*abels\.batch\.kubernetes\.io/.*", ANY, "labels of jobs have a prefix"),
     Cause(

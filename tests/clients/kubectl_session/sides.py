@@ -25,36 +25,6 @@ PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler
 # With it the real server gives pods the token volume that every release since v1.22 gives them.
 GATES = "--feature-gates=BoundServiceAccountTokenVolume=true"
 NODES = 3
-# Since v1.31 a job says that it has done enough before it is complete. The manager of v1.20 does not, so that its word
-# is completed on our side, as whoever keeps such a program would.
-_ENOUGH: dict[str, Any] = {
-    "mutatingadmissionpolicies": {
-        "reinvocationPolicy": "Never",
-        "matchConstraints": {
-            "resourceRules": [
-                {"apiGroups": ["batch"], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["jobs/status"]}
-            ]
-        },
-        "matchConditions": [
-            {
-                "name": "complete",
-                "expression": "has(object.status.conditions) && "
-                "object.status.conditions.exists(c, c.type == 'Complete') && "
-                "!object.status.conditions.exists(c, c.type == 'SuccessCriteriaMet')",
-            }
-        ],
-        "mutations": [
-            {
-                "patchType": "JSONPatch",
-                "jsonPatch": {
-                    "expression": "[JSONPatch{op: 'add', path: '/status/conditions/-', "
-                    "value: {'type': 'SuccessCriteriaMet', 'status': 'True'}}]"
-                },
-            }
-        ],
-    },
-    "mutatingadmissionpolicybindings": {"policyName": "enough"},
-}
 
 
 def missing_programs() -> str:
@@ -128,12 +98,6 @@ class Side:
         assert status in {200, 404}, f"{self.name}: GET {path}: {status} {text}"
         return json.loads(text) if status == 200 else None
 
-    def create(self, path: str, body: Any) -> None:
-        """Make an object before the session begins."""
-        headers = {"Authorization": f"Bearer {ADMIN_TOKEN}", "Content-Type": "application/json"}
-        status, text = self._connections.ask(self._port, "POST", path, json.dumps(body), headers)
-        assert status == 201, f"{self.name}: POST {path}: {status} {text}"
-
     def close(self) -> None:
         """Nothing more is read."""
         self._connections.close()
@@ -187,11 +151,7 @@ def _our_side(directory: Path, server: Program) -> Side:
     cluster = yaml.safe_load((directory / "plane.kubeconfig").read_text())["clusters"][0]["cluster"]
     authority = directory / "ca.crt"
     authority.write_bytes(base64.b64decode(cluster["certificate-authority-data"]))
-    side = Side("ours", directory, cluster["server"], authority)
-    for resource, spec in _ENOUGH.items():
-        path = f"/apis/admissionregistration.k8s.io/v1/{resource}"
-        side.create(path, {"metadata": {"name": "enough"}, "spec": spec})
-    return side
+    return Side("ours", directory, cluster["server"], authority)
 
 
 def _programs(side: Side, keys: RealCluster) -> Iterator[Program]:
