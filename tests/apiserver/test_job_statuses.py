@@ -28,7 +28,17 @@ FAILED = _are("FailureTarget", "Failed", startTime=NOW)
 
 
 def _told(spec: Object, before: Object, after: Object) -> list[str]:
-    return [f"{each.field}: {each.text}" for each in job_status_problems(spec, after, before)]
+    of_others = {**spec, "managedBy": "example.com/jobs"}
+    return [f"{each.field}: {each.text}" for each in job_status_problems(of_others, after, before)]
+
+
+@pytest.mark.parametrize("manager", [None, "kubernetes.io/job-controller"])
+def test_what_an_old_manager_says_of_its_jobs_is_taken(manager: str | None) -> None:
+    """One before v1.31 does not say that a job has done enough, and begins it twice when its view is old."""
+    spec = {} if manager is None else {"managedBy": manager}
+    ended = _are("Complete", startTime=LATER, completionTime=LATER, succeeded=1)
+    assert job_status_problems(spec, ended, {"startTime": NOW, "succeeded": 2}) == []
+    assert [each.field for each in job_status_problems(spec, {"failed": -1}, {})] == ["status.failed"]
 
 
 @pytest.mark.parametrize(

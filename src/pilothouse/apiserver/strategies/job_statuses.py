@@ -1,9 +1,12 @@
 """What may be said of a job: validation of writes to its status.
 
 After ``validateJobStatus`` and ``ValidateJobStatusUpdate`` in kubernetes' ``pkg/apis/batch/validation/validation.go``,
-with the options that ``pkg/registry/batch/job/strategy.go`` sets (v1.36). Any program may run a job (``managedBy``), so
-the server sees to it that a job ends once, and as others expect it. Most rules hold only what changes to account: what
-is wrong already must not keep a controller from writing the rest.
+with the options that ``pkg/registry/batch/job/strategy.go`` sets (v1.36). Other programs may run a job
+(``managedBy``), so the server sees to it that such a job ends once, and as everybody expects it. Most rules hold only
+what changes to account: what is wrong already must not keep a controller from writing the rest.
+
+Upstream has held all jobs to these rules since the field is there. Here they hold for jobs that name another manager:
+by them a manager before v1.31 can't complete any job, and such managers run against this server.
 """
 
 from collections.abc import Set
@@ -14,6 +17,7 @@ from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.strategies.filling import IMMUTABLE, number_problems
 from pilothouse.apiserver.strategies.job_indexes import IndexesError, count_indexes, first_in_both
 
+_OWN = (None, "kubernetes.io/job-controller")
 _NUMBERS = ("active", "succeeded", "failed", "ready", "terminating")
 _LASTING = ("Failed", "Complete", "FailureTarget")
 _MET, _TARGET = "SuccessCriteriaMet", "FailureTarget"
@@ -25,24 +29,34 @@ _FINISHED = "finished"
 def job_status_problems(spec: Object, status: Object, before: Object) -> list[FieldError]:
     """What is wrong with ``status``; ``before`` is the stored one."""
     true, was = _true_conditions(status), _true_conditions(before)
+    problems = number_problems(status, "status", _NUMBERS)
+    if status.get("uncountedTerminatedPods"):
+        problems += _uncounted_problems(status["uncountedTerminatedPods"])
+    is_of_others = spec.get("managedBy") not in _OWN
+    if is_of_others:
+        problems += _account_problems(spec, status, before, true, was)
+    if true:
+        problems += _success_problems(spec, true)
+    if is_of_others:
+        problems += _change_problems(spec, status, before, true, was)
+    return problems
+
+
+def _account_problems(spec: Object, status: Object, before: Object, true: Set[str], was: Set[str]) -> list[FieldError]:
+    """What does not go together."""
     changed = {field for field in (*status, *before) if status.get(field) != before.get(field)}
     # Which conditions became true or ceased to be.
     changed |= true ^ was
     if bool(true & _ENDS) != bool(was & _ENDS):
         changed.add(_FINISHED)
-    problems = number_problems(status, "status", _NUMBERS)
-    if status.get("uncountedTerminatedPods"):
-        problems += _uncounted_problems(status["uncountedTerminatedPods"])
+    problems: list[FieldError] = []
     if true or was or status.get("completionTime"):
         problems += _ending_problems(status, true, changed)
     if true & _ENDS:
         problems += _finished_problems(spec, status, changed)
     if "completedIndexes" in changed or "failedIndexes" in changed:
         problems += _index_problems(spec, status, changed)
-    problems += _count_problems(status, true, changed)
-    if true:
-        problems += _success_problems(spec, true)
-    return problems + _change_problems(spec, status, before, true, was)
+    return problems + _count_problems(status, true, changed)
 
 
 def _true_conditions(status: Object) -> set[str]:

@@ -141,8 +141,6 @@ def _jobs(seen: Seen) -> bool:
         return True
     if re.search("controller-uid|batch.kubernetes.io/", f"{seen.path}{seen.difference.ours}") is not None:
         return True
-    if seen.theirs.accepted and seen.ours.code == 422 and seen.request.path.endswith("/status"):
-        return " status." in seen.ours.body["message"]
     if seen.request.kind_of_patch == "json" and "/controller-uid" in pointers(seen.request.body):
         return seen.theirs.code == seen.ours.code == 422
     return seen.theirs.code == 422 and seen.ours.accepted and "spec.selector: " in str(seen.theirs.body)
@@ -194,10 +192,10 @@ KINDS: tuple[Row, ...] = (
             "v1.21": "`ttlSecondsAfterFinished` is there without a feature gate",
             "v1.27": "what the server says of a job in labels is there under `batch.kubernetes.io/` too, so that a "
             "name that is no label is told of twice, and a generated selector is another",
-            "v1.31": "`manualSelector` is false where it is not given, and what a status may say is judged",
+            "v1.31": "`manualSelector` is false where it is not given",
         },
         applies=of("jobs.batch", applies=_jobs),
-        causes=of("jobs.batch", applies=cause(r"spec\.template\.(metadata\.)?labels|status\..*")),
+        causes=of("jobs.batch", applies=cause(r"spec\.template\.(metadata\.)?labels")),
     ),
     Row(
         "generations",
