@@ -172,7 +172,12 @@ def replica_set(name: str = "r", **more: Any) -> Object:
     }
 
 
-def told(answer: Answer) -> list[str]:
-    """What is wrong, each cause once, with its field and text."""
+def all_told(answer: Answer) -> list[str]:
+    """What is wrong, cause by cause, with its field and text."""
     assert answer.status == 422, answer.text
-    return list(dict.fromkeys(f"{cause['field']}: {cause['message']}" for cause in answer.body["details"]["causes"]))
+    return [f"{cause['field']}: {cause['message']}" for cause in answer.body["details"]["causes"]]
+
+
+def told(answer: Answer) -> list[str]:
+    """What is wrong, each cause once."""
+    return list(dict.fromkeys(all_told(answer)))

@@ -61,7 +61,7 @@ API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 def test_what_is_said(spec: Object, service: Any, slices: list[Object], reason: str, message: str) -> None:
     verdict = judge(spec, service, slices)
     assert (verdict.reason, verdict.message) == (reason, message)
-    assert (verdict.status == "True") is (reason == "Local")
+    assert verdict.holds is (reason == "Local")
 
 
 def test_what_is_false_is_not_stored() -> None:

@@ -6,40 +6,19 @@
 from typing import Any
 
 import pytest
-from tests.apiserver.api import PODS, STRATEGIC, Answer, Api, Object, on, pod
+from tests.apiserver.api import PODS, Answer, Api, Object, all_told, on, pod
+from tests.apiserver.pod_bodies import C0, HARD, SUBDOMAIN, claim, container, context
 
-C0 = "spec.containers[0]"
-HARD = "requiredDuringSchedulingIgnoredDuringExecution"
-SOFT = "preferredDuringSchedulingIgnoredDuringExecution"
-LABEL = (
-    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with "
-    "an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
-    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
-)
-SUBDOMAIN = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
-    "end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
-    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
-)
-IDS = "must be between 0 and 2147483647, inclusive"
 WINDOWS = "Forbidden: cannot be set for a windows pod"
 PROFILES = 'supported values: "Localhost", "RuntimeDefault", "Unconfined"'
 
 
-def _c(**more: Any) -> Object:
-    return {"containers": [{"name": "c", "image": "i", **more}]}
-
-
 def _init(**more: Any) -> Object:
-    return {**_c(), "initContainers": [{"name": "i", "image": "i", **more}]}
-
-
-def _context(**more: Any) -> Object:
-    return {"securityContext": more}
+    return {**container(), "initContainers": [{"name": "i", "image": "i", **more}]}
 
 
 def _mount(**more: Any) -> Object:
-    return {"volumes": [{"name": "v"}], **_c(volumeMounts=[{"name": "v", "mountPath": "/v", **more}])}
+    return {"volumes": [{"name": "v"}], **container(volumeMounts=[{"name": "v", "mountPath": "/v", **more}])}
 
 
 def _spread(**more: Any) -> Object:
@@ -50,10 +29,6 @@ def _spread(**more: Any) -> Object:
 
 def _near(**more: Any) -> Object:
     return {"affinity": {"podAffinity": {HARD: [{"topologyKey": "z", **more}]}}}
-
-
-def _claim(**more: Any) -> Object:
-    return {"resourceClaims": [{"name": "a", **more}]}
 
 
 def _volume(**more: Any) -> Object:
@@ -74,8 +49,8 @@ _ROWS: list[tuple[str, Object, list[str]]] = [
         "options of Windows on Linux",
         {
             "os": {"name": "linux"},
-            **_context(windowsOptions={}),
-            **_c(securityContext={"windowsOptions": {"runAsUserName": "u"}}),
+            **context(windowsOptions={}),
+            **container(securityContext={"windowsOptions": {"runAsUserName": "u"}}),
         },
         [
             "spec.securityContext.windowsOptions: Forbidden: windows options cannot be set for a linux pod",
@@ -89,8 +64,8 @@ _ROWS: list[tuple[str, Object, list[str]]] = [
             "hostPID": True,
             "shareProcessNamespace": False,
             "resources": {"limits": {"cpu": "1"}},
-            **_context(runAsUser=1, fsGroup=1, seLinuxChangePolicy="Recursive"),
-            **_c(securityContext={"privileged": False, "capabilities": {"add": ["A"]}}),
+            **context(runAsUser=1, fsGroup=1, seLinuxChangePolicy="Recursive"),
+            **container(securityContext={"privileged": False, "capabilities": {"add": ["A"]}}),
         },
         [
             "spec.resources: Forbidden: may not be set for a windows pod",
@@ -110,7 +85,7 @@ _ROWS: list[tuple[str, Object, list[str]]] = [
             "hostNetwork": True,
             "hostIPC": True,
             "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}],
-            **_c(volumeDevices=[{"name": "v", "devicePath": "/v"}]),
+            **container(volumeDevices=[{"name": "v", "devicePath": "/v"}]),
         },
         [
             "spec.hostNetwork: Forbidden: when `hostUsers` is false",
@@ -137,8 +112,8 @@ _ROWS: list[tuple[str, Object, list[str]]] = [
         "a process of the host and not",
         {
             "hostNetwork": True,
-            **_context(windowsOptions={"hostProcess": False}),
-            **_c(securityContext={"windowsOptions": {"hostProcess": True}}),
+            **context(windowsOptions={"hostProcess": False}),
+            **container(securityContext={"windowsOptions": {"hostProcess": True}}),
         },
         [
             f"{C0}.securityContext.windowsOptions.hostProcess: Invalid value: true: pod hostProcess value must be "
@@ -147,7 +122,7 @@ _ROWS: list[tuple[str, Object, list[str]]] = [
     ),
     (
         "a port of the host that is another",
-        {"hostNetwork": True, **_c(ports=[{"containerPort": 80, "hostPort": 81}])},
+        {"hostNetwork": True, **container(ports=[{"containerPort": 80, "hostPort": 81}])},
         [
             f"{C0}.ports[0].hostPort: Invalid value: 81: must match `containerPort` when `hostNetwork` is true",
         ],
@@ -177,7 +152,7 @@ _ROWS: list[tuple[str, Object, list[str]]] = [
         "settings of the kernel that are none",
         {
             "hostNetwork": True,
-            **_context(sysctls=[{"value": "1"}, {"name": "A"}, {"name": "net.a"}, {"name": "net.a"}]),
+            **context(sysctls=[{"value": "1"}, {"name": "A"}, {"name": "net.a"}, {"name": "net.a"}]),
         },
         [
             "spec.securityContext.sysctls[0].name: Required value",
@@ -192,7 +167,7 @@ _ROWS: list[tuple[str, Object, list[str]]] = [
     ),
     (
         "policies that are none",
-        _context(supplementalGroupsPolicy="X", seLinuxChangePolicy="X"),
+        context(supplementalGroupsPolicy="X", seLinuxChangePolicy="X"),
         [
             'spec.securityContext.supplementalGroupsPolicy: Unsupported value: "X": supported values: "Merge", "Strict"',
             'spec.securityContext.seLinuxChangePolicy: Unsupported value: "X": supported values: "MountOption", '
@@ -202,8 +177,8 @@ _ROWS: list[tuple[str, Object, list[str]]] = [
     (
         "profiles that are none",
         {
-            **_context(seccompProfile={"type": "X"}, appArmorProfile={"type": "X"}),
-            **_c(
+            **context(seccompProfile={"type": "X"}, appArmorProfile={"type": "X"}),
+            **container(
                 securityContext={
                     "seccompProfile": {"type": "Localhost"},
                     "appArmorProfile": {"type": "Localhost", "localhostProfile": " a"},
@@ -223,7 +198,7 @@ _ROWS: list[tuple[str, Object, list[str]]] = [
     ),
     (
         "a file for a profile that is none",
-        _context(
+        context(
             seccompProfile={"type": "RuntimeDefault", "localhostProfile": "a"},
             appArmorProfile={"type": "Unconfined", "localhostProfile": "a"},
         ),
@@ -236,12 +211,12 @@ _ROWS: list[tuple[str, Object, list[str]]] = [
     ),
     (
         "all of /proc with the host's users",
-        _c(securityContext={"procMount": "Unmasked"}),
+        container(securityContext={"procMount": "Unmasked"}),
         [f'{C0}.securityContext.procMount: Invalid value: "Unmasked": `hostUsers` must be false to use `Unmasked`'],
     ),
     (
         "users of Windows that are none",
-        _context(windowsOptions={"gmsaCredentialSpecName": "A", "gmsaCredentialSpec": "", "runAsUserName": "a\\b\\c"}),
+        context(windowsOptions={"gmsaCredentialSpecName": "A", "gmsaCredentialSpec": "", "runAsUserName": "a\\b\\c"}),
         [
             f'spec.securityContext.windowsOptions.gmsaCredentialSpecName: Invalid value: "A": {SUBDOMAIN}',
             'spec.securityContext.windowsOptions.gmsaCredentialSpec: Invalid value: "": gmsaCredentialSpec cannot be an '
@@ -252,7 +227,7 @@ _ROWS: list[tuple[str, Object, list[str]]] = [
     ),
     (
         "a user of a domain that has odd letters",
-        _context(windowsOptions={"runAsUserName": "a?\\b*"}),
+        context(windowsOptions={"runAsUserName": "a?\\b*"}),
         [
             'spec.securityContext.windowsOptions.runAsUserName: Invalid value: "a?\\\\b*": runAsUserName\'s Domain '
             "doesn't match the NetBios nor the DNS format",
@@ -263,7 +238,7 @@ _ROWS: list[tuple[str, Object, list[str]]] = [
     # Containers
     (
         "rules without a policy",
-        _c(restartPolicyRules=[{"action": "X"}]),
+        container(restartPolicyRules=[{"action": "X"}]),
         [
             f"{C0}.restartPolicy: Required value: must specify restartPolicy when restart rules are used",
             f'{C0}.restartPolicyRules[0].action: Unsupported value: "X": supported values: "Restart", '
@@ -273,7 +248,7 @@ _ROWS: list[tuple[str, Object, list[str]]] = [
     ),
     (
         "a policy and an operator that are none",
-        _c(
+        container(
             restartPolicy="X",
             restartPolicyRules=[{"action": "Restart", "exitCodes": {"operator": "X", "values": [1] * 256}}],
         ),
@@ -285,14 +260,16 @@ _ROWS: list[tuple[str, Object, list[str]]] = [
     ),
     (
         "too many rules",
-        _c(restartPolicy="Never", restartPolicyRules=[{"action": "Restart", "exitCodes": {"operator": "In"}}] * 21),
+        container(
+            restartPolicy="Never", restartPolicyRules=[{"action": "Restart", "exitCodes": {"operator": "In"}}] * 21
+        ),
         [f"{C0}.restartPolicyRules: Too many: 21: must have at most 20 items"],
     ),
     (
         "resizes of nothing",
         {
             "restartPolicy": "Never",
-            **_c(
+            **container(
                 resizePolicy=[
                     {"resourceName": "cpu", "restartPolicy": "RestartContainer"},
                     {"resourceName": "cpu", "restartPolicy": "NotRequired"},
@@ -334,7 +311,7 @@ _ROWS: list[tuple[str, Object, list[str]]] = [
     ),
     (
         "a variable from a file of nothing",
-        _c(env=[{"name": "A", "valueFrom": {"fileKeyRef": {"path": "../x", "key": "a=b"}}}]),
+        container(env=[{"name": "A", "valueFrom": {"fileKeyRef": {"path": "../x", "key": "a=b"}}}]),
         [
             f'{C0}.env[0].valueFrom.fileKeyRef.key: Invalid value: "a=b": a valid environment variable name must consist '
             "only of printable ASCII characters other than '='",
@@ -347,7 +324,7 @@ _ROWS: list[tuple[str, Object, list[str]]] = [
         "a variable from a file in a volume that is not empty at first",
         {
             **_volume(configMap={"name": "m"}),
-            **_c(env=[{"name": "A", "valueFrom": {"fileKeyRef": {"path": "x", "key": "a", "volumeName": "v"}}}]),
+            **container(env=[{"name": "A", "valueFrom": {"fileKeyRef": {"path": "x", "key": "a", "volumeName": "v"}}}]),
         },
         [
             f'{C0}.env[0].valueFrom.fileKeyRef.volumeName: Invalid value: "v": referenced volume must be of type emptyDir'
@@ -355,7 +332,7 @@ _ROWS: list[tuple[str, Object, list[str]]] = [
     ),
     (
         "variables from where nothing can be",
-        _c(
+        container(
             env=[{"name": "A", "valueFrom": {"secretKeyRef": {"name": "A", "key": "a b"}}}],
             envFrom=[{"prefix": "=", "configMapRef": {"name": "A"}}],
         ),
@@ -371,7 +348,7 @@ _ROWS: list[tuple[str, Object, list[str]]] = [
     ),
     (
         "a port that nobody can call",
-        _c(startupProbe={"grpc": {"port": 0}}),
+        container(startupProbe={"grpc": {"port": 0}}),
         [f"{C0}.startupProbe.grpc.port: Invalid value: 0: must be between 1 and 65535, inclusive"],
     ),
     # Devices and resources of the pod
@@ -395,8 +372,8 @@ _ROWS: list[tuple[str, Object, list[str]]] = [
     (
         "claims that the pod has not",
         {
-            **_claim(resourceClaimName="x"),
-            **_c(resources={"claims": [{"name": "a", "request": "r"}, {"name": "a"}, {"name": "b"}]}),
+            **claim(resourceClaimName="x"),
+            **container(resources={"claims": [{"name": "a", "request": "r"}, {"name": "a"}, {"name": "b"}]}),
         },
         [
             f'{C0}.resources.claims[1]: Duplicate value: "a"',
@@ -405,7 +382,7 @@ _ROWS: list[tuple[str, Object, list[str]]] = [
     ),
     (
         "a claim where there are none",
-        _c(resources={"claims": [{"name": "b"}]}),
+        container(resources={"claims": [{"name": "b"}]}),
         [
             f'{C0}.resources.claims[0]: Not found: "b": must be one of the names in pod.spec.resourceClaims which is '
             "empty"
@@ -415,7 +392,7 @@ _ROWS: list[tuple[str, Object, list[str]]] = [
         "a pod that asks for less than its containers",
         {
             "resources": {"requests": {"cpu": "1", "pods": "1"}, "limits": {"cpu": "2"}},
-            **_c(resources={"requests": {"cpu": "2"}, "limits": {"cpu": "3"}}),
+            **container(resources={"requests": {"cpu": "2"}, "limits": {"cpu": "3"}}),
         },
         [
             'spec.resources.requests[pods]: Unsupported value: "pods": supported values: "cpu", "hugepages-", "memory"',
@@ -538,27 +515,22 @@ _ROWS: list[tuple[str, Object, list[str]]] = [
 ]
 
 
-def _told(answer: Answer) -> list[str]:
-    assert answer.status == 422, answer.text
-    return [f"{cause['field']}: {cause['message']}" for cause in answer.body["details"]["causes"]]
-
-
 @pytest.mark.parametrize(("spec", "told"), [row[1:] for row in _ROWS], ids=[row[0] for row in _ROWS])
 def test_pods_that_are_refused(spec: Object, told: list[str]) -> None:
     async def main(api: Api) -> Answer:
         return await api.post(PODS, pod(**spec))
 
-    assert _told(on(main)) == told
+    assert all_told(on(main)) == told
 
 
 _TAKEN: list[tuple[str, Object]] = [
-    ("a pod of Windows", {"os": {"name": "windows"}, **_context(windowsOptions={"runAsUserName": "D\\u"})}),
-    ("processes of the host", {"hostNetwork": True, **_context(windowsOptions={"hostProcess": True})}),
-    ("other users", {"hostUsers": False, **_c(securityContext={"procMount": "Unmasked"})}),
+    ("a pod of Windows", {"os": {"name": "windows"}, **context(windowsOptions={"runAsUserName": "D\\u"})}),
+    ("processes of the host", {"hostNetwork": True, **context(windowsOptions={"hostProcess": True})}),
+    ("other users", {"hostUsers": False, **container(securityContext={"procMount": "Unmasked"})}),
     ("a host name of its own", {"hostnameOverride": "a.b"}),
     (
         "profiles",
-        _context(
+        context(
             seccompProfile={"type": "Localhost", "localhostProfile": "a/b"},
             appArmorProfile={"type": "Localhost", "localhostProfile": "a"},
             sysctls=[{"name": "kernel.shm_rmid_forced", "value": "1"}],
@@ -567,7 +539,7 @@ _TAKEN: list[tuple[str, Object]] = [
     (
         "policies of containers",
         {
-            **_c(
+            **container(
                 restartPolicy="Never",
                 restartPolicyRules=[{"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}],
                 resizePolicy=[{"resourceName": "cpu", "restartPolicy": "RestartContainer"}],
@@ -587,21 +559,21 @@ _TAKEN: list[tuple[str, Object]] = [
         "variables from a file",
         {
             **_volume(emptyDir={}),
-            **_c(env=[{"name": "A", "valueFrom": {"fileKeyRef": {"path": "x", "key": "a", "volumeName": "v"}}}]),
+            **container(env=[{"name": "A", "valueFrom": {"fileKeyRef": {"path": "x", "key": "a", "volumeName": "v"}}}]),
         },
     ),
     (
         "devices",
         {
-            **_claim(resourceClaimTemplateName="t"),
-            **_c(resources={"claims": [{"name": "a", "request": "r"}, {"name": "a", "request": "s"}]}),
+            **claim(resourceClaimTemplateName="t"),
+            **container(resources={"claims": [{"name": "a", "request": "r"}, {"name": "a", "request": "s"}]}),
         },
     ),
     (
         "resources of the pod as a whole",
         {
             "resources": {"requests": {"cpu": "3"}, "limits": {"cpu": "3", "memory": "2Gi"}},
-            **_c(resources={"requests": {"cpu": "1"}, "limits": {"cpu": "3"}}),
+            **container(resources={"requests": {"cpu": "1"}, "limits": {"cpu": "3"}}),
             "initContainers": [
                 {"name": "a", "image": "i", "restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}},
                 {"name": "b", "image": "i", "resources": {"requests": {"cpu": "2"}}},
@@ -651,7 +623,7 @@ def test_fields_behind_gates_are_dropped() -> None:
             {"podCertificate": {"signerName": "s", "keyType": "X"}},
         ]
         spec = {
-            **_c(lifecycle={"stopSignal": "SIGNOTHING"}),
+            **container(lifecycle={"stopSignal": "SIGNOTHING"}),
             **_volume(projected={"sources": sources}),
             "schedulingGroup": {"podGroupName": "A"},
         }
@@ -675,14 +647,14 @@ def test_templates_are_refused_for_more() -> None:
             {"runtimeClassName": "", "activeDeadlineSeconds": 1, "ephemeralContainers": [{"name": "e", "image": "i"}]},
             {"restartPolicy": "Never", **_volume(image={})},
         ):
-            template = {"metadata": {"labels": {"a": "b"}}, "spec": {**_c(), **more}}
+            template = {"metadata": {"labels": {"a": "b"}}, "spec": {**container(), **more}}
             controller = {
                 "apiVersion": "v1",
                 "kind": "ReplicationController",
                 "metadata": {"name": "r"},
                 "spec": {"template": template},
             }
-            found.append(_told(await api.post("/api/v1/namespaces/default/replicationcontrollers", controller)))
+            found.append(all_told(await api.post("/api/v1/namespaces/default/replicationcontrollers", controller)))
         return found
 
     path = "spec.template.spec"
@@ -696,349 +668,4 @@ def test_templates_are_refused_for_more() -> None:
             f"{path}.volumes[0].image.reference: Required value",
             f'{path}.restartPolicy: Unsupported value: "Never": supported values: "Always"',
         ],
-    ]
-
-
-# Annotations
-
-
-_KEY = "container.apparmor.security.beta.kubernetes.io/"
-_NOTES: list[tuple[str, dict[str, str], Object, list[str]]] = [
-    (
-        "a mirror of a pod on no node",
-        {"kubernetes.io/config.mirror": "x"},
-        {},
-        [
-            'metadata.annotations[kubernetes.io/config.mirror]: Invalid value: "x": must set spec.nodeName if mirror pod '
-            "annotation is set"
-        ],
-    ),
-    (
-        "a cost that is no number",
-        {"controller.kubernetes.io/pod-deletion-cost": "+1"},
-        {},
-        [
-            'metadata.annotations[controller.kubernetes.io/pod-deletion-cost]: Invalid value: "+1": must be a 32bit '
-            "integer"
-        ],
-    ),
-    (
-        "profiles that are none",
-        {"seccomp.security.alpha.kubernetes.io/pod": "x", f"{_KEY}d": "x"},
-        {},
-        [
-            'metadata.annotations.seccomp.security.alpha.kubernetes.io/pod: Invalid value: "x": must be a valid seccomp '
-            "profile",
-            f'metadata.annotations[{_KEY}d]: Invalid value: "d": container not found',
-            f'metadata.annotations[{_KEY}d]: Invalid value: "x": invalid AppArmor profile name: "x"',
-        ],
-    ),
-    (
-        "tolerations that are none",
-        {"scheduler.alpha.kubernetes.io/tolerations": '[{"operator": "Exists", "value": "v"}]'},
-        {},
-        [
-            'metadata.annotations.scheduler.alpha.kubernetes.io/tolerations[0].operator: Invalid value: "v": value must '
-            "be empty when `operator` is 'Exists'"
-        ],
-    ),
-    (
-        "profiles that the fields have otherwise",
-        {f"{_KEY}c": "unconfined", "container.seccomp.security.alpha.kubernetes.io/c": "localhost/a"},
-        {
-            **_context(appArmorProfile={"type": "RuntimeDefault"}),
-            **_c(securityContext={"seccompProfile": {"type": "Localhost", "localhostProfile": "b"}}),
-        },
-        [
-            f"{C0}.securityContext.seccompProfile.localhostProfile: Forbidden: seccomp profile in annotation and field "
-            "must match",
-            f"{C0}.securityContext.appArmorProfile.type: Forbidden: apparmor type in annotation and field must match",
-        ],
-    ),
-]
-
-
-@pytest.mark.parametrize(("notes", "spec", "told"), [row[1:] for row in _NOTES], ids=[row[0] for row in _NOTES])
-def test_annotations_that_are_refused(notes: dict[str, str], spec: Object, told: list[str]) -> None:
-    async def main(api: Api) -> tuple[Answer, Answer]:
-        alone = await api.post(PODS, pod(metadata={"annotations": notes}, **spec))
-        body = pod(**spec)["spec"]
-        template = {
-            "apiVersion": "v1",
-            "kind": "PodTemplate",
-            "metadata": {"name": "t"},
-            "template": {"metadata": {"annotations": notes}, "spec": body},
-        }
-        return alone, await api.post("/api/v1/namespaces/default/podtemplates", template)
-
-    alone, inside = on(main)
-    assert _told(alone) == told
-    assert _told(inside) == [f"template.{text.removeprefix('metadata.')}" for text in told]
-
-
-def test_annotations_that_stay() -> None:
-    async def main(api: Api) -> list[list[str]]:
-        mirror = {"kubernetes.io/config.mirror": "x"}
-        await api.post(PODS, pod("m", nodeName="n", metadata={"annotations": mirror}))
-        await api.post(PODS, pod("p", nodeName="n"))
-        gone = await api.patch(f"{PODS}/m", {"metadata": {"annotations": {"kubernetes.io/config.mirror": None}}})
-        added = await api.patch(f"{PODS}/p/status", {"metadata": {"annotations": {f"{_KEY}c": "unconfined"}}})
-        return [_told(gone), _told(added)]
-
-    assert on(main) == [
-        [
-            "metadata.annotations[kubernetes.io/config.mirror]: Forbidden: may not remove or update mirror pod annotation"
-        ],
-        [f"metadata.annotations[{_KEY}c]: Forbidden: may not add AppArmor annotations"],
-    ]
-
-
-# Changes
-
-
-_GATED: Object = {
-    "schedulingGates": [{"name": "g"}],
-    "nodeSelector": {"a": "b"},
-    "affinity": {
-        "nodeAffinity": {
-            HARD: {"nodeSelectorTerms": [{"matchExpressions": [{"key": "k", "operator": "Exists"}]}]},
-        }
-    },
-}
-_TERMS = f"spec.affinity.nodeAffinity.{HARD}.nodeSelectorTerms"
-_MORE = {"key": "l", "operator": "Exists"}
-_K = {"key": "k", "operator": "Exists"}
-
-
-def _nodes(*terms: Object) -> Object:
-    return {"affinity": {"nodeAffinity": {HARD: {"nodeSelectorTerms": list(terms)}}}}
-
-
-_CHANGES: list[tuple[str, Object, list[str]]] = [
-    ("a choice of fewer nodes", {"nodeSelector": {"c": "d"}, **_nodes({"matchExpressions": [_K, _MORE]})}, []),
-    (
-        "a choice of other nodes",
-        {"nodeSelector": {"a": "c"}},
-        [
-            'spec.nodeSelector: Invalid value: {"a":"c"}: only additions to spec.nodeSelector are allowed (no mutations '
-            "or deletions)"
-        ],
-    ),
-    (
-        "another term",
-        _nodes({"matchExpressions": [_K]}, {"matchExpressions": [_MORE]}),
-        [
-            f'{_TERMS}: Invalid value: [{{"MatchExpressions":[{{"Key":"k","Operator":"Exists","Values":null}}],'
-            '"MatchFields":null},{"MatchExpressions":[{"Key":"l","Operator":"Exists","Values":null}],"MatchFields":null}]:'
-            " no additions/deletions to non-empty NodeSelectorTerms list are allowed"
-        ],
-    ),
-    (
-        "a term that asks for something else",
-        _nodes({"matchExpressions": [_MORE]}),
-        [
-            f'{_TERMS}[0]: Invalid value: {{"MatchExpressions":[{{"Key":"l","Operator":"Exists","Values":null}}],'
-            '"MatchFields":null}: only additions are allowed (no mutations or deletions)'
-        ],
-    ),
-    (
-        "another gate",
-        {"schedulingGates": [{"name": "g"}, {"name": "h"}]},
-        ["spec.schedulingGates[1].name: Forbidden: only deletion is allowed, but found new scheduling gate 'h'"],
-    ),
-]
-
-
-@pytest.mark.parametrize(("change", "told"), [row[1:] for row in _CHANGES], ids=[row[0] for row in _CHANGES])
-def test_changes_while_there_are_gates(change: Object, told: list[str]) -> None:
-    async def main(api: Api) -> Answer:
-        made = await api.post(PODS, pod(**_GATED))
-        assert made.status == 201, made.text
-        body = made.body
-        body["spec"].update(change)
-        if "nodeSelector" in change:
-            body["spec"]["nodeSelector"] = {**({} if told else {"a": "b"}), **change["nodeSelector"]}
-        return await api.put(f"{PODS}/p", body)
-
-    answer = on(main)
-    if told:
-        assert _told(answer) == told
-    else:
-        assert answer.status == 200, answer.text
-
-
-# Statuses
-
-
-_ONCE = {"terminated": {"exitCode": 42}}
-_STATUSES: list[tuple[str, Object, list[str]]] = [
-    (
-        "a node for a pod that has one",
-        {"nominatedNodeName": "m"},
-        ["status.nominatedNodeName: Forbidden: may not be set on pods that are already bound to a node"],
-    ),
-    (
-        "a generation that cannot be",
-        {"observedGeneration": -1, "conditions": [{"type": "Ready", "status": "True", "observedGeneration": -1}]},
-        [
-            "status.conditions[0].observedGeneration: Invalid value: -1: must be a non-negative integer",
-            "status.observedGeneration: Invalid value: -1: must be a non-negative integer",
-        ],
-    ),
-    (
-        "containers that run again: one by its rule, one by its policy, and one that must not",
-        {
-            "containerStatuses": [
-                {"name": name, "image": "i", "state": {"running": {}}} for name in ("c", "rule", "policy")
-            ]
-        },
-        ["status.containerStatuses[0].state: Forbidden: may not be transitioned to non-terminated state"],
-    ),
-    (
-        "claims that the pod has not",
-        {"resourceClaimStatuses": [{"name": "a", "resourceClaimName": "X"}, {"name": "a"}, {"name": "b"}]},
-        [
-            f'status.resourceClaimStatuses[0].resourceClaimName: Invalid value: "X": {SUBDOMAIN}',
-            'status.resourceClaimStatuses[1].name: Duplicate value: "a"',
-            'status.resourceClaimStatuses[2].name: Invalid value: "b": must match the name of an entry in '
-            "`spec.resourceClaims`",
-        ],
-    ),
-    (
-        "a claim for resources that nobody asked for",
-        {
-            "extendedResourceClaimStatus": {
-                "resourceClaimName": "",
-                "requestMappings": [
-                    {"containerName": "x", "resourceName": "r", "requestName": "q"},
-                    {"containerName": "c", "resourceName": "r", "requestName": "Q"},
-                ],
-            }
-        },
-        [
-            'status.extendedResourceClaimStatus.requestMappings[0].containerName: Invalid value: "x": must match the name '
-            "of an entry in spec.initContainers.name or spec.containers.name",
-            'status.extendedResourceClaimStatus.requestMappings[1].resourceName: Invalid value: "r": must match the '
-            "extended resource name of an entry in spec.initContainers.resources.requests or "
-            "spec.containers.resources.requests",
-            f'status.extendedResourceClaimStatus.requestName: Invalid value: "Q": {LABEL}',
-            "status.extendedResourceClaimStatus.resourceClaimName: Required value",
-        ],
-    ),
-    (
-        "addresses that do not go together",
-        {"hostIP": "10.0.0.1", "hostIPs": [{"ip": "10.0.0.2"}, {"ip": "01.2.3.4"}], "podIPs": [{"ip": "x"}]},
-        [
-            'status.podIPs[0]: Invalid value: "x": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)',
-            'status.hostIPs[0].ip: Invalid value: "10.0.0.2": must be equal to `hostIP`',
-            'status.hostIPs[1]: Invalid value: "01.2.3.4": must not have leading 0s',
-            'status.hostIPs: Invalid value: [{"IP":"10.0.0.2"},{"IP":"01.2.3.4"}]: may specify no more than one IP for '
-            "each IP family",
-        ],
-    ),
-    (
-        "users and devices of containers",
-        {
-            "containerStatuses": [
-                {
-                    "name": "c",
-                    "image": "i",
-                    "state": _ONCE,
-                    "user": {"linux": {"uid": -1, "gid": 0, "supplementalGroups": [-1]}},
-                    "allocatedResourcesStatus": [
-                        {
-                            "name": "r",
-                            "resources": [{"resourceID": "a", "health": "X"}, {"resourceID": "a", "health": "Healthy"}],
-                        },
-                        {"name": "claim:z"},
-                    ],
-                }
-            ],
-            "ephemeralContainerStatuses": [
-                {"name": "e", "image": "i", "allocatedResourcesStatus": [{"name": "cpu"}]},
-            ],
-        },
-        [
-            f"status.containerStatuses[0].user.linux.uid: Invalid value: -1: {IDS}",
-            f"status.containerStatuses[0].user.linux.supplementalGroups[0]: Invalid value: -1: {IDS}",
-            'status.containerStatuses[0].allocatedResourcesStatus[0].name: Invalid value: "r": must match one of the '
-            "container's resource requests",
-            "status.containerStatuses[0].allocatedResourcesStatus[0].resources[0].health: Unsupported value: "
-            '"X": supported values: "Healthy", "Unhealthy", "Unknown"',
-            'status.containerStatuses[0].allocatedResourcesStatus[0].resources[1].resourceID: Duplicate value: "a"',
-            'status.containerStatuses[0].allocatedResourcesStatus[1].name: Invalid value: "claim:z": must match one of '
-            "the container's resource claims in a format 'claim:<claimName>/<request>' or 'claim:<claimName>' if request "
-            "is empty",
-            "status.ephemeralContainerStatuses[0].allocatedResourcesStatus: Forbidden: must not be specified in "
-            "container status",
-        ],
-    ),
-]
-
-
-@pytest.mark.parametrize(("status", "told"), [row[1:] for row in _STATUSES], ids=[row[0] for row in _STATUSES])
-def test_statuses_that_are_refused(status: Object, told: list[str]) -> None:
-    async def main(api: Api) -> Answer:
-        rule = {"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}
-        containers: list[Object] = [
-            {"name": "c", "image": "i"},
-            {"name": "rule", "image": "i", "restartPolicy": "Never", "restartPolicyRules": [rule]},
-            {"name": "policy", "image": "i", "restartPolicy": "OnFailure"},
-        ]
-        spec = {"containers": containers, "restartPolicy": "Never", "nodeName": "n", **_claim(resourceClaimName="x")}
-        made = await api.post(PODS, pod(**spec))
-        assert made.status == 201, made.text
-        ended = [{"name": each["name"], "image": "i", "state": _ONCE} for each in containers]
-        before = await api.patch(f"{PODS}/p/status", {"status": {"containerStatuses": ended}})
-        assert before.status == 200, before.text
-        return await api.patch(f"{PODS}/p/status", {"status": status})
-
-    assert _told(on(main)) == told
-
-
-def test_a_container_that_may_take_all_others_lets_them_run_again() -> None:
-    async def main(api: Api) -> Answer:
-        rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [1]}}
-        containers = [
-            {"name": "c", "image": "i"},
-            {"name": "d", "image": "i", "restartPolicy": "Never", "restartPolicyRules": [rule]},
-        ]
-        await api.post(PODS, pod(containers=containers, restartPolicy="Never"))
-        states: list[Object] = [{"terminated": {"exitCode": 0}}, {"running": {}}]
-        for state in states:
-            status = {"containerStatuses": [{"name": "c", "image": "i", "state": state}]}
-            answer = await api.patch(f"{PODS}/p/status", {"status": status})
-        return answer
-
-    assert on(main).status == 200
-
-
-# Containers that are added later
-
-
-def test_containers_that_are_added_later() -> None:
-    async def main(api: Api) -> Answer:
-        await api.post(PODS, pod(volumes=[{"name": "v"}]))
-        container = {
-            "name": "e",
-            "image": " i",
-            "targetContainerName": "x",
-            "resizePolicy": [{"resourceName": "cpu", "restartPolicy": "NotRequired"}],
-            "restartPolicy": "Never",
-            "restartPolicyRules": [{"action": "X"}],
-            "lifecycle": {"postStart": {}},
-            "volumeMounts": [{"name": "v", "mountPath": "/v", "subPath": "a"}],
-        }
-        patch = {"spec": {"ephemeralContainers": [container]}}
-        return await api.patch(f"{PODS}/p/ephemeralcontainers", patch, STRATEGIC)
-
-    where, why = "spec.ephemeralContainers[0]", "Forbidden: cannot be set for an Ephemeral Container"
-    assert _told(on(main)) == [
-        f'{where}.image: Invalid value: " i": must not have leading or trailing whitespace',
-        f'{where}.targetContainerName: Not found: "x"',
-        f"{where}.resizePolicy: {why}",
-        f"{where}.restartPolicy: {why}",
-        f"{where}.restartPolicyRules: {why}",
-        f"{where}.lifecycle: {why}",
-        f"{where}.volumeMounts[0].subPath: {why}",
     ]

@@ -4,11 +4,12 @@ After kube-aggregator's ``pkg/controllers/status/{local,remote}`` (v0.36). This 
 remote one is never available here: at the end of upstream's checks stands that it does not answer.
 """
 
-import asyncio
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from pilothouse.apiserver.conditions import set_condition
 from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.followers import Follower
 from pilothouse.apiserver.objects import Object, decode, encode_object
 from pilothouse.apiserver.resources import storage_prefix
 from pilothouse.storage import Change, Mismatch, Record, Staged
@@ -24,12 +25,12 @@ _SERVICE_NAME = "kubernetes.io/service-name"
 class Verdict(NamedTuple):
     """What the condition says but for the time."""
 
-    status: str
+    holds: bool
     reason: str
     message: str
 
 
-LOCAL = Verdict("True", "Local", "Local APIServices are always available")
+LOCAL = Verdict(True, "Local", "Local APIServices are always available")
 
 
 def judge(spec: Object, service: Object | None, slices: Iterable[Object]) -> Verdict:
@@ -40,19 +41,19 @@ def judge(spec: Object, service: Object | None, slices: Iterable[Object]) -> Ver
     name, namespace = target.get("name") or "", target.get("namespace") or ""
     it = f'service/{name} in "{namespace}"'
     if service is None:
-        return Verdict("False", "ServiceNotFound", f"{it} is not present")
+        return Verdict(False, "ServiceNotFound", f"{it} is not present")
     if (service["spec"].get("type") or "ClusterIP") == "ClusterIP":
         wanted = target.get("port") or 443
         ports = [port.get("name") or "" for port in service["spec"].get("ports") or () if port.get("port") == wanted]
         if not ports:
-            return Verdict("False", "ServicePortError", f"{it} is not listening on port {wanted}")
+            return Verdict(False, "ServicePortError", f"{it} is not listening on port {wanted}")
         known = list(slices)
         if not known:
-            return Verdict("False", "EndpointsNotFound", f"cannot find endpointslices for {it}")
+            return Verdict(False, "EndpointsNotFound", f"cannot find endpointslices for {it}")
         if not any(_has_endpoint(found, ports[0]) for found in known):
             why = f'endpointslices for {it} have no addresses with port name "{ports[0]}"'
-            return Verdict("False", "MissingEndpoints", why)
-    return Verdict("False", "FailedDiscoveryCheck", f"this API server does not pass requests on, to {it} neither")
+            return Verdict(False, "MissingEndpoints", why)
+    return Verdict(False, "FailedDiscoveryCheck", f"this API server does not pass requests on, to {it} neither")
 
 
 def _has_endpoint(found: Object, port_name: str) -> bool:
@@ -61,39 +62,25 @@ def _has_endpoint(found: Object, port_name: str) -> bool:
     return ready and any((port.get("name") or "") == port_name and port.get("port") is not None for port in ports)
 
 
-class Availability:
-    """Keeps the conditions of APIServices. ``run`` until cancelled."""
+class Availability(Follower):
+    """Keeps the conditions of APIServices, as they change and what remote ones name does."""
 
     def __init__(self, core: Core) -> None:
-        self._core = core
+        super().__init__(core)
         info = core.table.find(_GROUP, "v1", _RESOURCE)
         assert info is not None, "APIServices are built in"
         self._info = info
         self._has_remote = False
-        self._woken = asyncio.Event()
-        self._woken.set()
-        core.store.follow(_KEYS, self._hear)
-        core.store.follow(_SERVICES, self._hear_backend)
-        core.store.follow(_SLICES, self._hear_backend)
+        core.store.follow(_KEYS, self.wake)
+        core.store.follow(_SERVICES, self._wake_for_remote)
+        core.store.follow(_SLICES, self._wake_for_remote)
 
-    def _hear(self, _changes: Sequence[Change]) -> None:
-        self._woken.set()
-
-    def _hear_backend(self, _changes: Sequence[Change]) -> None:
+    def _wake_for_remote(self, changes: Sequence[Change]) -> None:
         # Services come and go by the thousand, and hardly ever is one of them an API server.
         if self._has_remote:
-            self._woken.set()
+            self.wake(changes)
 
-    async def run(self) -> None:
-        """Follow APIServices, and what remote ones name; nothing is done while none changes."""
-        while True:
-            await self._woken.wait()
-            self._woken.clear()
-            staged = self._stage()
-            if staged is not None:
-                await self._core.commit(staged)
-
-    def _stage(self) -> Staged | None:
+    def stage(self) -> Staged | None:
         staged = None
         self._has_remote = False
         for record in self._core.store.list(_KEYS).records:
@@ -114,16 +101,12 @@ class Availability:
         return None if record is None else decode(record.value), slices
 
     def _note(self, record: Record, obj: Object, verdict: Verdict) -> Staged | None:
-        conditions = list((obj.get("status") or {}).get("conditions") or ())
-        before = next((found for found in conditions if found.get("type") == "Available"), None)
-        if before is not None and Verdict(*(before.get(field) or "" for field in Verdict._fields)) == verdict:
+        before: Object = obj.get("status") or {}
+        status = dict(before)
+        set_condition(status, self._core.time.now(), "Available", verdict.holds, verdict.reason, verdict.message)
+        if status == before:
             return None
-        since = self._core.time.now()
-        if before is not None and before.get("status") == verdict.status:
-            since = before.get("lastTransitionTime") or since
-        new = {"type": "Available", "lastTransitionTime": since, **verdict._asdict()}
-        kept = [*conditions, new] if before is None else [new if each is before else each for each in conditions]
-        obj["status"] = {**(obj.get("status") or {}), "conditions": kept}
+        obj["status"] = status
         self._core.ownership.rewritten(self._info, record.value, obj, "status")
 
         def make(revision: int) -> bytes:

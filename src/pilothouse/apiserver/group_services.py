@@ -6,17 +6,17 @@ After kube-apiserver's ``crdRegistrationController`` (kubernetes
 clients look at them to see what is served and by whom.
 """
 
-import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import msgspec
 
 from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.followers import Follower
 from pilothouse.apiserver.objects import with_revision
 from pilothouse.apiserver.resources import BEHIND_GATES, gated, storage_prefix
 from pilothouse.apiserver.start_objects import api_service
 from pilothouse.apiserver.startup import stage_object
-from pilothouse.storage import Change, Record, Staged
+from pilothouse.storage import Record, Staged
 
 _GROUP = "apiregistration.k8s.io"
 _DEFINITIONS = storage_prefix("apiextensions.k8s.io", "customresourcedefinitions")
@@ -51,28 +51,14 @@ _read_definition = msgspec.json.Decoder(_Definition).decode
 _read_service = msgspec.json.Decoder(_Service).decode
 
 
-class GroupServices:
-    """Keeps the APIServices of custom groups equal to the definitions. ``run`` until cancelled."""
+class GroupServices(Follower):
+    """Keeps the APIServices of custom groups equal to the definitions."""
 
     def __init__(self, core: Core) -> None:
-        self._core = core
-        self._woken = asyncio.Event()
-        self._woken.set()
-        core.store.follow(_DEFINITIONS, self._hear)
+        super().__init__(core)
+        core.store.follow(_DEFINITIONS, self.wake)
 
-    def _hear(self, _changes: Sequence[Change]) -> None:
-        self._woken.set()
-
-    async def run(self) -> None:
-        """Follow the definitions; nothing is done while none changes."""
-        while True:
-            await self._woken.wait()
-            self._woken.clear()
-            staged = self._stage()
-            if staged is not None:
-                await self._core.commit(staged)
-
-    def _stage(self) -> Staged | None:
+    def stage(self) -> Staged | None:
         core, staged = self._core, None
         wanted: dict[str, tuple[str, str]] = {}
         for record in core.store.list(_DEFINITIONS).records:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any
 
+from tests.real.fuzz.schemas import SCHEMAS
 from tests.real.fuzz.shared_schema import SharedSchema
 
 from pilothouse.api.schema import Definition, Field, Type
@@ -35,66 +36,6 @@ def several(*values: Any, least: int = 1) -> Chooser:
 def mapping(keys: Sequence[str], value: Chooser) -> Chooser:
     return lambda random: {key: value(random) for key in random.sample(list(keys), random.randint(1, 2))}
 
-
-_TEXT, _NUMBER = {"type": "string"}, {"type": "integer"}
-SCHEMAS: tuple[dict[str, Any], ...] = (
-    {"type": "object", "properties": {"spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}},
-    {"type": "object", "properties": {"a": {"type": "integer", "minimum": 1}}, "required": ["a"]},
-    {"type": "object", "additionalProperties": _TEXT},
-    {"type": "object", "additionalProperties": True},
-    {"type": "object", "properties": {"a": _TEXT}, "additionalProperties": _TEXT},
-    {"type": "object", "properties": {"a": {**_TEXT, "default": "x"}, "b": {**_NUMBER, "default": "x"}}},
-    {"type": "object", "properties": {"a": {"type": "object", "default": {"b": 1}, "properties": {"b": _NUMBER}}}},
-    {"type": "object", "properties": {"metadata": {"type": "object", "properties": {"name": {"pattern": "^a"}}}}},
-    {"type": "object", "properties": {"a": {"x-kubernetes-int-or-string": True}}},
-    {"type": "object", "properties": {"a": {"type": "string", "x-kubernetes-int-or-string": True}}},
-    {"type": "object", "x-kubernetes-embedded-resource": True, "x-kubernetes-preserve-unknown-fields": True},
-    {"type": "object", "x-kubernetes-embedded-resource": True},
-    {"type": "array", "items": _TEXT},
-    {"type": "array", "items": _TEXT, "x-kubernetes-list-type": "set"},
-    {"type": "array", "items": {"type": "object"}, "x-kubernetes-list-type": "set"},
-    {"type": "array"},
-    {
-        "type": "array",
-        "items": {"type": "object", "properties": {"a": _TEXT}, "required": ["a"]},
-        "x-kubernetes-list-type": "map",
-        "x-kubernetes-list-map-keys": ["a"],
-    },
-    {
-        "type": "array",
-        "items": {"type": "object", "properties": {"a": _TEXT}},
-        "x-kubernetes-list-type": "map",
-        "x-kubernetes-list-map-keys": ["a", "b"],
-    },
-    {"type": "string", "enum": ["a", "b"], "nullable": True},
-    {"type": "string", "format": "date-time", "maxLength": 10, "minLength": 20},
-    {"type": "string", "pattern": "^[a-z]+$"},
-    {"type": "number", "minimum": 0.5, "exclusiveMaximum": True, "maximum": 2, "multipleOf": 0.5},
-    {"type": "integer", "format": "int32", "default": 3},
-    {"type": "boolean"},
-    {"type": "none"},
-    {},
-    {"properties": {"a": _TEXT}},
-    {"type": "object", "x-kubernetes-preserve-unknown-fields": False},
-    {"type": "object", "anyOf": [{"required": ["a"]}, {"required": ["b"]}], "properties": {"a": _TEXT, "b": _TEXT}},
-    {"type": "object", "allOf": [{"properties": {"c": _TEXT}}]},
-    {"type": "object", "not": {"required": ["a"]}},
-    {
-        "type": "object",
-        "oneOf": [{"type": "object"}, {"properties": {"a": {"enum": ["x"]}}}],
-        "properties": {"a": _TEXT},
-    },
-    {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]},
-    {"$ref": "#/definitions/x"},
-    {"type": "array", "items": _TEXT, "uniqueItems": True},
-    {"type": "object", "patternProperties": {"^a": _TEXT}},
-    {"type": "object", "definitions": {"a": _TEXT}},
-    {"type": "object", "dependencies": {"a": ["b"]}},
-    {"type": "object", "x-kubernetes-map-type": "atomic"},
-    {"type": "string", "x-kubernetes-map-type": "atomic"},
-    {"type": "array", "items": [_TEXT, _NUMBER]},
-)
-"""Of custom resources, a third of them not allowed."""
 
 _path = one("/a", "/a/b", "/data", "/x.y")
 _dns = one("a", "b-1", "some-name", "x", "k8s")

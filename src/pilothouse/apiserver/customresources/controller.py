@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from pilothouse.api.wire import Request
 from pilothouse.apiserver import errors
+from pilothouse.apiserver.conditions import set_condition
 from pilothouse.apiserver.core import Call, Core
 from pilothouse.apiserver.customresources.approval import CONDITION, approval_of
-from pilothouse.apiserver.customresources.conditions import set_condition
 from pilothouse.apiserver.handlers import creating, deleting, patching, updating
 from pilothouse.apiserver.identity import MASTERS, Identity
 from pilothouse.apiserver.objects import Object, decode, encode_object, read_head, with_revision

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 from pilothouse.apiserver import errors
+from pilothouse.apiserver.conditions import set_condition
 from pilothouse.apiserver.customresources.approval import ANNOTATION, approval_of
-from pilothouse.apiserver.customresources.conditions import set_condition
 from pilothouse.apiserver.customresources.field_paths import PathError, resolve
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object

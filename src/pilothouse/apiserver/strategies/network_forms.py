@@ -1,12 +1,17 @@
 """Addresses and ranges of them in objects, as strictly as they are read since v1.36 (``StrictIPCIDRValidation``).
 
 After apimachinery's ``pkg/util/validation/ip.go`` (v0.36). What can be read, but is ambiguous, is told of as such:
-zeros that other programs read as octal numbers, IPv4 inside of IPv6, bits that no mask covers.
+zeros that other programs read as octal numbers, IPv4 inside of IPv6, bits that no mask covers. ``_faults`` are texts,
+``_problems`` are errors about a field, which take what an object has had before.
 """
 
 import ipaddress
 import re
+from collections.abc import Container
 from functools import lru_cache
+
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.errors import FieldError
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -15,6 +20,9 @@ _NO_ADDRESS = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 _NO_NETWORK = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
 _zeros = re.compile(r"(?<![0-9])0+(?=[0-9])")
 _plain_number = re.compile(r"\d{1,3}")
+_OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+_plain = re.compile(rf"{_OCTET}(?:\.{_OCTET}){{3}}", re.ASCII)
+"""Nearly every address that a server sees."""
 
 
 def sloppy_address(text: str) -> Address | None:
@@ -84,6 +92,24 @@ def canonical_network_faults(text: str) -> tuple[str, ...]:
 def is_mapped(address: Address) -> bool:
     """Whether it is an IPv4 address inside an IPv6 one."""
     return isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None
+
+
+def family_of(text: str) -> int:
+    """4 or 6, or 0 for what is no address. An IPv4 address inside an IPv6 one is IPv4."""
+    address = None if "%" in text else sloppy_address(text)
+    return 0 if address is None else 4 if is_mapped(address) else address.version
+
+
+def address_problems(text: str, path: str, known: Container[str] = ()) -> list[FieldError]:
+    """What is wrong with an address, but for those that were there before."""
+    if _plain.fullmatch(text) or text in known:
+        return []
+    return [errors.invalid_value(path, text, fault) for fault in address_faults(text)]
+
+
+def range_problems(text: str, path: str, known: Container[str] = ()) -> list[FieldError]:
+    """What is wrong with a range of addresses, but for those that were there before."""
+    return [] if text in known else [errors.invalid_value(path, text, fault) for fault in network_faults(text)]
 
 
 def _without_zeros(text: str) -> str:

@@ -10,10 +10,10 @@ from typing import Any
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
-from pilothouse.apiserver.strategies.address_texts import range_problems
 from pilothouse.apiserver.strategies.amounts import amount_problems
 from pilothouse.apiserver.strategies.base import Strategy
 from pilothouse.apiserver.strategies.filling import child
+from pilothouse.apiserver.strategies.network_forms import range_problems
 from pilothouse.machinery.cidrs import parse_cidr
 from pilothouse.machinery.names import label_value_errors, qualified_name_errors
 from pilothouse.machinery.quantities import canonicalize

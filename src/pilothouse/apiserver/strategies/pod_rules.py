@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
-from pilothouse.apiserver.strategies.address_texts import address_problems
 from pilothouse.apiserver.strategies.affinities import affinity_problems, spread_problems
 from pilothouse.apiserver.strategies.amounts import requirement_problems
+from pilothouse.apiserver.strategies.network_forms import address_problems
 from pilothouse.apiserver.strategies.security_contexts import (
     host_process_problems,
     host_users_problems,

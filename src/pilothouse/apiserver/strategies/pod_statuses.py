@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
-from pilothouse.apiserver.strategies.address_texts import address_problems, family_of
 from pilothouse.apiserver.strategies.container_policies import all_may_run_again, runs_again
 from pilothouse.apiserver.strategies.filling import fixed
+from pilothouse.apiserver.strategies.network_forms import address_problems, family_of
 from pilothouse.apiserver.strategies.security_contexts import IDS, is_id
 from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors, qualified_name_errors
 

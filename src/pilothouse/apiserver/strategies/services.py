@@ -11,10 +11,10 @@ from typing import Any
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.errors import FieldError
 from pilothouse.apiserver.objects import Object
-from pilothouse.apiserver.strategies.address_texts import address_problems, family_of, range_problems
 from pilothouse.apiserver.strategies.base import Strategy
 from pilothouse.apiserver.strategies.endpoints import special_faults
 from pilothouse.apiserver.strategies.filling import PORT_RANGE
+from pilothouse.apiserver.strategies.network_forms import address_problems, family_of, range_problems
 from pilothouse.apiserver.strategies.selectors import label_problems_in
 from pilothouse.apiserver.strategies.warnings import service_warnings
 from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors, port_name_errors, qualified_name_errors

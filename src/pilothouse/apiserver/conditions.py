@@ -1,4 +1,4 @@
-"""Conditions of definitions. Requests and the controller set them."""
+"""Conditions that the server itself sets: of definitions, and of APIServices."""
 
 from pilothouse.apiserver.objects import Object
 
