@@ -6,7 +6,10 @@ from typing import Any
 import pytest
 from tests.apiserver.api import Answer, Api, Object, on
 
+from pilothouse.apiserver.customresources.controller import CustomResources
 from pilothouse.apiserver.customresources.structural import schema_problems
+from pilothouse.apiserver.resources import ResourceInfo
+from pilothouse.storage import Record
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 FOOS = DEFINITIONS + "/foos.example.com"
@@ -163,3 +166,29 @@ def test_the_structure_is_judged_of_what_can_have_one(unsupported: Object) -> No
     told = [problem.field for problem in schema_problems(mixed, "s")]
     assert told
     assert "s.properties[metadata]" not in told
+
+
+def test_a_definition_that_was_made_anew_meanwhile_is_not_taken_for_the_old_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While the objects of the old one are deleted, which takes a while."""
+
+    async def main(api: Api) -> Answer:
+        await established(api)
+        foo = {"apiVersion": "example.com/v1", "kind": "Foo", "metadata": {"name": "f"}}
+        await api.made("/apis/example.com/v1/namespaces/default/foos", foo)
+        delete_instance = CustomResources._delete_instance
+
+        async def replace_and_delete(self: CustomResources, info: ResourceInfo, record: Record) -> None:
+            monkeypatch.undo()
+            await api.patch(FOOS, {"metadata": {"finalizers": None}})
+            await api.made(DEFINITIONS, definition())
+            await delete_instance(self, info, record)
+
+        monkeypatch.setattr(CustomResources, "_delete_instance", replace_and_delete)
+        await api.delete(FOOS)
+        return await api.get(FOOS)
+
+    answer = on(main)
+    assert answer.status == 200, answer.text
+    assert set(conditions(answer)) == {"NamesAccepted", "Established"}
